@@ -1,0 +1,23 @@
+"""anabranch copies databases while they are in use.
+
+`import anabranch` is cheap: it loads neither pyspark nor pydantic nor a database driver. `anabranch.Job` is
+resolved on first use.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from anabranch.job import Job
+
+__version__ = "0.1.0"
+__all__ = ["Job", "__version__"]
+
+
+def __getattr__(name: str) -> object:
+    if name == "Job":
+        from anabranch.job import Job
+
+        return Job
+    raise AttributeError(f"module 'anabranch' has no attribute {name!r}")

@@ -1,0 +1,435 @@
+"""Every contract between engines and connectors. Protocols only; the docstring is the specification.
+
+An engine reaches these through `connectors.get(scheme)`; a connector implements them and knows no engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from anabranch.model.datatype import Fidelity, LogicalType
+from anabranch.model.ids import TableId
+from anabranch.model.position import LogMark, Position
+from anabranch.model.schema import TableSchema
+from anabranch.rows.chunk import Chunk
+from anabranch.rows.net import Cascade, CascadeRule, RowChange, TableNet, TargetTable
+
+# --- choices that are made in the job file and hold for load and stream alike -----------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ValueRules:
+    """`[types]` of the job file."""
+
+    zero_date: str = "stop"  # "stop" | "null"
+    nul: str = "stop"  # "stop" | "strip"
+    json: str = "jsonb"  # "jsonb" | "json" | "text"
+
+
+# --- source: log ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LogStatement:
+    """A statement in the log (DDL), alone: rows before it were returned by earlier reads. `schema` is the session's
+    default schema; `mark` is the place just after it, `gtid` its id where there is one."""
+
+    sql: str
+    schema: str
+    mark: LogMark
+    gtid: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogIdle:
+    """Nothing for us up to `mark`: transactions of other tables, heartbeats. Lets positions move on."""
+
+    mark: LogMark
+
+
+Select = Callable[[TableId], TableSchema | None]
+
+
+class LogReader(Protocol):
+    """Reads one source's log. Used by `capture` only: one process, one thread, one connection.
+
+    Delivery: everything committed after the start mark, once per start, in log order; nothing unknown is skipped."""
+
+    def identity(self) -> str:
+        """Which server this is (text that is equal for the same server): server_uuid, or server_id and start facts."""
+
+    def end(self) -> LogMark:
+        """The log's present end, asked over a connection of its own. Never waits. Raises SourceUnavailable."""
+
+    def start(self, after: LogMark, select: Select) -> None:
+        """Open the log just after `after`. `select` gives the definition in force for a table, or None to leave its rows
+        out; it is asked once per table until `reselect()`. Raises LogLost when the log does not reach back, was restored
+        to before `after`, or belongs to a server that does not contain it (K18)."""
+
+    def read(self, timeout: float) -> Chunk | LogStatement | LogIdle | None:
+        """What comes next; None after `timeout` seconds without anything. Returns as soon as a whole transaction waits and
+        the socket has no more, when a chunk is full (about 20,000 images or 4 MB), or when the flush interval has passed.
+        A transaction larger than a chunk comes as fragments. A table map that contradicts the definition in force is a
+        PARK barrier in the chunk, and the table's rows are left out from there.
+        Raises SourceUnavailable (line lost: `start` again from the last mark), UnknownLogEvent, ValueRefused, LogLost."""
+
+    def reselect(self) -> None:
+        """Definitions or selection changed: ask `select` again."""
+
+    def close(self) -> None: ...
+
+
+class LogOrder(Protocol):
+    """Pure functions on marks of one source family."""
+
+    def includes(self, mark: LogMark, native: str, gtid: str | None) -> bool:
+        """Is the transaction that committed at `native` (its end position) contained in the state at `mark`?"""
+
+    def bytes_between(self, earlier: LogMark, later: LogMark) -> int | None:
+        """Log bytes between two marks, None where that cannot be said without the server."""
+
+
+# --- source: catalogue and DDL ------------------------------------------------------------------------------------------
+
+
+class SourceCatalog(Protocol):
+    """Reads definitions. One connection, short queries, nothing is locked."""
+
+    def tables(self, wanted: Callable[[TableId], bool]) -> dict[TableId, TableSchema]:
+        """Base tables that `wanted` accepts, as they are now (version 1); system schemas never."""
+
+    def mark(self) -> LogMark:
+        """The log's end now, for read-position / definitions / position (K19)."""
+
+    def logs_cascades(self) -> bool:
+        """Does this server's log contain the rows that foreign-key actions change? (K1)"""
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class StatementFacts:
+    """What a statement of the log means for replicated tables, without doing it.
+
+    kind: `truncate` (exactly these tables) · `drop`, `rename`, `partition` (rows change or vanish: park) · `create` ·
+    `alter` (compare definitions) · `data` (a statement-format change: stop) · `harmless` (views, users, comments,
+    transaction control) · `unknown` (compare definitions, park what it names)."""
+
+    kind: str
+    tables: tuple[TableId, ...] = ()
+
+
+class Dialect(Protocol):
+    def facts(self, sql: str, default_schema: str) -> StatementFacts:
+        """Classify a logged statement. Never raises: what it does not understand is `unknown`."""
+
+
+# --- source: rows for load and verification -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """A piece of a table: rows with lower < key <= upper, in the database's own order; None = open. Values are in the
+    key columns' text form and are compared by the database only."""
+
+    lower: tuple[str, ...] | None = None
+    upper: tuple[str, ...] | None = None
+
+
+class SnapshotReader(Protocol):
+    """One connection to the source for reading rows; one per Spark task. Picklable before `open`, cheap to make."""
+
+    def bounds(self, table: TableSchema, rows_per_chunk: int) -> list[Bounds]:
+        """Cut a table into pieces whose bounds the database computed; [Bounds()] for keyless and small tables."""
+
+    def estimate(self, table: TableSchema) -> int:
+        """Rows, roughly (catalogue statistics); for progress only."""
+
+    def open(self, table: TableSchema, lock: str) -> tuple[LogMark, LogMark]:
+        """Open a consistent snapshot and return (low, high) by K2: every transaction included in `low` is in the snapshot,
+        none after `high` is. `low == high` means exact. `lock` is the job's `[load] lock`. Raises SourceError where
+        neither GTIDs, a watermark nor a lock can give `low`."""
+
+    def lines(self, table: TableSchema, columns: Sequence[str], bounds: Bounds, rules: ValueRules) -> Iterator[bytes]:
+        """The rows inside `bounds` as lines (rows/lines.py): blocks of whole lines, about 1 MB each, nothing buffered
+        beyond. Encodings are identical with what LogReader gives for the same value (K34, pitfall 29)."""
+
+    def close(self) -> None: ...
+
+
+# --- target ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The row that decides where the target is (K9)."""
+
+    owner: str
+    epoch: int
+    position: Position
+    commit_time: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """A row of anabranch.table_state. `low`, `high`: LogMark as JSON text, set while loading and until the table is past its
+    window; `generation` counts loads of the table; `rows_loaded`, `changes_applied` are for status."""
+
+    source: TableId
+    target: TableId
+    state: str  # pending | loading | streaming | parked
+    generation: int = 0
+    low: str = ""
+    high: str = ""
+    reason: str = ""
+    rows_loaded: int = 0
+    changes_applied: int = 0
+    schema: TableSchema | None = None  # the source's definition that the load used
+    facts: Mapping[str, str] = field(default_factory=dict)  # e.g. {"indexes": "built", "analyzed": "yes"}
+
+
+class Conflict(Exception):
+    """A Writer found the target other than expected: wrong count, unique or foreign-key violation, value refused. The
+    engine rolls back and goes the slow way; in the slow way it becomes RowRefused with the row's key."""
+
+    def __init__(self, table: TableId, what: str, key: Mapping[str, str | None] | None = None) -> None:
+        super().__init__(f"{table}: {what}")
+        self.table, self.what, self.key = table, what, dict(key or {})
+
+
+class TargetStore(Protocol):
+    """State at the target, schema `anabranch`: created on first use, versioned, every key starts with the job (K31).
+
+    One connection, each call commits by itself."""
+
+    def prepare(self) -> None:
+        """Create or check schema and version; StateError when made by a newer release."""
+
+    def job(self, job: str) -> dict[str, str] | None: ...
+
+    def save_job(self, job: str, facts: Mapping[str, str]) -> None:
+        """The job as last run, without secrets: uuid, source identity, definition JSON."""
+
+    def checkpoint(self, job: str) -> Checkpoint | None: ...
+
+    def create_checkpoint(self, job: str, position: Position, commit_time: int) -> None:
+        """First row of a job, at the position where apply will start; an existing row is left as it is."""
+
+    def tables(self, job: str) -> dict[TableId, TableState]: ...
+
+    def save_table(self, job: str, state: TableState) -> None: ...
+
+    def drop(self, job: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Writer(Protocol):
+    """Carries out epochs over the one committing connection of a job's apply process.
+
+    Delivery: what an epoch does and its checkpoint commit together or not at all; a fenced owner commits nothing."""
+
+    def claim(self, job: str, owner: str) -> Checkpoint:
+        """End the previous owner's sessions, put `owner` into the checkpoint row, return it. StateError without a row."""
+
+    def begin(self, now: Checkpoint, then: Checkpoint) -> str:
+        """Open the transaction; first statement: compare-and-set from `now` to `then`. Returns "open", or after rolling
+        back "applied" (the row is already at `then`) or "replan" (elsewhere). Raises Fenced for another owner."""
+
+    def merge(self, net: TableNet) -> list[dict[str, str | None]]:
+        """Carry out a net change inside the transaction. Returns keys to re-read (only if not net.checked). Raises Conflict."""
+
+    def merge_staged(self, staged: StagedNet) -> list[dict[str, str | None]]:
+        """`merge` of a net whose rows an executor staged: first prove counts and digest (K10), else Conflict."""
+
+    def cascade(self, cascade: Cascade, rules: Sequence[CascadeRule]) -> None:
+        """Do what the source's foreign keys did, and follow further levels by `rules`."""
+
+    def change(self, row: RowChange) -> None:
+        """One row change alone. Raises Conflict, with the key, when it does not hit exactly one row or is refused."""
+
+    def truncate(self, table: TargetTable, how: str) -> None: ...
+
+    def save_table(self, job: str, state: TableState) -> None:
+        """As TargetStore.save_table, inside the epoch's transaction."""
+
+    def commit(self) -> None:
+        """Raises TargetUnavailable when the outcome is unknown: `begin` again tells by the row."""
+
+    def rollback(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class StagedNet:
+    """A TableNet whose rows are at the target: the Writer proves `counts` and `digest` before merging."""
+
+    table: TargetTable
+    staging: str
+    counts: Mapping[str, int]
+    digest: int
+    checked: bool
+    layout: Mapping[str, object] = field(default_factory=dict)
+
+
+class Stager(Protocol):
+    """The part of a Writer that executors may do: put a net change into staging tables of its own attempt (K10)."""
+
+    def stage(self, job: str, nets: Iterable[TableNet]) -> list[StagedNet]:
+        """COPY each net into staging tables named by a fresh uuid, commit, and say what must be found there."""
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedChunk:
+    """A row of anabranch.load_chunk: `low`, `high` are LogMark.resume texts, set once `rows` is not None (= done)."""
+
+    number: int
+    bounds: Bounds
+    rows: int | None = None
+    low: str = ""
+    high: str = ""
+
+
+class Loader(Protocol):
+    """The target's side of the initial load. One connection; tables and ledger by the load's driver, chunks by tasks.
+
+    Delivery: a chunk's rows and its ledger row commit together; a chunk that is done is never loaded again."""
+
+    def create_table(self, schema: TableSchema, table: TargetTable, rules: ValueRules, recreate: bool) -> None:
+        """Create target schema and table with primary key and nothing else, unless the table is there."""
+
+    def begin_generation(
+        self, job: str, table: TargetTable, generation: int, bounds: Sequence[Bounds], empty: bool
+    ) -> None:
+        """In one transaction: table state `loading` with `generation`, the ledger's chunks, the table emptied if asked."""
+
+    def chunks(self, job: str, source: TableId, generation: int) -> list[LoadedChunk]: ...
+
+    def load_chunk(
+        self,
+        job: str,
+        table: TargetTable,
+        generation: int,
+        number: int,
+        marks: tuple[str, str],
+        lines: Iterable[bytes],
+    ) -> int:
+        """COPY the lines and write the ledger row, in one transaction whose first statement updates the generation's
+        row (K29, K21). Returns rows. A newer generation raises Fenced; a refused line RowRefused with the row's key."""
+
+    def build(
+        self, job: str, schema: TableSchema, table: TargetTable, resolve: Callable[[TableId], TargetTable | None]
+    ) -> list[str]:
+        """After the consistent point: secondary indexes CONCURRENTLY, foreign keys NOT VALID then VALIDATE, ANALYZE; each
+        once, found by name. Returns what could not be made and why (e.g. a key left NOT VALID: orphans at the source)."""
+
+    def close(self) -> None: ...
+
+
+# --- verification and preflight -----------------------------------------------------------------------------------------
+
+
+class TargetReader(Protocol):
+    """Reads target rows for verification in the same text form as SnapshotReader.lines, over its own connection."""
+
+    def pieces(self, table: TargetTable, rows_per_piece: int) -> list[str]:
+        """Disjoint pieces (SQL conditions, e.g. ctid ranges) that together are the table."""
+
+    def lines(self, table: TargetTable, piece: str) -> Iterator[bytes]: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """One line of a preflight report. `hint` is the statement or setting that mends it."""
+
+    check: str  # e.g. "source.binlog_format"
+    verdict: str  # ok | warning | failed
+    message: str
+    hint: str = ""
+    table: str = ""
+
+
+@dataclass(frozen=True)
+class PreflightContext:
+    """What checks may look at: the job's settings as plain values, the selected tables and their target forms."""
+
+    job: str
+    user_choices: Mapping[str, str]  # "load.existing", "load.lock", "load.defer_constraints", "types.json", …
+    tables: Mapping[TableId, TableSchema]
+    targets: Mapping[TableId, TargetTable]
+    dropped_columns: Mapping[TableId, tuple[str, ...]] = field(default_factory=dict)
+    loaded: frozenset[TableId] = frozenset()  # already loaded by this job: their target tables may hold rows
+
+
+class Checks(Protocol):
+    """Every check of one end; each that fails says so, the others go on. Reads only."""
+
+    def run(self, context: PreflightContext) -> list[CheckResult]: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """How a logical type lands at a target: its native type there, with fidelity and reason."""
+
+    native: str
+    fidelity: Fidelity
+    reason: str = ""
+
+
+class TypeMap(Protocol):
+    def fit(self, type: LogicalType, rules: ValueRules) -> Fit: ...
+
+
+# --- a connector: the roles it can play ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LogOptions:
+    """What capture needs to know to be a well-behaved replica."""
+
+    server_id: int
+    flush_interval: float  # seconds
+    rules: ValueRules = field(default_factory=ValueRules)
+
+
+class SourceConnector(Protocol):
+    """A database in the role of source. Cheap to make; nothing connects before a method is called."""
+
+    order: LogOrder
+    dialect: Dialect
+
+    def log(self, options: LogOptions) -> LogReader: ...
+
+    def catalog(self) -> SourceCatalog: ...
+
+    def snapshot(self) -> SnapshotReader: ...
+
+    def checks(self) -> Checks: ...
+
+
+class TargetConnector(Protocol):
+    """A database in the role of target. Picklable: Spark tasks make their own connections from it."""
+
+    types: TypeMap
+
+    def store(self) -> TargetStore: ...
+
+    def writer(self, rules: ValueRules, bypass_constraints: bool) -> Writer:
+        """`bypass_constraints`: foreign keys and triggers off for our sessions (`session_replication_role`)."""
+
+    def stager(self, rules: ValueRules) -> Stager: ...
+
+    def loader(self, rules: ValueRules) -> Loader: ...
+
+    def reader(self, rules: ValueRules) -> TargetReader: ...
+
+    def checks(self) -> Checks: ...

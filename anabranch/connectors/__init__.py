@@ -1,0 +1,48 @@
+"""The databases. Engines come in by `source(endpoint)` and `target(endpoint)` only; drivers are imported on first use.
+
+The table below is the registry: URL scheme -> module that has `source` and / or `target`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from anabranch.abc import SourceConnector, TargetConnector
+from anabranch.errors import ConfigError
+from anabranch.model.endpoint import Endpoint
+
+SCHEMES = {
+    "mysql": "anabranch.connectors.mysql",
+    "mariadb": "anabranch.connectors.mariadb",
+    "postgresql": "anabranch.connectors.postgresql",
+    "memory": "anabranch.connectors.memory",
+}
+EXTRAS = {"mysql": "mysql", "mariadb": "mysql", "postgresql": "postgresql"}
+
+
+def source(endpoint: Endpoint) -> SourceConnector:
+    """The connector that reads from `endpoint`. Raises ConfigError when this database cannot be a source."""
+    connector: SourceConnector = _role(endpoint, "source")
+    return connector
+
+
+def target(endpoint: Endpoint) -> TargetConnector:
+    """The connector that writes to `endpoint`. Raises ConfigError when this database cannot be a target."""
+    connector: TargetConnector = _role(endpoint, "target")
+    return connector
+
+
+def _role(endpoint: Endpoint, role: str) -> Any:
+    module = import_module(SCHEMES[endpoint.scheme])
+    factory = getattr(module, role, None)
+    if factory is None:
+        raise ConfigError(f"{endpoint.scheme}:// cannot be a {role} yet")
+    try:
+        return factory(endpoint)
+    except ModuleNotFoundError as missing:
+        extra = EXTRAS.get(endpoint.scheme, endpoint.scheme)
+        raise ConfigError(
+            f"the driver of {endpoint.scheme}:// is not installed ({missing.name})",
+            hint=f"pip install 'anabranch[{extra}]'",
+        ) from missing

@@ -1,0 +1,167 @@
+"""The one error tree. Every message says where, what and what to do.
+
+    AnabranchError
+    ├── ConfigError            exit 2   job file or command line
+    │   └── JobChanged         exit 2   the job file differs from what is running (K32)
+    ├── PreflightFailed        exit 3
+    ├── DifferencesFound       exit 4
+    ├── SourceError            exit 5   the source refuses, or its log cannot be followed
+    │   ├── SourceUnavailable  exit 5   retried
+    │   ├── LogLost            exit 5   purged, restored or another server
+    │   ├── UnknownLogEvent    exit 5
+    │   ├── ValueRefused       exit 5   a value the logical type cannot hold (zero date)
+    │   └── SchemaError        exit 5   definition unknown or contradicting the log
+    ├── TargetError            exit 6   the target refuses
+    │   ├── TargetUnavailable  exit 6   retried
+    │   ├── RowRefused         exit 6   one row cannot be applied
+    │   └── Fenced             exit 6   another owner applies this job (K9)
+    ├── TrailError             exit 7
+    │   ├── TrailLocked        exit 7   a second writer
+    │   ├── TrailCorrupt       exit 7
+    │   └── StorageFull        exit 7   waits for room, nothing is published
+    ├── StateError             exit 7   state at the target or beside the trail contradicts the job
+    ├── TablesParked           exit 8   done, but not all of it
+    └── NotCaughtUp            exit 9
+
+What lives here: the classes, their exit code and retry policy. What does not: translation of driver errors (each
+connector's `errors.py`).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Retry(StrEnum):
+    """What a supervisor may do after an error."""
+
+    NEVER = "never"  # it would fail again: configuration, a refused row
+    TIMED = "timed"  # the other end may come back: wait and try again
+    MANUAL = "manual"  # a person has to decide first
+
+
+class AnabranchError(Exception):
+    """Root of the tree. `message` is one line, `hint` says what to do; `job`, `table`, `position` say where."""
+
+    exit_code = 1
+    retry = Retry.NEVER
+    default_hint = ""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str = "",
+        job: str | None = None,
+        table: str | None = None,
+        position: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint or self.default_hint
+        self.job = job
+        self.table = table
+        self.position = position
+
+    def __str__(self) -> str:
+        where = [
+            f"{name} {value}"
+            for name, value in (("job", self.job), ("table", self.table), ("position", self.position))
+            if value
+        ]
+        place = f"{', '.join(where)}: " if where else ""
+        return f"{place}{self.message}" + (f" — {self.hint}" if self.hint else "")
+
+
+class ConfigError(AnabranchError):
+    exit_code = 2
+
+
+class JobChanged(ConfigError):
+    """The job file differs from the job as last run in a way that needs a load or a decision (K32)."""
+
+    retry = Retry.MANUAL
+
+
+class PreflightFailed(AnabranchError):
+    exit_code = 3
+
+
+class DifferencesFound(AnabranchError):
+    exit_code = 4
+
+
+class SourceError(AnabranchError):
+    exit_code = 5
+    retry = Retry.MANUAL
+
+
+class SourceUnavailable(SourceError):
+    retry = Retry.TIMED
+    default_hint = "check that the source is running and reachable"
+
+
+class LogLost(SourceError):
+    default_hint = "the source no longer has what the trail needs: load again"
+
+
+class UnknownLogEvent(SourceError):
+    pass
+
+
+class ValueRefused(SourceError):
+    pass
+
+
+class SchemaError(SourceError):
+    pass
+
+
+class TargetError(AnabranchError):
+    exit_code = 6
+    retry = Retry.MANUAL
+
+
+class TargetUnavailable(TargetError):
+    retry = Retry.TIMED
+    default_hint = "check that the target is running and reachable"
+
+
+class RowRefused(TargetError):
+    pass
+
+
+class Fenced(TargetError):
+    retry = Retry.NEVER
+    default_hint = "another process applies this job; only one may"
+
+
+class TrailError(AnabranchError):
+    exit_code = 7
+    retry = Retry.MANUAL
+
+
+class TrailLocked(TrailError):
+    retry = Retry.NEVER
+
+
+class TrailCorrupt(TrailError):
+    pass
+
+
+class StorageFull(TrailError):
+    retry = Retry.TIMED
+    default_hint = "make room; capture goes on by itself"
+
+
+class StateError(AnabranchError):
+    exit_code = 7
+    retry = Retry.MANUAL
+
+
+class TablesParked(AnabranchError):
+    exit_code = 8
+
+
+class NotCaughtUp(AnabranchError):
+    exit_code = 9

@@ -1,0 +1,34 @@
+"""Structured logs: event name in snake_case, facts as keys; never row values, never secrets.
+
+On a terminal short coloured lines, otherwise one JSON object a line; always on stderr.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any
+
+import structlog
+
+
+def configure(level: str = "info", *, json: bool | None = None) -> None:
+    """Set logging up for this process. `json` None = JSON unless stderr is a terminal."""
+    as_json = not sys.stderr.isatty() if json is None else json
+    renderer: Any = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer()
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
+        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+
+
+def get(**facts: Any) -> Any:
+    """A logger with `facts` bound (job, part, table, position)."""
+    return structlog.get_logger().bind(**facts)

@@ -1,0 +1,25 @@
+"""Where a database is and how to enter it; its text never shows the password."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One end of a job. `database` may be "" for a source (rules name schemas). `options` come from the URL's query,
+    e.g. `ssl_ca`, `ssl_mode`, `unix_socket`."""
+
+    scheme: str
+    host: str
+    port: int
+    user: str
+    password: str = field(repr=False)
+    database: str = ""
+    options: tuple[tuple[str, str], ...] = ()
+
+    def option(self, name: str, default: str = "") -> str:
+        return dict(self.options).get(name, default)
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.user}@{self.host}:{self.port}/{self.database}"

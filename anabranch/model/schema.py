@@ -1,0 +1,138 @@
+"""What a table looks like: columns, keys, foreign keys; with a JSON form for trail and state."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.ids import TableId
+
+
+class Action(StrEnum):
+    """What a foreign key does to children. NO ACTION and RESTRICT are one thing to us: they never change rows."""
+
+    RESTRICT = "restrict"
+    CASCADE = "cascade"
+    SET_NULL = "set null"
+    SET_DEFAULT = "set default"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column. `type` is None where the type map refuses the native type (`refusal` says why). `default` is the
+    constant default in the column's text form (rows/lines.py); `has_default` tells a NULL default from none;
+    `default_is_expression` marks one that only the source can evaluate (K20: unknown -> park)."""
+
+    name: str
+    type: LogicalType | None
+    native: str  # the type as the source spells it, e.g. "int(10) unsigned"
+    nullable: bool = True
+    has_default: bool = False
+    default: str | None = None
+    default_is_expression: bool = False
+    generated: bool = False
+    auto_increment: bool = False
+    charset: str = ""  # of the source, for decoding; "" = not text
+    collation: str = ""
+    refusal: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """A secondary index. `columns` are names; `prefixes` gives the indexed prefix length per column (None = all)."""
+
+    name: str
+    columns: tuple[str, ...]
+    unique: bool = False
+    prefixes: tuple[int | None, ...] = ()
+    kind: str = "btree"  # what the source calls it; only btree is carried over
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKey:
+    name: str
+    columns: tuple[str, ...]
+    parent: TableId
+    parent_columns: tuple[str, ...]
+    on_delete: Action = Action.RESTRICT
+    on_update: Action = Action.RESTRICT
+
+
+@dataclass(frozen=True, slots=True)
+class TableSchema:
+    """One version of a table's definition, valid from a position of the trail on.
+
+    `version` counts from 1 per table; `primary_key` is () for a keyless table."""
+
+    id: TableId
+    columns: tuple[Column, ...]
+    primary_key: tuple[str, ...] = ()
+    indexes: tuple[Index, ...] = ()
+    foreign_keys: tuple[ForeignKey, ...] = ()
+    version: int = 1
+    engine: str = ""
+    comment: str = field(default="", compare=False)
+
+    def column(self, name: str) -> Column:
+        return next(c for c in self.columns if c.name == name)
+
+    def index_of(self, name: str) -> int:
+        return next(i for i, c in enumerate(self.columns) if c.name == name)
+
+    @property
+    def key_indexes(self) -> tuple[int, ...]:
+        """Places of the primary key's columns, in key order."""
+        return tuple(self.index_of(name) for name in self.primary_key)
+
+    def same_definition(self, other: TableSchema) -> bool:
+        """Columns, order, types, keys and foreign keys are equal (secondary, non-unique indexes may differ)."""
+
+        def essence(s: TableSchema) -> Any:
+            unique = sorted((i.columns, i.prefixes) for i in s.indexes if i.unique)
+            return s.id, s.columns, s.primary_key, unique, sorted(s.foreign_keys, key=lambda f: f.name)
+
+        return bool(essence(self) == essence(other))
+
+    def with_version(self, version: int) -> TableSchema:
+        return replace(self, version=version)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> TableSchema:
+        return cls(
+            id=TableId(**data["id"]),
+            columns=tuple(_column(c) for c in data["columns"]),
+            primary_key=tuple(data["primary_key"]),
+            indexes=tuple(
+                Index(i["name"], tuple(i["columns"]), i["unique"], tuple(i["prefixes"]), i["kind"])
+                for i in data["indexes"]
+            ),
+            foreign_keys=tuple(_foreign_key(f) for f in data["foreign_keys"]),
+            version=data["version"],
+            engine=data["engine"],
+            comment=data["comment"],
+        )
+
+
+def _column(data: dict[str, Any]) -> Column:
+    logical = data["type"]
+    if logical is not None:
+        logical = LogicalType(
+            **{**logical, "kind": Kind(logical["kind"]), "values": tuple(logical["values"])},
+        )
+    return Column(**{**data, "type": logical})
+
+
+def _foreign_key(data: dict[str, Any]) -> ForeignKey:
+    return ForeignKey(
+        data["name"],
+        tuple(data["columns"]),
+        TableId(**data["parent"]),
+        tuple(data["parent_columns"]),
+        Action(data["on_delete"]),
+        Action(data["on_update"]),
+    )

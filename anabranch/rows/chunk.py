@@ -1,0 +1,113 @@
+"""The unit that travels from log to target: whole transactions, as one Arrow record batch per table.
+
+A chunk holds many small transactions, or a fragment of one very large one. A row image is a row of the batch: an update
+is two consecutive rows, BEFORE then AFTER. A column that the log did not write is null in the batch and not `present`
+in the row's shape: absent is never confused with NULL.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+
+import pyarrow as pa
+
+from anabranch.model.ids import TableId
+from anabranch.model.schema import TableSchema
+
+META_FIELDS = (
+    pa.field("_op", pa.int8(), False),  # Op
+    pa.field("_tx", pa.int32(), False),  # place of the row's transaction in Chunk.transactions
+    pa.field("_ordinal", pa.int64(), False),  # order of the row image inside its transaction, over all tables
+    pa.field("_shape", pa.int16(), False),  # place in TableRows.shapes
+)
+META = len(META_FIELDS)  # value column i of the table is batch column META + i
+
+TRANSACTION_SCHEMA = pa.schema(
+    [
+        pa.field("native", pa.string(), False),  # source position just after the transaction
+        pa.field("gtid", pa.string()),  # null where the source has none
+        pa.field("commit_time", pa.int64(), False),  # microseconds since 1970 UTC, source's clock
+        pa.field("rows", pa.int64(), False),  # row images of replicated tables in it
+    ]
+)
+
+
+class Op(IntEnum):
+    INSERT = 1
+    DELETE = 2
+    BEFORE = 3
+    AFTER = 4
+
+
+class Part(StrEnum):
+    """A large transaction is cut into FRAGMENT … FRAGMENT LAST; its rows count only once LAST is in the trail."""
+
+    WHOLE = "whole"
+    FRAGMENT = "fragment"
+    LAST = "last"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Which columns an image carries. `unchanged` marks values that the log left out because they did not change
+    (PostgreSQL TOAST); a MySQL image has none."""
+
+    present: tuple[bool, ...]
+    unchanged: tuple[bool, ...] = ()
+
+    @property
+    def is_full(self) -> bool:
+        return all(self.present)
+
+
+@dataclass(frozen=True)
+class TableRows:
+    """Row images of one table in log order. `batch` has META_FIELDS, then one column per column of the schema version,
+    in its order (refused columns have type null)."""
+
+    table: TableId
+    version: int
+    batch: pa.RecordBatch
+    shapes: tuple[Shape, ...]
+
+
+class BarrierKind(StrEnum):
+    TRUNCATE = "truncate"
+    PARK = "park"  # from here on the table is not replicated
+    SCHEMA = "schema"  # from here on `schema` is in force: first sight, or a table that joins
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """Something that happens to a table between rows: everything before (tx, ordinal) first, then it."""
+
+    tx: int
+    ordinal: int
+    kind: BarrierKind
+    table: TableId
+    statement: str = ""
+    reason: str = ""
+    schema: TableSchema | None = None
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Committed transactions in log order. `first_sequence` is given by the trail's writer (0 before); transaction i
+    has sequence `first_sequence + i`. A FRAGMENT has one transaction whose native position and commit time are not
+    known yet ("" and 0). `resume` is the LogMark.resume just after the chunk."""
+
+    transactions: pa.RecordBatch  # TRANSACTION_SCHEMA
+    tables: tuple[TableRows, ...]
+    barriers: tuple[Barrier, ...] = ()
+    part: Part = Part.WHOLE
+    first_sequence: int = 0
+    resume: str = field(default="", repr=False)
+
+    @property
+    def last_sequence(self) -> int:
+        return int(self.first_sequence + self.transactions.num_rows - 1)
+
+    @property
+    def row_count(self) -> int:
+        return sum(rows.batch.num_rows for rows in self.tables)

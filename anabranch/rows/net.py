@@ -1,0 +1,109 @@
+"""The net effect of a stage on the target: values that the apply engine makes and a Writer carries out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import pyarrow as pa
+
+from anabranch.model.datatype import LogicalType
+from anabranch.model.ids import TableId
+
+
+@dataclass(frozen=True, slots=True)
+class TargetTable:
+    """How a source table looks at the target: names there, logical types of the columns we write, key columns.
+
+    `columns` are target names in the order of the source's columns that are replicated; `key` is () if keyless."""
+
+    source: TableId
+    target: TableId
+    columns: tuple[str, ...]
+    types: tuple[LogicalType, ...]
+    key: tuple[str, ...]
+
+    def type_of(self, column: str) -> LogicalType:
+        return self.types[self.columns.index(column)]
+
+
+@dataclass(frozen=True)
+class Updates:
+    """Rows that exist and change. `old_keys` has the key columns (target names) as they are now; `values` has the
+    columns to set, row for row. `moves_keys` says that a key column is among them with another value."""
+
+    old_keys: pa.Table
+    values: pa.Table
+    moves_keys: bool = False
+
+
+@dataclass(frozen=True)
+class TableNet:
+    """Net change of one table in one stage, to be carried out in this order: deletes, updates (moving ones first),
+    inserts. No key occurs twice in deletes + inserts or twice in updates.
+
+    `checked`: every delete and update must hit exactly one row, every insert must find none; anything else is a
+    conflict. Not checked (the load window, K3): deletes may find nothing, inserts replace the row that has the key,
+    and partial updates that find no row are reported back for re-reading.
+
+    Keyless tables: `multiset` holds distinct full row images and `delta` (int64, last column named "_delta"): that
+    many rows to insert (> 0) or to remove (< 0), each removal taking exactly one of equal rows (K28)."""
+
+    table: TargetTable
+    deletes: pa.Table | None = None  # key columns
+    updates: tuple[Updates, ...] = ()
+    inserts: pa.Table | None = None  # all columns
+    multiset: pa.Table | None = None
+    checked: bool = True
+
+    @property
+    def row_count(self) -> int:
+        parts = [self.deletes, self.inserts, self.multiset, *(u.values for u in self.updates)]
+        return sum(part.num_rows for part in parts if part is not None)
+
+
+class CascadeAction(StrEnum):
+    DELETE = "delete"
+    SET_NULL = "set null"
+    UPDATE = "update"
+
+
+@dataclass(frozen=True)
+class Cascade:
+    """What a change of parents does to one child table and the log does not show (K1), at the end of a stage.
+
+    `parents` has the referenced values as they were (columns named like the child's foreign-key columns); for UPDATE
+    `replacements` has the new ones, row for row. The Writer follows further levels itself by `children_of`."""
+
+    child: TargetTable
+    columns: tuple[str, ...]  # the child's foreign-key columns, target names
+    action: CascadeAction
+    parents: pa.Table
+    replacements: pa.Table | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CascadeRule:
+    """A foreign key of the source in target names, for following cascades over several levels."""
+
+    child: TargetTable
+    columns: tuple[str, ...]
+    parent: TargetTable
+    parent_columns: tuple[str, ...]
+    on_delete: CascadeAction | None
+    on_update: CascadeAction | None
+
+
+@dataclass(frozen=True)
+class RowChange:
+    """One row change alone, for the slow way: values in text form (rows/lines.py without escapes), None = NULL.
+
+    INSERT has `values`; DELETE has `old_key` (keyless: `old_values`, the whole row); UPDATE has both, `values` only of the
+    columns to set."""
+
+    table: TargetTable
+    operation: str  # insert | update | delete
+    old_key: dict[str, str | None] = field(default_factory=dict)
+    values: dict[str, str | None] = field(default_factory=dict)
+    old_values: dict[str, str | None] = field(default_factory=dict)
+    checked: bool = True
