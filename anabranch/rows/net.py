@@ -15,13 +15,15 @@ from anabranch.model.ids import TableId
 class TargetTable:
     """How a source table looks at the target: names there, logical types of the columns we write, key columns.
 
-    `columns` are target names in the order of the source's columns that are replicated; `key` is () if keyless."""
+    `columns` are target names in the order of the source's columns that are replicated, `source_columns` their names
+    there; `key` (target names) is () if keyless."""
 
     source: TableId
     target: TableId
     columns: tuple[str, ...]
     types: tuple[LogicalType, ...]
     key: tuple[str, ...]
+    source_columns: tuple[str, ...] = ()
 
     def type_of(self, column: str) -> LogicalType:
         return self.types[self.columns.index(column)]
