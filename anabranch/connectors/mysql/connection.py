@@ -1,0 +1,102 @@
+"""How a connection to MySQL or MariaDB is made, and what kind of server answers. No queries of any role live here."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from typing import Any
+
+import pymysql
+
+from anabranch.connectors.mysql.errors import translate
+from anabranch.errors import ConfigError
+from anabranch.model.endpoint import Endpoint
+
+CONNECT_TIMEOUT = 10  # seconds
+# https://dev.mysql.com/doc/refman/8.0/en/connection-options.html#option_general_ssl-mode
+SSL_MODES = ("disabled", "preferred", "required", "verify_ca", "verify_identity")
+SSL_FILES = ("ssl_ca", "ssl_cert", "ssl_key")
+OPTIONS = ("ssl_mode", *SSL_FILES, "unix_socket")
+
+
+def connect(endpoint: Endpoint, **driver: Any) -> pymysql.Connection:
+    """A connection in autocommit, utf8mb4, without a time limit on reads. `driver` overrides what PyMySQL is given.
+
+    Raises SourceUnavailable or SourceError; ConfigError for an option of the URL that nobody knows."""
+    settings: dict[str, Any] = {
+        "user": endpoint.user,
+        "password": endpoint.password.encode(),
+        "database": endpoint.database or None,
+        "charset": "utf8mb4",
+        "autocommit": True,
+        "connect_timeout": CONNECT_TIMEOUT,
+        "program_name": "anabranch",
+        **_place(endpoint),
+        **_tls(endpoint),
+        **driver,
+    }
+    try:
+        return pymysql.connect(**settings)
+    except (pymysql.err.Error, OSError, RuntimeError) as error:
+        raise translate(error) from error
+
+
+def family(connection: pymysql.Connection) -> str:
+    """`mysql` or `mariadb`, from the greeting of the server (Percona Server is MySQL to us)."""
+    return "mariadb" if "mariadb" in connection.get_server_info().lower() else "mysql"
+
+
+def version(connection: pymysql.Connection) -> tuple[int, int, int]:
+    """The server's version, e.g. (10, 11, 19). MariaDB puts `5.5.5-` before its own in the greeting."""
+    text = connection.get_server_info().removeprefix("5.5.5-")
+    found = re.match(r"(\d+)\.(\d+)\.(\d+)", text)
+    return (int(found[1]), int(found[2]), int(found[3])) if found else (0, 0, 0)
+
+
+def ask(connection: pymysql.Connection, sql: str, *values: object) -> list[tuple[Any, ...]]:
+    """All rows of a small query. Raises errors of our tree."""
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(sql, values or None)
+            return list(cursor.fetchall())
+    except (pymysql.err.Error, OSError) as error:
+        raise translate(error) from error
+
+
+def variables(connection: pymysql.Connection, *names: str) -> dict[str, str]:
+    """Global variables by name; one that this server does not have is left out."""
+    wanted = ", ".join(["%s"] * len(names))
+    rows = ask(connection, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({wanted})", *names)
+    return {str(name).lower(): str(value) for name, value in rows}
+
+
+def _place(endpoint: Endpoint) -> dict[str, Any]:
+    socket = endpoint.option("unix_socket")
+    return {"unix_socket": socket} if socket else {"host": endpoint.host, "port": endpoint.port}
+
+
+def _tls(endpoint: Endpoint) -> dict[str, Any]:
+    unknown = [name for name, _ in endpoint.options if name not in OPTIONS]
+    if unknown:
+        raise ConfigError(f"unknown option {unknown[0]} in the URL", hint=f"known: {', '.join(OPTIONS)}")
+    mode = endpoint.option("ssl_mode", "verify_ca" if endpoint.option("ssl_ca") else "preferred")
+    mode = mode.lower().replace("-", "_")
+    if mode not in SSL_MODES:
+        raise ConfigError(f"unknown ssl_mode {mode!r} in the URL", hint=f"one of {', '.join(SSL_MODES)}")
+    if mode == "disabled":
+        return {"ssl_disabled": True}
+    return {} if mode == "preferred" else {"ssl": _context(endpoint, mode)}
+
+
+def _context(endpoint: Endpoint, mode: str) -> ssl.SSLContext:
+    """`required` encrypts and believes; the verify modes check the chain, `verify_identity` also the host's name."""
+    try:
+        context = ssl.create_default_context(cafile=endpoint.option("ssl_ca") or None)
+        context.check_hostname = mode == "verify_identity"
+        context.verify_mode = ssl.CERT_NONE if mode == "required" else ssl.CERT_REQUIRED
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # certificates that MySQL makes for itself do not pass it
+        if endpoint.option("ssl_cert"):
+            context.load_cert_chain(endpoint.option("ssl_cert"), endpoint.option("ssl_key") or None)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"the TLS files of the URL cannot be used: {error}") from error
+    return context

@@ -1,0 +1,116 @@
+"""What the driver's and the server's errors mean to us: one table, error number -> class and hint.
+
+Numbers: https://dev.mysql.com/doc/mysql-errors/8.0/en/ and https://mariadb.com/kb/en/mariadb-error-code-reference/.
+What does not live here: errors about the log's content (`capture.py`), which no driver knows.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pymysql
+
+from anabranch.errors import AnabranchError, LogLost, SourceError, SourceUnavailable
+
+_ACCESS = "check user, password and host of the URL, and the grants of this user"
+_GRANT = "preflight prints the GRANT statement that is missing"
+_TLS = "set ssl_mode, ssl_ca, ssl_cert and ssl_key in the URL as the server wants them"
+
+MEANING: dict[int, tuple[type[SourceError], str]] = {
+    1040: (SourceUnavailable, "the server has no connection left: raise max_connections"),
+    1043: (SourceUnavailable, ""),
+    1044: (SourceError, _GRANT),
+    1045: (SourceError, _ACCESS),
+    1049: (SourceError, "the database of the URL does not exist"),
+    1053: (SourceUnavailable, ""),
+    1077: (SourceUnavailable, ""),
+    1079: (SourceUnavailable, ""),
+    1080: (SourceUnavailable, ""),
+    1129: (SourceError, "run FLUSH HOSTS at the source"),
+    1130: (SourceError, _ACCESS),
+    1142: (SourceError, _GRANT),
+    1152: (SourceUnavailable, ""),
+    1158: (SourceUnavailable, ""),
+    1159: (SourceUnavailable, ""),
+    1160: (SourceUnavailable, ""),
+    1161: (SourceUnavailable, ""),
+    1184: (SourceUnavailable, ""),
+    1203: (SourceUnavailable, "the user has no connection left: raise max_user_connections"),
+    1205: (SourceUnavailable, "a lock at the source was not given in time"),
+    1213: (SourceUnavailable, "a deadlock at the source"),
+    1220: (SourceError, ""),
+    1226: (SourceUnavailable, "the user has reached its resource limit"),
+    1227: (SourceError, _GRANT),
+    1236: (LogLost, ""),
+    1251: (SourceError, "this user's authentication plugin is too old or unknown"),
+    1317: (SourceUnavailable, "the statement was interrupted at the source"),
+    1381: (SourceError, "switch on the binary log (log_bin) and restart the server"),
+    1927: (SourceUnavailable, ""),
+    2002: (SourceUnavailable, ""),
+    2003: (SourceUnavailable, ""),
+    2006: (SourceUnavailable, ""),
+    2013: (SourceUnavailable, ""),
+    2014: (SourceUnavailable, ""),
+    2026: (SourceError, _TLS),
+    2055: (SourceUnavailable, ""),
+    2059: (SourceError, "this user's authentication plugin is not supported"),
+    2061: (SourceError, "this user's authentication plugin needs TLS: " + _TLS),
+    3118: (SourceError, "the account is locked at the source"),
+    3159: (SourceError, _TLS),
+    4031: (SourceUnavailable, "the connection was idle for too long"),
+    4151: (SourceError, "the account is locked at the source"),
+}
+
+# The same number, 1236, stands for every reason why a dump ends; what its text says decides.
+DUMP_ENDED: tuple[tuple[str, type[SourceError], str], ...] = (
+    ("same server_uuid/server_id", SourceError, "give this job another [capture] server_id"),
+    ("same server_id", SourceError, "give this job another [capture] server_id"),
+    ("max_allowed_packet", SourceError, "SET GLOBAL max_allowed_packet = 1073741824 at the source"),
+    ("binary log is not open", SourceError, "switch on the binary log (log_bin) and restart the server"),
+    ("semi-sync", SourceError, ""),
+    ("killed", SourceUnavailable, ""),
+)
+
+
+def translate(error: BaseException) -> AnabranchError:
+    """The error of our tree for one of the driver or of the socket. Never contains a secret."""
+    if isinstance(error, AnabranchError):
+        return error
+    if isinstance(error, ssl.SSLError):
+        return SourceError(f"TLS with the source failed: {error}", hint=_TLS)
+    if isinstance(error, OSError):
+        return SourceUnavailable(f"the line to the source broke: {error or type(error).__name__}")
+    if isinstance(error, RuntimeError):  # PyMySQL: the package `cryptography` is missing
+        return SourceError(f"the driver cannot log in: {error}", hint="pip install 'anabranch[mysql]', or use TLS")
+    number, text = _number_and_text(error)
+    return of_number(number, text)
+
+
+def of_number(number: int, text: str) -> SourceError:
+    """The same for an error number and text that came over the replication protocol."""
+    kind, hint = MEANING.get(number, (SourceError, ""))
+    if number == 1236:
+        lowered = text.lower()
+        kind, hint = next(((k, h) for part, k, h in DUMP_ENDED if part in lowered), (kind, hint))
+    if number in (2003, 2013) and "SSL" in text:
+        kind, hint = SourceError, _TLS
+    return kind(f"the source says {number}: {text}" if number else f"the driver says: {text}", hint=hint)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Driver and socket errors inside come out as errors of our tree."""
+    try:
+        yield
+    except (pymysql.err.Error, OSError) as error:
+        raise translate(error) from error
+
+
+def _number_and_text(error: BaseException) -> tuple[int, str]:
+    if len(error.args) >= 2 and isinstance(error.args[0], int):
+        return error.args[0], str(error.args[1])
+    if error.args and error.args[0] == 0:  # PyMySQL: InterfaceError(0, "") on a connection that is gone
+        return 2013, "the connection is closed"
+    return 0, str(error) or type(error).__name__
