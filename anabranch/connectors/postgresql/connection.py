@@ -1,0 +1,117 @@
+"""Connections to PostgreSQL: session settings, TLS, keepalive, and how names are quoted.
+
+Every session prints and reads values the same way (ISO dates, UTC, hex, shortest floats), looks no name up by search
+path, and notices a dead line or a forgotten transaction by itself (K9). What does not live here: what errors mean
+(`errors.py`), statements.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from anabranch.connectors.postgresql.errors import translated
+from anabranch.errors import ConfigError
+from anabranch.model.endpoint import Endpoint
+from anabranch.model.ids import TableId
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+CONNECT_TIMEOUT_S = 10
+# https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-KEEPALIVES
+KEEPALIVE = {
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 4,
+    "tcp_user_timeout": 30_000,
+}
+# https://www.postgresql.org/docs/current/runtime-config-client.html
+SETTINGS = {
+    "search_path": "pg_catalog",
+    "timezone": "UTC",
+    "datestyle": "ISO,YMD",
+    "intervalstyle": "postgres",
+    "bytea_output": "hex",
+    "extra_float_digits": "1",
+    "standard_conforming_strings": "on",
+    "client_min_messages": "warning",
+    "default_transaction_isolation": "read\\ committed",
+    "jit": "off",
+    "lock_timeout": "30s",
+    "statement_timeout": "0",
+    "idle_in_transaction_session_timeout": "10min",
+}
+# our spelling of ssl_mode (libpq's and MySQL's words) -> libpq's
+SSL_MODES = {
+    "disable": "disable",
+    "disabled": "disable",
+    "prefer": "prefer",
+    "preferred": "prefer",
+    "require": "require",
+    "required": "require",
+    "verify-ca": "verify-ca",
+    "verify_ca": "verify-ca",
+    "verify-full": "verify-full",
+    "verify_identity": "verify-full",
+}
+OPTIONS = {"ssl_ca": "sslrootcert", "ssl_cert": "sslcert", "ssl_key": "sslkey"}
+NAME_LIMIT = 63  # bytes: NAMEDATALEN - 1, also for application_name
+
+
+def connect(endpoint: Endpoint, application_name: str, autocommit: bool = False) -> Connection:
+    """A session as all our sessions are. Raises TargetUnavailable, or TargetError when it refuses us."""
+    with translated(f"cannot connect to {endpoint}"):
+        return psycopg.connect(**_parameters(endpoint, application_name), autocommit=autocommit)
+
+
+def session_name(job: str, owner: str) -> str:
+    """The application_name of an owner's sessions, `anabranch:<job>:<owner>`; a job whose name makes that longer than
+    the server keeps stands in it as a digest."""
+    name = f"anabranch:{job}:{owner}"
+    if len(name.encode()) <= NAME_LIMIT:
+        return name
+    return f"anabranch:{job_digest(job)}:{owner}"
+
+
+def job_digest(job: str) -> str:
+    """A job's name in 12 characters, for names that have a limit."""
+    return hashlib.blake2b(job.encode(), digest_size=6).hexdigest()
+
+
+def table_name(table: TableId) -> sql.Identifier:
+    """A table's qualified name, quoted."""
+    return sql.Identifier(table.schema, table.name)
+
+
+def column_list(names: tuple[str, ...] | list[str]) -> sql.Composed:
+    """Column names, quoted, with commas."""
+    return sql.SQL(", ").join(map(sql.Identifier, names))
+
+
+def _parameters(endpoint: Endpoint, application_name: str) -> dict[str, Any]:
+    return {
+        "host": endpoint.option("unix_socket") or endpoint.host,
+        "port": endpoint.port,
+        "user": endpoint.user,
+        "password": endpoint.password or None,
+        "dbname": endpoint.database or endpoint.user,
+        "application_name": application_name,
+        "client_encoding": "UTF8",
+        "connect_timeout": CONNECT_TIMEOUT_S,
+        "options": " ".join(f"-c {name}={value}" for name, value in SETTINGS.items()),
+        **KEEPALIVE,
+        **_tls(endpoint),
+    }
+
+
+def _tls(endpoint: Endpoint) -> dict[str, str]:
+    """With a certificate authority and no mode the server is verified in full."""
+    mode = endpoint.option("ssl_mode", "verify-full" if endpoint.option("ssl_ca") else "prefer")
+    if mode.lower() not in SSL_MODES:
+        raise ConfigError(f"ssl_mode={mode} in the URL of {endpoint} is not known", hint=" | ".join(SSL_MODES))
+    files = {theirs: endpoint.option(ours) for ours, theirs in OPTIONS.items() if endpoint.option(ours)}
+    return {"sslmode": SSL_MODES[mode.lower()], **files}
