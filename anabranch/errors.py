@@ -29,6 +29,8 @@ connector's `errors.py`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -73,8 +75,38 @@ class AnabranchError(Exception):
         return f"{place}{self.message}" + (f" — {self.hint}" if self.hint else "")
 
 
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with a job file. `key` as the file writes it, e.g. `[load] lock`; `line` counts from 1."""
+
+    message: str
+    line: int | None = None
+    key: str = ""
+    expected: str = ""
+    nearest: str = ""
+
+    def __str__(self) -> str:
+        where = (f"line {self.line}", self.key) if self.line else (self.key,)
+        return (
+            ", ".join(filter(None, where))
+            + ": " * any(where)
+            + self.message
+            + (f"; expected {self.expected}" if self.expected else "")
+            + (f"; did you mean {self.nearest}?" if self.nearest else "")
+        )
+
+
 class ConfigError(AnabranchError):
+    """`problems` has everything that is wrong with a job file, where it is one; the message repeats them."""
+
     exit_code = 2
+
+    def __init__(
+        self, message: str, *, problems: Sequence[Problem] = (), hint: str = "", job: str | None = None
+    ) -> None:
+        lines = [message, *(f"  {problem}" for problem in problems)]
+        super().__init__("\n".join(lines), hint=hint, job=job)
+        self.problems = tuple(problems)
 
 
 class JobChanged(ConfigError):

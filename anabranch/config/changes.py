@@ -1,0 +1,65 @@
+"""What a job may not change between two starts without a decision (K32), and how the change reads.
+
+User, password and options of an end, and every tuning value, may change freely. What does not live here: storing the
+definition (`anabranch.job` at the target), or acting on a change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from anabranch.config.job import JobConfig
+
+
+def definition(config: JobConfig) -> dict[str, Any]:
+    """Source, rules, filters, column lists and target types as JSON values, without secrets."""
+    source = config.source.endpoint
+    place = source.option("unix_socket") or f"{source.host}:{source.port}"
+    return {
+        "source": f"{source.scheme}://{place}/{source.database}",
+        "rules": [rule.model_dump() for rule in config.rules],
+        "tables": {
+            str(entry.id): {"drop": sorted(entry.columns.drop), "rename": entry.columns.rename, "where": entry.where}
+            for entry in config.tables
+        },
+        "json": config.types.json,
+    }
+
+
+def describe_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """One line per difference that needs tables to be loaded again; empty = the job may go on."""
+    ends = [_changed("source", old["source"], new["source"]), _changed("[types] json", old["json"], new["json"])]
+    lines = [*ends, *_rules(old["rules"], new["rules"]), *_tables(old["tables"], new["tables"])]
+    return [line for line in lines if line]
+
+
+def _changed(what: str, before: object, after: object) -> str:
+    return "" if before == after else f"{what}: was {_shown(before)}, is {_shown(after)}"
+
+
+def _shown(value: object) -> str:
+    if not value:
+        return "absent"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _rules(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[str]:
+    lines = []
+    for number in range(max(len(old), len(new))):
+        before = old[number] if number < len(old) else {}
+        after = new[number] if number < len(new) else {}
+        for key in ("include", "exclude", "target"):
+            lines.append(_changed(f"rule {number + 1} {key}", before.get(key), after.get(key)))
+    return lines
+
+
+def _tables(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    lines = []
+    for table in sorted(set(old) | set(new)):
+        before, after = old.get(table, {}), new.get(table, {})
+        lines.append(_changed(f"table {table} where", before.get("where"), after.get("where")))
+        lines.append(_changed(f"table {table} dropped columns", before.get("drop"), after.get("drop")))
+        lines.append(_changed(f"table {table} renamed columns", before.get("rename"), after.get("rename")))
+    return lines

@@ -1,0 +1,293 @@
+"""The job file as pydantic models. A field's description is its entry in the reference page.
+
+Values here are checked one by one; `reading.py` finds the lines, `patterns.py` and `url.py` know the small languages
+inside. What does not live here: anything that needs a database to be checked (preflight).
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    PrivateAttr,
+    ValidationInfo,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from anabranch.config.changes import definition
+from anabranch.config.lines import Path as KeyPath
+from anabranch.config.lines import line_of
+from anabranch.config.patterns import PLACEHOLDERS, Pattern, Template
+from anabranch.config.url import parse_url
+from anabranch.errors import Problem
+from anabranch.model.endpoint import Endpoint
+from anabranch.model.ids import TableId
+
+JOB_NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}"
+
+
+def refuse(*problems: Problem) -> PydanticCustomError:
+    """What a validator raises; `reading.py` adds line and key."""
+    return PydanticCustomError("refused", "{text}", {"text": "; ".join(map(str, problems)), "problems": problems})
+
+
+def _endpoint(value: Any, info: ValidationInfo, *, needs_database: bool) -> Endpoint:
+    if not isinstance(value, str):
+        raise refuse(Problem("is not text", expected="a URL in quotes"))
+    env: Mapping[str, str] = (info.context or {}).get("env", {})
+    endpoint, problems = parse_url(value, env, needs_database=needs_database)
+    if endpoint is None:
+        raise refuse(*problems)
+    return endpoint
+
+
+def _pattern(text: str) -> str:
+    try:
+        Pattern.parse(text)
+    except ValueError as error:
+        raise refuse(Problem(f"{text!r} is no table pattern", expected=f'{error}, like "shop.*"')) from None
+    return text
+
+
+def _template(text: str) -> str:
+    try:
+        Template.parse(text)
+    except ValueError as error:
+        nearest = next((p for p in PLACEHOLDERS if get_close_matches(p, text.replace(".", "{").split("{"), 1)), "")
+        problem = Problem(
+            f"{text!r} is no name for a target table",
+            expected=f'{error}, like "public.{{table}}"',
+            nearest=f"{{{nearest}}}" if nearest and f"{{{nearest}}}" not in text else "",
+        )
+        raise refuse(problem) from None
+    return text
+
+
+def _table_name(text: str) -> str:
+    try:
+        TableId.parse(text)
+    except ValueError:
+        raise refuse(Problem(f"{text!r} names no table", expected='schema.table, like "shop.customers"')) from None
+    return text
+
+
+def _job_name(text: str) -> str:
+    if not re.fullmatch(JOB_NAME, text):
+        expected = "1 to 63 letters, digits, '_' or '-', beginning with a letter or digit (it names a directory)"
+        raise refuse(Problem(f"{text!r} cannot be a job's name", expected=expected))
+    return text
+
+
+def _settings(value: Any) -> Any:
+    """Settings as text. `spark.executor.memory = "4g"` without quotes around the name is a nest of tables to TOML: give
+    it back its dots."""
+    return dict(_flat("", value)) if isinstance(value, dict) else value
+
+
+def _flat(prefix: str, value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _flat(f"{prefix}.{key}" if prefix else key, inner)
+    elif isinstance(value, str | bool | int | float):
+        yield prefix, value if isinstance(value, str) else str(value).lower()
+    else:
+        raise refuse(Problem(f"{prefix} is not a setting", expected='text, like "4g"'))
+
+
+def _source_url(value: Any, info: ValidationInfo) -> Endpoint:
+    return _endpoint(value, info, needs_database=False)
+
+
+def _target_url(value: Any, info: ValidationInfo) -> Endpoint:
+    return _endpoint(value, info, needs_database=True)
+
+
+SourceUrl = Annotated[Endpoint, PlainValidator(_source_url, json_schema_input_type=str), PlainSerializer(str)]
+TargetUrl = Annotated[Endpoint, PlainValidator(_target_url, json_schema_input_type=str), PlainSerializer(str)]
+PatternText = Annotated[str, AfterValidator(_pattern)]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        hide_input_in_errors=True,
+        populate_by_name=True,
+        use_attribute_docstrings=True,
+        arbitrary_types_allowed=True,
+    )
+
+
+class Source(Section):
+    """The database that is read."""
+
+    endpoint: SourceUrl = Field(alias="url")
+    """`mysql://` or `mariadb://user:${PASSWORD}@host:port`. `${NAME}` is an environment variable, put in after the URL
+    is cut into parts and taken literally. Options go into the query: `ssl_ca`, `ssl_cert`, `ssl_key`, `ssl_mode`,
+    `unix_socket`."""
+
+
+class Target(Section):
+    """The database that is written."""
+
+    endpoint: TargetUrl = Field(alias="url")
+    """`postgresql://user:${PASSWORD}@host:port/database`; variables and options as for the source."""
+
+
+class Rule(Section):
+    """Which tables are replicated, and where to. At least one; of several that match, the first gives the target."""
+
+    include: list[PatternText] = Field(min_length=1)
+    """Case-sensitive globs on `schema.table` (MySQL: `database.table`). A part in double quotes is taken literally."""
+    exclude: list[PatternText] = []
+    """Globs of tables that are left out, whatever another rule says."""
+    target: Annotated[str, AfterValidator(_template)] = "{schema}.{table}"
+    """The target table's name, with `{schema}` and `{table}` of the source. Missing target schemas are created."""
+
+
+class Columns(Section):
+    """What happens to a table's columns."""
+
+    drop: list[str] = []
+    """Columns that are not replicated."""
+    rename: dict[str, str] = {}
+    """Source column -> target column."""
+
+    @model_validator(mode="after")
+    def _no_contradiction(self) -> Self:
+        both = sorted(set(self.drop) & set(self.rename))
+        if both:
+            raise refuse(Problem(f"{', '.join(both)}: dropped and renamed", expected="one of the two"))
+        return self
+
+
+class TableEntry(Section):
+    """Settings of one table. Optional, several."""
+
+    name: Annotated[str, AfterValidator(_table_name)]
+    """The source table, exactly, as `schema.table`."""
+    columns: Columns = Columns()
+    where: str | None = Field(default=None, min_length=1)
+    """Spark SQL condition over source columns: only rows for which it is true are replicated. It uses key columns only,
+    or the source logs full row images."""
+
+    @property
+    def id(self) -> TableId:
+        return TableId.parse(self.name)
+
+
+class Load(Section):
+    """The initial load."""
+
+    parallel: int = Field(default=4, ge=1, le=1024)
+    """Chunks that are copied at the same time."""
+    existing: Literal["refuse", "empty"] = "refuse"
+    """What to do with target tables that hold rows: refuse to start, or empty them."""
+    lock: Literal["none", "table", "global"] = "none"
+    """A short read lock at the source where nothing else gives a consistent snapshot (keyless tables; no GTIDs)."""
+    defer_constraints: bool = False
+    """Take unique and foreign keys off existing target tables for the load and put them back after it."""
+
+
+class Capture(Section):
+    """Reading the source's log into the trail."""
+
+    server_id: int | None = Field(default=None, ge=1, le=4294967295)
+    """The replica id shown to the source; derived from the job when absent."""
+    flush_interval_ms: int = Field(default=1000, ge=10, le=60000)
+    """The longest a committed transaction waits for its flush; under load flushes come one after another."""
+    segment_mb: int = Field(default=64, ge=1, le=4096)
+    """Size at which a segment of the trail is sealed."""
+    retain_hours: int = Field(default=24, ge=0)
+    """How long a segment stays after everything in it was applied."""
+    memory_limit_mb: int = Field(default=50, ge=1)
+    """Memory for transactions that are not committed yet; beyond it they go to disk."""
+    staging_timeout_s: int = Field(default=120, ge=1)
+    """Age at which a transaction that is not committed yet goes to disk."""
+
+
+class Apply(Section):
+    """Bringing the trail to the target."""
+
+    mode: Literal["epoch", "transaction"] = "epoch"
+    """One target transaction per epoch (many source transactions), or one per source transaction."""
+    truncate: Literal["truncate", "delete"] = "truncate"
+    """How a TRUNCATE is done at the target; `delete` keeps it invisible to older snapshots until it commits."""
+    stage_rows: int | None = Field(default=None, ge=1)
+    """Row images of an epoch from which executors stage it; the measured default when absent."""
+
+
+with warnings.catch_warnings():
+    # The key is called `json`; what it hides is a deprecated method of pydantic that nobody here calls.
+    warnings.filterwarnings("ignore", message='Field name "json"')
+
+    class Types(Section):
+        """Decisions about values that the target cannot hold."""
+
+        zero_date: Literal["stop", "null"] = "stop"
+        """A date of zeros (0000-00-00, 2024-00-15): stop with the row's key, or write NULL."""
+        nul: Literal["stop", "strip"] = "stop"
+        """A NUL character in text: stop with the row's key, or leave the character out."""
+        json: Literal["jsonb", "json", "text"] = "jsonb"  # type: ignore[assignment]
+        """The target's type for JSON."""
+
+
+class Spark(Section):
+    """Where the data pipeline runs."""
+
+    master: str = Field(default="local[*]", min_length=1)
+    """Spark's master URL."""
+    conf: Annotated[dict[str, str], BeforeValidator(_settings)] = Field(default={}, repr=False)
+    """Spark settings, by their own names: `"spark.executor.memory" = "4g"`."""
+
+
+class JobConfig(Section):
+    """A job: one source, one target, rules, settings."""
+
+    name: Annotated[str, AfterValidator(_job_name)]
+    """The job's name; its home is `$ANABRANCH_HOME/<name>`, by default `./.anabranch/<name>`."""
+    source: Source
+    target: Target
+    rules: list[Rule] = Field(min_length=1)
+    tables: list[TableEntry] = []
+    load: Load = Load()
+    capture: Capture = Capture()
+    apply: Apply = Apply()
+    types: Types = Types()
+    spark: Spark = Spark()
+
+    _home: Path = PrivateAttr(default=Path(".anabranch"))
+    _file: Path | None = PrivateAttr(default=None)
+    _lines: dict[KeyPath, int] = PrivateAttr(default_factory=dict)
+
+    @property
+    def home(self) -> Path:
+        """The job's directory, absolute; whoever needs it makes it."""
+        return self._home.absolute() / self.name
+
+    @property
+    def file(self) -> Path | None:
+        """The job file this came from."""
+        return self._file
+
+    def line_of(self, *path: str | int) -> int | None:
+        """The line of a key in the job file, for messages of later checks."""
+        return line_of(self._lines, path)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What must not change between starts without a decision (K32): JSON, without secrets."""
+        return definition(self)

@@ -1,0 +1,166 @@
+"""A URL of the job file -> Endpoint. Variables are put in after the URL is cut into parts, and taken literally.
+
+No message of this file repeats a part of a URL that could be a password. What does not live here: whether the server
+is what the scheme says (preflight asks it).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from urllib.parse import unquote, urlsplit
+
+from anabranch.errors import Problem
+from anabranch.model.endpoint import Endpoint
+
+_FILES = ("ssl_ca", "ssl_cert", "ssl_key", "ssl_mode", "unix_socket")
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    port: int
+    options: tuple[str, ...] = _FILES
+    needs_user: bool = True
+
+
+SCHEMES = {
+    "mysql": Scheme(3306),
+    "mariadb": Scheme(3306),
+    "postgresql": Scheme(5432),
+    "memory": Scheme(0, (), needs_user=False),  # the twin for tests: anabranch/connectors/memory
+}
+MEANT = {"postgres": "postgresql", "pg": "postgresql", "psql": "postgresql", "pgsql": "postgresql", "maria": "mariadb"}
+MYSQL_SSL_MODES = ("disabled", "preferred", "required", "verify_ca", "verify_identity")
+SSL_MODES = {  # PostgreSQL's connector understands both vocabularies
+    "mysql": MYSQL_SSL_MODES,
+    "mariadb": MYSQL_SSL_MODES,
+    "postgresql": ("disable", "prefer", "require", "verify-ca", "verify-full", *MYSQL_SSL_MODES),
+}
+_VARIABLE = re.compile(r"\$\{([^{}]*)\}")
+_ENCODE = "write special characters of a user or password as %XX, or use ${VARIABLE}, which is taken literally"
+
+
+@dataclass
+class _Parser:
+    env: Mapping[str, str]
+    problems: list[Problem] = field(default_factory=list)
+
+    def fail(self, message: str, expected: str = "", nearest: str = "") -> None:
+        self.problems.append(Problem(message=message, expected=expected, nearest=nearest))
+
+    def fill(self, text: str) -> str:
+        """Percent-decode what stands in the URL, and put variables in as they are."""
+        parts = _VARIABLE.split(text)
+        return "".join(self.variable(part) if odd % 2 else unquote(part) for odd, part in enumerate(parts))
+
+    def variable(self, name: str) -> str:
+        if name not in self.env:
+            self.fail(f"the environment variable {name} is not set", f"${{{name}}} to have a value")
+        return self.env.get(name, "")
+
+    def scheme(self, name: str) -> Scheme | None:
+        if name not in SCHEMES:
+            self.fail(f"unknown URL scheme {name!r}", _scheme_list(), _nearest_scheme(name))
+        return SCHEMES.get(name)
+
+    def port(self, text: str, default: int) -> int:
+        if not text:
+            return default
+        number = self.fill(text)
+        if number.isascii() and number.isdigit() and 0 < int(number) < 65536:
+            return int(number)
+        if not self.problems:  # a missing variable has been reported
+            self.fail("the port of the URL is not a port", f"a number from 1 to 65535 after the host; {_ENCODE}")
+        return default
+
+    def options(self, scheme: str, query: str) -> Iterator[tuple[str, str]]:
+        allowed = SCHEMES[scheme].options
+        for pair in filter(None, query.split("&")):
+            name, equals, value = pair.partition("=")
+            if name not in allowed:
+                shown = repr(name) if equals and name.isidentifier() else ""
+                nearest = get_close_matches(name, allowed, 1)
+                self.fail(f"unknown option {shown} in the URL", f"one of {', '.join(allowed)}", "".join(nearest))
+                continue
+            yield name, self.option(scheme, name, self.fill(value))
+
+    def option(self, scheme: str, name: str, value: str) -> str:
+        modes = SSL_MODES[scheme]
+        if name == "ssl_mode" and value.lower() not in modes and value.lower().replace("-", "_") not in modes:
+            nearest = get_close_matches(value.lower(), modes, 1)
+            self.fail(f"unknown ssl_mode {value!r} in the URL", f"one of {', '.join(modes)}", "".join(nearest))
+        return value
+
+
+def parse_url(text: str, env: Mapping[str, str], *, needs_database: bool) -> tuple[Endpoint | None, list[Problem]]:
+    """The endpoint, or every problem of the URL."""
+    parser = _Parser(env)
+    name, separator, _ = text.partition("://")
+    if not separator:
+        parser.fail("not a URL", "scheme://user:${PASSWORD}@host:port/database")
+        return None, parser.problems
+    scheme = parser.scheme(name)
+    if scheme is None:
+        return None, parser.problems
+    endpoint = _endpoint(parser, scheme, text, needs_database)
+    return (None if parser.problems else endpoint), parser.problems
+
+
+def _endpoint(parser: _Parser, scheme: Scheme, text: str, needs_database: bool) -> Endpoint | None:
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        parser.fail("not a URL", f"scheme://user:${{PASSWORD}}@host:port/database; {_ENCODE}")
+        return None
+    if parts.fragment or text.endswith("#") or "@" in parts.path + parts.query:
+        parser.fail("the URL has a '#', '/', '?' or '@' where none can be", _ENCODE)
+        return None
+    login, _, address = parts.netloc.rpartition("@")
+    user, _, password = login.partition(":")
+    host, port = _address(address)
+    endpoint = Endpoint(
+        scheme=parts.scheme,
+        host=parser.fill(host),
+        port=parser.port(port, scheme.port),
+        user=parser.fill(user),
+        password=parser.fill(password),
+        database=parser.fill(parts.path.removeprefix("/")),
+        options=tuple(parser.options(parts.scheme, parts.query)),
+    )
+    _complete(parser, scheme, endpoint, needs_database)
+    return endpoint
+
+
+def _address(text: str) -> tuple[str, str]:
+    """Host and port; an IPv6 host stands in brackets."""
+    if text.startswith("["):
+        host, _, rest = text[1:].partition("]")
+        return host, rest.removeprefix(":")
+    host, _, port = text.partition(":")
+    return host, port
+
+
+def _complete(parser: _Parser, scheme: Scheme, endpoint: Endpoint, needs_database: bool) -> None:
+    if parser.problems or not scheme.needs_user:
+        return
+    if not endpoint.user:
+        parser.fail("the URL names no user", f"{endpoint.scheme}://user:${{PASSWORD}}@host/…")
+    if not endpoint.host and not endpoint.option("unix_socket"):
+        parser.fail("the URL names no host", "a host after the @, or the option unix_socket")
+    if needs_database and not endpoint.database:
+        parser.fail("the URL names no database", f"{endpoint.scheme}://user:${{PASSWORD}}@host:port/database")
+    if "/" in endpoint.database:
+        parser.fail("the URL has more than one name after the host", "one database")
+
+
+def _scheme_list() -> str:
+    return "one of " + ", ".join(f"{name}://" for name, scheme in SCHEMES.items() if scheme.needs_user)
+
+
+def _nearest_scheme(name: str) -> str:
+    base = name.lower().split("+")[0].removeprefix("jdbc:")
+    public = [known for known, scheme in SCHEMES.items() if scheme.needs_user]
+    found = MEANT.get(base) or (get_close_matches(base, public, 1, 0.5) or [""])[0]
+    return f"{found}://" if found else ""
