@@ -16,7 +16,7 @@ from anabranch.model.schema import TableSchema
 from anabranch.rows.chunk import Chunk
 from anabranch.rows.net import Cascade, CascadeRule, RowChange, TableNet, TargetTable
 
-# --- choices that are made in the job file and hold for load and stream alike -----------------------------------------
+# --- choices that are made in the job file and hold for load and stream alike ----------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class ValueRules:
     json: str = "jsonb"  # "jsonb" | "json" | "text"
 
 
-# --- source: log ------------------------------------------------------------------------------------------------------
+# --- source: log -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class LogOrder(Protocol):
         """Log bytes between two marks, None where that cannot be said without the server."""
 
 
-# --- source: catalogue and DDL ------------------------------------------------------------------------------------------
+# --- source: catalogue and DDL ---------------------------------------------------------------------------
 
 
 class SourceCatalog(Protocol):
@@ -126,7 +126,7 @@ class Dialect(Protocol):
         """Classify a logged statement. Never raises: what it does not understand is `unknown`."""
 
 
-# --- source: rows for load and verification -------------------------------------------------------------------------------
+# --- source: rows for load and verification --------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ class SnapshotReader(Protocol):
     def close(self) -> None: ...
 
 
-# --- target ---------------------------------------------------------------------------------------------------------------
+# --- target ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,7 +331,7 @@ class Loader(Protocol):
     def close(self) -> None: ...
 
 
-# --- verification and preflight -----------------------------------------------------------------------------------------
+# --- verification and preflight --------------------------------------------------------------------------
 
 
 class TargetReader(Protocol):
@@ -389,7 +389,7 @@ class TypeMap(Protocol):
     def fit(self, type: LogicalType, rules: ValueRules) -> Fit: ...
 
 
-# --- a connector: the roles it can play ------------------------------------------------------------------------------------
+# --- a connector: the roles it can play ------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

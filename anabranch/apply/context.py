@@ -1,0 +1,63 @@
+"""What an epoch needs to know besides its rows: tables, windows, cascades. Picklable: executors get it too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from anabranch.model.ids import TableId
+from anabranch.model.schema import TableSchema
+from anabranch.rows.net import CascadeRule, TargetTable
+
+
+@dataclass(frozen=True)
+class Followed:
+    """A table that the stream follows. Images with sequence <= `low` are in the loaded rows already; those up to `high`
+    may be (K3); later ones are strict. `filter` names the job's `where` for it (K27)."""
+
+    schema: TableSchema
+    table: TargetTable
+    low: int = 0
+    high: int = 0
+    has_extra_columns: bool = False
+    filter: str = ""
+
+
+@dataclass(frozen=True)
+class ApplyContext:
+    """`tables`: those that stream or are past their load. `cascades`: what the source's foreign keys do without logging
+    it, between replicated tables (empty where its log has them)."""
+
+    tables: Mapping[TableId, Followed]
+    cascades: tuple[CascadeRule, ...] = ()
+    truncate: str = "truncate"
+    references: Mapping[TableId, tuple[CascadeRule, ...]] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        by_parent: dict[TableId, list[CascadeRule]] = {}
+        for rule in self.cascades:
+            by_parent.setdefault(rule.parent.source, []).append(rule)
+        object.__setattr__(self, "references", {t: tuple(rules) for t, rules in by_parent.items()})
+
+    def without(self, tables: frozenset[TableId]) -> ApplyContext:
+        """The same with some tables parked: their rows are left out, cascades do not reach them."""
+        return replace_context(self, {t: f for t, f in self.tables.items() if t not in tables})
+
+    def has_filters(self) -> bool:
+        return any(f.filter for f in self.tables.values())
+
+
+def replace_context(context: ApplyContext, tables: Mapping[TableId, Followed]) -> ApplyContext:
+    """A context over other tables; cascades between tables that are not there are left out."""
+    kept = tuple(r for r in context.cascades if r.child.source in tables and r.parent.source in tables)
+    return ApplyContext(tables, kept, context.truncate)
+
+
+def past_windows(context: ApplyContext, sequence: int) -> list[TableId]:
+    """Tables whose window ends at or before `sequence`."""
+    return [t for t, f in context.tables.items() if f.high <= sequence]
+
+
+def closed(followed: Followed) -> Followed:
+    """The table after its window."""
+    return replace(followed, low=0, high=0)

@@ -1,0 +1,127 @@
+"""Row images of one table, over several chunks, in log order, with target names. No decisions here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from anabranch.errors import StateError
+from anabranch.model.schema import TableSchema
+from anabranch.rows.chunk import META, Chunk, Op, TableRows
+from anabranch.rows.net import TargetTable
+
+ORDINAL_BITS = 40  # order = (sequence - base) << 40 | ordinal: 8 million transactions of 10^12 images in a group
+
+Bools = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
+
+
+def order_of(sequence: int, base: int, ordinal: int = 0) -> int:
+    """Place of (sequence, ordinal) on the one axis that everything in a group of chunks is sorted by."""
+    return ((sequence - base) << ORDINAL_BITS) + ordinal
+
+
+def sequence_of(order: int, base: int) -> int:
+    return (order >> ORDINAL_BITS) + base
+
+
+@dataclass(frozen=True)
+class Images:
+    """n row images. `op` holds Op values, `order` rises strictly; row i carries column c iff
+    `presence[shape[i], c]`; `rows` has the replicated columns by target name."""
+
+    op: npt.NDArray[np.int8]
+    order: Ints
+    shape: npt.NDArray[np.int16]
+    presence: Bools
+    rows: pa.Table
+
+    def __len__(self) -> int:
+        return len(self.op)
+
+    @property
+    def is_full(self) -> bool:
+        return bool(self.presence.all())
+
+    @property
+    def is_removal(self) -> Bools:
+        """The image says what was there: DELETE or BEFORE."""
+        removal: Bools = (self.op == Op.DELETE) | (self.op == Op.BEFORE)
+        return removal
+
+    def present(self, column: int) -> Bools:
+        """For every row: does the image carry this column?"""
+        found: Bools = self.presence[self.shape, column]
+        return found
+
+    def between(self, start: int, stop: int) -> Images:
+        """Images with start <= order < stop."""
+        low, high = np.searchsorted(self.order, (start, stop))
+        if low == 0 and high == len(self):
+            return self
+        cut = slice(low, high)
+        return Images(self.op[cut], self.order[cut], self.shape[cut], self.presence, self.rows.slice(low, high - low))
+
+    def where(self, keep: Bools, op: npt.NDArray[np.int8] | None = None) -> Images:
+        """The images that `keep` marks; `op` replaces the operations (before the selection)."""
+        ops = self.op if op is None else op
+        return Images(ops[keep], self.order[keep], self.shape[keep], self.presence, self.rows.filter(pa.array(keep)))
+
+
+def gather(chunks: Sequence[Chunk], table: TargetTable, schema: TableSchema, base: int) -> Images | None:
+    """All images of `table` in `chunks`, or None. Raises StateError when rows have another schema version."""
+    parts = [(chunk, rows) for chunk in chunks for rows in chunk.tables if rows.table == table.source]
+    parts = [(chunk, rows) for chunk, rows in parts if rows.batch.num_rows]
+    if not parts:
+        return None
+    for _, rows in parts:
+        if rows.version != schema.version:
+            raise StateError(
+                f"rows of definition version {rows.version} where version {schema.version} was loaded",
+                table=str(table.source),
+                hint="load the table again",
+            )
+    places = [schema.index_of(name) for name in table.source_columns]
+    presence, shapes = _merge_shapes((rows for _, rows in parts), places)
+    return Images(
+        op=np.concatenate([_meta(rows, 0) for _, rows in parts]),
+        order=np.concatenate([_orders(chunk, rows, base) for chunk, rows in parts]),
+        shape=np.concatenate(shapes),
+        presence=presence,
+        rows=_columns([rows for _, rows in parts], places, table),
+    )
+
+
+def _meta(rows: TableRows, place: int) -> npt.NDArray[np.int8]:
+    values: npt.NDArray[np.int8] = rows.batch.column(place).to_numpy(zero_copy_only=False)
+    return values
+
+
+def _orders(chunk: Chunk, rows: TableRows, base: int) -> Ints:
+    tx = rows.batch.column(1).to_numpy(zero_copy_only=False).astype(np.int64)
+    ordinal = rows.batch.column(2).to_numpy(zero_copy_only=False)
+    orders: Ints = ((tx + (chunk.first_sequence - base)) << ORDINAL_BITS) + ordinal
+    return orders
+
+
+def _merge_shapes(parts: Iterable[TableRows], places: Sequence[int]) -> tuple[Bools, list[npt.NDArray[np.int16]]]:
+    known: dict[tuple[bool, ...], int] = {}
+    shapes = []
+    for rows in parts:
+        local = np.array(
+            [known.setdefault(tuple(s.present[p] for p in places), len(known)) for s in rows.shapes], dtype=np.int16
+        )
+        shapes.append(local[rows.batch.column(3).to_numpy(zero_copy_only=False)])
+    return np.array(list(known), dtype=bool).reshape(len(known), len(places)), shapes
+
+
+def _columns(parts: Sequence[TableRows], places: Sequence[int], table: TargetTable) -> pa.Table:
+    columns = []
+    for place in places:
+        arrays = [rows.batch.column(META + place) for rows in parts]
+        columns.append(arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays))
+    return pa.Table.from_arrays(columns, names=list(table.columns))

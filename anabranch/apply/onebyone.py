@@ -1,0 +1,105 @@
+"""The slow way: every row change alone, in the source's own order, with its cascades at once.
+
+MySQL and MariaDB check unique keys row by row, so an order that was possible there is possible at the target. What
+still fails here is a row that cannot be applied, and is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.apply import cascade
+from anabranch.apply.context import ApplyContext, Followed
+from anabranch.apply.images import Images, order_of
+from anabranch.apply.plan import Group
+from anabranch.errors import RowRefused
+from anabranch.model.ids import TableId
+from anabranch.rows.chunk import Op
+from anabranch.rows.lines import texts
+from anabranch.rows.net import Cascade, RowChange, TargetTable
+
+Texts = dict[str, str | None]
+
+
+def steps(part: Group, context: ApplyContext) -> Iterator[TargetTable | RowChange | Cascade]:
+    """What to do, one by one: a table to truncate, a row change, a cascade."""
+    cascades: dict[int, list[cascade.ParentChange]] = {}
+    for change in part.changes:
+        cascades.setdefault(change.order, []).append(change)
+    truncates = dict(part.truncates)
+    readers = {table: _Reader(context.tables[table], images, part.base) for table, images in part.images.items()}
+    for order, table, at in _in_order(part):
+        if table is None:
+            yield truncates[order]
+            continue
+        yield from readers[table].changes(at)
+        yield from cascade.cascades(cascades.get(order, ()), part.images)
+
+
+def _in_order(part: Group) -> list[tuple[int, TableId | None, int]]:
+    found: list[tuple[int, TableId | None, int]] = [(order, None, 0) for order, _ in part.truncates]
+    for table, images in part.images.items():
+        found.extend((int(images.order[at]), table, int(at)) for at in np.flatnonzero(images.op != Op.BEFORE))
+    return sorted(found, key=lambda step: step[0])
+
+
+class _Reader:
+    """Row changes of one table, made from its images when they are asked for."""
+
+    def __init__(self, followed: Followed, images: Images, base: int) -> None:
+        self.table, self.images = followed.table, images
+        self.strict_from = order_of(followed.high + 1, base) if followed.high >= base else -1
+        self.values: dict[str, list[str | None]] = {}
+
+    def changes(self, at: int) -> Iterator[RowChange]:
+        op, checked = self.images.op[at], bool(self.images.order[at] >= self.strict_from)
+        if op == Op.DELETE:
+            key, whole = self._old(at)
+            yield RowChange(self.table, "delete", key, old_values=whole, checked=checked)
+        elif op == Op.INSERT:
+            yield RowChange(self.table, "insert", values=self._row(at), checked=checked)
+        elif checked:
+            key, whole = self._old(at - 1)
+            yield RowChange(self.table, "update", key, self._new(at), old_values=whole)
+        else:
+            yield from self._in_window(at)
+
+    def _in_window(self, at: int) -> Iterator[RowChange]:
+        key, _ = self._old(at - 1)
+        new = self._row(at)
+        if len(new) == len(self.table.columns):
+            yield RowChange(self.table, "delete", key, checked=False)
+            yield RowChange(self.table, "insert", values=new, checked=False)
+        else:
+            yield RowChange(self.table, "update", key, new, checked=False)
+
+    def _old(self, at: int) -> tuple[Texts, Texts]:
+        row = self._row(at)
+        if not self.table.key:
+            return {}, row
+        if not row.keys() >= set(self.table.key):
+            raise RowRefused(
+                "the log's image of a changed row lacks key columns",
+                table=str(self.table.source),
+                hint="let the source log full row images and load the table again",
+            )
+        return {name: row[name] for name in self.table.key}, {}
+
+    def _new(self, at: int) -> Texts:
+        """What an AFTER image sets; of a keyless table the whole row, completed from its BEFORE image."""
+        return self._row(at) if self.table.key else {**self._row(at - 1), **self._row(at)}
+
+    def _row(self, at: int) -> Texts:
+        shape = self.images.presence[self.images.shape[at]]
+        names = [name for name, carried in zip(self.table.columns, shape, strict=True) if carried]
+        return {name: self._text(name)[at] for name in names}
+
+    def _text(self, name: str) -> list[str | None]:
+        if name not in self.values:
+            column = self.images.rows.column(name).combine_chunks()
+            column = column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
+            self.values[name] = texts(self.table.type_of(name), column).to_pylist()
+        return self.values[name]

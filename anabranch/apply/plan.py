@@ -1,0 +1,139 @@
+"""A group of chunks as stages: what is merged in which order inside one target transaction. Pure: no database.
+
+Between two stages lies something that may not be merged over: a TRUNCATE, the end of a table's load window, a cascade
+that later images depend on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from anabranch.apply import cascade
+from anabranch.apply.compact import compact
+from anabranch.apply.context import ApplyContext, Followed
+from anabranch.apply.images import Images, gather, order_of, sequence_of
+from anabranch.model.ids import TableId
+from anabranch.rows.chunk import Barrier, BarrierKind, Chunk, Op
+from anabranch.rows.net import Cascade, TableNet, TargetTable
+
+FilterImages = Callable[[Followed, Images], Images]
+END = (1 << 63) - 1
+
+
+@dataclass(frozen=True)
+class Parked:
+    table: TableId
+    sequence: int
+    reason: str
+    statement: str
+
+
+@dataclass(frozen=True)
+class Stage:
+    """In this order: truncates, nets (any order among tables), cascades. `reread` are keys that the load window must
+    read again from the source (K3)."""
+
+    truncates: tuple[TargetTable, ...] = ()
+    nets: tuple[TableNet, ...] = ()
+    cascades: tuple[Cascade, ...] = ()
+    reread: tuple[tuple[TableId, pa.Table], ...] = ()
+
+
+@dataclass(frozen=True)
+class Group:
+    """Some chunks, ready to be planned: images per table, parent changes, barriers, all on one axis of orders."""
+
+    base: int
+    images: Mapping[TableId, Images]
+    changes: Sequence[cascade.ParentChange]
+    truncates: Sequence[tuple[int, TargetTable]]
+    parked: Sequence[Parked]
+
+    def within(self, start: int, stop: int) -> Group:
+        """The part with start <= order < stop."""
+        images = {table: images.between(start, stop) for table, images in self.images.items()}
+        low, high = sequence_of(start, self.base), sequence_of(stop, self.base)
+        return Group(
+            self.base,
+            {table: some for table, some in images.items() if len(some)},
+            [c for c in self.changes if start <= c.order < stop],
+            [(o, t) for o, t in self.truncates if start <= o < stop],
+            [p for p in self.parked if low <= p.sequence < high],
+        )
+
+    def counts(self) -> dict[TableId, int]:
+        """Row changes per table: an update's two images are one."""
+        return {table: int((images.op != Op.BEFORE).sum()) for table, images in self.images.items()}
+
+
+def group(chunks: Sequence[Chunk], context: ApplyContext, filtered: FilterImages | None = None) -> Group:
+    """Gather what `context` follows. Rows of a table after its PARK barrier are left out."""
+    base = chunks[0].first_sequence
+    barriers = [(order_of(c.first_sequence + b.tx, base, b.ordinal), c, b) for c in chunks for b in c.barriers]
+    parked = {b.table: o for o, _, b in reversed(barriers) if b.kind is BarrierKind.PARK}
+    images = {}
+    for table, followed in context.tables.items():
+        found = gather(chunks, followed.table, followed.schema, base)
+        if found is not None:
+            found = found.between(order_of(followed.low + 1, base), parked.get(table, END))
+            if followed.filter and filtered is not None:
+                found = filtered(followed, found)
+            if len(found):
+                images[table] = found
+    return Group(
+        base,
+        images,
+        cascade.parent_changes(images, context, base),
+        [(o, t) for o, t in _truncates(barriers, context, base) if o < parked.get(t.source, END)],
+        [_parked(c, b) for _, c, b in barriers if b.kind is BarrierKind.PARK and b.table in context.tables],
+    )
+
+
+def _truncates(
+    barriers: Sequence[tuple[int, Chunk, Barrier]], context: ApplyContext, base: int
+) -> list[tuple[int, TargetTable]]:
+    found = []
+    for order, _, barrier in barriers:
+        followed = context.tables.get(barrier.table)
+        if barrier.kind is BarrierKind.TRUNCATE and followed and order >= order_of(followed.low + 1, base):
+            found.append((order, followed.table))
+    return found
+
+
+def _parked(chunk: Chunk, barrier: Barrier) -> Parked:
+    return Parked(barrier.table, chunk.first_sequence + barrier.tx, barrier.reason, barrier.statement)
+
+
+def stages(part: Group, context: ApplyContext) -> list[Stage]:
+    """The group's stages in order. Raises NeedsSlowWay."""
+    bounds = {order for order, _ in part.truncates}
+    bounds.update(cascade.cuts(part.images, part.changes, context, part.base))
+    bounds.update(order_of(f.high + 1, part.base) for f in context.tables.values() if f.high >= part.base)
+    starts = [-END, *sorted(bounds)]
+    found = []
+    for start, stop in zip(starts, [*starts[1:], END], strict=True):
+        stage = _stage(part.within(start, stop) if len(starts) > 1 else part, context, start)
+        if stage != Stage():
+            found.append(stage)
+    return found
+
+
+def _stage(part: Group, context: ApplyContext, start: int) -> Stage:
+    nets, reread = [], []
+    for table, images in part.images.items():
+        followed = context.tables[table]
+        checked = followed.high < part.base or start >= order_of(followed.high + 1, part.base)
+        net, again = compact(images, followed.table, checked=checked, has_extra_columns=followed.has_extra_columns)
+        if net.row_count:
+            nets.append(net)
+        if again.num_rows:
+            reread.append((table, again))
+    return Stage(
+        tuple(table for _, table in part.truncates),
+        tuple(nets),
+        tuple(cascade.cascades(part.changes, part.images)),
+        tuple(reread),
+    )

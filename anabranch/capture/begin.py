@@ -1,0 +1,80 @@
+"""Where a new trail begins: a position, and definitions that are valid at it (K19)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from anabranch.abc import LogIdle, LogReader, LogStatement, SourceCatalog, SourceConnector
+from anabranch.errors import SchemaError
+from anabranch.model.ids import TableId
+from anabranch.model.position import LogMark
+from anabranch.model.schema import TableSchema
+from anabranch.rows.chunk import Chunk
+from anabranch.trail.writer import TrailWriter
+
+TRIES = 5
+CHANGES_ROWS = frozenset({"alter", "drop", "rename", "partition", "create", "unknown"})
+
+Wanted = Callable[[TableId], bool]
+
+
+@dataclass(frozen=True)
+class Definitions:
+    """Definitions read between two marks of the log: they hold at `before` if no statement in between touches them."""
+
+    tables: dict[TableId, TableSchema]
+    before: LogMark
+    after: LogMark
+
+
+def read_definitions(catalog: SourceCatalog, wanted: Wanted) -> Definitions:
+    before = catalog.mark()
+    tables = catalog.tables(wanted)
+    return Definitions(tables, before, catalog.mark())
+
+
+def begin(source: SourceConnector, reader: LogReader, trail: TrailWriter, wanted: Wanted) -> None:
+    """Give an empty trail its first position and the definitions in force there. Nothing to do for one that has them."""
+    if trail.end.resume:
+        return
+    catalog = source.catalog()
+    try:
+        found = _undisturbed(source, reader, catalog, wanted)
+    finally:
+        catalog.close()
+    for schema in found.tables.values():
+        trail.schema(schema)
+    trail.heartbeat(found.before)
+    trail.flush()
+
+
+def _undisturbed(source: SourceConnector, reader: LogReader, catalog: SourceCatalog, wanted: Wanted) -> Definitions:
+    for _ in range(TRIES):
+        found = read_definitions(catalog, wanted)
+        if not _touched(source, reader, found, wanted):
+            return found
+    raise SchemaError(
+        f"tables were altered each of the {TRIES} times their definitions were read",
+        hint="start again when the schema changes at the source are done",
+    )
+
+
+def _touched(source: SourceConnector, reader: LogReader, found: Definitions, wanted: Wanted) -> bool:
+    """Does a statement between the two marks change a replicated table?"""
+    if source.order.includes(found.before, found.after.native, None):
+        return False
+    reader.start(found.before, lambda table: None)
+    while True:
+        item = reader.read(1.0)
+        if isinstance(item, LogStatement):
+            facts = source.dialect.facts(item.sql, item.schema)
+            if facts.kind in CHANGES_ROWS and (not facts.tables or any(wanted(t) for t in facts.tables)):
+                return True
+        mark = _mark_of(item)
+        if mark is not None and source.order.includes(mark, found.after.native, None):
+            return False
+
+
+def _mark_of(item: Chunk | LogStatement | LogIdle | None) -> LogMark | None:
+    return item.mark if isinstance(item, LogStatement | LogIdle) else None

@@ -1,0 +1,196 @@
+"""What statements in the log, and requests of users, do to the tables in force: go on, truncate, park, bring in.
+
+A table that is parked takes its foreign-key component with it: half of it would not be consistent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from anabranch import log
+from anabranch.abc import LogStatement, SourceConnector, StatementFacts
+from anabranch.capture.begin import Wanted, read_definitions
+from anabranch.errors import UnknownLogEvent
+from anabranch.model.ids import TableId
+from anabranch.model.position import LogMark
+from anabranch.model.schema import TableSchema
+from anabranch.rows.chunk import TRANSACTION_SCHEMA, Barrier, BarrierKind, Chunk
+from anabranch.trail import requests
+from anabranch.trail.writer import TrailWriter
+
+VANISHES = frozenset({"drop", "rename", "partition"})
+REMEDY = "anabranch load JOB --table {table} brings it in"
+
+
+def component(tables: Iterable[TableId], in_force: Mapping[TableId, TableSchema]) -> set[TableId]:
+    """The tables and everything that foreign keys connect them with, in either direction."""
+    neighbours: dict[TableId, set[TableId]] = {table: set() for table in in_force}
+    for table, schema in in_force.items():
+        for key in schema.foreign_keys:
+            if key.parent in neighbours:
+                neighbours[table].add(key.parent)
+                neighbours[key.parent].add(table)
+    found: set[TableId] = set()
+    open_tables = list(tables)
+    while open_tables:
+        table = open_tables.pop()
+        if table not in found:
+            found.add(table)
+            open_tables.extend(neighbours.get(table, ()))
+    return found
+
+
+@dataclass(frozen=True)
+class Joining:
+    """A requested table: its definition holds from `mark` on."""
+
+    schema: TableSchema
+    mark: LogMark
+    settled: LogMark
+
+
+class DefinitionKeeper:
+    """Keeps the schema history true while the log goes by. Writes barriers into the trail; tells the reader's `select`."""
+
+    def __init__(self, source: SourceConnector, trail: TrailWriter, wanted: Wanted, reselect: Callable[[], None]):
+        self.source, self.trail, self.wanted, self.reselect = source, trail, wanted, reselect
+        self.joining: dict[TableId, Joining] = {}
+        self.unsettled: dict[TableId, LogMark] = {}  # joined: definition read no later than this mark
+
+    def select(self, table: TableId) -> TableSchema | None:
+        """The definition in force, None for a table that is not replicated or parked. A wanted table that capture has
+        never seen a definition of is parked when its first rows come by."""
+        return self.trail.history.in_force().get(table)
+
+    # --- what the log says ---------------------------------------------------------------------------------------
+
+    def on_chunk(self, chunk: Chunk) -> Chunk:
+        """Take note of tables the reader parked, and park what hangs together with them."""
+        extra: list[Barrier] = []
+        for barrier in chunk.barriers:
+            if barrier.kind is BarrierKind.PARK:
+                extra += self._park([barrier.table], barrier.reason, barrier.statement, barrier.tx, barrier.ordinal)
+        own = {barrier.table for barrier in chunk.barriers}
+        return replace(chunk, barriers=chunk.barriers + tuple(b for b in extra if b.table not in own))
+
+    def on_statement(self, statement: LogStatement) -> Chunk | None:
+        """A chunk that carries what the statement does to replicated tables, None if nothing."""
+        facts = self.source.dialect.facts(statement.sql, statement.schema)
+        for table in facts.tables:
+            self.joining.pop(table, None)  # asked again by its request
+        barriers = self._barriers(facts, statement)
+        if facts.kind != "harmless":
+            log.get().info("statement_seen", kind=facts.kind, statement=statement.sql[:500], barriers=len(barriers))
+        return _alone(barriers, statement.mark, statement.gtid) if barriers else None
+
+    def _barriers(self, facts: StatementFacts, statement: LogStatement) -> list[Barrier]:
+        in_force = self.trail.history.in_force()
+        named = [table for table in facts.tables if table in in_force]
+        if facts.kind == "harmless":
+            return []
+        if facts.kind == "data":
+            self._refuse_data(facts, statement)
+            return []
+        if facts.kind == "truncate":
+            return [Barrier(0, place, BarrierKind.TRUNCATE, t, statement.sql) for place, t in enumerate(named)]
+        if facts.kind in VANISHES:
+            parked = self._park(named, f"{facts.kind} at the source", statement.sql)
+            return parked + self._new_tables(facts.tables, statement)
+        return self._compared(facts, named, statement)
+
+    def _refuse_data(self, facts: StatementFacts, statement: LogStatement) -> None:
+        if not facts.tables or any(self.wanted(table) for table in facts.tables):
+            raise UnknownLogEvent(
+                f"a change logged as a statement, not as rows: {statement.sql[:200]}",
+                position=statement.mark.native,
+                hint="set binlog_format = ROW for every session, then load the job again",
+            )
+
+    def _compared(self, facts: StatementFacts, named: list[TableId], statement: LogStatement) -> list[Barrier]:
+        catalog = self.source.catalog()
+        try:
+            now = read_definitions(catalog, self.wanted).tables
+        finally:
+            catalog.close()
+        in_force = self.trail.history.in_force()
+        changed = [table for table, schema in in_force.items() if not _same(now.get(table), schema)]
+        unsettled = [t for t in named if t in self.unsettled and self._is_before(statement.mark, self.unsettled[t])]
+        if facts.kind == "unknown":
+            changed += named
+        reason = "its definition changed at the source"
+        parked = self._park([*dict.fromkeys([*changed, *unsettled])], reason, statement.sql)
+        return parked + self._new_tables(now, statement)
+
+    def _new_tables(self, tables: Iterable[TableId], statement: LogStatement) -> list[Barrier]:
+        history = self.trail.history
+        new = [t for t in tables if self.wanted(t) and not history.latest(t) and t not in history.parked()]
+        return self._park(new, "created after start", statement.sql)
+
+    def _is_before(self, mark: LogMark, other: LogMark) -> bool:
+        return self.source.order.includes(other, mark.native, None)
+
+    def _park(
+        self, tables: Iterable[TableId], reason: str, statement: str, tx: int = 0, ordinal: int = 0
+    ) -> list[Barrier]:
+        tables = list(tables)
+        barriers = []
+        for table in component(tables, self.trail.history.in_force()):
+            why = (
+                reason if table in tables else f"{reason}: {', '.join(map(str, tables))}, to which a foreign key leads"
+            )
+            why = f"{why}; {REMEDY.format(table=table)}"
+            self.trail.park(table, why, statement)
+            barriers.append(Barrier(tx, ordinal, BarrierKind.PARK, table, statement, why))
+            log.get().warning("table_parked", table=str(table), reason=why)
+        if barriers:
+            self.reselect()
+        return barriers
+
+    # --- what users ask for -------------------------------------------------------------------------------------------
+
+    def look_at_requests(self) -> None:
+        """Read the definitions of tables that `load --table` asks for."""
+        asked = [r.table for r in requests.pending(self.trail.directory) if r.table not in self.joining]
+        if not asked:
+            return
+        catalog = self.source.catalog()
+        try:
+            found = read_definitions(catalog, lambda table: table in asked)
+        finally:
+            catalog.close()
+        for table, schema in found.tables.items():
+            self.joining[table] = Joining(schema, found.before, found.after)
+
+    def join(self, mark: LogMark) -> Chunk | None:
+        """Bring in requested tables whose definition holds at `mark`, the place the log is read up to."""
+        ready = {t: j for t, j in self.joining.items() if self.source.order.includes(mark, j.mark.native, None)}
+        if not ready:
+            return None
+        barriers = []
+        for table, joining in ready.items():
+            latest = self.trail.history.latest(table)
+            schema = joining.schema.with_version(latest.version + 1 if latest else 1)
+            self.trail.schema(schema, joined=True)
+            self.unsettled[table] = joining.settled
+            barriers.append(Barrier(0, len(barriers), BarrierKind.SCHEMA, table, schema=schema))
+            del self.joining[table]
+        self.reselect()
+        return _alone(barriers, mark, None)
+
+    def joined(self, tables: Iterable[TableId], sequence: int) -> None:
+        for table in tables:
+            requests.done(self.trail.directory, table, sequence)
+
+
+def _same(now: TableSchema | None, then: TableSchema) -> bool:
+    return now is not None and now.same_definition(then)
+
+
+def _alone(barriers: list[Barrier], mark: LogMark, gtid: str | None) -> Chunk:
+    transactions = pa.RecordBatch.from_pylist(
+        [{"native": mark.native, "gtid": gtid, "commit_time": mark.commit_time, "rows": 0}], schema=TRANSACTION_SCHEMA
+    )
+    return Chunk(transactions, (), tuple(barriers), resume=mark.resume)

@@ -1,0 +1,118 @@
+"""The capture loop: what the log gives goes into the trail, durable before anything else is read.
+
+Delivery: everything committed after the trail's first position is in the trail once and in log order; the source is
+never told of a position that the trail does not hold.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from anabranch import log
+from anabranch.abc import LogIdle, LogReader, LogStatement, SourceConnector
+from anabranch.capture.begin import Wanted, begin
+from anabranch.capture.definitions import DefinitionKeeper
+from anabranch.errors import SourceUnavailable, StorageFull
+from anabranch.model.position import LogMark
+from anabranch.rows.chunk import BarrierKind, Chunk, Part
+from anabranch.trail.writer import TrailWriter
+
+READ_SECONDS = 0.2
+HEARTBEAT_SECONDS = 0.5
+REQUESTS_SECONDS = 0.5
+RECONNECT_SECONDS = 300.0
+
+
+class Watcher(Protocol):
+    """Who is told how far capture is."""
+
+    def written(self, trail: TrailWriter) -> None: ...
+
+    def waiting(self, why: str) -> None: ...
+
+
+@dataclass
+class Capture:
+    """One run of capture over an open trail. `stop` is asked between reads."""
+
+    source: SourceConnector
+    reader: LogReader
+    trail: TrailWriter
+    wanted: Wanted
+    stop: Callable[[], bool]
+    watcher: Watcher
+
+    def run(self) -> None:
+        """Returns when `stop` says so. Raises what a person has to look at; a lost line is retried for five minutes."""
+        begin(self.source, self.reader, self.trail, self.wanted)
+        self.keeper = DefinitionKeeper(self.source, self.trail, self.wanted, self.reader.reselect)
+        lost_since: float | None = None
+        while not self.stop():
+            try:
+                self.reader.start(self._place(), self.keeper.select)
+                lost_since = None
+                self._follow()
+            except SourceUnavailable as lost:
+                lost_since = lost_since or time.monotonic()
+                if time.monotonic() - lost_since > RECONNECT_SECONDS:
+                    raise
+                self._pause(f"source lost: {lost.message}")
+            except StorageFull as full:
+                self._pause(f"disk full: {full.message}")
+
+    def _place(self) -> LogMark:
+        end = self.trail.end
+        return LogMark(end.position.native, end.resume, end.commit_time)
+
+    def _pause(self, why: str) -> None:
+        log.get().warning("capture_waiting", why=why)
+        self.watcher.waiting(why)
+        for _ in range(10):
+            if not self.stop():
+                time.sleep(0.1)
+
+    def _follow(self) -> None:
+        next_requests = next_heartbeat = 0.0
+        while not self.stop():
+            item = self.reader.read(READ_SECONDS)
+            now = time.monotonic()
+            if isinstance(item, Chunk):
+                self._write(self.keeper.on_chunk(item))
+            elif isinstance(item, LogStatement):
+                self._statement(item)
+            elif isinstance(item, LogIdle) and now >= next_heartbeat:
+                self._heartbeat(item.mark)
+                next_heartbeat = now + HEARTBEAT_SECONDS
+            if now >= next_requests and not (isinstance(item, Chunk) and item.part is Part.FRAGMENT):
+                self._requests()
+                next_requests = now + REQUESTS_SECONDS
+
+    def _write(self, chunk: Chunk) -> None:
+        self.trail.append(chunk)
+        if chunk.part is not Part.FRAGMENT:
+            self.trail.flush()
+            self.watcher.written(self.trail)
+
+    def _statement(self, statement: LogStatement) -> None:
+        chunk = self.keeper.on_statement(statement)
+        if chunk is None:
+            self._heartbeat(statement.mark)
+        else:
+            self._write(chunk)
+
+    def _heartbeat(self, mark: LogMark) -> None:
+        if mark.resume != self.trail.end.resume:
+            self.trail.heartbeat(mark)
+            self.trail.flush()
+        self.watcher.written(self.trail)
+
+    def _requests(self) -> None:
+        self.keeper.look_at_requests()
+        chunk = self.keeper.join(self._place())
+        if chunk is not None:
+            self._write(chunk)
+            tables = [b.table for b in chunk.barriers if b.kind is BarrierKind.SCHEMA]
+            self.keeper.joined(tables, self.trail.end.position.sequence)
