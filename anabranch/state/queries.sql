@@ -1,0 +1,57 @@
+-- Every statement of state.db, named. Executed one by one.
+
+-- name: create_part
+CREATE TABLE IF NOT EXISTS part (name TEXT PRIMARY KEY, pid INTEGER NOT NULL, host TEXT NOT NULL, since TEXT NOT NULL)
+
+-- name: create_phase
+CREATE TABLE IF NOT EXISTS phase (one INTEGER PRIMARY KEY CHECK (one = 1), phase TEXT NOT NULL, detail TEXT NOT NULL, at TEXT NOT NULL)
+
+-- name: create_progress
+CREATE TABLE IF NOT EXISTS progress (source_table TEXT PRIMARY KEY, done INTEGER NOT NULL, total INTEGER, at TEXT NOT NULL)
+
+-- name: create_position
+CREATE TABLE IF NOT EXISTS position (kind TEXT PRIMARY KEY, text TEXT NOT NULL, commit_time INTEGER NOT NULL, at TEXT NOT NULL)
+
+-- name: create_last_error
+CREATE TABLE IF NOT EXISTS last_error (one INTEGER PRIMARY KEY CHECK (one = 1), part TEXT NOT NULL, exit_code INTEGER NOT NULL, message TEXT NOT NULL, at TEXT NOT NULL)
+
+-- name: put_part
+INSERT INTO part VALUES (:name, :pid, :host, :at)
+ON CONFLICT (name) DO UPDATE SET pid = excluded.pid, host = excluded.host, since = excluded.since
+
+-- name: end_part
+DELETE FROM part WHERE name = :name AND pid = :pid AND host = :host
+
+-- name: put_phase
+INSERT INTO phase VALUES (1, :phase, :detail, :at)
+ON CONFLICT (one) DO UPDATE SET phase = excluded.phase, detail = excluded.detail, at = excluded.at
+
+-- name: put_progress
+INSERT INTO progress VALUES (:table, :done, :total, :at)
+ON CONFLICT (source_table) DO UPDATE SET done = excluded.done, total = excluded.total, at = excluded.at
+
+-- name: put_position
+INSERT INTO position VALUES (:kind, :text, :commit_time, :at)
+ON CONFLICT (kind) DO UPDATE SET text = excluded.text, commit_time = excluded.commit_time, at = excluded.at
+
+-- name: put_last_error
+INSERT INTO last_error VALUES (1, :part, :exit_code, :message, :at)
+ON CONFLICT (one) DO UPDATE SET part = excluded.part, exit_code = excluded.exit_code, message = excluded.message, at = excluded.at
+
+-- name: clear_last_error
+DELETE FROM last_error
+
+-- name: parts
+SELECT name, pid, host, since FROM part ORDER BY name
+
+-- name: phase
+SELECT phase, detail, at FROM phase
+
+-- name: progress
+SELECT source_table, done, total, at FROM progress ORDER BY source_table
+
+-- name: positions
+SELECT kind, text, commit_time, at FROM position ORDER BY kind
+
+-- name: last_error
+SELECT part, exit_code, message, at FROM last_error

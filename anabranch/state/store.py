@@ -1,0 +1,208 @@
+"""The store behind `status`: parts, phase, positions, load progress, last error.
+
+Several processes write at once. Nothing here may stop a pipeline: what goes wrong with the file is a warning in the
+log, the file is made anew, and the next write fills it again. What does not live here: the SQL (`queries.sql`).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from anabranch import log
+from anabranch.model.ids import TableId
+from anabranch.model.position import Position
+
+FILE = "state.db"
+BUSY_S = 2.0  # longer than any of our writes; a stuck writer must not hold up a pipeline
+VERSION = 1  # of the tables; another one is thrown away, it is only a view
+
+
+def _queries() -> dict[str, str]:
+    text = files("anabranch.state").joinpath("queries.sql").read_text()
+    return dict(re.findall(r"^-- name: (\w+)\n(.*?)(?=\n\n|\Z)", text, re.DOTALL | re.MULTILINE))
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def time_text(microseconds: int) -> str | None:
+    """Microseconds since 1970 UTC as ISO 8601, None for 0 (unknown)."""
+    if not microseconds:
+        return None
+    moment = datetime.fromtimestamp(microseconds // 1_000_000, UTC).replace(microsecond=microseconds % 1_000_000)
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+class StateStore:
+    """One per process, usable from any thread of it. Nothing is opened before the first call."""
+
+    def __init__(self, home: Path) -> None:
+        self._path = home / FILE
+        self._queries = _queries()
+        self._connection: sqlite3.Connection | None = None
+        self._inode: tuple[int, int] | None = None
+        self._mutex = threading.RLock()
+        self._log = log.get(file=str(self._path))
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    def part(self, name: str, pid: int, host: str) -> None:
+        """A part of the job (capture, load, apply, run) has started."""
+        self._write("put_part", name=name, pid=pid, host=host)
+
+    def part_ended(self, name: str, pid: int, host: str) -> None:
+        self._write("end_part", name=name, pid=pid, host=host)
+
+    def phase(self, phase: str, detail: str = "") -> None:
+        """`detail` says what a waiting part waits for."""
+        self._write("put_phase", phase=phase, detail=detail)
+
+    def progress(self, table: TableId | str, done: int, total: int | None) -> None:
+        """Rows of a table that are loaded, of about `total`."""
+        self._write("put_progress", table=str(table), done=done, total=total)
+
+    def position(self, kind: str, position: Position | str, commit_time: int = 0) -> None:
+        """`kind` is read, written, applied or source_end; `commit_time` in microseconds since 1970 UTC, 0 = unknown."""
+        self._write("put_position", kind=kind, text=str(position), commit_time=commit_time)
+
+    def last_error(self, message: str, exit_code: int = 1, part: str = "") -> None:
+        self._write("put_last_error", message=message, exit_code=exit_code, part=part)
+
+    def clear_last_error(self) -> None:
+        self._write("clear_last_error")
+
+    def close(self) -> None:
+        with self._mutex:
+            connection, self._connection = self._connection, None
+            if connection:
+                with suppress(sqlite3.Error):
+                    connection.close()
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything, as JSON values. Parts of this host that no longer live are left out; without parts the phase is
+        `stopped`."""
+        parts = [p for p in self._read("parts") if _may_live(p["pid"], p["host"])]
+        phase = next(iter(self._read("phase")), {"phase": "stopped", "detail": "", "at": None})
+        error = next(iter(self._read("last_error")), None)
+        return {
+            "phase": phase["phase"] if parts else "stopped",
+            "detail": phase["detail"] if parts else "",
+            "parts": parts,
+            "positions": {
+                row["kind"]: {"text": row["text"], "commit_time": time_text(row["commit_time"]), "at": row["at"]}
+                for row in self._read("positions")
+            },
+            "progress": {
+                row["source_table"]: {"done": row["done"], "total": row["total"], "at": row["at"]}
+                for row in self._read("progress")
+            },
+            "last_error": error,
+        }
+
+    # --- the file ---------------------------------------------------------------------------------------------------
+
+    def _write(self, query: str, **values: Any) -> None:
+        with self._guarded(query):
+            self._open().execute(self._queries[query], {**values, "at": _now()})
+
+    def _read(self, query: str) -> list[dict[str, Any]]:
+        """Reading never makes the file: `status` of a job that never ran leaves nothing behind."""
+        if not self._path.exists():
+            return []
+        with self._guarded(query):
+            cursor = self._open().execute(self._queries[query])
+            names = [column[0] for column in cursor.description]
+            return [dict(zip(names, row, strict=True)) for row in cursor]
+        return []
+
+    @contextmanager
+    def _guarded(self, query: str) -> Iterator[None]:
+        with self._mutex:
+            try:
+                yield
+            except sqlite3.OperationalError as error:  # locked, read-only, no room: the next write may succeed
+                self._log.warning("state_not_written", query=query, error=str(error))
+                self.close()
+            except sqlite3.DatabaseError as error:  # not a database, malformed
+                self._log.warning("state_recreated", query=query, error=str(error))
+                self._recreate()
+            except OSError as error:
+                self._log.warning("state_not_written", query=query, error=str(error))
+                self.close()
+
+    def _open(self) -> sqlite3.Connection:
+        if self._connection and self._inode == _inode(self._path):
+            return self._connection
+        self.close()
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with _only_one(self._path.with_suffix(".lock")):
+            self._connection = self._prepared()
+            self._inode = _inode(self._path)
+        return self._connection
+
+    def _prepared(self) -> sqlite3.Connection:
+        if not self._path.exists():
+            self._remove()  # a log left behind by a deleted file would be replayed into the new one
+        connection = sqlite3.connect(self._path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = OFF")  # it can be rebuilt
+        found = connection.execute("PRAGMA user_version").fetchone()[0]
+        if found not in (0, VERSION):
+            connection.close()
+            self._remove()
+            return self._prepared()
+        for name, query in self._queries.items():
+            if name.startswith("create_"):
+                connection.execute(query)
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+        return connection
+
+    def _recreate(self) -> None:
+        self.close()
+        with suppress(OSError), _only_one(self._path.with_suffix(".lock")):
+            self._remove()
+
+    def _remove(self) -> None:
+        for suffix in ("", "-wal", "-shm"):
+            Path(f"{self._path}{suffix}").unlink(missing_ok=True)
+
+
+@contextmanager
+def _only_one(path: Path) -> Iterator[None]:
+    """One process at a time makes or removes the file."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _inode(path: Path) -> tuple[int, int] | None:
+    try:
+        facts = path.stat()
+    except FileNotFoundError:
+        return None
+    return facts.st_dev, facts.st_ino
+
+
+def _may_live(pid: int, host: str) -> bool:
+    if host != os.uname().nodename:
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

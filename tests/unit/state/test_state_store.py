@@ -1,0 +1,135 @@
+"""state.db: several writers, and every way a file can go wrong without stopping anyone."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+from anabranch.model.ids import TableId
+from anabranch.model.position import Position
+from anabranch.state import StateStore
+
+HOST = os.uname().nodename
+
+
+def filled(home: Path) -> StateStore:
+    store = StateStore(home)
+    store.part("capture", os.getpid(), HOST)
+    store.phase("loading")
+    store.progress(TableId("shop", "orders"), 10, 100)
+    store.position("written", Position(7, "mysql-bin.000001:4"), 1_700_000_000_000_001)
+    store.last_error("the source went away", 5, "capture")
+    return store
+
+
+def test_what_is_written_is_read_by_another_process(tmp_path: Path) -> None:
+    filled(tmp_path)
+    found = StateStore(tmp_path).snapshot()
+    assert found["phase"] == "loading"
+    assert [(p["name"], p["pid"], p["host"]) for p in found["parts"]] == [("capture", os.getpid(), HOST)]
+    assert found["positions"]["written"]["text"] == "7@mysql-bin.000001:4"
+    assert found["positions"]["written"]["commit_time"] == "2023-11-14T22:13:20.000001Z"
+    assert found["progress"]["shop.orders"]["done"] == 10
+    assert found["last_error"]["message"] == "the source went away"
+
+
+def test_a_job_that_never_ran_has_a_snapshot_and_no_file(tmp_path: Path) -> None:
+    home = tmp_path / "never"
+    assert StateStore(home).snapshot()["phase"] == "stopped"
+    assert not home.exists()
+
+
+def test_a_dead_part_is_not_shown_and_the_phase_is_stopped(tmp_path: Path) -> None:
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    store = StateStore(tmp_path)
+    store.part("apply", dead.pid, HOST)
+    store.phase("streaming")
+    assert store.snapshot()["parts"] == []
+    assert store.snapshot()["phase"] == "stopped"
+
+
+def test_a_part_elsewhere_is_shown(tmp_path: Path) -> None:
+    store = StateStore(tmp_path)
+    store.part("apply", 1, "another-host")
+    assert [p["host"] for p in store.snapshot()["parts"]] == ["another-host"]
+
+
+def test_part_ended_removes_only_that_process(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    store.part_ended("capture", os.getpid() + 1, HOST)
+    assert store.snapshot()["parts"]
+    store.part_ended("capture", os.getpid(), HOST)
+    assert not store.snapshot()["parts"]
+
+
+def test_a_file_deleted_under_an_open_store_is_made_again(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    (tmp_path / "state.db").unlink()
+    assert StateStore(tmp_path).snapshot()["progress"] == {}
+    store.phase("streaming")
+    store.progress("shop.a", 1, None)
+    assert StateStore(tmp_path).snapshot()["progress"].keys() == {"shop.a"}
+
+
+def test_a_log_left_beside_a_deleted_file_is_not_replayed(tmp_path: Path) -> None:
+    keep = sqlite3.connect(tmp_path / "state.db")  # holds the -wal file in being
+    filled(tmp_path)
+    keep.execute("SELECT * FROM part").fetchall()
+    assert (tmp_path / "state.db-wal").stat().st_size
+    (tmp_path / "state.db").unlink()
+    fresh = StateStore(tmp_path)
+    fresh.phase("streaming")
+    assert fresh.snapshot()["last_error"] is None
+    keep.close()
+
+
+def test_a_broken_file_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "state.db").write_bytes(b"this is no database at all" * 100)
+    store = StateStore(tmp_path)
+    store.phase("loading")  # warns and throws the file away
+    store.part("load", os.getpid(), HOST)
+    store.phase("loading")
+    assert store.snapshot()["phase"] == "loading"
+
+
+def test_a_file_of_another_version_is_replaced(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "state.db") as other:
+        other.execute("PRAGMA user_version = 99")
+        other.execute("CREATE TABLE part (other TEXT)")
+    other.close()
+    assert filled(tmp_path).snapshot()["phase"] == "loading"
+
+
+def test_a_locked_file_is_a_warning_not_an_error(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("anabranch.state.store.BUSY_S", 0.05)
+    store = filled(tmp_path)
+    lock = sqlite3.connect(tmp_path / "state.db", isolation_level=None)
+    lock.execute("BEGIN EXCLUSIVE")
+    store.close()
+    store.phase("streaming")
+    lock.execute("ROLLBACK")
+    assert store.snapshot()["phase"] == "loading"
+    store.phase("streaming")
+    assert store.snapshot()["phase"] == "streaming"
+
+
+def test_a_home_that_cannot_be_made_is_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    store = StateStore(tmp_path / "file" / "home")
+    store.phase("loading")
+    assert store.snapshot()["phase"] == "stopped"
+
+
+def test_many_processes_write_at_once(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from anabranch.state import StateStore\n"
+        "store = StateStore(Path(sys.argv[1]))\n"
+        "[store.progress(f'{sys.argv[2]}.t', n, 200) for n in range(201)]"
+    )
+    runs = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path), f"s{n}"]) for n in range(4)]
+    assert [run.wait() for run in runs] == [0, 0, 0, 0]
+    assert {row["done"] for row in StateStore(tmp_path).snapshot()["progress"].values()} == {200}
