@@ -1,0 +1,77 @@
+"""A preflight report: its verdict, and its forms on a terminal, in a pipe and as JSON.
+
+What does not live here: the checks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import IO, Any
+
+from anabranch.abc import CheckResult
+from anabranch.errors import PreflightFailed
+
+VERSION = 1
+ORDER = ("ok", "warning", "failed")  # what needs doing stands last, beside the summary
+STYLES = {"ok": "green", "warning": "yellow", "failed": "bold red"}
+
+
+@dataclass(frozen=True)
+class Report:
+    job: str
+    results: tuple[CheckResult, ...]
+
+    @property
+    def verdict(self) -> str:
+        """The worst of all: ok, warning or failed."""
+        return max((result.verdict for result in self.results), key=ORDER.index, default="ok")
+
+    @property
+    def failed(self) -> tuple[CheckResult, ...]:
+        return tuple(result for result in self.results if result.verdict == "failed")
+
+    @property
+    def summary(self) -> str:
+        counts = [sum(result.verdict == verdict for result in self.results) for verdict in ORDER]
+        return ", ".join(f"{count} {verdict}" for verdict, count in zip(ORDER, counts, strict=True))
+
+    def to_json(self) -> dict[str, Any]:
+        checks = [asdict(result) for result in self.results]
+        return {"version": VERSION, "job": self.job, "verdict": self.verdict, "checks": checks}
+
+    def require(self) -> None:
+        """Raises PreflightFailed with every failed check and what mends it."""
+        if self.failed:
+            lines = [f"  {_message(result)}" + (f" — {result.hint}" if result.hint else "") for result in self.failed]
+            raise PreflightFailed("\n".join([f"{len(lines)} checks failed", *lines]), job=self.job)
+
+    def write(self, file: IO[str]) -> None:
+        """A table on a terminal, plain lines elsewhere."""
+        results = sorted(self.results, key=lambda result: ORDER.index(result.verdict))
+        _write_table(results, file) if file.isatty() else _write_lines(results, file)
+        file.write(f"preflight of {self.job}: {self.summary}\n")
+
+
+def _message(result: CheckResult) -> str:
+    return f"{result.check}: " + (f"{result.table}: " if result.table else "") + result.message
+
+
+def _write_lines(results: list[CheckResult], file: IO[str]) -> None:
+    for result in results:
+        file.write(f"{result.verdict:<8}{_message(result)}\n")
+        if result.hint and result.verdict != "ok":
+            file.write(f"        -> {result.hint}\n")
+
+
+def _write_table(results: list[CheckResult], file: IO[str]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("", "check", "finding", box=None, pad_edge=False, header_style="dim")
+    for result in results:
+        finding = Text((f"{result.table}: " if result.table else "") + result.message)
+        if result.hint and result.verdict != "ok":
+            finding.append(f"\n-> {result.hint}", style="cyan")
+        table.add_row(Text(result.verdict, style=STYLES[result.verdict]), Text(result.check), finding)
+    Console(file=file).print(table)

@@ -1,0 +1,98 @@
+"""The job file against the tables that the source has: matches, targets, columns, filters.
+
+What does not live here: anything that asks a server; the definitions come in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from anabranch.abc import CheckResult
+from anabranch.ddl.rules import RuleSet
+from anabranch.errors import ConfigError, SchemaError
+from anabranch.model.ids import TableId
+from anabranch.model.schema import TableSchema
+from anabranch.rows.net import TargetTable
+
+
+@dataclass
+class Selection:
+    """What the rules make of the source's tables. `targets` has the tables whose form at the target is clear, without
+    refused columns, so that their other columns are checked too."""
+
+    tables: Mapping[TableId, TableSchema]
+    targets: dict[TableId, TargetTable] = field(default_factory=dict)
+    needs_full_images: list[TableId] = field(
+        default_factory=list
+    )  # tables whose filter uses other columns than the key's
+    results: list[CheckResult] = field(default_factory=list)
+
+    def add(self, check: str, verdict: str, message: str, hint: str = "", table: TableId | None = None) -> None:
+        self.results.append(CheckResult(check, verdict, message, hint, str(table) if table else ""))
+
+
+def select(rules: RuleSet, present: Collection[TableId], tables: Mapping[TableId, TableSchema]) -> Selection:
+    """`present` are all tables that the source showed, `tables` the definitions of those that rules include."""
+    selection = Selection(tables)
+    _matches(rules, present, selection)
+    _shared_targets(rules, selection)
+    for schema in tables.values():
+        _table(rules, schema, selection)
+    if tables and all(result.verdict == "ok" for result in selection.results):
+        selection.add("job.tables", "ok", f"{len(tables)} tables fit the rules and settings of the job")
+    return selection
+
+
+def _matches(rules: RuleSet, present: Collection[TableId], selection: Selection) -> None:
+    for problem in rules.without_match(present):
+        hint = f"did you mean {problem.nearest}?" if problem.nearest else "check the spelling and the user's grants"
+        selection.add("job.rules", "warning", str(replace(problem, nearest="")), hint)
+    if selection.tables:
+        selection.add("job.rules", "ok", f"the rules select {len(selection.tables)} tables")
+    else:
+        selection.add("job.rules", "failed", "the rules select no table", "check [[rules]] and what the user may see")
+
+
+def _shared_targets(rules: RuleSet, selection: Selection) -> None:
+    try:
+        rules.targets(selection.tables)
+    except ConfigError as error:
+        for problem in error.problems:
+            selection.add("job.targets", "failed", str(problem), error.hint)
+
+
+def _table(rules: RuleSet, schema: TableSchema, selection: Selection) -> None:
+    try:
+        for result in _refused(rules, schema):
+            selection.results.append(result)
+        accepted = _without_refused(rules, schema)
+        selection.targets[schema.id] = rules.target_table(accepted)
+        _filter(rules, accepted, selection)
+    except ConfigError as error:
+        for problem in error.problems:
+            selection.add("job.columns", "failed", str(problem), error.hint, schema.id)
+    except SchemaError as error:
+        selection.add("job.types", "failed", error.message, error.hint, schema.id)
+
+
+def _refused(rules: RuleSet, schema: TableSchema) -> Iterator[CheckResult]:
+    for column in rules.refused(schema):
+        reason = column.refusal or "this type is not in the type map"
+        hint = f'[[tables]] name = "{schema.id}", columns = {{ drop = ["{column.name}"] }}'
+        if column.name in schema.primary_key:
+            hint = "it belongs to the primary key and cannot be left out: exclude the table"
+        message = f"column {column.name} {column.native}: refused, {reason}"
+        yield CheckResult("job.types", "failed", message, hint, str(schema.id))
+
+
+def _without_refused(rules: RuleSet, schema: TableSchema) -> TableSchema:
+    """A refused key column stays: without it the table has no form at the target."""
+    refused = {column.name for column in rules.refused(schema)} - set(schema.primary_key)
+    return replace(schema, columns=tuple(column for column in schema.columns if column.name not in refused))
+
+
+def _filter(rules: RuleSet, schema: TableSchema, selection: Selection) -> None:
+    found = rules.where(schema)
+    if found and not set(found.columns) <= set(schema.primary_key):
+        selection.needs_full_images.append(schema.id)

@@ -1,0 +1,100 @@
+"""Asks both ends and the rules, and gathers the answers in one report. Reads only.
+
+What does not live here: what is checked (`rules.py`, `connectors/<db>/preflight.py`), how it is shown (`report.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TypeVar
+
+from anabranch.abc import CheckResult, Checks, PreflightContext, SourceConnector, TargetConnector
+from anabranch.config import JobConfig
+from anabranch.ddl.rules import RuleSet
+from anabranch.errors import AnabranchError, SourceError, TargetError
+from anabranch.model.ids import TableId
+from anabranch.model.schema import TableSchema
+from anabranch.preflight.report import Report
+from anabranch.preflight.rules import Selection, select
+
+FULL_IMAGES = "tables.full_images"  # in PreflightContext.user_choices: tables whose filter needs full row images (K27)
+Answer = TypeVar("Answer")
+
+
+def preflight(
+    config: JobConfig,
+    rules: RuleSet,
+    source: SourceConnector,
+    target: TargetConnector,
+    loaded: Collection[TableId] = (),
+) -> Report:
+    """Every check, whatever the others say. `loaded`: tables that this job has loaded already.
+
+    Raises the error of an end that cannot be asked at all; of two, the source's, with the other as a note."""
+    errors: list[AnabranchError] = []
+    selection = _asked(lambda: _select(rules, source), errors) or Selection({})
+    context = _context(config, rules, selection, frozenset(loaded))
+    asked = [
+        _asked(lambda: _run(source.checks(), context), errors),
+        _asked(lambda: _run(target.checks(), context), errors),
+    ]
+    if errors:
+        raise _first(errors)
+    return Report(config.name, (*selection.results, *(result for results in asked for result in results or ())))
+
+
+def _asked(ask: Callable[[], Answer], errors: list[AnabranchError]) -> Answer | None:
+    try:
+        return ask()
+    except (SourceError, TargetError) as error:
+        if str(error) not in map(str, errors):
+            errors.append(error)
+        return None
+
+
+def _first(errors: list[AnabranchError]) -> AnabranchError:
+    """The one with the lowest exit code, the others as notes."""
+    first, *others = sorted(errors, key=lambda error: error.exit_code)
+    for other in others:
+        first.add_note(str(other))
+    return first
+
+
+def _select(rules: RuleSet, source: SourceConnector) -> Selection:
+    present: list[TableId] = []
+
+    def wanted(table: TableId) -> bool:
+        present.append(table)
+        return rules.includes(table)
+
+    catalog = source.catalog()
+    try:
+        tables: dict[TableId, TableSchema] = catalog.tables(wanted)
+    finally:
+        catalog.close()
+    return select(rules, present, tables)
+
+
+def _run(checks: Checks, context: PreflightContext) -> list[CheckResult]:
+    try:
+        return checks.run(context)
+    finally:
+        checks.close()
+
+
+def _context(config: JobConfig, rules: RuleSet, selection: Selection, loaded: frozenset[TableId]) -> PreflightContext:
+    choices = {
+        f"{section}.{key}": _text(value)
+        for section in ("load", "capture", "apply", "types")
+        for key, value in getattr(config, section).model_dump(by_alias=True).items()
+    }
+    choices[FULL_IMAGES] = ", ".join(map(str, selection.needs_full_images))
+    dropped = {table: rules.dropped(table) for table in selection.tables if rules.dropped(table)}
+    return PreflightContext(config.name, choices, selection.tables, selection.targets, dropped, loaded)
+
+
+def _text(value: object) -> str:
+    """A setting as the job file writes it, "" for one that is absent."""
+    if value is None:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)
