@@ -64,16 +64,18 @@ class LogReader(Protocol):
         """The log's present end, asked over a connection of its own. Never waits. Raises SourceUnavailable."""
 
     def start(self, after: LogMark, select: Select) -> None:
-        """Open the log just after `after`. `select` gives the definition in force for a table, or None to leave its rows
-        out; it is asked once per table until `reselect()`. Raises LogLost when the log does not reach back, was restored
-        to before `after`, or belongs to a server that does not contain it (K18)."""
+        """Open the log just after `after`. `select` gives the definition in force for a table, or None to leave its
+        rows out; it is asked once per table until `reselect()`. Raises LogLost when the log does not reach back, was
+        restored to before `after`, or belongs to a server that does not contain it (K18)."""
 
     def read(self, timeout: float) -> Chunk | LogStatement | LogIdle | None:
-        """What comes next; None after `timeout` seconds without anything. Returns as soon as a whole transaction waits and
-        the socket has no more, when a chunk is full (about 20,000 images or 4 MB), or when the flush interval has passed.
-        A transaction larger than a chunk comes as fragments. A table map that contradicts the definition in force is a
-        PARK barrier in the chunk, and the table's rows are left out from there.
-        Raises SourceUnavailable (line lost: `start` again from the last mark), UnknownLogEvent, ValueRefused, LogLost."""
+        """What comes next; None after `timeout` seconds without anything. Returns as soon as a whole transaction waits
+        and the socket has no more, when a chunk is full (about 20,000 images or 4 MB), or when the flush interval has
+        passed. A transaction larger than a chunk comes as fragments. A table map that contradicts the definition in
+        force is a PARK barrier in the chunk, and the table's rows are left out from there.
+
+        Raises SourceUnavailable (line lost: `start` again from the last mark), UnknownLogEvent, ValueRefused,
+        LogLost."""
 
     def reselect(self) -> None:
         """Definitions or selection changed: ask `select` again."""
@@ -84,8 +86,12 @@ class LogReader(Protocol):
 class LogOrder(Protocol):
     """Pure functions on marks of one source family."""
 
+    def mark(self, resume: str) -> LogMark:
+        """The mark that a `LogMark.resume` text belongs to."""
+
     def includes(self, mark: LogMark, native: str, gtid: str | None) -> bool:
-        """Is the transaction that committed at `native` (its end position) contained in the state at `mark`?"""
+        """Is the transaction that committed at `native` (its end position) contained in the state at `mark`? Along one
+        server's log a True is never followed by another True after a False, except where `mark` is a set of GTIDs."""
 
     def bytes_between(self, earlier: LogMark, later: LogMark) -> int | None:
         """Log bytes between two marks, None where that cannot be said without the server."""
@@ -148,9 +154,9 @@ class SnapshotReader(Protocol):
         """Rows, roughly (catalogue statistics); for progress only."""
 
     def open(self, table: TableSchema, lock: str) -> tuple[LogMark, LogMark]:
-        """Open a consistent snapshot and return (low, high) by K2: every transaction included in `low` is in the snapshot,
-        none after `high` is. `low == high` means exact. `lock` is the job's `[load] lock`. Raises SourceError where
-        neither GTIDs, a watermark nor a lock can give `low`."""
+        """Open a consistent snapshot and return (low, high) by K2: every transaction included in `low` is in the
+        snapshot, none after `high` is. `low == high` means exact. `lock` is the job's `[load] lock`. Raises SourceError
+        where neither GTIDs, a watermark nor a lock can give `low`."""
 
     def lines(self, table: TableSchema, columns: Sequence[str], bounds: Bounds, rules: ValueRules) -> Iterator[bytes]:
         """The rows inside `bounds` as lines (rows/lines.py): blocks of whole lines, about 1 MB each, nothing buffered
@@ -174,8 +180,9 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """A row of anabranch.table_state. `low`, `high`: LogMark as JSON text, set while loading and until the table is past its
-    window; `generation` counts loads of the table; `rows_loaded`, `changes_applied` are for status."""
+    """A row of anabranch.table_state. `low`, `high`: JSON lists of LogMark.resume texts, set while loading and until
+    the table is past its window; `generation` counts loads of the table; `rows_loaded`, `changes_applied` are for
+    status."""
 
     source: TableId
     target: TableId
@@ -232,14 +239,15 @@ class Writer(Protocol):
     Delivery: what an epoch does and its checkpoint commit together or not at all; a fenced owner commits nothing."""
 
     def claim(self, job: str, owner: str) -> Checkpoint:
-        """End the previous owner's sessions, put `owner` into the checkpoint row, return it. StateError without a row."""
+        """End the previous owner's sessions, put `owner` into the checkpoint row, return it. StateError without one."""
 
     def begin(self, now: Checkpoint, then: Checkpoint) -> str:
         """Open the transaction; first statement: compare-and-set from `now` to `then`. Returns "open", or after rolling
         back "applied" (the row is already at `then`) or "replan" (elsewhere). Raises Fenced for another owner."""
 
     def merge(self, net: TableNet) -> list[dict[str, str | None]]:
-        """Carry out a net change inside the transaction. Returns keys to re-read (only if not net.checked). Raises Conflict."""
+        """Carry out a net change inside the transaction. Returns keys to re-read (only if not net.checked). Raises
+        Conflict."""
 
     def merge_staged(self, staged: StagedNet) -> list[dict[str, str | None]]:
         """`merge` of a net whose rows an executor staged: first prove counts and digest (K10), else Conflict."""
@@ -306,7 +314,8 @@ class Loader(Protocol):
     def begin_generation(
         self, job: str, table: TargetTable, generation: int, bounds: Sequence[Bounds], empty: bool
     ) -> None:
-        """In one transaction: table state `loading` with `generation`, the ledger's chunks, the table emptied if asked."""
+        """In one transaction: table state `loading` with `generation`, the ledger's chunks, the table emptied if
+        asked."""
 
     def chunks(self, job: str, source: TableId, generation: int) -> list[LoadedChunk]: ...
 
@@ -322,11 +331,15 @@ class Loader(Protocol):
         """COPY the lines and write the ledger row, in one transaction whose first statement updates the generation's
         row (K29, K21). Returns rows. A newer generation raises Fenced; a refused line RowRefused with the row's key."""
 
+    def extra_columns(self, table: TargetTable) -> tuple[str, ...]:
+        """Columns of the target table that the job does not write."""
+
     def build(
         self, job: str, schema: TableSchema, table: TargetTable, resolve: Callable[[TableId], TargetTable | None]
     ) -> list[str]:
-        """After the consistent point: secondary indexes CONCURRENTLY, foreign keys NOT VALID then VALIDATE, ANALYZE; each
-        once, found by name. Returns what could not be made and why (e.g. a key left NOT VALID: orphans at the source)."""
+        """After the consistent point: secondary indexes CONCURRENTLY, foreign keys NOT VALID then VALIDATE, ANALYZE;
+        each once, found by name. Returns what could not be made and why (e.g. a key left NOT VALID: orphans at the
+        source)."""
 
     def close(self) -> None: ...
 

@@ -21,6 +21,7 @@ from anabranch.apply.images import Bools, Images, Ints, order_of
 from anabranch.errors import StateError
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Action, ForeignKey
+from anabranch.rows.arrow import arrow_type
 from anabranch.rows.chunk import Op
 from anabranch.rows.net import Cascade, CascadeAction, CascadeRule
 
@@ -195,32 +196,31 @@ def _closure(table: TableId, context: ApplyContext) -> set[TableId]:
     return found
 
 
-def cascades(changes: Sequence[ParentChange], images: Mapping[TableId, Images]) -> list[Cascade]:
+def cascades(changes: Sequence[ParentChange]) -> list[Cascade]:
     """The stage's cascades, composed per foreign key, as sets for the Writer."""
     pending: dict[CascadeRule, Pending] = {}
     for change in changes:
         pending.setdefault(change.rule, Pending(change.rule)).add(change.old, change.new)
-    return [c for p in pending.values() for c in _as_sets(p, images[p.rule.parent.source].rows.schema)]
+    return [c for p in pending.values() for c in _as_sets(p)]
 
 
-def _as_sets(pending: Pending, schema: pa.Schema) -> Iterator[Cascade]:
+def _as_sets(pending: Pending) -> Iterator[Cascade]:
     rule = pending.rule
     gone = [old for old, new in pending.moves.items() if new is None]
     moved = [(old, new) for old, new in pending.moves.items() if new is not None and new != old]
     if gone and rule.on_delete:
-        yield Cascade(rule.child, rule.columns, rule.on_delete, _table(gone, rule, schema))
+        yield Cascade(rule.child, rule.columns, rule.on_delete, _table(gone, rule))
     if moved and rule.on_update is CascadeAction.SET_NULL:
-        yield Cascade(rule.child, rule.columns, CascadeAction.SET_NULL, _table([o for o, _ in moved], rule, schema))
+        yield Cascade(rule.child, rule.columns, CascadeAction.SET_NULL, _table([old for old, _ in moved], rule))
     elif moved and rule.on_update:
         olds, news = [old for old, _ in moved], [new for _, new in moved]
-        yield Cascade(
-            rule.child, rule.columns, CascadeAction.UPDATE, _table(olds, rule, schema), _table(news, rule, schema)
-        )
+        yield Cascade(rule.child, rule.columns, CascadeAction.UPDATE, _table(olds, rule), _table(news, rule))
 
 
-def _table(rows: Sequence[Values], rule: CascadeRule, schema: pa.Schema) -> pa.Table:
+def _table(rows: Sequence[Values], rule: CascadeRule) -> pa.Table:
     """Parent values under the names of the child's columns, in the parent's Arrow types."""
-    arrays = [pa.array([row[i] for row in rows], schema.field(name).type) for i, name in enumerate(rule.parent_columns)]
+    types = [arrow_type(rule.parent.type_of(name)) for name in rule.parent_columns]
+    arrays = [pa.array([row[place] for row in rows], type_) for place, type_ in enumerate(types)]
     return pa.Table.from_arrays(arrays, names=list(rule.columns))
 
 

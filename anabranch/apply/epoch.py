@@ -52,6 +52,7 @@ class Applier:
     states: dict[TableId, TableState]
     checkpoint: Checkpoint
     reload: Callable[[], Checkpoint]  # the checkpoint row as it is
+    target_of: Callable[[TableId], TableId | None]
     filtered: FilterImages | None = None
     per_transaction: bool = False
     staged: Callable[[Feed, Work], Iterator[tuple[Group, list[Stage]]]] | None = None  # planned by executors
@@ -77,6 +78,33 @@ class Applier:
         """Move the checkpoint over log that holds nothing for us."""
         then = self._then(position, commit_time)
         self._with_reconnect(lambda: self._commit(then, self._work()) if self._begin(then) else None)
+
+    def join(self, state: TableState, replayed: ApplyContext, joined: ApplyContext) -> None:
+        """One epoch that carries out a new table's part of the trail, from its window's begin to the checkpoint, by
+        `replayed` (in which no other table has anything to do); afterwards `joined` holds."""
+        try:
+            self._with_reconnect(lambda: self._replay(state, replayed, joined, self._merge))
+        except (Conflict, NeedsSlowWay) as reason:
+            self._note_slow(reason, self.checkpoint.position.sequence)
+            self._with_reconnect(lambda: self._replay(state, replayed, joined, self._row_by_row))
+
+    def _replay(
+        self,
+        state: TableState,
+        replayed: ApplyContext,
+        joined: ApplyContext,
+        carry_out: Callable[[Group, Work], None],
+    ) -> None:
+        then = self._then(self.checkpoint.position, self.checkpoint.commit_time)
+        if not self._begin(then):
+            return
+        low, last = replayed.tables[state.source].low, then.position.sequence
+        work = Work(replayed, {**self.states, state.source: state}, self.target_of)
+        if low < last:
+            for chunks in Feed(self.trail, self.trail.descriptors(low, last), low, last).groups():
+                carry_out(group(chunks, work.context, self.filtered), work)
+        work.context = joined if state.source in work.context.tables else self.context
+        self._commit(then, work)
 
     # --- the quick way ---------------------------------------------------------------------------------------
 
@@ -158,7 +186,7 @@ class Applier:
     # --- checkpoint ------------------------------------------------------------------------------------------
 
     def _work(self) -> Work:
-        return Work(self.context, dict(self.states))
+        return Work(self.context, dict(self.states), self.target_of)
 
     def _then(self, position: Position, commit_time: int) -> Checkpoint:
         return Checkpoint(self.checkpoint.owner, self.checkpoint.epoch + 1, position, commit_time)

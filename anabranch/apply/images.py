@@ -72,19 +72,13 @@ class Images:
         return Images(ops[keep], self.order[keep], self.shape[keep], self.presence, self.rows.filter(pa.array(keep)))
 
 
-def gather(chunks: Sequence[Chunk], table: TargetTable, schema: TableSchema, base: int) -> Images | None:
-    """All images of `table` in `chunks`, or None. Raises StateError when rows have another schema version."""
+def gather(chunks: Sequence[Chunk], table: TargetTable, schema: TableSchema, base: int, low: int = 0) -> Images | None:
+    """All images of `table` in `chunks`, or None. Images of another definition count only up to sequence `low`, where
+    they are in the loaded rows already; after it they raise StateError."""
     parts = [(chunk, rows) for chunk in chunks for rows in chunk.tables if rows.table == table.source]
-    parts = [(chunk, rows) for chunk, rows in parts if rows.batch.num_rows]
+    parts = [(chunk, rows) for chunk, rows in parts if rows.batch.num_rows and _is_readable(chunk, rows, schema, low)]
     if not parts:
         return None
-    for _, rows in parts:
-        if rows.version != schema.version:
-            raise StateError(
-                f"rows of definition version {rows.version} where version {schema.version} was loaded",
-                table=str(table.source),
-                hint="load the table again",
-            )
     places = [schema.index_of(name) for name in table.source_columns]
     presence, shapes = _merge_shapes((rows for _, rows in parts), places)
     return Images(
@@ -94,6 +88,19 @@ def gather(chunks: Sequence[Chunk], table: TargetTable, schema: TableSchema, bas
         presence=presence,
         rows=_columns([rows for _, rows in parts], places, table),
     )
+
+
+def _is_readable(chunk: Chunk, rows: TableRows, schema: TableSchema, low: int) -> bool:
+    if rows.version == schema.version:
+        return True
+    last = chunk.first_sequence + int(rows.batch.column(1)[-1].as_py())
+    if last > low:
+        raise StateError(
+            f"rows of definition version {rows.version} where version {schema.version} was loaded",
+            table=str(schema.id),
+            hint="load the table again",
+        )
+    return False
 
 
 def _meta(rows: TableRows, place: int) -> npt.NDArray[np.int8]:

@@ -36,7 +36,7 @@ def steps(part: Group, context: ApplyContext) -> Iterator[TargetTable | RowChang
             yield truncates[order]
             continue
         yield from readers[table].changes(at)
-        yield from cascade.cascades(cascades.get(order, ()), part.images)
+        yield from cascade.cascades(cascades.pop(order, ()))
 
 
 def _in_order(part: Group) -> list[tuple[int, TableId | None, int]]:

@@ -73,23 +73,35 @@ def group(chunks: Sequence[Chunk], context: ApplyContext, filtered: FilterImages
     """Gather what `context` follows. Rows of a table after its PARK barrier are left out."""
     base = chunks[0].first_sequence
     barriers = [(order_of(c.first_sequence + b.tx, base, b.ordinal), c, b) for c in chunks for b in c.barriers]
-    parked = {b.table: o for o, _, b in reversed(barriers) if b.kind is BarrierKind.PARK}
-    images = {}
-    for table, followed in context.tables.items():
-        found = gather(chunks, followed.table, followed.schema, base)
-        if found is not None:
-            found = found.between(order_of(followed.low + 1, base), parked.get(table, END))
-            if followed.filter and filtered is not None:
-                found = filtered(followed, found)
-            if len(found):
-                images[table] = found
+    parked = {
+        b.table: order
+        for order, c, b in reversed(barriers)
+        if b.kind is BarrierKind.PARK and c.first_sequence + b.tx > _low(context, b.table)
+    }
+    whole = {table: _images(chunks, followed, base, filtered) for table, followed in context.tables.items()}
+    seen = {table: images for table, images in whole.items() if images is not None}
+    mine = {
+        table: images.between(order_of(context.tables[table].low + 1, base), parked.get(table, END))
+        for table, images in seen.items()
+    }
     return Group(
         base,
-        images,
-        cascade.parent_changes(images, context, base),
+        {table: images for table, images in mine.items() if len(images)},
+        cascade.parent_changes(seen, context, base),
         [(o, t) for o, t in _truncates(barriers, context, base) if o < parked.get(t.source, END)],
-        [_parked(c, b) for _, c, b in barriers if b.kind is BarrierKind.PARK and b.table in context.tables],
+        [_parked(c, b) for _, c, b in barriers if b.kind is BarrierKind.PARK],
     )
+
+
+def _low(context: ApplyContext, table: TableId) -> int:
+    return context.tables[table].low if table in context.tables else 0
+
+
+def _images(chunks: Sequence[Chunk], followed: Followed, base: int, filtered: FilterImages | None) -> Images | None:
+    images = gather(chunks, followed.table, followed.schema, base, followed.low)
+    if images is None or not followed.filter or filtered is None:
+        return images
+    return filtered(followed, images)
 
 
 def _truncates(
@@ -134,6 +146,6 @@ def _stage(part: Group, context: ApplyContext, start: int) -> Stage:
     return Stage(
         tuple(table for _, table in part.truncates),
         tuple(nets),
-        tuple(cascade.cascades(part.changes, part.images)),
+        tuple(cascade.cascades(part.changes)),
         tuple(reread),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -25,6 +25,7 @@ class Work:
 
     context: ApplyContext
     states: dict[TableId, TableState]
+    target_of: Callable[[TableId], TableId | None]
     counts: Counter[TableId] = field(default_factory=Counter)
 
     def count(self, part: Group) -> None:
@@ -38,8 +39,21 @@ class Work:
             return
         for one in parked:
             reason = f"{one.reason} (at {one.sequence})" + (f": {one.statement}" if one.statement else "")
-            self.states[one.table] = replace(self.states[one.table], state="parked", reason=reason)
-        self.context = self.context.without(frozenset(p.table for p in parked))
+            state = self.states.get(one.table) or self._new(one.table)
+            if state is not None and not self._joined_later(state, one.sequence):
+                self.states[one.table] = replace(state, state="parked", reason=reason)
+        gone = {one.table for one in parked if self.states.get(one.table) and self.states[one.table].state == "parked"}
+        self.context = self.context.without(frozenset(gone))
+
+    def _new(self, table: TableId) -> TableState | None:
+        """A table created after the start: it is first heard of when it parks."""
+        target = self.target_of(table)
+        return TableState(table, target, "pending") if target else None
+
+    def _joined_later(self, state: TableState, sequence: int) -> bool:
+        """Has the table been loaded again since, so that an old barrier comes by once more?"""
+        followed = self.context.tables.get(state.source)
+        return followed is not None and sequence <= followed.low
 
     def pass_windows(self, sequence: int) -> None:
         """Tables whose window ends here stream from now on, unless keys still have to be read again (K3)."""

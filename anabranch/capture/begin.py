@@ -35,7 +35,7 @@ def read_definitions(catalog: SourceCatalog, wanted: Wanted) -> Definitions:
 
 
 def begin(source: SourceConnector, reader: LogReader, trail: TrailWriter, wanted: Wanted) -> None:
-    """Give an empty trail its first position and the definitions in force there. Nothing to do for one that has them."""
+    """Give an empty trail its first position and the definitions in force there; one that has them stays as it is."""
     if trail.end.resume:
         return
     catalog = source.catalog()

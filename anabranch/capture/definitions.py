@@ -53,7 +53,7 @@ class Joining:
 
 
 class DefinitionKeeper:
-    """Keeps the schema history true while the log goes by. Writes barriers into the trail; tells the reader's `select`."""
+    """Keeps the schema history true while the log goes by: barriers for the trail, answers to the reader's `select`."""
 
     def __init__(self, source: SourceConnector, trail: TrailWriter, wanted: Wanted, reselect: Callable[[], None]):
         self.source, self.trail, self.wanted, self.reselect = source, trail, wanted, reselect
@@ -91,23 +91,20 @@ class DefinitionKeeper:
         named = [table for table in facts.tables if table in in_force]
         if facts.kind == "harmless":
             return []
-        if facts.kind == "data":
-            self._refuse_data(facts, statement)
+        if facts.tables and not any(map(self.wanted, facts.tables)):
             return []
+        if facts.kind == "data":
+            raise UnknownLogEvent(
+                f"a change logged as a statement, not as rows: {statement.sql[:200]}",
+                position=statement.mark.native,
+                hint="let every session log rows (ROW format), then load the job again",
+            )
         if facts.kind == "truncate":
             return [Barrier(0, place, BarrierKind.TRUNCATE, t, statement.sql) for place, t in enumerate(named)]
         if facts.kind in VANISHES:
             parked = self._park(named, f"{facts.kind} at the source", statement.sql)
             return parked + self._new_tables(facts.tables, statement)
         return self._compared(facts, named, statement)
-
-    def _refuse_data(self, facts: StatementFacts, statement: LogStatement) -> None:
-        if not facts.tables or any(self.wanted(table) for table in facts.tables):
-            raise UnknownLogEvent(
-                f"a change logged as a statement, not as rows: {statement.sql[:200]}",
-                position=statement.mark.native,
-                hint="set binlog_format = ROW for every session, then load the job again",
-            )
 
     def _compared(self, facts: StatementFacts, named: list[TableId], statement: LogStatement) -> list[Barrier]:
         catalog = self.source.catalog()
@@ -169,7 +166,7 @@ class DefinitionKeeper:
         ready = {t: j for t, j in self.joining.items() if self.source.order.includes(mark, j.mark.native, None)}
         if not ready:
             return None
-        barriers = []
+        barriers: list[Barrier] = []
         for table, joining in ready.items():
             latest = self.trail.history.latest(table)
             schema = joining.schema.with_version(latest.version + 1 if latest else 1)

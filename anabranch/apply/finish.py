@@ -1,0 +1,76 @@
+"""What is built once the target is consistent, while the stream goes on (K29): secondary indexes, foreign keys,
+statistics."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+
+from anabranch import log
+from anabranch.abc import TableState, TargetConnector, ValueRules
+from anabranch.errors import AnabranchError
+from anabranch.model.ids import TableId
+from anabranch.model.schema import TableSchema
+from anabranch.rows.net import TargetTable
+
+
+class Finisher:
+    """Builds in a thread of its own, over a connection of its own. Results are taken over between two epochs.
+
+    Delivery: every step finds what stands already by its name, so it may be repeated after any crash."""
+
+    def __init__(
+        self,
+        job: str,
+        target: TargetConnector,
+        rules: ValueRules,
+        target_table: Callable[[TableSchema], TargetTable],
+    ) -> None:
+        self.job, self.target, self.rules, self.target_table = job, target, rules, target_table
+        self._thread: threading.Thread | None = None
+        self._results: dict[TableId, dict[str, str]] = {}
+        self._is_closing = threading.Event()
+        self.failure: AnabranchError | None = None
+
+    def start(self, states: Mapping[TableId, TableState]) -> None:
+        """Begin with what is not built yet, unless that is going on. Raises what stopped the last attempt."""
+        if self.failure is not None:
+            failure, self.failure = self.failure, None
+            raise failure
+        if self._thread is not None and self._thread.is_alive():
+            return
+        todo = {t: s for t, s in states.items() if s.state == "streaming" and "built" not in s.facts and s.schema}
+        if todo and not self._is_closing.is_set():
+            streaming = {t: s for t, s in states.items() if s.state == "streaming" and s.schema}
+            self._thread = threading.Thread(target=self._build, args=(todo, streaming), name="finish", daemon=True)
+            self._thread.start()
+
+    def take_results(self, states: Mapping[TableId, TableState]) -> Iterator[tuple[TableId, dict[str, str]]]:
+        """Facts for the states of tables that are done and still stream."""
+        done, self._results = self._results, {}
+        yield from ((t, facts) for t, facts in done.items() if t in states and states[t].state == "streaming")
+
+    def close(self) -> None:
+        self._is_closing.set()
+        if self._thread is not None:
+            self._thread.join(timeout=5.0)
+
+    def _build(self, todo: Mapping[TableId, TableState], streaming: Mapping[TableId, TableState]) -> None:
+        tables = {t: self.target_table(s.schema) for t, s in streaming.items() if s.schema}
+        try:
+            loader = self.target.loader(self.rules)
+            try:
+                for table, state in todo.items():
+                    if self._is_closing.is_set() or state.schema is None:
+                        return
+                    open_points = loader.build(self.job, state.schema, tables[table], tables.get)
+                    facts = {"built": "yes", "analyzed": "yes"}
+                    if open_points:
+                        facts["not_built"] = json.dumps(open_points)
+                        log.get(job=self.job, table=str(table)).warning("not_built", points=open_points)
+                    self._results = {**self._results, table: facts}
+            finally:
+                loader.close()
+        except AnabranchError as failure:
+            self.failure = failure

@@ -1,0 +1,218 @@
+"""The apply process: waits for trail and load, follows the trail, lets tables join, builds what waits for consistency.
+
+Delivery: see `epoch.py`. Everything kept here can be rebuilt from the target and the trail.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from anabranch.abc import Checkpoint, SourceConnector, TargetConnector, TargetStore, ValueRules
+from anabranch.apply.cascade import rules_of
+from anabranch.apply.context import ApplyContext, Followed
+from anabranch.apply.epoch import Applier
+from anabranch.apply.finish import Finisher
+from anabranch.apply.join import join_loaded
+from anabranch.apply.stream import EpochQuery
+from anabranch.apply.window import WindowResolver, is_followed
+from anabranch.errors import StateError
+from anabranch.model.ids import TableId
+from anabranch.model.position import Position
+from anabranch.model.schema import TableSchema
+from anabranch.rows.net import TargetTable
+from anabranch.trail import retention
+from anabranch.trail.reader import TrailReader
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+READER = "apply"
+TICK_SECONDS = 0.2
+CHORES_SECONDS = 1.0
+REGISTER_SECONDS = 5.0
+
+
+class Watcher(Protocol):
+    """Who is told how far apply is."""
+
+    def waiting(self, why: str) -> None: ...
+
+    def streaming(self, consistent: bool) -> None: ...
+
+    def applied(self, checkpoint: Checkpoint) -> None: ...
+
+
+@dataclass
+class ApplyRun:
+    """One run of apply. `stop` is asked between epochs; the running one finishes."""
+
+    job: str
+    trail_directory: Path
+    spark_directory: Path
+    source: SourceConnector
+    target: TargetConnector
+    rules: ValueRules
+    target_of: Callable[[TableId], TableId | None]
+    target_table: Callable[[TableSchema], TargetTable]
+    filters: Mapping[TableId, str]
+    logs_cascades: bool
+    truncate: str
+    per_transaction: bool
+    spark: Callable[[], SparkSession]
+    stop: Callable[[], bool]
+    watcher: Watcher
+    resolver: WindowResolver = field(init=False)
+    applier: Applier = field(init=False)
+    finisher: Finisher = field(init=False)
+
+    def run(self) -> None:
+        """Returns when `stop` says so. Raises what a person has to look at."""
+        spark = self.spark()
+        store = self.target.store()
+        try:
+            trail = self._wait_for_load(store)
+            if trail is not None:
+                self._follow(spark, store, trail)
+        finally:
+            store.close()
+
+    # --- before the first epoch ----------------------------------------------------------------------------------
+
+    def _wait_for_load(self, store: TargetStore) -> TrailReader | None:
+        """The trail once every table is loaded and the trail reaches past every load window; None when stopped."""
+        while not self.stop():
+            why = self._missing(store)
+            if why is None:
+                return TrailReader(self.trail_directory)
+            self.watcher.waiting(why)
+            time.sleep(TICK_SECONDS)
+        return None
+
+    def _missing(self, store: TargetStore) -> str | None:
+        if not (self.trail_directory / "trail.json").exists():
+            return "for capture to begin the trail"
+        store.prepare()
+        if store.checkpoint(self.job) is None:
+            return "for the load to begin"
+        states = store.tables(self.job)
+        loading = [str(t) for t, s in states.items() if s.state in ("pending", "loading") and not is_followed(s)]
+        if loading:
+            return f"for the load of {len(loading)} tables ({', '.join(loading[:3])} …)"
+        resolver = WindowResolver(TrailReader(self.trail_directory), self.source.order)
+        if not all(resolver.reached(state) for state in states.values() if state.state == "loading"):
+            return "for capture to pass the positions of the load"
+        return None
+
+    # --- following ---------------------------------------------------------------------------------------------------
+
+    def _follow(self, spark: SparkSession, store: TargetStore, trail: TrailReader) -> None:
+        self.applier = self._applier(store, trail)
+        start = self.applier.checkpoint.position.sequence
+        if start > trail.end().position.sequence:
+            raise StateError(
+                f"the target is at {self.applier.checkpoint.position}, past the trail's end {trail.end().position}",
+                job=self.job,
+                hint="the trail lost its tail or is another one: restore it, or load again",
+            )
+        retention.register(self.trail_directory, READER, start)
+        self.finisher = Finisher(self.job, self.target, self.rules, self.target_table)
+        query = EpochQuery(spark, self.trail_directory, self.spark_directory, start, self._epoch)
+        try:
+            self._loop(query, store)
+        finally:
+            query.stop()
+            self.finisher.close()
+            self.applier.writer.close()
+            retention.advance(self.trail_directory, READER, self.applier.checkpoint.position.sequence)
+
+    def _applier(self, store: TargetStore, trail: TrailReader) -> Applier:
+        writer = self.target.writer(self.rules, True)
+        checkpoint = writer.claim(self.job, uuid.uuid4().hex)
+        states = store.tables(self.job)
+        self.resolver = WindowResolver(trail, self.source.order)
+        tables = {
+            table: self._follow_table(state, self.resolver.window(state) if state.state == "loading" else (0, 0))
+            for table, state in states.items()
+            if is_followed(state)
+        }
+        context = ApplyContext(tables, () if self.logs_cascades else rules_of(tables), self.truncate)
+        return Applier(
+            self.job,
+            trail,
+            writer,
+            context,
+            states,
+            checkpoint,
+            reload=lambda: _row(store, self.job),
+            target_of=self.target_of,
+            per_transaction=self.per_transaction,
+        )
+
+    def _follow_table(self, state: TableState, window: tuple[int, int]) -> Followed:
+        if state.schema is None:
+            raise StateError("a loaded table without its definition", table=str(state.source), hint="load it again")
+        table = self.target_table(state.schema)
+        loader = self.target.loader(self.rules)
+        try:
+            has_extra = bool(loader.extra_columns(table))
+        finally:
+            loader.close()
+        return Followed(state.schema, table, *window, has_extra, self.filters.get(state.source, ""))
+
+    def _epoch(self, upto: int) -> None:
+        refs = self.applier.trail.descriptors(self.applier.checkpoint.position.sequence, upto)
+        if refs:
+            self.applier.apply(refs)
+            self.watcher.applied(self.applier.checkpoint)
+
+    def _loop(self, query: EpochQuery, store: TargetStore) -> None:
+        next_chores = next_register = 0.0
+        while not self.stop():
+            query.wait(TICK_SECONDS)
+            now = time.monotonic()
+            if query.is_warm.is_set() and now >= next_chores:
+                with query.idle:
+                    self._chores(store)
+                next_chores = now + CHORES_SECONDS
+            if now >= next_register:
+                retention.advance(self.trail_directory, READER, self.applier.checkpoint.position.sequence)
+                next_register = now + REGISTER_SECONDS
+
+    def _chores(self, store: TargetStore) -> None:
+        """Between two epochs: positions over idle log, tables that join, windows that end, what to build then."""
+        applier = self.applier
+        end = applier.trail.end()
+        at = applier.checkpoint.position
+        if end.position.sequence == at.sequence and (end.position.native != at.native or self._has_ended_windows()):
+            applier.move_on(Position(at.sequence, end.position.native), end.commit_time)
+        join_loaded(applier, store, self.resolver, self._follow_table, logs_cascades=self.logs_cascades)
+        self.watcher.applied(applier.checkpoint)
+        consistent = all(state.state != "loading" for state in applier.states.values())
+        if consistent:
+            for table, facts in self.finisher.take_results(applier.states):
+                state = applier.states[table]
+                applier.states[table] = replace(state, facts={**state.facts, **facts})
+                store.save_table(self.job, applier.states[table])
+            self.finisher.start(applier.states)
+        self.watcher.streaming(consistent)
+
+    def _has_ended_windows(self) -> bool:
+        at = self.applier.checkpoint.position.sequence
+        return any(
+            self.applier.states[table].state == "loading" and followed.high <= at
+            for table, followed in self.applier.context.tables.items()
+        )
+
+
+def _row(store: TargetStore, job: str) -> Checkpoint:
+    found = store.checkpoint(job)
+    if found is None:
+        raise StateError(
+            "the checkpoint row is gone", job=job, hint="restore the target, or drop and load the job again"
+        )
+    return found

@@ -1,0 +1,65 @@
+"""The Structured Streaming query of a job: one epoch after another, each carried out by a callable of ours.
+
+Spark triggers and plans; the callable applies and commits. The query's checkpoint is emptied at every start: where to
+go on is the target's to say (K9).
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from anabranch.spark.source import FORMAT, TrailSource
+
+EPOCH_ROWS = 500_000
+
+
+class EpochQuery:
+    """Runs `apply(upto)` for every epoch until it raises or `stop` is called. `apply` is never called twice at once."""
+
+    def __init__(self, spark: SparkSession, trail: Path, checkpoint: Path, start: int, apply: Callable[[int], None]):
+        self.apply = apply
+        self.failure: BaseException | None = None
+        self.is_warm = threading.Event()
+        self.is_stopping = threading.Event()
+        self.idle = threading.Lock()  # held while an epoch runs
+        shutil.rmtree(checkpoint, ignore_errors=True)
+        spark.dataSource.register(TrailSource)
+        options = {"path": str(trail), "start": str(start), "rows": str(EPOCH_ROWS)}
+        stream = spark.readStream.format(FORMAT).options(**options).load()
+        writer = stream.writeStream.foreachBatch(self._epoch).option("checkpointLocation", str(checkpoint))
+        self.query: StreamingQuery = writer.start()
+
+    def _epoch(self, frame: DataFrame, number: int) -> None:
+        rows: list[Any] = frame.collect()
+        with self.idle:
+            if rows and not self.is_stopping.is_set():
+                self._guarded(max(row.last_sequence for row in rows))
+        self.is_warm.set()
+
+    def _guarded(self, upto: int) -> None:
+        """Our errors go to whoever waits for the query, as they are; Spark would wrap them into a trace of its own."""
+        try:
+            self.apply(upto)
+        except BaseException as failure:  # noqa: BLE001 - carried over to the waiting thread
+            self.failure = failure
+            self.is_stopping.set()
+
+    def wait(self, seconds: float) -> None:
+        """Raises what `apply` raised, or what ended the query."""
+        if not self.is_stopping.is_set():
+            self.query.awaitTermination(seconds)
+        if self.failure is not None:
+            raise self.failure
+
+    def stop(self) -> None:
+        """Let the running epoch finish, then end the query."""
+        self.is_stopping.set()
+        with self.idle:
+            self.query.stop()

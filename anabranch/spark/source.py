@@ -1,0 +1,82 @@
+"""The trail as a Spark streaming source. Its rows are descriptors of what there is to apply, few and small; who applies
+reads the chunks itself.
+
+Spark's offsets are `{"sequence": n, "round": r}`: n is the trail's sequence, r makes one first, empty epoch that warms
+the query up before streaming is announced. The truth about progress is the target's checkpoint, never Spark's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+
+from anabranch.trail.reader import TrailReader
+
+FORMAT = "anabranch-trail"
+WAIT_SECONDS = 0.2  # how long one question for news may wait: idle costs one such question at a time
+SCHEMA = "first_sequence bigint, last_sequence bigint, rows bigint"
+
+
+class TrailSource(DataSource):
+    """Options: `path` the trail, `start` the sequence the target is at, `rows` how many images an epoch may have."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> str:
+        return SCHEMA
+
+    def streamReader(self, schema: Any) -> TrailStreamReader:
+        return TrailStreamReader(self.options["path"], int(self.options["start"]), int(self.options["rows"]))
+
+
+class Piece(InputPartition):
+    def __init__(self, descriptors: Sequence[tuple[int, int, int]]) -> None:
+        super().__init__(0)
+        self.descriptors = descriptors
+
+
+class TrailStreamReader(DataSourceStreamReader):
+    """Lives in one Python process as long as the query."""
+
+    def __init__(self, path: str, start: int, rows: int) -> None:
+        self.path, self.start, self.rows = path, start, rows
+        self._trail: TrailReader | None = None
+
+    @property
+    def trail(self) -> TrailReader:
+        if self._trail is None:
+            self._trail = TrailReader(self.path)
+        return self._trail
+
+    def initialOffset(self) -> dict[str, int]:
+        return {"sequence": self.start, "round": 0}
+
+    def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:
+        if start["round"] == 0:
+            return {"sequence": start["sequence"], "round": 1}
+        after = start["sequence"]
+        end = self.trail.wait(after, WAIT_SECONDS).position.sequence
+        if end <= after:
+            return start
+        refs = self.trail.descriptors(after, end, limit_rows=self.rows)
+        return {"sequence": max((ref.last_sequence for ref in refs), default=after), "round": 1}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        if end["sequence"] <= start["sequence"]:
+            return [Piece([])]
+        refs = self.trail.descriptors(start["sequence"], end["sequence"])
+        return [Piece([(ref.first_sequence, ref.last_sequence, ref.rows) for ref in refs])]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[int, int, int]]:
+        assert isinstance(partition, Piece)
+        yield from partition.descriptors
+
+    def commit(self, end: dict[str, int]) -> None:
+        """Nothing hangs on it: Spark says it late or never."""
+
+    def stop(self) -> None:
+        """Spark does not call it."""
