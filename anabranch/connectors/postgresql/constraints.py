@@ -1,0 +1,257 @@
+"""Secondary indexes, foreign keys and triggers around a load: taken off before it, off during it, built after it.
+
+Everything here is found by name and may be repeated. What must not be lost when a process dies, the definitions that
+were taken off, stands in `anabranch.taken_off` from the same transaction on until it is back.
+What does not live here: rendering (ddl.py), rows (load.py).
+Locks: https://www.postgresql.org/docs/current/explicit-locking.html
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import psycopg
+from psycopg import sql
+
+from anabranch.connectors.postgresql import ddl
+from anabranch.connectors.postgresql.catalog import ExistingIndex, ExistingTable, read_table, relation_table
+from anabranch.connectors.postgresql.connection import Connection, table_name
+from anabranch.connectors.postgresql.errors import Meaning, describe, meaning, translate, translated
+from anabranch.errors import TargetError, TargetUnavailable
+from anabranch.model.ids import TableId
+from anabranch.model.schema import TableSchema
+from anabranch.rows.net import TargetTable
+
+# ADD FOREIGN KEY waits for the writers of both tables, and they would wait behind it: short waits, many of them
+LOCK_WAIT_MS, LOCK_TRIES, LOCK_PAUSE_S = 1000, 60, 0.5
+
+TAKEN_OFF = """
+CREATE TABLE IF NOT EXISTS anabranch.taken_off (
+  job text, source_table text, kind text, table_schema text, table_name text, name text, definition text NOT NULL,
+  PRIMARY KEY (job, source_table, kind, table_schema, table_name, name))
+"""
+KEEP = "INSERT INTO anabranch.taken_off VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"
+KEPT = """
+SELECT kind, table_schema, table_name, name, definition FROM anabranch.taken_off
+ WHERE job = %s AND source_table = %s ORDER BY array_position(ARRAY['index', 'unique', 'foreign key'], kind), name
+"""
+BACK = """
+DELETE FROM anabranch.taken_off WHERE job = %s AND source_table = %s
+   AND kind = %s AND table_schema = %s AND table_name = %s AND name = %s
+"""
+
+
+# --- switching off ----------------------------------------------------------------------------------------------------
+
+
+def bypass(connection: Connection) -> None:
+    """Foreign keys and triggers do not act for the rest of this transaction. Raises TargetError without the right."""
+    try:
+        connection.execute("SET LOCAL session_replication_role = replica")
+    except psycopg.errors.InsufficientPrivilege:
+        raise TargetError(
+            "the target user may not switch off foreign keys and triggers for its session",
+            hint=f"as a superuser: {grant_statement(connection.info.user)}",
+        ) from None
+
+
+def grant_statement(user: str) -> str:
+    """Since PostgreSQL 15; before, only a superuser may."""
+    return f"GRANT SET ON PARAMETER session_replication_role TO {ddl.quote(user)}"
+
+
+# --- taking off and putting back --------------------------------------------------------------------------------------
+
+
+def drop_table(connection: Connection, table: TableId) -> None:
+    """The table and the foreign keys that refer to it; not the views on it, which refuse it."""
+    existing = read_table(connection, table)
+    if existing is None:
+        return
+    for key in existing.referenced_by:
+        _drop_constraint(connection, key.child, key.name)
+    connection.execute(sql.SQL("DROP TABLE {}").format(table_name(table)))
+
+
+def take_off(connection: Connection, job: str, table: TargetTable, existing: ExistingTable) -> None:
+    """Remove what rows of different moments may break, inside the caller's transaction: foreign keys at both ends and
+    secondary unique keys. Their definitions are kept for `put_back`."""
+    unique = existing.secondary_unique
+    keys = {(key.child, key.name): key for key in (*existing.foreign_keys, *existing.referenced_by)}
+    if unique or keys:
+        connection.execute(TAKEN_OFF)
+    for key in keys.values():
+        definition = key.definition.removesuffix(" NOT VALID")
+        _keep(connection, job, table, "foreign key", key.child, key.name, definition)
+        _drop_constraint(connection, key.child, key.name)
+    for index in unique:
+        _keep(connection, job, table, "index", existing.id, index.name, index.definition)
+        if index.constraint is None:
+            connection.execute(sql.SQL("DROP INDEX {}").format(sql.Identifier(existing.id.schema, index.name)))
+        else:
+            suffix = "DEFERRABLE" if index.deferrable else ""
+            _keep(connection, job, table, "unique", existing.id, index.constraint, suffix)
+            _drop_constraint(connection, existing.id, index.constraint)
+
+
+def put_back(connection: Connection, job: str, table: TargetTable) -> list[str]:
+    """What `take_off` removed; what cannot be put back is said and tried again next time."""
+    found = connection.execute("SELECT to_regclass('anabranch.taken_off') IS NOT NULL").fetchone()
+    if not found or not found[0]:
+        return []
+    problems: list[str] = []
+    for kind, schema, name_of_table, name, definition in connection.execute(KEPT, [job, str(table.source)]).fetchall():
+        place = TableId(schema, name_of_table)
+        said = _put_back_one(connection, kind, place, name, definition)
+        problems += said
+        if not said or (kind == "foreign key" and _has_key(connection, place, name)):
+            connection.execute(BACK, [job, str(table.source), kind, schema, name_of_table, name])
+    return problems
+
+
+def _put_back_one(connection: Connection, kind: str, table: TableId, name: str, definition: str) -> list[str]:
+    if kind == "index":
+        concurrent = re.sub(r"^CREATE (UNIQUE )?INDEX ", r"CREATE \1INDEX CONCURRENTLY ", definition)
+        return _create_index(connection, table, name, concurrent)
+    alter = f"ALTER TABLE {ddl.qualified(table)} ADD CONSTRAINT {ddl.quote(name)} "
+    if kind == "foreign key":
+        return _add_foreign_key(connection, table, name, f"{alter}{definition} NOT VALID")
+    existing = read_table(connection, table)
+    if existing is None or any(i.constraint == name for i in existing.indexes):
+        return []
+    return _attempt(connection, f"{alter}UNIQUE USING INDEX {ddl.quote(name)} {definition}", f"key {name} of {table}")
+
+
+def _keep(
+    connection: Connection, job: str, table: TargetTable, kind: str, place: TableId, name: str, definition: str
+) -> None:
+    connection.execute(KEEP, [job, str(table.source), kind, place.schema, place.name, name, definition])
+
+
+def _drop_constraint(connection: Connection, table: TableId, name: str) -> None:
+    drop = sql.SQL("ALTER TABLE {} DROP CONSTRAINT IF EXISTS {}")
+    connection.execute(drop.format(table_name(table), sql.Identifier(name)))
+
+
+# --- building ---------------------------------------------------------------------------------------------------------
+
+
+def build_indexes(connection: Connection, schema: TableSchema, table: TargetTable) -> list[str]:
+    """The source's secondary indexes, one after another, while writers go on. Returns what was not made and why."""
+    problems = []
+    for index in schema.indexes:
+        try:
+            planned = ddl.plan_index(index, table)
+        except ddl.NotCarried as why:
+            problems.append(f"index {index.name} of {table.source} is not built: {why}")
+        else:
+            problems += _build_index(connection, table, planned)
+    return problems
+
+
+def _build_index(connection: Connection, table: TargetTable, planned: ddl.Planned) -> list[str]:
+    with translated(f"read the indexes of {table.target}"):
+        existing = read_table(connection, table.target)
+        holder = relation_table(connection, table.target.schema, planned.name)
+    if existing and any(_serves(planned, i) for i in existing.indexes):
+        return []
+    name = planned.name if holder in (None, table.target) else planned.fallback
+    return _create_index(connection, table.target, name, planned.sql_index(table, name))
+
+
+def _serves(planned: ddl.Planned, index: ExistingIndex) -> bool:
+    """Is there an index already that does what the planned one would?"""
+    usable = index.valid and not index.special and not index.deferrable
+    return usable and index.columns == planned.columns and (index.unique or not planned.unique)
+
+
+def _create_index(connection: Connection, table: TableId, name: str, statement: str) -> list[str]:
+    """CREATE INDEX CONCURRENTLY; an index of that name that was left invalid is replaced."""
+    with translated(f"build index {name} of {table}"):
+        existing = read_table(connection, table)
+        before = [i for i in existing.indexes if i.name == name] if existing else []
+        if before and before[0].valid:
+            return []
+        if before:
+            _drop_index(connection, table, name)
+    problems = _attempt(connection, statement, f"index {name} of {table}", patient=True)
+    if problems:
+        _drop_index(connection, table, name)
+    return problems
+
+
+def _drop_index(connection: Connection, table: TableId, name: str) -> None:
+    drop = sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(sql.Identifier(table.schema, name))
+    with translated(f"drop the invalid index {name}"), _lock_timeout(connection, 0):
+        connection.execute(drop)
+
+
+def build_foreign_keys(
+    connection: Connection, schema: TableSchema, table: TargetTable, resolve: Callable[[TableId], TargetTable | None]
+) -> list[str]:
+    """The source's foreign keys: NOT VALID first, then validated; one with orphans stays NOT VALID and is reported."""
+    problems = []
+    for key in schema.foreign_keys:
+        try:
+            planned = ddl.plan_foreign_key(key, table, resolve)
+        except ddl.NotCarried as why:
+            problems.append(f"foreign key {key.name} of {table.source} is not built: {why}")
+        else:
+            problems += _add_foreign_key(connection, table.target, planned.name, planned.sql_foreign_key(table))
+    return problems
+
+
+def _add_foreign_key(connection: Connection, table: TableId, name: str, statement: str) -> list[str]:
+    problems = [] if _has_key(connection, table, name) else _attempt(connection, statement, f"key {name} of {table}")
+    return problems or _validate(connection, table, name)
+
+
+def _has_key(connection: Connection, table: TableId, name: str, valid: bool = False) -> bool:
+    with translated(f"read the foreign keys of {table}"):
+        existing = read_table(connection, table)
+    keys = existing.foreign_keys if existing else []
+    return any(key.name == name and (key.validated or not valid) for key in keys)
+
+
+def _validate(connection: Connection, table: TableId, name: str) -> list[str]:
+    if _has_key(connection, table, name, valid=True):
+        return []
+    validate = f"ALTER TABLE {ddl.qualified(table)} VALIDATE CONSTRAINT {ddl.quote(name)}"
+    try:
+        connection.execute(validate.encode())
+    except psycopg.errors.ForeignKeyViolation:
+        return [f"foreign key {name} of {table} stays NOT VALID: rows without a parent, as at the source"]
+    except psycopg.Error as error:
+        raise translate(error, f"validate the foreign key {name} of {table}") from None
+    return []
+
+
+def _attempt(connection: Connection, statement: str, what: str, patient: bool = False) -> list[str]:
+    """Run a statement of DDL; what the server refuses for good is returned as a problem, other errors are raised.
+
+    `patient` waits for locks without end (CONCURRENTLY, which holds nobody up); else short waits, again and again."""
+    for _ in range(1 if patient else LOCK_TRIES):
+        try:
+            with _lock_timeout(connection, 0 if patient else LOCK_WAIT_MS):
+                connection.execute(statement.encode())
+            return []
+        except psycopg.errors.LockNotAvailable:
+            time.sleep(LOCK_PAUSE_S)
+        except psycopg.Error as error:
+            if meaning(error)[0] is Meaning.RETRY:
+                raise translate(error, f"build {what}") from None
+            return [f"{what} could not be built: {describe(error)}"]
+    raise TargetUnavailable(f"build {what}: its tables are locked", hint="end long transactions at the target")
+
+
+@contextmanager
+def _lock_timeout(connection: Connection, milliseconds: int) -> Iterator[None]:
+    connection.execute("SELECT set_config('lock_timeout', %s, false)", [str(milliseconds)])
+    try:
+        yield
+    finally:
+        if not connection.broken and not connection.closed:
+            connection.execute("RESET lock_timeout")

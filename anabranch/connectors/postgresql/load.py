@@ -1,0 +1,293 @@
+"""The target's side of the initial load: tables, ledger, chunks by COPY, and what is built after the consistent point.
+
+What does not live here: rendered definitions (ddl.py), how indexes and keys are built and taken off (constraints.py),
+reading the source, planning chunks, deciding when.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+
+import psycopg
+from psycopg import sql
+
+from anabranch.abc import Bounds, LoadedChunk, ValueRules
+from anabranch.connectors.postgresql import constraints, ddl
+from anabranch.connectors.postgresql.catalog import ExistingTable, holds_rows, read_table
+from anabranch.connectors.postgresql.connection import Connection, column_list, connect, table_name
+from anabranch.connectors.postgresql.errors import Meaning, describe, meaning, translate, translated
+from anabranch.errors import Fenced, RowRefused, TargetError
+from anabranch.model.endpoint import Endpoint
+from anabranch.model.ids import TableId
+from anabranch.model.schema import TableSchema
+from anabranch.rows.net import TargetTable
+
+HELD_BYTES = 16 << 20  # one COPY: a refused row is looked up among the lines of its COPY, which are held until it ends
+
+ZERO_DATE_HINT = '[types] zero_date = "null" turns zero dates into NULL'
+UNIQUE_HINT = "the target table had this key before the load: [load] defer_constraints = true takes it off meanwhile"
+# SQLSTATE -> what decides otherwise, for values that only a load meets; others: errors.MEANINGS
+HINTS = {"22007": ZERO_DATE_HINT, "22008": ZERO_DATE_HINT, "23505": UNIQUE_HINT}
+
+UNESCAPED = {b"\\\\": b"\\", b"\\t": b"\t", b"\\n": b"\n", b"\\r": b"\r"}
+ESCAPE = re.compile(rb"\\[\\tnr]")
+
+SCHEMA_EXISTS = "SELECT FROM pg_namespace WHERE nspname = %s"
+HAS_TRIGGERS = """
+SELECT c.relhastriggers FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+ WHERE n.nspname = %s AND c.relname = %s
+"""
+# A new generation locks the state row fully, chunks of one generation share it: they load side by side.
+LOCK_STATE = "SELECT generation FROM anabranch.table_state WHERE job = %s AND source_table = %s FOR UPDATE"
+SHARE_STATE = "SELECT generation, state FROM anabranch.table_state WHERE job = %s AND source_table = %s FOR KEY SHARE"
+BEGIN_STATE = """
+INSERT INTO anabranch.table_state (job, source_table, target_table, generation, state)
+VALUES (%s, %s, %s, %s, 'loading')
+ON CONFLICT (job, source_table) DO UPDATE
+   SET target_table = excluded.target_table, generation = excluded.generation, state = 'loading',
+       low = '', high = '', reason = '', rows_loaded = 0
+"""
+HAS_LEDGER = "SELECT FROM anabranch.load_chunk WHERE job = %s AND source_table = %s AND generation = %s LIMIT 1"
+CLEAR_LEDGER = "DELETE FROM anabranch.load_chunk WHERE job = %s AND source_table = %s"
+ADD_CHUNK = """
+INSERT INTO anabranch.load_chunk (job, source_table, generation, number, lower, upper)
+VALUES (%s, %s, %s, %s, %s, %s)
+"""
+READ_LEDGER = """
+SELECT number, lower, upper, rows, low, high FROM anabranch.load_chunk
+ WHERE job = %s AND source_table = %s AND generation = %s ORDER BY number
+"""
+MARK_CHUNK = """
+UPDATE anabranch.load_chunk SET rows = rows
+ WHERE job = %s AND source_table = %s AND generation = %s AND number = %s RETURNING rows
+"""
+CHUNK_DONE = """
+UPDATE anabranch.load_chunk SET rows = %s, low = %s, high = %s
+ WHERE job = %s AND source_table = %s AND generation = %s AND number = %s
+"""
+
+
+class PostgresLoader:
+    """Loads tables into PostgreSQL over one connection, opened on first use and again after it was lost.
+
+    Delivery: a chunk's rows and its ledger row commit together; a chunk that is done is never loaded again."""
+
+    def __init__(self, endpoint: Endpoint, rules: ValueRules) -> None:
+        self._endpoint, self._rules = endpoint, rules
+        self._connection: Connection | None = None
+
+    def create_table(self, schema: TableSchema, table: TargetTable, rules: ValueRules, recreate: bool) -> None:
+        statement = ddl.create_table(schema, table, rules)
+        connection = self._session()
+        with translated("create the target table", None), connection.transaction():
+            if recreate:
+                constraints.drop_table(connection, table.target)
+            if not connection.execute(SCHEMA_EXISTS, [table.target.schema]).fetchone():
+                _run(connection, ddl.create_schema(table.target.schema))
+            if read_table(connection, table.target) is None:
+                _run(connection, statement)
+
+    def begin_generation(
+        self, job: str, table: TargetTable, generation: int, bounds: Sequence[Bounds], empty: bool
+    ) -> None:
+        """A generation that has begun already is left as it is; a newer one raises Fenced."""
+        connection, source = self._session(), str(table.source)
+        with translated(f"begin the load of {table.target}"), connection.transaction():
+            last = connection.execute(LOCK_STATE, [job, source]).fetchone()
+            if last and last[0] > generation:
+                raise Fenced(f"load {generation} of the table was replaced by load {last[0]}", table=source)
+            begun = connection.execute(HAS_LEDGER, [job, source, generation]).fetchone()
+            if last and last[0] == generation and begun:
+                return
+            self._make_room(connection, job, table, empty)
+            connection.execute(BEGIN_STATE, [job, source, str(table.target), generation])
+            connection.execute(CLEAR_LEDGER, [job, source])
+            with connection.cursor() as cursor:
+                cursor.executemany(ADD_CHUNK, [(job, source, generation, n, *_bounds(b)) for n, b in enumerate(bounds)])
+
+    def chunks(self, job: str, source: TableId, generation: int) -> list[LoadedChunk]:
+        with translated("read the load's ledger"):
+            rows = self._session().execute(READ_LEDGER, [job, str(source), generation]).fetchall()
+        return [
+            LoadedChunk(number, Bounds(_tuple(lower), _tuple(upper)), done, low or "", high or "")
+            for number, lower, upper, done, low, high in rows
+        ]
+
+    def load_chunk(
+        self,
+        job: str,
+        table: TargetTable,
+        generation: int,
+        number: int,
+        marks: tuple[str, str],
+        lines: Iterable[bytes],
+    ) -> int:
+        """First the table's state row is locked in share (other chunks go on, a newer generation waits or is seen),
+        then the chunk's own ledger row is updated: the transaction's first change, and a lock against a second attempt.
+        """
+        connection = self._session()
+        chunk = (job, str(table.source), generation, number)
+        with translated(f"load chunk {number} of {table.target}"), connection.transaction():
+            done = _enter(connection, chunk)
+            if done is not None:
+                return done
+            _quiet_constraints(connection, table)
+            rows = self._copy(connection, job, table, lines)
+            connection.execute(CHUNK_DONE, [rows, *marks, *chunk])
+            return rows
+
+    def build(
+        self, job: str, schema: TableSchema, table: TargetTable, resolve: Callable[[TableId], TargetTable | None]
+    ) -> list[str]:
+        connection = self._session()
+        problems = constraints.put_back(connection, job, table)
+        problems += constraints.build_indexes(connection, schema, table)
+        problems += constraints.build_foreign_keys(connection, schema, table, resolve)
+        with translated(f"analyze {table.target}"):
+            connection.execute(sql.SQL("ANALYZE {}").format(table_name(table.target)))
+        return problems
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _session(self) -> Connection:
+        if self._connection is None or self._connection.closed:
+            self._connection = connect(self._endpoint, "anabranch-load", autocommit=True)
+        return self._connection
+
+    def _make_room(self, connection: Connection, job: str, table: TargetTable, empty: bool) -> None:
+        existing = read_table(connection, table.target)
+        if existing is None:
+            raise TargetError(f"the target table {table.target} does not exist", hint="create it before the load")
+        if empty:
+            _empty(connection, existing)
+        elif holds_rows(connection, table.target):
+            raise TargetError(
+                f"the target table {table.target} holds rows",
+                table=str(table.source),
+                hint='empty it, or let the job do it: [load] existing = "empty"',
+            )
+        constraints.take_off(connection, job, table, existing)
+
+    def _copy(self, connection: Connection, job: str, table: TargetTable, lines: Iterable[bytes]) -> int:
+        """All lines, in one COPY after another of at most HELD_BYTES."""
+        command = sql.SQL("COPY {} ({}) FROM STDIN").format(table_name(table.target), column_list(table.columns))
+        total, blocks = 0, iter(lines)
+        for first in blocks:
+            held: list[bytes] = []
+            cursor = connection.cursor()
+            try:
+                with cursor.copy(command) as copy:
+                    for block in _until_full(chain([first], blocks), held):
+                        copy.write(block)
+            except psycopg.Error as error:
+                raise _refusal(error, job, table, held) from None
+            total += cursor.rowcount
+        return total
+
+
+def _until_full(blocks: Iterable[bytes], held: list[bytes]) -> Iterable[bytes]:
+    size = 0
+    for block in blocks:
+        held.append(block)
+        size += len(block)
+        yield block
+        if size >= HELD_BYTES:
+            return
+
+
+# --- ledger -----------------------------------------------------------------------------------------------------------
+
+
+def _enter(connection: Connection, chunk: tuple[str, str, int, int]) -> int | None:
+    """The rows of a chunk that is done, None for one that is ours to load. Raises Fenced."""
+    job, source, generation, number = chunk
+    state = connection.execute(SHARE_STATE, [job, source]).fetchone()
+    if state is None or state[0] != generation or state[1] != "loading":
+        raise Fenced(
+            f"load {generation} of the table is over" + (f", it is {state[1]} in load {state[0]}" if state else ""),
+            table=source,
+            hint="a later load of the table replaced this one, or it has ended",
+        )
+    ledger = connection.execute(MARK_CHUNK, chunk).fetchone()
+    if ledger is None:
+        raise Fenced(f"load {generation} of the table has no chunk {number}", table=source)
+    rows: int | None = ledger[0]
+    return rows
+
+
+def _bounds(bounds: Bounds) -> tuple[list[str] | None, list[str] | None]:
+    lower, upper = (None if ends is None else list(ends) for ends in (bounds.lower, bounds.upper))
+    return lower, upper
+
+
+def _tuple(values: list[str] | None) -> tuple[str, ...] | None:
+    return None if values is None else tuple(values)
+
+
+# --- emptying, switching off ------------------------------------------------------------------------------------------
+
+
+def _empty(connection: Connection, existing: ExistingTable) -> None:
+    """TRUNCATE, or DELETE where other tables refer to it (TRUNCATE refuses that whatever the session's role)."""
+    if any(key.child != existing.id for key in existing.referenced_by):
+        constraints.bypass(connection)
+        connection.execute(sql.SQL("DELETE FROM {}").format(table_name(existing.id)))
+    else:
+        connection.execute(sql.SQL("TRUNCATE {}").format(table_name(existing.id)))
+
+
+def _quiet_constraints(connection: Connection, table: TargetTable) -> None:
+    """No trigger of the target fires and no foreign key is checked for loaded rows; nothing to do for plain tables."""
+    row = connection.execute(HAS_TRIGGERS, [table.target.schema, table.target.name]).fetchone()
+    if row and row[0]:
+        constraints.bypass(connection)
+
+
+# --- refused rows -----------------------------------------------------------------------------------------------------
+
+
+def _refusal(error: psycopg.Error, job: str, table: TargetTable, held: list[bytes]) -> Exception:
+    """RowRefused with the row's key where the server names a line of this COPY, else what the error means."""
+    found = re.match(r"COPY .*?, \D*(\d+)", error.diag.context or "")
+    kind, hint = meaning(error)
+    if kind is not Meaning.CONFLICT or not found:
+        return translate(error, f"copy rows into {table.target}")
+    line = _line(held, int(found[1]))
+    return RowRefused(
+        f"{describe(error)}; {_key_text(table, line)}",
+        hint=HINTS.get(error.sqlstate or "", hint),
+        job=job,
+        table=str(table.source),
+    )
+
+
+def _line(held: list[bytes], number: int) -> bytes:
+    """Line `number` (from 1) of the blocks."""
+    for block in held:
+        count = block.count(b"\n")
+        if number <= count:
+            return block.split(b"\n", number)[number - 1]
+        number -= count
+    return b""
+
+
+def _key_text(table: TargetTable, line: bytes) -> str:
+    values = dict(zip(table.columns, line.split(b"\t"), strict=False))
+    if not table.key or not all(name in values for name in table.key):
+        return "the row has no key"
+    return "key " + ", ".join(f"{name}={unescape(values[name])}" for name in table.key)
+
+
+def unescape(value: bytes) -> str:
+    """A field of a line as readable text; \\N stays."""
+    return ESCAPE.sub(lambda found: UNESCAPED[found[0]], value).decode(errors="backslashreplace")
+
+
+def _run(connection: Connection, statement: str) -> None:
+    """A statement of ddl.py: rendered, nothing to bind."""
+    connection.execute(statement.encode())

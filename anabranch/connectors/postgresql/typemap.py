@@ -1,0 +1,74 @@
+"""Logical type -> PostgreSQL type, with fidelity and reason, as a table.
+
+What does not live here: DDL (ddl.py), text forms of values (rows/lines.py, verify.py).
+Vendor facts: https://www.postgresql.org/docs/current/datatype.html
+"""
+
+from __future__ import annotations
+
+from anabranch.abc import Fit, ValueRules
+from anabranch.model.datatype import Fidelity, Kind, LogicalType
+
+VARCHAR_LIMIT = 10_485_760  # characters; https://www.postgresql.org/docs/current/datatype-character.html
+
+EXACT, WIDENED, LOSSY = Fidelity.EXACT, Fidelity.WIDENED, Fidelity.LOSSY
+
+# Kind -> native type (fields of LogicalType are put in), fidelity, reason.
+NATIVE: dict[Kind, tuple[str, Fidelity, str]] = {
+    Kind.INT8: ("smallint", WIDENED, "PostgreSQL has no one-byte integer"),
+    Kind.INT16: ("smallint", EXACT, ""),
+    Kind.INT32: ("integer", EXACT, ""),
+    Kind.INT64: ("bigint", EXACT, ""),
+    Kind.UINT8: ("smallint", WIDENED, "PostgreSQL has no unsigned integers"),
+    Kind.UINT16: ("integer", WIDENED, "PostgreSQL has no unsigned integers"),
+    Kind.UINT32: ("bigint", WIDENED, "PostgreSQL has no unsigned integers"),
+    Kind.UINT64: ("numeric(20)", WIDENED, "PostgreSQL has no unsigned integers; bigint ends at 2^63-1"),
+    Kind.DECIMAL: ("numeric({precision},{scale})", EXACT, ""),
+    Kind.FLOAT32: ("real", EXACT, ""),
+    Kind.FLOAT64: ("double precision", EXACT, ""),
+    Kind.TEXT: ("varchar({length})", EXACT, 'a NUL character stops the job, [types] nul = "strip" removes it'),
+    Kind.BINARY: ("bytea", WIDENED, "bytea has no declared length"),
+    Kind.BIT: ("bit({length})", EXACT, ""),
+    Kind.DATE: ("date", EXACT, 'a zero date stops the job, [types] zero_date = "null" makes it NULL'),
+    Kind.TIMESTAMP: ("timestamp({fraction})", EXACT, "zero dates: [types] zero_date decides"),
+    Kind.INSTANT: ("timestamptz({fraction})", EXACT, "zero dates: [types] zero_date decides"),
+    Kind.DURATION: ("interval({fraction})", WIDENED, "interval holds more than the source's time type"),
+    Kind.YEAR: ("smallint", WIDENED, "PostgreSQL has no year type"),
+    Kind.ENUM: ("text", EXACT, "a check admits the labels and ''; it sorts as text, not by label number"),
+    Kind.SET: ("text", WIDENED, "members joined by commas, not checked against the declared ones"),
+}
+
+# [types] json -> native type, fidelity, reason
+JSON: dict[str, tuple[str, Fidelity, str]] = {
+    "jsonb": (
+        "jsonb",
+        LOSSY,
+        "refuses the escape \\u0000, turns -0.0 into 0.0 and dates or decimals inside into plain JSON; "
+        '[types] json = "json" keeps the text',
+    ),
+    "json": ("json", EXACT, "keeps the source's JSON text; has no equality operator"),
+    "text": ("text", EXACT, "keeps the source's JSON text"),
+}
+
+
+class PostgresTypes:
+    """The TypeMap of this target. Total: every kind has a row above."""
+
+    def fit(self, type: LogicalType, rules: ValueRules) -> Fit:
+        native, fidelity, reason = JSON[rules.json] if type.kind is Kind.JSON else NATIVE[type.kind]
+        if type.kind is Kind.TEXT and (type.length is None or not 0 < type.length <= VARCHAR_LIMIT):
+            native = "text"
+        lossy = _chosen_loss(type.kind, rules)
+        filled = native.format(
+            length=type.length or 1, precision=type.precision, scale=type.scale, fraction=type.fraction
+        )
+        return Fit(filled, LOSSY, lossy) if lossy else Fit(filled, fidelity, reason)
+
+
+def _chosen_loss(kind: Kind, rules: ValueRules) -> str:
+    """What the user's own [types] choices lose, "" for nothing."""
+    if kind is Kind.TEXT and rules.nul == "strip":
+        return 'NUL characters are removed ([types] nul = "strip")'
+    if kind in (Kind.DATE, Kind.TIMESTAMP, Kind.INSTANT) and rules.zero_date == "null":
+        return 'zero dates become NULL ([types] zero_date = "null")'
+    return ""

@@ -1,0 +1,118 @@
+"""Reads the target's rows for verification, in the text form of model/datatype.py, straight out of COPY.
+
+What does not live here: comparing (verify/), the source's side. JSON text and floats are as PostgreSQL prints them; the
+comparison makes both sides alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from psycopg import sql
+
+from anabranch.connectors.postgresql.connection import Connection, connect, table_name
+from anabranch.connectors.postgresql.errors import translated
+from anabranch.errors import TargetError
+from anabranch.model.datatype import Kind
+from anabranch.model.endpoint import Endpoint
+from anabranch.rows.net import TargetTable
+
+BLOCK_BYTES = 1 << 20
+WHOLE_TABLE = "true"
+ROWS_PER_PAGE = 60  # a guess for tables that were never analyzed
+TID_RANGES_SINCE = 140000  # Tid Range Scan: https://www.postgresql.org/docs/release/14.0/
+
+# Infinite and BC values have no six-decimal form: they keep PostgreSQL's own text, which no source value has.
+_CLOCK = (
+    "CASE WHEN isfinite({0}) AND {0} >= '0001-01-01' "
+    "THEN to_char({0}, 'YYYY-MM-DD HH24:MI:SS.US'){1} ELSE {0}::text END"
+)
+_SIZE = "to_char(make_interval(secs => abs(extract(epoch FROM {0}))::float8), 'HH24:MI:SS.US')"
+
+# Kind -> expression of the column, where COPY's own text is not the text form already.
+TEXT_FORMS: dict[Kind, str] = {
+    Kind.TIMESTAMP: _CLOCK.replace("{1}", ""),
+    Kind.INSTANT: _CLOCK.replace("{1}", " || '+00'"),
+    Kind.DURATION: "CASE WHEN {0} < interval '0' THEN '-' ELSE '' END || " + _SIZE,
+}
+
+# Heap pages and rows of a table or of all partitions of it; the pages are of the largest.
+SIZE = """
+SELECT coalesce(max(pg_relation_size(p.relid)) / current_setting('block_size')::int, 0)::bigint,
+       coalesce(sum(greatest(c.reltuples, 0)), 0)::bigint,
+       current_setting('server_version_num')::int
+  FROM pg_class r JOIN pg_namespace n ON n.oid = r.relnamespace
+ CROSS JOIN LATERAL (SELECT r.oid AS relid UNION SELECT relid FROM pg_partition_tree(r.oid)) p
+  JOIN pg_class c ON c.oid = p.relid
+ WHERE n.nspname = %s AND r.relname = %s
+HAVING count(*) > 0
+"""
+
+
+class PostgresReader:
+    """Reads over one connection of its own; every piece is one statement and sees one moment.
+
+    Delivery: each row that was committed before a piece is read and stays, exactly once over all pieces."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._connection: Connection | None = None
+
+    def pieces(self, table: TargetTable, rows_per_piece: int) -> list[str]:
+        with translated(f"measure {table.target}"):
+            found = self._session().execute(SIZE, [table.target.schema, table.target.name]).fetchone()
+        if found is None:
+            raise TargetError(f"the target table {table.target} does not exist", table=str(table.source))
+        pages, rows, version = found
+        if version < TID_RANGES_SINCE:
+            return [WHOLE_TABLE]
+        return page_ranges(pages, rows, rows_per_piece)
+
+    def lines(self, table: TargetTable, piece: str) -> Iterator[bytes]:
+        cursor = self._session().cursor()
+        with translated(f"read {table.target}"), cursor.copy(select(table, piece)) as copy:
+            yield from _blocks(copy)
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _session(self) -> Connection:
+        if self._connection is None or self._connection.closed:
+            self._connection = connect(self._endpoint, "anabranch-verify", autocommit=True)
+        return self._connection
+
+
+def _blocks(rows: Iterable[bytes | bytearray | memoryview]) -> Iterator[bytes]:
+    """COPY gives a message per row; whole rows are joined to blocks."""
+    held, size = [], 0
+    for row in rows:
+        held.append(row)
+        size += len(row)
+        if size >= BLOCK_BYTES:
+            yield b"".join(held)
+            held, size = [], 0
+    if held:
+        yield b"".join(held)
+
+
+def page_ranges(pages: int, rows: int, rows_per_piece: int) -> list[str]:
+    """Ranges of ctid with about `rows_per_piece` rows each; the last one is open, for rows added meanwhile."""
+    rows = rows or pages * ROWS_PER_PAGE
+    count = max(1, min(-(-rows // rows_per_piece), pages))
+    edges = [pages * i // count for i in range(count)]
+    if count == 1:
+        return [WHOLE_TABLE]
+    ends = [f"ctid < '({edge},0)'" for edge in edges[1:]] + [""]
+    return [" AND ".join(filter(None, (f"ctid >= '({edge},0)'", end))) for edge, end in zip(edges, ends, strict=True)]
+
+
+def select(table: TargetTable, piece: str) -> sql.Composed:
+    columns = [
+        sql.SQL(TEXT_FORMS.get(logical.kind, "{0}")).format(sql.Identifier(name))
+        for name, logical in zip(table.columns, table.types, strict=True)
+    ]
+    return sql.SQL("COPY (SELECT {} FROM {} WHERE {}) TO STDOUT").format(
+        sql.SQL(", ").join(columns), table_name(table.target), sql.SQL(piece)
+    )

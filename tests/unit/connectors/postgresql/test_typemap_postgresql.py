@@ -1,0 +1,101 @@
+"""The type table of the PostgreSQL target, row by row, and which existing columns take a type."""
+
+from __future__ import annotations
+
+import pytest
+
+from anabranch.abc import ValueRules
+from anabranch.connectors.postgresql.preflight import takes
+from anabranch.connectors.postgresql.typemap import PostgresTypes
+from anabranch.model.datatype import Kind, LogicalType
+
+TABLE = """
+int8             -> smallint          widened
+int16            -> smallint          exact
+int32            -> integer           exact
+int64            -> bigint            exact
+uint8            -> smallint          widened
+uint16           -> integer           widened
+uint32           -> bigint            widened
+uint64           -> numeric(20)       widened
+decimal 65 30    -> numeric(65,30)    exact
+float32          -> real              exact
+float64          -> double precision  exact
+text             -> text              exact
+text(255)        -> varchar(255)      exact
+text(16777215)   -> text              exact
+binary(16)       -> bytea             widened
+bit(64)          -> bit(64)           exact
+date             -> date              exact
+timestamp        -> timestamp(6)      exact
+instant          -> timestamptz(6)    exact
+duration         -> interval(6)       widened
+year             -> smallint          widened
+enum             -> text              exact
+set              -> text              widened
+json             -> jsonb             lossy
+"""
+
+
+def logical(text: str) -> LogicalType:
+    name, *numbers = text.replace("(", " ").replace(")", "").split()
+    if name == "decimal":
+        return LogicalType(Kind.DECIMAL, precision=int(numbers[0]), scale=int(numbers[1]))
+    return LogicalType(Kind(name), int(numbers[0]) if numbers else None)
+
+
+@pytest.mark.parametrize("line", TABLE.strip().splitlines())
+def test_type(line: str) -> None:
+    left, right = (side.strip() for side in line.split("->"))
+    native, fidelity = (part.strip() for part in right.rsplit(" ", 1))
+    fit = PostgresTypes().fit(logical(left), ValueRules())
+    assert (fit.native, fit.fidelity) == (native, fidelity)
+    assert fit.reason or fit.fidelity == "exact"
+
+
+def test_every_kind_has_a_type() -> None:
+    for kind in Kind:
+        for json in ("jsonb", "json", "text"):
+            assert PostgresTypes().fit(LogicalType(kind, 4, 4, 2), ValueRules(json=json)).native
+
+
+def test_choices_that_lose_something_say_so() -> None:
+    rules = ValueRules(zero_date="null", nul="strip", json="text")
+    fit = PostgresTypes().fit
+    assert fit(LogicalType(Kind.DATE), rules).fidelity == "lossy"
+    assert fit(LogicalType(Kind.TEXT, 10), rules).native == "varchar(10)"
+    assert "zero_date" in fit(LogicalType(Kind.DATE), rules).reason
+    assert "nul" in fit(LogicalType(Kind.TEXT), rules).reason
+    assert fit(LogicalType(Kind.JSON), rules).native == "text"
+
+
+@pytest.mark.parametrize(
+    ("existing", "wanted", "yes"),
+    [
+        ("integer", "integer", True),
+        ("bigint", "integer", True),
+        ("smallint", "integer", False),
+        ("text", "varchar(20)", True),
+        ("character varying(20)", "varchar(20)", True),
+        ("character varying(19)", "varchar(20)", False),
+        ("character varying", "varchar(20)", True),
+        ("character varying(20)", "text", False),
+        ("character(20)", "varchar(20)", False),
+        ("numeric", "numeric(10,2)", True),
+        ("numeric(12,2)", "numeric(10,2)", True),
+        ("numeric(12,3)", "numeric(10,2)", False),
+        ("numeric(20,0)", "numeric(20)", True),
+        ("numeric(19,0)", "numeric(20)", False),
+        ("bit(4)", "bit(5)", False),
+        ("bit(5)", "bit(5)", True),
+        ("timestamp(6) without time zone", "timestamp(0)", True),
+        ("timestamp without time zone", "timestamp(6)", True),
+        ("timestamp(3) without time zone", "timestamp(6)", False),
+        ("timestamp with time zone", "timestamp(6)", False),
+        ("timestamp with time zone", "timestamptz(6)", True),
+        ("json", "jsonb", False),
+        ("shop.mood", "text", False),
+    ],
+)
+def test_existing_column_takes(existing: str, wanted: str, yes: bool) -> None:
+    assert takes(existing, wanted) is yes
