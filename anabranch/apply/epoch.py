@@ -9,7 +9,7 @@ Delivery: after any crash the target is exactly at its checkpoint; nothing is ap
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from anabranch import log
@@ -19,14 +19,14 @@ from anabranch.apply.context import ApplyContext
 from anabranch.apply.feed import Feed, SourceTransaction
 from anabranch.apply.images import order_of
 from anabranch.apply.onebyone import steps
-from anabranch.apply.plan import FilterImages, Group, Stage, group, stages
+from anabranch.apply.plan import FilterImages, Group, group, stages
 from anabranch.apply.work import Work
 from anabranch.errors import RowRefused, TargetUnavailable
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.rows.chunk import Chunk
 from anabranch.rows.net import Cascade, RowChange
-from anabranch.trail.reader import ChunkRef, TrailReader
+from anabranch.trail.reader import TrailReader
 
 RECONNECT_SECONDS = 300.0
 
@@ -55,22 +55,20 @@ class Applier:
     target_of: Callable[[TableId], TableId | None]
     filtered: FilterImages | None = None
     per_transaction: bool = False
-    staged: Callable[[Feed, Work], Iterator[tuple[Group, list[Stage]]]] | None = None  # planned by executors
     totals: Totals = field(default_factory=Totals)
 
-    def apply(self, refs: Sequence[ChunkRef], upto: int | None = None) -> None:
-        """Carry out the transactions of `refs` that the target does not have yet, up to sequence `upto` if given."""
-        last = refs[-1].last_sequence if upto is None else min(upto, refs[-1].last_sequence)
-        if last <= self.checkpoint.position.sequence:
+    def apply(self, upto: int) -> None:
+        """Carry out the transactions after the checkpoint, up to sequence `upto`."""
+        if upto <= self.checkpoint.position.sequence:
             return
-        feed = Feed(self.trail, refs, self.checkpoint.position.sequence, last)
+        feed = Feed(self.trail, self.checkpoint.position.sequence, upto)
         if self.per_transaction:
             self._one_after_the_other(feed)
             return
         try:
             self._with_reconnect(lambda: self._quick(feed))
         except (Conflict, NeedsSlowWay) as reason:
-            self._note_slow(reason, last)
+            self._note_slow(reason, upto)
             for transaction in feed.transactions():
                 self._slow(transaction)
 
@@ -101,7 +99,7 @@ class Applier:
         low, last = replayed.tables[state.source].low, then.position.sequence
         work = Work(replayed, {**self.states, state.source: state}, self.target_of)
         if low < last:
-            for chunks in Feed(self.trail, self.trail.descriptors(low, last), low, last).groups():
+            for chunks in Feed(self.trail, low, last).groups():
                 carry_out(group(chunks, work.context, self.filtered), work)
         work.context = joined if state.source in work.context.tables else self.context
         self._commit(then, work)

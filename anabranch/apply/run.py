@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from anabranch.abc import Checkpoint, SourceConnector, TargetConnector, TargetStore, ValueRules
+from anabranch.abc import Checkpoint, SourceConnector, TableState, TargetConnector, TargetStore, ValueRules
 from anabranch.apply.cascade import rules_of
 from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.epoch import Applier
@@ -165,10 +165,8 @@ class ApplyRun:
         return Followed(state.schema, table, *window, has_extra, self.filters.get(state.source, ""))
 
     def _epoch(self, upto: int) -> None:
-        refs = self.applier.trail.descriptors(self.applier.checkpoint.position.sequence, upto)
-        if refs:
-            self.applier.apply(refs)
-            self.watcher.applied(self.applier.checkpoint)
+        self.applier.apply(upto)
+        self.watcher.applied(self.applier.checkpoint)
 
     def _loop(self, query: EpochQuery, store: TargetStore) -> None:
         next_chores = next_register = 0.0
