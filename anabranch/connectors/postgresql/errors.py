@@ -55,11 +55,23 @@ MEANINGS: dict[str, tuple[Meaning, str]] = {
     "42P10": (Meaning.REFUSED, "the target table needs a primary key on exactly the source's key columns"),
 }
 
+# a connection that is refused carries no SQLSTATE, only the server's or the library's words
+REFUSALS: dict[str, str] = {
+    "authentication failed": "28",
+    "no password supplied": "28",
+    "no pg_hba.conf entry": "28",
+    'role "': "28",
+    'database "': "3D",
+    "permission denied": "28",
+    "certificate": "28",
+    "SSL": "28",
+}
+
 
 def meaning(error: psycopg.Error) -> tuple[Meaning, str]:
     """What an error asks for, with a hint. Without a SQLSTATE it is the line, or a value the driver will not send."""
-    state = error.sqlstate
-    if state is None:
+    state = error.sqlstate or next((code for words, code in REFUSALS.items() if words in str(error)), "")
+    if not state:
         return (Meaning.CONFLICT if isinstance(error, psycopg.DataError) else Meaning.RETRY), ""
     return MEANINGS.get(state) or MEANINGS.get(state[:2]) or (Meaning.REFUSED, "")
 
