@@ -1,0 +1,175 @@
+"""A chunk as head and body of a frame, and back.
+
+Head (JSON): the place after the chunk (`native`, `resume`, `time`), the lengths of the messages in the body, per table
+where in the segment its schema frame is and the shapes, the barriers. Body: Arrow IPC messages one after another, the
+transactions first; large ones are compressed with zstd, tiny ones are not. A length is [stored, raw], raw 0 if plain.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+
+from anabranch.model.ids import TableId
+from anabranch.model.schema import TableSchema
+from anabranch.rows.chunk import TRANSACTION_SCHEMA, Barrier, BarrierKind, Chunk, Part, Shape, TableRows
+from anabranch.trail.format import Frame, Kind, encode_prefix, to_json
+from anabranch.trail.storage import Data
+
+COMPRESS_FROM = 4096  # bytes; below, zstd costs more than it saves
+_ZSTD = pa.Codec("zstd", compression_level=1)
+
+
+@dataclass(frozen=True, slots=True)
+class TableFrame:
+    """A schema frame: a table's definition and the Arrow schema of its batches."""
+
+    table: TableSchema
+    arrow: pa.Schema
+
+
+def encode_schema(frame: TableFrame) -> list[Data]:
+    head = to_json(
+        {"table": frame.table.to_json(), "arrow": base64.b64encode(frame.arrow.serialize().to_pybytes()).decode()}
+    )
+    return [encode_prefix(Kind.SCHEMA, head), head]
+
+
+def decode_schema(head: bytes) -> TableFrame:
+    data = json.loads(head)
+    arrow = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(data["arrow"])))
+    return TableFrame(TableSchema.from_json(data["table"]), arrow)
+
+
+def encode_chunk(chunk: Chunk, schema_at: Callable[[TableRows], int], fragment: int) -> list[Data]:
+    """The frame's bytes in parts, not copied together. `schema_at`: offset of the table's schema frame."""
+    transactions, transactions_length = _message(chunk.transactions)
+    parts: list[Data] = [transactions]
+    tables = []
+    for rows in chunk.tables:
+        message, length = _message(rows.batch)
+        parts.append(message)
+        shapes = [_shape_text(shape) for shape in rows.shapes]
+        tables.append([str(rows.table), rows.version, rows.batch.num_rows, schema_at(rows), length, shapes])
+    native, time = last_place(chunk)
+    head = to_json(
+        {
+            "native": native,
+            "time": time,
+            "resume": chunk.resume,
+            "transactions": transactions_length,
+            "tables": tables,
+            "barriers": [_barrier_json(b) for b in chunk.barriers],
+        }
+    )
+    crc = 0
+    for part in parts:
+        crc = zlib.crc32(part, crc)
+    prefix = encode_prefix(
+        Kind.CHUNK,
+        head,
+        sum(map(len, parts)),
+        crc,
+        part=chunk.part,
+        first=chunk.first_sequence,
+        transactions=chunk.transactions.num_rows,
+        rows=chunk.row_count,
+        fragment=fragment,
+    )
+    return [prefix, head, *parts]
+
+
+def decode_chunk(frame: Frame, head: bytes, body: bytes, schema_at: Callable[[int], TableFrame]) -> Chunk:
+    """The reverse; `body` has been checked against its CRC."""
+    data = json.loads(head)
+    buffer = pa.py_buffer(body)
+    offset = data["transactions"][0]
+    tables = []
+    for name, version, _, schema, length, shapes in data["tables"]:
+        batch = pa.ipc.read_record_batch(_raw(buffer, offset, length), schema_at(schema).arrow)
+        tables.append(TableRows(_table(name), version, batch, tuple(map(_shape, shapes))))
+        offset += length[0]
+    return Chunk(
+        transactions=_transactions(buffer, data),
+        tables=tuple(tables),
+        barriers=tuple(_barrier(b) for b in data["barriers"]),
+        part=frame.part,
+        first_sequence=frame.first,
+        resume=data["resume"],
+    )
+
+
+def decode_transactions(head: bytes, body: bytes) -> pa.RecordBatch:
+    """Only the directory of transactions."""
+    return _transactions(pa.py_buffer(body), json.loads(head))
+
+
+def last_place(chunk: Chunk) -> tuple[str, int]:
+    """Native position and commit time just after the chunk; ("", 0) after a fragment."""
+    count = chunk.transactions.num_rows
+    if not count or chunk.part is Part.FRAGMENT:
+        return "", 0
+    return (
+        chunk.transactions.column(0)[count - 1].as_py(),
+        chunk.transactions.column(2)[count - 1].as_py(),
+    )
+
+
+def has_dictionaries(schema: pa.Schema) -> bool:
+    """Dictionary columns need messages of their own, which frames have no place for."""
+    return any(pa.types.is_dictionary(field.type) for field in schema)
+
+
+def _transactions(buffer: pa.Buffer, data: dict[str, Any]) -> pa.RecordBatch:
+    return pa.ipc.read_record_batch(_raw(buffer, 0, data["transactions"]), TRANSACTION_SCHEMA)
+
+
+def _message(batch: pa.RecordBatch) -> tuple[Data, list[int]]:
+    raw = batch.serialize()
+    if raw.size < COMPRESS_FROM:
+        return memoryview(raw), [raw.size, 0]
+    packed: bytes = _ZSTD.compress(raw, asbytes=True)  # memoryview shows a wrong length of the Buffer it makes
+    return packed, [len(packed), raw.size]
+
+
+def _raw(buffer: pa.Buffer, offset: int, length: list[int]) -> pa.Buffer:
+    stored, raw = length
+    piece = buffer.slice(offset, stored)
+    return _ZSTD.decompress(piece, raw) if raw else piece
+
+
+@lru_cache(4096)
+def _shape_text(shape: Shape) -> str:
+    present = "".join("01"[p] for p in shape.present)
+    return f"{present}/{''.join('01'[u] for u in shape.unchanged)}" if shape.unchanged else present
+
+
+@lru_cache(4096)
+def _shape(text: str) -> Shape:
+    present, _, unchanged = text.partition("/")
+    return Shape(tuple(c == "1" for c in present), tuple(c == "1" for c in unchanged))
+
+
+@lru_cache(4096)
+def _table(text: str) -> TableId:
+    return TableId.parse(text)
+
+
+def _barrier_json(barrier: Barrier) -> list[Any]:
+    schema = barrier.schema.to_json() if barrier.schema else None
+    return [
+        barrier.tx, barrier.ordinal, barrier.kind.value, str(barrier.table), barrier.statement, barrier.reason, schema
+    ]  # fmt: skip
+
+
+def _barrier(data: Sequence[Any]) -> Barrier:
+    tx, ordinal, kind, table, statement, reason, schema = data
+    definition = TableSchema.from_json(schema) if schema else None
+    return Barrier(tx, ordinal, BarrierKind(kind), _table(table), statement, reason, definition)

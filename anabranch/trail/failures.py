@@ -1,0 +1,36 @@
+"""What a storage error means for the trail: one table, one place."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from anabranch.errors import StorageFull, TrailError
+
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+@contextmanager
+def writing(what: str) -> Iterator[None]:
+    """Inside: a write that may be tried again. No room is StorageFull, anything else TrailError."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in FULL:
+            raise StorageFull(f"no room left for {what}") from error
+        raise TrailError(
+            f"cannot write {what}: {error.strerror or error}", hint="check the disk of the trail"
+        ) from error
+
+
+@contextmanager
+def syncing(what: str) -> Iterator[None]:
+    """Inside: fsync. After a failed one nobody knows what is on the disk, so it is never tried again."""
+    try:
+        yield
+    except OSError as error:
+        raise TrailError(
+            f"fsync of {what} failed: {error.strerror or error}",
+            hint="check the disk and start again: what was published is complete, the rest is read again",
+        ) from error

@@ -1,0 +1,140 @@
+"""Schema history: which definition of a table was valid from which sequence on, and which tables are parked.
+
+A file of lines beside the segments, each with its checksum. What goes into effect together with a transaction (a table
+parked, a table joined) holds only once the trail has that transaction: after a crash in between, the next writer takes
+the line back with a `recovered` line, and the source's log brings the event again.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch.errors import TrailCorrupt
+from anabranch.model.ids import TableId
+from anabranch.model.schema import TableSchema
+from anabranch.trail.format import to_json
+
+FILE = "history"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """kind: `schema` (a definition; `joined`: the table joins or joins again, no longer parked), `park`, `source`
+    (another server from here on) or `recovered` (the trail ended at `sequence`). Otherwise `sequence` is the first
+    transaction for which it holds."""
+
+    kind: str
+    sequence: int
+    table: TableId | None = None
+    schema: TableSchema | None = None
+    joined: bool = False
+    reason: str = ""
+    statement: str = ""
+
+    def is_void_after(self, end: int) -> bool:
+        """A trail that ends at `end` does not know it. A plain definition holds from the next sequence on, also before
+        that sequence is there."""
+        with_transaction = self.kind == "park" or self.joined
+        return self.sequence > end if with_transaction else self.sequence > end + 1
+
+    def to_line(self) -> bytes:
+        data: dict[str, Any] = {"kind": self.kind, "sequence": self.sequence}
+        if self.table:
+            data["table"] = str(self.table)
+        if self.schema:
+            data["schema"] = self.schema.to_json()
+        data |= {name: value for name in ("joined", "reason", "statement") if (value := getattr(self, name))}
+        text = to_json(data)
+        return b"%08x %s\n" % (zlib.crc32(text), text)
+
+    @classmethod
+    def from_line(cls, line: bytes) -> Entry | None:
+        """None for a line that is torn or damaged."""
+        if line[8:9] != b" " or line[:8] != b"%08x" % zlib.crc32(line[9:]):
+            return None
+        data = json.loads(line[9:])
+        table = TableId.parse(data.pop("table")) if "table" in data else None
+        schema = TableSchema.from_json(data.pop("schema")) if "schema" in data else None
+        return cls(**data, table=table, schema=schema)
+
+
+class SchemaHistory:
+    """What the lines come to. A value for readers; the writer adds to its own with `add`."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self._schemas: dict[TableId, list[Entry]] = {}
+        self._parked: dict[TableId, Entry] = {}
+
+    def in_force(self) -> dict[TableId, TableSchema]:
+        """The newest definition of every table that is not parked."""
+        return {t: e[-1].schema for t, e in self._schemas.items() if t not in self._parked and e[-1].schema}
+
+    def parked(self) -> dict[TableId, str]:
+        """Parked tables and why."""
+        return {table: entry.reason for table, entry in self._parked.items()}
+
+    def parked_by(self, table: TableId) -> Entry | None:
+        """With statement and sequence."""
+        return self._parked.get(table)
+
+    def latest(self, table: TableId) -> TableSchema | None:
+        """The newest definition, also of a parked table: the next one gets its version + 1."""
+        entries = self._schemas.get(table)
+        return entries[-1].schema if entries else None
+
+    def at(self, table: TableId, version: int) -> TableSchema:
+        """KeyError where there was never such a version."""
+        for entry in reversed(self._schemas.get(table, [])):
+            if entry.schema and entry.schema.version == version:
+                return entry.schema
+        raise KeyError(f"{table} version {version}")
+
+    def valid_from(self, table: TableId, version: int) -> int:
+        """The sequence from which on a version holds. KeyError as `at`."""
+        for entry in self._schemas.get(table, []):
+            if entry.schema and entry.schema.version == version:
+                return entry.sequence
+        raise KeyError(f"{table} version {version}")
+
+    def add(self, entry: Entry) -> None:
+        if entry.kind == "recovered":
+            self._replay([e for e in self.entries if not e.is_void_after(entry.sequence)])
+        else:
+            self._apply(entry)
+        self.entries.append(entry)
+
+    def has_void(self, end: int) -> bool:
+        return any(e.is_void_after(end) for e in self.entries)
+
+    def _replay(self, entries: list[Entry]) -> None:
+        self.entries, self._schemas, self._parked = [], {}, {}
+        for entry in entries:
+            self._apply(entry)
+            self.entries.append(entry)
+
+    def _apply(self, entry: Entry) -> None:
+        if entry.kind == "schema" and entry.schema:
+            self._schemas.setdefault(entry.schema.id, []).append(entry)
+            if entry.joined:
+                self._parked.pop(entry.schema.id, None)
+        elif entry.kind == "park" and entry.table:
+            self._parked[entry.table] = entry
+
+
+def parse(data: bytes, published: int, history: SchemaHistory) -> int:
+    """Add the whole lines of `data` to `history`; return their length. A line that is not whole ends them; one before
+    `published`, or with whole lines behind it, is damage."""
+    length = 0
+    while (stop := data.find(b"\n", length)) >= 0:
+        entry = Entry.from_line(data[length:stop])
+        if entry is None:
+            break
+        history.add(entry)
+        length = stop + 1
+    if length < published or any(Entry.from_line(line) for line in data[length:].split(b"\n")[1:]):
+        raise TrailCorrupt(f"schema history is damaged at byte {length}", hint="restore it from a backup of the trail")
+    return length

@@ -1,0 +1,60 @@
+"""Whose trail this is: job, job uuid, source, format version. Whoever does not match is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+from anabranch.errors import StateError, TrailCorrupt, TrailError
+from anabranch.trail.format import FORMAT, segment_names, to_json
+from anabranch.trail.storage import Storage, read_whole
+
+FILE = "trail.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    job: str
+    job_uuid: str
+    source_identity: str
+    format: int = FORMAT
+
+
+def load(storage: Storage) -> Identity | None:
+    """None where no trail was begun. TrailError for a newer format, TrailCorrupt for an unreadable file."""
+    try:
+        content = read_whole(storage, FILE)
+    except FileNotFoundError:
+        if segment_names(storage.names()):
+            raise TrailCorrupt(f"segments without {FILE}", hint="restore the file from a backup of the trail") from None
+        return None
+    try:
+        data = json.loads(content)
+        version = int(data["format"])
+        if version > FORMAT:
+            raise TrailError(
+                f"the trail has format {version}, this release knows {FORMAT}", hint="use the newer release again"
+            )
+        return Identity(**data)
+    except (ValueError, KeyError, TypeError) as error:
+        raise TrailCorrupt(f"{FILE} cannot be read: {error}", hint="restore it from a backup of the trail") from error
+
+
+def save(storage: Storage, identity: Identity) -> None:
+    storage.replace(FILE, to_json(asdict(identity)) + b"\n")
+
+
+def refuse_mismatch(found: Identity, ours: Identity) -> None:
+    """StateError naming both values."""
+    if found.job_uuid != ours.job_uuid:
+        raise StateError(
+            f"the trail belongs to job {found.job} ({found.job_uuid}), not to {ours.job} ({ours.job_uuid})",
+            hint="give each job a home of its own",
+            job=ours.job,
+        )
+    if found.source_identity != ours.source_identity:
+        raise StateError(
+            f"the trail was captured from source {found.source_identity}, this is {ours.source_identity}",
+            hint="connect to the former source, or load again",
+            job=ours.job,
+        )

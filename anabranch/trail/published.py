@@ -1,0 +1,72 @@
+"""The published end: one small record in place, written after the fsync of what it points at, read in a poll loop.
+
+Two slots are written in turn, each with its checksum, so that a reader always finds a whole one. The record itself is
+not fsynced: after a power failure it may be older than the data, never newer.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from anabranch.model.position import Position
+from anabranch.trail.format import SegmentName
+from anabranch.trail.storage import Readable, Writable
+
+FILE = "published"
+_RECORD = struct.Struct("<QQQQQQQQQ")
+_CRC = struct.Struct("<I")
+_SLOT = 128
+SIZE = 2 * _SLOT
+
+
+@dataclass(frozen=True, slots=True)
+class TrailEnd:
+    """The last published place: its position, the source's text to resume from, and when it was committed there
+    (microseconds, 0 if unknown). `version` grows with every publication, also those without transactions."""
+
+    position: Position
+    resume: str
+    commit_time: int
+    version: int = field(default=0, compare=False)
+
+
+class Record(NamedTuple):
+    """`number epoch next fragments` name the segment (number 0: none yet), `frame` and `end` are the offsets of its
+    last published frame and behind it; `history` is the published length of the schema history."""
+
+    version: int = 0
+    number: int = 0
+    epoch: int = 0
+    next: int = 0
+    fragments: int = 0
+    frame: int = 0
+    end: int = 0
+    sequence: int = 0
+    history: int = 0
+
+    @property
+    def segment(self) -> SegmentName:
+        return SegmentName(self.number, self.epoch, self.next, self.fragments)
+
+
+def write(cell: Writable, record: Record) -> None:
+    data = _RECORD.pack(*record)
+    cell.write_at(record.version % 2 * _SLOT, [data + _CRC.pack(zlib.crc32(data))])
+
+
+def read(cell: Readable) -> Record:
+    """The newest whole record; the empty one where there is none."""
+    data = cell.read(0, SIZE)
+    return max(_slot(data, 0), _slot(data, _SLOT))
+
+
+def _slot(data: bytes, offset: int) -> Record:
+    if len(data) < offset + _RECORD.size + _CRC.size:
+        return Record()
+    (crc,) = _CRC.unpack_from(data, offset + _RECORD.size)
+    if zlib.crc32(data[offset : offset + _RECORD.size]) != crc:
+        return Record()
+    return Record(*_RECORD.unpack_from(data, offset))

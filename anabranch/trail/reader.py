@@ -1,0 +1,396 @@
+"""Reading the trail: many readers at once, in any process, also while it is written. Nothing is ever written here.
+
+A reader goes by the published end and by sequences. `ChunkRef` says where a chunk is; it stays good when its segment is
+packed, because it can be found again by sequence. Open files stay open while they are in use: a segment that was
+removed is freed by the system when its last reader lets go.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from anabranch.errors import TrailCorrupt, TrailError
+from anabranch.model.position import Position
+from anabranch.rows.chunk import Chunk, Part
+from anabranch.trail import identity as identities
+from anabranch.trail import published
+from anabranch.trail.check import CheckReport, check
+from anabranch.trail.codec import decode_transactions
+from anabranch.trail.format import FORMAT, Kind, SegmentName, ends_before, segment_names
+from anabranch.trail.history import FILE as HISTORY
+from anabranch.trail.history import SchemaHistory, parse
+from anabranch.trail.identity import Identity
+from anabranch.trail.published import Record, TrailEnd
+from anabranch.trail.recovery import end_at
+from anabranch.trail.regroup import join, rows_after, rows_until
+from anabranch.trail.retention import refuse_before_start
+from anabranch.trail.segment import SegmentReader
+from anabranch.trail.storage import LocalStorage, Storage, read_whole
+
+__all__ = ["ChunkRef", "SegmentFacts", "TrailEnd", "TrailReader", "exists", "rows_after", "rows_until"]
+
+OPEN_SEGMENTS = 8
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRef:
+    """A chunk in a segment: small, picklable, enough to plan with and to load.
+
+    `after` and `upto` are the window that was asked for: `load` leaves out transactions outside of it, while the counts
+    are the whole chunk's. `last_native` and `last_commit_time` belong to `last_sequence` ("" and 0 in a fragment)."""
+
+    segment: str
+    offset: int
+    length: int
+    first_sequence: int
+    last_sequence: int
+    transactions: int
+    rows: int
+    last_native: str
+    last_commit_time: int
+    part: Part
+    fragment: int
+    has_barriers: bool
+    tables: tuple[tuple[str, int], ...]  # str(TableId), row images
+    after: int = 0
+    upto: int = 2**63 - 1
+    format: int = FORMAT
+
+    @property
+    def last_position(self) -> Position:
+        return Position(self.last_sequence, self.last_native)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFacts:
+    """A line of `trail ls`. `first`..`last` are the sequences with something in it; `state` is open, sealed, packed or
+    ended (its writer died, or its disk was full)."""
+
+    name: str
+    state: str
+    bytes: int
+    first: int
+    last: int
+    chunks: int
+    rows: int
+    created: float
+
+
+def exists(directory: str | Path) -> bool:
+    """Has a trail been begun here?"""
+    return identities.load(LocalStorage(directory)) is not None
+
+
+class TrailReader:
+    """One reader of a trail. Not for several threads; make one each.
+
+    Delivery: every published transaction, once, in order of its sequence; damage and gaps raise TrailCorrupt."""
+
+    def __init__(self, directory: str | Path, *, name: str = "reader", storage: Storage | None = None) -> None:
+        """TrailError when there is no trail, or one of a newer format."""
+        self.directory, self.name = Path(directory), name
+        self._storage = storage or LocalStorage(directory)
+        if identities.load(self._storage) is None:
+            raise TrailError(f"there is no trail in {directory}", hint="start capture first")
+        self._cell = self._storage.open(published.FILE)
+        self._end: TrailEnd | None = None
+        self._history, self._history_length = SchemaHistory(), 0
+        self._names: list[SegmentName] = []
+        self._open: OrderedDict[str, SegmentReader] = OrderedDict()
+
+    @property
+    def identity(self) -> Identity:
+        found = identities.load(self._storage)
+        assert found is not None
+        return found
+
+    # --- where the trail ends ---------------------------------------------------------------------------------------
+
+    def end(self) -> TrailEnd:
+        """The published end; a read of 256 bytes when nothing has changed."""
+        return self._end_of(self._record())
+
+    def wait(self, after: int | TrailEnd, timeout: float) -> TrailEnd:
+        """The end, as soon as there is a transaction behind sequence `after` (or, for a TrailEnd, any later
+        publication), at the latest after `timeout` seconds."""
+        begin = time.monotonic()
+        while True:
+            record = self._record()
+            is_past = record.sequence > after if isinstance(after, int) else record.version > after.version
+            waited = time.monotonic() - begin
+            if is_past or waited >= timeout:
+                return self._end_of(record)
+            time.sleep(min(0.001 if waited < 0.1 else 0.004, timeout - waited))
+
+    def first(self) -> int:
+        """The first sequence that is still held (or will be)."""
+        names = self._refresh()
+        return names[0].first_whole if names else self._record().sequence + 1
+
+    @property
+    def history(self) -> SchemaHistory:
+        """Definitions and parked tables as published; read again when the file has grown."""
+        length = self._record().history
+        if length != self._history_length:
+            self._history = SchemaHistory()
+            self._history_length = parse(read_whole(self._storage, HISTORY)[:length], length, self._history)
+        return self._history
+
+    # --- finding chunks ---------------------------------------------------------------------------------------------
+
+    def descriptors(self, after: int, upto: int | None = None, limit_rows: int | None = None) -> list[ChunkRef]:
+        """The chunks with transactions behind `after` up to `upto` (default: all that is published), in order; with
+        `limit_rows` so many that they reach it, at least one. A large transaction comes with all its fragments or not
+        at all. TrailError when `after` lies before the trail's start."""
+        record = self._record()
+        upto = record.sequence if upto is None else min(upto, record.sequence)
+        return self._again(lambda: self._collect(record, after, upto, limit_rows))
+
+    def load(self, ref: ChunkRef) -> Chunk:
+        """The chunk, without what lies outside the ref's window. TrailCorrupt when checksum, counts or sequences are
+        not what the ref says; TrailError when it was dropped."""
+        try:
+            with self._missing_is_moved():
+                chunk = self._segment(ref.segment).chunk(ref.offset)
+        except _Moved:
+            chunk = self._again(lambda: self._find_moved(ref))
+        found = chunk.first_sequence, chunk.last_sequence, chunk.row_count, chunk.part
+        if found != (ref.first_sequence, ref.last_sequence, ref.rows, ref.part):
+            raise TrailCorrupt(
+                f"segment {ref.segment}, offset {ref.offset}: sequences or counts are not the announced ones"
+            )
+        return rows_until(rows_after(chunk, ref.after), ref.upto)
+
+    def position_at(self, sequence: int) -> Position:
+        """The position just after a transaction that the trail holds, or just before its first one."""
+        record = self._record()
+        return self._again(lambda: Position(sequence, self._native_at(record, sequence)))
+
+    # --- for people -------------------------------------------------------------------------------------------------
+
+    def segments(self) -> list[SegmentFacts]:
+        """What `trail ls` shows."""
+        record = self._record()
+        return self._again(lambda: [self._facts(record, name) for name in self._refresh()])
+
+    def check(self) -> CheckReport:
+        """Read everything and compare every checksum, count and sequence; problems are listed, not raised."""
+        record = self._record()
+        return self._again(lambda: check(self._storage, record, self._refresh(), self.identity))
+
+    def close(self) -> None:
+        self._cell.close()
+        while self._open:
+            self._open.popitem()[1].close()
+
+    def __enter__(self) -> TrailReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _record(self) -> Record:
+        return published.read(self._cell)
+
+    def _end_of(self, record: Record) -> TrailEnd:
+        if self._end is None or self._end.version != record.version:
+            if record.number:
+                self._end = self._again(lambda: end_at(self._segment(str(record.segment)), record))
+            else:
+                self._end = TrailEnd(Position(0), "", 0, record.version)
+        return self._end
+
+    def _refresh(self) -> list[SegmentName]:
+        self._names = segment_names(self._storage.names())
+        return self._names
+
+    def _segment(self, name: str) -> SegmentReader:
+        if name not in self._open:
+            self._open[name] = SegmentReader(self._storage, name)
+            if len(self._open) > OPEN_SEGMENTS:
+                self._open.popitem(last=False)[1].close()
+        self._open.move_to_end(name)
+        return self._open[name]
+
+    def _again(self, look: Callable[[], T]) -> T:
+        """Files may be replaced between listing and opening: look again then."""
+        for _ in range(5):
+            try:
+                return look()
+            except FileNotFoundError:
+                self._refresh()
+        return look()
+
+    @contextmanager
+    def _missing_is_moved(self) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            raise _Moved from None
+
+    def _indexed(self, record: Record, name: SegmentName) -> SegmentReader:
+        """The segment with its index as far as it is published."""
+        segment = self._segment(str(name))
+        if name.number == record.number:
+            segment.index.grow(record.end)
+        else:
+            segment.index.complete(ends_before(self._names, name))
+        return segment
+
+    def _from(self, record: Record, sequence: int) -> list[SegmentName]:
+        """The published segments from the one on in which `sequence` begins."""
+        if not self._names or self._names[-1].number < record.number:
+            self._refresh()
+        names = [name for name in self._names if name.number <= record.number]
+        at = max(0, bisect_right(names, sequence, key=lambda name: name.next) - 1)
+        while at and names[at].fragments and names[at].next == sequence:
+            at -= 1
+        return names[at:]
+
+    def _collect(self, record: Record, after: int, upto: int, limit_rows: int | None) -> list[ChunkRef]:
+        names = self._from(record, after + 1)
+        if names:
+            refuse_before_start(self.name, after, self._names[0].first_whole)
+        found: list[ChunkRef] = []
+        rows = 0
+        for transactions in self._units(record, names, after, upto):
+            self._refuse_gap(found[-1].last_sequence if found else None, after, transactions)
+            found += transactions
+            rows += sum(ref.rows for ref in transactions)
+            if limit_rows is not None and rows >= limit_rows:
+                return found
+        if (found[-1].last_sequence if found else after) < upto:
+            raise TrailCorrupt(f"transactions up to {upto} were published and are not there", hint="restore the trail")
+        return found
+
+    def _units(self, record: Record, names: list[SegmentName], after: int, upto: int) -> Iterator[list[ChunkRef]]:
+        """Whole chunks alone, fragments with their last one."""
+        pieces: list[ChunkRef] = []
+        for name in names:
+            segment = self._indexed(record, name)
+            for offset in segment.index.offsets[segment.index.after(after) :]:
+                ref = _ref(segment, offset, after, upto)
+                if ref.first_sequence > upto:
+                    return
+                if not ref.fragment:
+                    pieces = []
+                pieces.append(ref)
+                if ref.part is Part.FRAGMENT:
+                    continue
+                if ref.part is Part.LAST and ref.fragment != len(pieces) - 1:
+                    raise segment.damage(offset, f"{len(pieces) - 1} of {ref.fragment} fragments found before the last")
+                yield pieces
+                pieces = []
+
+    def _refuse_gap(self, last: int | None, after: int, unit: list[ChunkRef]) -> None:
+        ref, former = unit[0], after if last is None else last
+        if ref.first_sequence > former + 1 or (last is not None and ref.first_sequence <= last):
+            raise TrailCorrupt(
+                f"segment {ref.segment}, offset {ref.offset}: sequence {ref.first_sequence} follows {former}",
+                hint="restore the segment from a backup, or load again",
+            )
+
+    def _find_moved(self, ref: ChunkRef) -> Chunk:
+        """The chunk's transactions in the packed segment that took the place of its own."""
+        number = (SegmentName.parse(ref.segment) or SegmentName(0, 0, 0)).number
+        name = next((n for n in self._refresh() if n.number == number), None)
+        if name is None:
+            raise TrailError(f"segment {ref.segment} was dropped", hint="register readers before they read")
+        segment = self._segment(str(name))
+        segment.index.complete(ends_before(self._names, name))
+        chunks = []
+        for offset in segment.index.offsets[segment.index.after(ref.first_sequence - 1) :]:
+            frame, _ = segment.frame(offset)
+            if frame.first > ref.last_sequence:
+                break
+            if frame.part is ref.part and frame.fragment == ref.fragment:
+                chunks.append(rows_until(rows_after(segment.chunk(offset), ref.first_sequence - 1), ref.last_sequence))
+        if not chunks:
+            raise TrailCorrupt(f"segment {name}: transactions {ref.first_sequence} to {ref.last_sequence} are missing")
+        return replace(join(chunks), part=ref.part)
+
+    def _native_at(self, record: Record, sequence: int) -> str:
+        names = self._from(record, sequence)
+        for name in names:
+            segment = self._indexed(record, name)
+            at = segment.index.after(sequence - 1)
+            for offset in segment.index.offsets[at:]:
+                frame, head = segment.frame(offset)
+                if frame.first > sequence:
+                    break
+                if frame.part is not Part.FRAGMENT:
+                    transactions = decode_transactions(head, segment.body(offset, frame))
+                    return str(transactions.column(0)[sequence - frame.first].as_py())
+        if names and sequence == self._names[0].next - 1:
+            return self._native_before(names[0], record)
+        raise TrailError(
+            f"sequence {sequence} is not in the trail, which has {self.first()} to {record.sequence}",
+            hint="ask for a position inside it",
+        )
+
+    def _native_before(self, name: SegmentName, record: Record) -> str:
+        """Where the trail's first segment begins; a new trail's start is its first heartbeat."""
+        segment = self._segment(str(name))
+        known = str(segment.header()["native"])
+        limit = record.end if name.number == record.number else segment.size()
+        for _, frame, head in segment.frames(0, limit):
+            if known or frame.kind == Kind.CHUNK:
+                break
+            if frame.kind == Kind.HEARTBEAT:
+                known = str(json.loads(head)["native"])
+        return known
+
+    def _facts(self, record: Record, name: SegmentName) -> SegmentFacts:
+        segment = self._segment(str(name))
+        if name.number <= record.number:
+            self._indexed(record, name)
+        index = segment.index
+        state = "packed" if name.packed else "sealed" if index.is_sealed else "ended"
+        if name.number >= record.number:
+            state = "open"
+        last = index.lasts[-1] if index.lasts else name.next - 1
+        created = float(segment.header()["created"])
+        return SegmentFacts(str(name), state, segment.size(), name.next, last, len(index.offsets), index.rows, created)
+
+
+class _Moved(Exception):
+    """The file of a ref is gone."""
+
+
+def _ref(segment: SegmentReader, offset: int, after: int, upto: int) -> ChunkRef:
+    frame, head = segment.frame(offset)
+    facts = json.loads(head)
+    return ChunkRef(
+        segment=segment.file,
+        offset=offset,
+        length=frame.length,
+        first_sequence=frame.first,
+        last_sequence=frame.last,
+        transactions=frame.transactions,
+        rows=frame.rows,
+        last_native=facts["native"],
+        last_commit_time=facts["time"],
+        part=frame.part,
+        fragment=frame.fragment,
+        has_barriers=bool(facts["barriers"]),
+        tables=tuple((table[0], table[2]) for table in facts["tables"]),
+        after=after,
+        upto=upto,
+    )
+
+
+def chunks(reader: TrailReader, after: int, upto: int | None = None) -> Iterator[Chunk]:
+    """Load one chunk after the other."""
+    for ref in reader.descriptors(after, upto):
+        yield reader.load(ref)

@@ -1,0 +1,183 @@
+"""What a writer finds when it opens a trail: where the published end is, and what an earlier writer left behind it.
+
+Nothing that a reader may have seen is touched. Whole frames behind the published end are adopted: after a power failure
+the record of the end may be older than the data. Fragments without their last one were never seen by anybody; segments
+that hold nothing else are removed.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from anabranch.errors import TrailCorrupt
+from anabranch.model.position import Position
+from anabranch.rows.chunk import Part
+from anabranch.trail import history as histories
+from anabranch.trail import published
+from anabranch.trail.failures import syncing, writing
+from anabranch.trail.format import Frame, Kind, SegmentName, segment_names
+from anabranch.trail.history import Entry, SchemaHistory
+from anabranch.trail.lock import maintenance
+from anabranch.trail.published import Record, TrailEnd
+from anabranch.trail.segment import SegmentReader
+from anabranch.trail.storage import Storage, read_whole
+
+_RESTORE = "restore the trail from a backup, or load again"
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """`epoch` is the new writer's, `next_number` its first segment's."""
+
+    record: Record
+    end: TrailEnd
+    epoch: int
+    next_number: int
+    history: SchemaHistory
+    history_length: int
+
+
+def recover(directory: Path, storage: Storage) -> Recovered:
+    names = [name for name in map(SegmentName.parse, storage.names()) if name]
+    epoch = max((name.epoch for name in names), default=0) + 1
+    number = max((name.number for name in names), default=0) + 1
+    _tidy(directory, storage)
+    cell = storage.open(published.FILE)
+    try:
+        recorded = published.read(cell)
+    finally:
+        cell.close()
+    record = _adopt(storage, recorded)
+    _remove_unpublished(storage, record)
+    history, length = _history(storage, recorded.history, record.sequence)
+    return Recovered(record, read_end(storage, record), epoch, number, history, length)
+
+
+def read_end(storage: Storage, record: Record) -> TrailEnd:
+    """The end that a record points at. FileNotFoundError never: that segment is neither packed nor dropped."""
+    if not record.number:
+        return TrailEnd(Position(0), "", 0, record.version)
+    segment = SegmentReader(storage, str(record.segment))
+    try:
+        return end_at(segment, record)
+    finally:
+        segment.close()
+
+
+def end_at(segment: SegmentReader, record: Record) -> TrailEnd:
+    frame, head = segment.frame(record.frame)
+    if frame.kind not in (Kind.CHUNK, Kind.HEARTBEAT) or (frame.kind == Kind.CHUNK and frame.last != record.sequence):
+        raise segment.damage(record.frame, "the published end is not here")
+    place = json.loads(head)
+    return TrailEnd(Position(record.sequence, place["native"]), place["resume"], place["time"], record.version)
+
+
+def _tidy(directory: Path, storage: Storage) -> None:
+    """What an interrupted packing left."""
+    with maintenance(directory):
+        kept = set(map(str, segment_names(storage.names())))
+        for name in storage.names():
+            if name.endswith(".tmp") or (SegmentName.parse(name) and name not in kept):
+                storage.remove(name)
+
+
+def _adopt(storage: Storage, recorded: Record) -> Record:
+    """The record of the last whole frame of a whole transaction, everything up to it being durable."""
+    names = segment_names(storage.names())
+    record = _start(names, recorded)
+    open_fragments = 0 if record.number or not names else names[0].fragments
+    epoch = record.epoch
+    for name in names:
+        if name.number < record.number:
+            continue
+        open_fragments = open_fragments if name.epoch == epoch or not epoch else 0
+        epoch = name.epoch
+        segment = SegmentReader(storage, str(name))
+        try:
+            start = record.end if name.number == record.number else 0
+            record, open_fragments = _adopt_segment(segment, name, start, record, open_fragments)
+        finally:
+            segment.close()
+        _sync(storage, str(name))
+    if record.sequence < recorded.sequence:
+        raise TrailCorrupt(f"the trail ends at {record.sequence}, {recorded.sequence} was published", hint=_RESTORE)
+    return record
+
+
+def _start(names: list[SegmentName], recorded: Record) -> Record:
+    """Where looking for whole frames begins: the recorded end, or the trail's start where the record was lost."""
+    if recorded.segment in names:
+        return recorded
+    if names and names[-1].number > recorded.number:
+        return Record(version=recorded.version, history=recorded.history, sequence=names[0].next - 1)
+    if recorded.number:
+        raise TrailCorrupt(f"segment {recorded.segment} is missing", hint=_RESTORE)
+    return recorded
+
+
+def _sync(storage: Storage, name: str) -> None:
+    file = storage.reopen(name)
+    try:
+        with syncing(name):
+            file.sync()
+    finally:
+        file.close()
+
+
+def _adopt_segment(
+    segment: SegmentReader, name: SegmentName, start: int, record: Record, open_fragments: int
+) -> tuple[Record, int]:
+    for offset, frame, _ in segment.frames(start, segment.size()):
+        if frame.kind == Kind.HEARTBEAT:
+            record = _record(record, name, offset, frame, record.sequence)
+        elif frame.kind == Kind.CHUNK:
+            try:
+                segment.body(offset, frame)
+            except TrailCorrupt:  # torn: nobody was told about it
+                break
+            if frame.part is not Part.WHOLE and frame.fragment == 0:
+                open_fragments = 0
+            if frame.part is Part.FRAGMENT:
+                open_fragments += 1
+                continue
+            if frame.part is Part.LAST and frame.fragment != open_fragments:
+                break
+            if frame.first != record.sequence + 1:
+                raise segment.damage(offset, f"sequence {frame.first} follows {record.sequence}")
+            record, open_fragments = _record(record, name, offset, frame, frame.last), 0
+    return record, open_fragments
+
+
+def _record(former: Record, name: SegmentName, offset: int, frame: Frame, sequence: int) -> Record:
+    end = offset + frame.length
+    return Record(
+        former.version, name.number, name.epoch, name.next, name.fragments, offset, end, sequence, former.history
+    )
+
+
+def _remove_unpublished(storage: Storage, record: Record) -> None:
+    for name in segment_names(storage.names()):
+        if name.number > record.number:
+            storage.remove(str(name))
+
+
+def _history(storage: Storage, recorded: int, end: int) -> tuple[SchemaHistory, int]:
+    """The history as the trail knows it; lines that speak of transactions that never came are taken back."""
+    history = SchemaHistory()
+    length = histories.parse(read_whole(storage, histories.FILE), recorded, history)
+    lines = b""
+    if history.has_void(end):
+        entry = Entry("recovered", end)
+        history.add(entry)
+        lines = entry.to_line()
+    file = storage.reopen(histories.FILE)
+    try:
+        with writing("the schema history"):
+            file.write_at(length, [lines])
+        with syncing("the schema history"):
+            file.sync()
+    finally:
+        file.close()
+    return history, length + len(lines)

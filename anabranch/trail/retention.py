@@ -1,0 +1,169 @@
+"""Who still needs the trail, and what may be dropped (K12).
+
+A reader is registered, with the sequence it has behind it, before it reads; a load holds the trail at its lowest `low`
+the same way. A segment goes when every registered reader has been past it for the retention time. The newest stays, and
+as long as nobody is registered everything does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+from anabranch.errors import TrailCorrupt, TrailError
+from anabranch.trail import published
+from anabranch.trail.failures import writing
+from anabranch.trail.format import SegmentName, segment_names, to_json
+from anabranch.trail.lock import maintenance
+from anabranch.trail.storage import LocalStorage, Storage, read_whole
+
+FOLDER = "readers"
+PASSED = "retention.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """`sequence`: everything up to it is behind the reader. `kind` is "reader" or "hold"."""
+
+    name: str
+    sequence: int
+    kind: str
+    since: float
+    pid: int
+
+
+def register(directory: str | Path, name: str, sequence: int) -> None:
+    """Before reading anything behind `sequence`. Raises TrailError when the trail does not reach back so far.
+    Registering a known name again sets it to `sequence`, also backwards (a restored target)."""
+    _register(directory, name, sequence, "reader")
+
+
+def hold(directory: str | Path, name: str, sequence: int) -> None:
+    """Keep what is behind `sequence`, until `unregister`."""
+    _register(directory, name, sequence, "hold")
+
+
+def advance(directory: str | Path, name: str, sequence: int) -> None:
+    """The reader has everything up to `sequence` behind it, durably. Never moves back. TrailError if not registered."""
+    storage = LocalStorage(directory)
+    known = _load(storage, name)
+    if known is None:
+        raise TrailError(f"reader {name} is not registered with the trail", hint="register it before it reads")
+    if sequence > known.sequence:
+        _save(storage, Registered(name, sequence, known.kind, known.since, os.getpid()))
+
+
+def unregister(directory: str | Path, name: str) -> None:
+    """The reader will not come back. Unknown names are fine."""
+    storage = LocalStorage(directory)
+    if _file(name) in storage.names(FOLDER):
+        storage.remove(f"{FOLDER}/{_file(name)}")
+
+
+def readers(directory: str | Path, *, storage: Storage | None = None) -> dict[str, Registered]:
+    """All registered readers and holds."""
+    storage = storage or LocalStorage(directory)
+    names = [unquote(file.removesuffix(".json")) for file in storage.names(FOLDER) if file.endswith(".json")]
+    return {name: found for name in names if (found := _load(storage, name))}
+
+
+def refuse_before_start(name: str, sequence: int, first: int) -> None:
+    if sequence + 1 < first:
+        raise TrailError(
+            f"reader {name} is at sequence {sequence}, the trail starts at {first}",
+            hint="what lies between was dropped: load again, or restore the trail from a backup",
+        )
+
+
+def drop_old(
+    directory: str | Path, retain_seconds: float, *, now: float | None = None, storage: Storage | None = None
+) -> list[str]:
+    """Drop the oldest segments that every registered reader was past `retain_seconds` ago. Returns their names."""
+    storage = storage or LocalStorage(directory)
+    now = time.time() if now is None else now
+    with maintenance(Path(directory)), writing(PASSED):
+        passed = _passed_since(storage, directory, now)
+        old = [name for name, since in passed.items() if now - since >= retain_seconds]
+        for name in old:
+            storage.remove(str(name))
+            del passed[name]
+        _save_passed(storage, passed)
+    return [str(name) for name in old]
+
+
+def _passed_since(storage: Storage, directory: str | Path, now: float) -> dict[SegmentName, float]:
+    """Segments that are behind every reader, oldest first, and since when we know it."""
+    sequences = [reader.sequence for reader in readers(directory, storage=storage).values()]
+    if not sequences:
+        return {}
+    known = _load_passed(storage)
+    newest = _published_number(storage)
+    names = segment_names(storage.names())
+    passed: dict[SegmentName, float] = {}
+    for name, following in pairwise(names):
+        needed = following.next if following.fragments else following.next - 1
+        if name.number >= newest or needed > min(sequences):
+            break
+        passed[name] = known.get(name.number, now)
+    return passed
+
+
+def _published_number(storage: Storage) -> int:
+    cell = storage.open(published.FILE)
+    try:
+        return published.read(cell).number
+    finally:
+        cell.close()
+
+
+def _load_passed(storage: Storage) -> dict[int, float]:
+    try:
+        return {int(number): float(since) for number, since in json.loads(read_whole(storage, PASSED)).items()}
+    except FileNotFoundError:
+        return {}
+    except ValueError:  # only the waiting time starts again
+        return {}
+
+
+def _save_passed(storage: Storage, passed: dict[SegmentName, float]) -> None:
+    content = {name.number: since for name, since in passed.items()}
+    if content != _load_passed(storage):
+        storage.replace(PASSED, to_json(content))
+
+
+def _register(directory: str | Path, name: str, sequence: int, kind: str) -> None:
+    directory = Path(directory)
+    with writing(f"reader {name}"):
+        (directory / FOLDER).mkdir(parents=True, exist_ok=True)
+    storage = LocalStorage(directory)
+    with maintenance(directory):
+        names = segment_names(storage.names())
+        if names:
+            refuse_before_start(name, sequence, names[0].first_whole)
+        _save(storage, Registered(name, sequence, kind, time.time(), os.getpid()))
+
+
+def _save(storage: Storage, reader: Registered) -> None:
+    with writing(f"reader {reader.name}"):
+        storage.replace(f"{FOLDER}/{_file(reader.name)}", to_json(asdict(reader)))
+
+
+def _load(storage: Storage, name: str) -> Registered | None:
+    try:
+        return Registered(**json.loads(read_whole(storage, f"{FOLDER}/{_file(name)}")))
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError) as error:
+        raise TrailCorrupt(
+            f"the registration of reader {name} cannot be read",
+            hint=f"remove {FOLDER}/{_file(name)} and start it again",
+        ) from error
+
+
+def _file(name: str) -> str:
+    return quote(name, safe="") + ".json"

@@ -1,0 +1,158 @@
+"""Where the trail's bytes are: a small interface, and local files behind it.
+
+Offsets are the callers' business: a write that fails half-way leaves bytes that nobody is told about. Errors are
+OSError here; `failures.py` makes them errors of the trail.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+Data = bytes | memoryview
+
+
+class Readable(Protocol):
+    def read(self, offset: int, length: int) -> bytes:
+        """Up to `length` bytes; fewer at the end of the file."""
+
+    def size(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class Writable(Protocol):
+    def write_at(self, offset: int, parts: Sequence[Data]) -> None:
+        """Write all parts one after another. When it raises, any of the bytes may be there."""
+
+    def sync(self) -> None:
+        """What was written survives a power failure when this returns."""
+
+    def close(self) -> None: ...
+
+
+class Storage(Protocol):
+    """Named files of one trail; "readers/x" is a file in a folder. A missing file is FileNotFoundError.
+
+    Delivery: names made by `create`, `replace` and `rename` are durable on return, contents of `replace` too."""
+
+    def names(self, folder: str = "") -> list[str]: ...
+
+    def create(self, name: str) -> Writable:
+        """A new, empty file; FileExistsError when it is there."""
+
+    def reopen(self, name: str) -> Writable: ...
+
+    def open(self, name: str) -> Readable: ...
+
+    def replace(self, name: str, content: bytes) -> None:
+        """The whole content of a small file: readers see the old one or the new one."""
+
+    def rename(self, old: str, new: str) -> None: ...
+
+    def remove(self, name: str) -> None:
+        """Readers that have it open keep reading."""
+
+
+class LocalReadable:
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def read(self, offset: int, length: int) -> bytes:
+        first = os.pread(self._fd, length, offset)
+        if len(first) == length or not first:
+            return first
+        return first + self.read(offset + len(first), length - len(first))
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+class LocalWritable:
+    def __init__(self, path: Path, flags: int) -> None:
+        self._fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC | flags, 0o640)
+
+    def write_at(self, offset: int, parts: Sequence[Data]) -> None:
+        waiting = [memoryview(part) for part in parts if len(part)]
+        while waiting:
+            written = os.pwritev(self._fd, waiting[:64], offset)
+            offset += written
+            while waiting and written >= len(waiting[0]):
+                written -= len(waiting.pop(0))
+            if written:
+                waiting[0] = waiting[0][written:]
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+class LocalStorage:
+    """Files below one directory of a local file system."""
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        self.directory = Path(directory)
+
+    def names(self, folder: str = "") -> list[str]:
+        try:
+            return sorted(os.listdir(self.directory / folder))
+        except FileNotFoundError:
+            return []
+
+    def create(self, name: str) -> Writable:
+        writable = LocalWritable(self.directory / name, os.O_CREAT | os.O_EXCL)
+        self._sync_folder(name)
+        return writable
+
+    def reopen(self, name: str) -> Writable:
+        return LocalWritable(self.directory / name, 0)
+
+    def open(self, name: str) -> Readable:
+        return LocalReadable(self.directory / name)
+
+    def replace(self, name: str, content: bytes) -> None:
+        path = self.directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+        writable = LocalWritable(temporary, os.O_CREAT | os.O_TRUNC)
+        try:
+            writable.write_at(0, [content])
+            writable.sync()
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
+        finally:
+            writable.close()
+        os.replace(temporary, path)
+        self._sync_folder(name)
+
+    def rename(self, old: str, new: str) -> None:
+        os.rename(self.directory / old, self.directory / new)
+        self._sync_folder(new)
+
+    def remove(self, name: str) -> None:
+        os.unlink(self.directory / name)
+        self._sync_folder(name)
+
+    def _sync_folder(self, name: str) -> None:
+        fd = os.open((self.directory / name).parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def read_whole(storage: Storage, name: str) -> bytes:
+    """The content of a small file."""
+    readable = storage.open(name)
+    try:
+        return readable.read(0, readable.size())
+    finally:
+        readable.close()

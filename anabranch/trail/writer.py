@@ -1,0 +1,358 @@
+"""Writing the trail: append, group commit, publish. Capture's side; the other is `reader.py`.
+
+Frames go to the file as they come; `flush` makes them durable and only then moves the published end, the one thing
+readers go by. What is behind the published end is nobody's yet: a crash may leave anything there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from anabranch.errors import TrailError
+from anabranch.model.ids import TableId
+from anabranch.model.position import LogMark, Position
+from anabranch.model.schema import TableSchema
+from anabranch.rows.chunk import Chunk, Part, TableRows
+from anabranch.trail import identity as identities
+from anabranch.trail import published, retention
+from anabranch.trail.codec import TableFrame, has_dictionaries, last_place
+from anabranch.trail.failures import syncing, writing
+from anabranch.trail.format import SegmentName
+from anabranch.trail.history import FILE as HISTORY
+from anabranch.trail.history import Entry, SchemaHistory
+from anabranch.trail.identity import Identity
+from anabranch.trail.lock import WriterLock
+from anabranch.trail.pack import Packer
+from anabranch.trail.published import Record, TrailEnd
+from anabranch.trail.recovery import Recovered, recover
+from anabranch.trail.segment import SegmentWriter
+from anabranch.trail.storage import LocalStorage, Storage
+
+__all__ = ["TrailEnd", "TrailWriter"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """After a whole chunk or heartbeat: what will be published, and where its frame is."""
+
+    end: TrailEnd
+    record: Record
+
+
+class TrailWriter:
+    """The one writer of a trail. Not for several threads.
+
+    Delivery: what `flush` has published stays, in this order, under these sequences; what it has not is gone after a
+    crash or stays, but whole transactions only, and `end` says which."""
+
+    def __init__(
+        self,
+        directory: Path,
+        storage: Storage,
+        lock: WriterLock,
+        who: Identity,
+        recovered: Recovered,
+        limits: tuple[int, int],
+        packer: Packer | None,
+    ) -> None:
+        self.directory = directory
+        self._storage, self._lock, self._identity = storage, lock, who
+        self._segment_bytes, self._retain_seconds = limits
+        self._history, self._history_length = recovered.history, recovered.history_length
+        self._history_file = storage.reopen(HISTORY)
+        self._cell = storage.reopen(published.FILE)
+        self._epoch, self._number = recovered.epoch, recovered.next_number
+        self._published = self._appended = _Place(recovered.end, recovered.record)
+        self._history_published = recovered.history_length
+        self._segment: SegmentWriter | None = None
+        self._fragments = 0
+        self._failed = False
+        self._packer = packer
+
+    @classmethod
+    def open(
+        cls,
+        directory: str | Path,
+        *,
+        job: str,
+        job_uuid: str,
+        source_identity: str,
+        segment_bytes: int = 64 * 1024 * 1024,
+        retain_seconds: int = 24 * 3600,
+        lock_timeout: float = 0.0,
+        storage: Storage | None = None,
+        pack: bool = True,
+    ) -> TrailWriter:
+        """Take the lock, make or recover the trail. Raises TrailLocked (with pid and host of the other writer, after
+        `lock_timeout` seconds), StateError (another job's or source's trail), TrailError (newer format),
+        TrailCorrupt."""
+        directory = Path(directory)
+        with writing(f"the trail {directory}"):
+            directory.mkdir(parents=True, exist_ok=True)
+        storage = storage or LocalStorage(directory)
+        lock = WriterLock(directory, lock_timeout)
+        try:
+            who = _identify(storage, Identity(job, job_uuid, source_identity))
+            recovered = recover(directory, storage)
+            packer = Packer(directory) if pack else None
+            writer = cls(directory, storage, lock, who, recovered, (segment_bytes, retain_seconds), packer)
+            writer._publish(writer._appended)
+        except BaseException:
+            lock.close()
+            raise
+        return writer
+
+    @property
+    def end(self) -> TrailEnd:
+        """The last published place: where reading the source's log resumes after a start."""
+        return self._published.end
+
+    @property
+    def appended(self) -> TrailEnd:
+        """The last whole place appended: where reading the source's log resumes after its line was lost."""
+        return self._appended.end
+
+    @property
+    def history(self) -> SchemaHistory:
+        """With what was added since the last flush."""
+        return self._history
+
+    @property
+    def next_sequence(self) -> int:
+        """Of the next transaction, or of the large one whose fragments are being written."""
+        return self._appended.end.position.sequence + 1
+
+    def append(self, chunk: Chunk) -> Chunk:
+        """Write a chunk and return it with its sequence. A FRAGMENT is not part of the trail before its LAST is;
+        nothing is before `flush`. Raises StorageFull: nothing of the chunk counts, append it again when there is
+        room."""
+        self._refuse_out_of_order(chunk)
+        chunk = replace(chunk, first_sequence=self.next_sequence)
+        segment = self._writable_segment()
+        frame = self._written(segment, lambda: segment.chunk(chunk, self._fragments, self._table_frame))
+        if chunk.part is Part.FRAGMENT:
+            self._fragments += 1
+        else:
+            self._fragments = 0
+            native, committed = last_place(chunk)
+            self._appended = self._place(segment, frame, chunk.last_sequence, LogMark(native, chunk.resume, committed))
+        if segment.offset >= self._segment_bytes:
+            self._seal()
+        return chunk
+
+    def heartbeat(self, mark: LogMark) -> None:
+        """The source's log was read up to `mark` without transactions of ours: the position moves on, the sequence
+        stays. The first one of a new trail is where it starts."""
+        end = self._appended.end
+        if (mark.native, mark.resume) == (end.position.native, end.resume):
+            return
+        if self._fragments:
+            raise TrailError("a heartbeat inside a transaction", hint="report this: capture must not do it")
+        segment = self._writable_segment()
+        committed = mark.commit_time or end.commit_time
+        frame = self._written(segment, lambda: segment.heartbeat(mark.native, mark.resume, committed))
+        self._appended = self._place(segment, frame, end.position.sequence, replace(mark, commit_time=committed))
+
+    def drop_fragments(self) -> None:
+        """Forget the fragments of a transaction whose reading broke off: it will be read again from its start."""
+        self._fragments = 0
+
+    def schema(self, table_schema: TableSchema, *, joined: bool = False) -> None:
+        """A definition is in force from the next sequence on: durable before the trail has that sequence. `joined`: the
+        table joins with the next chunk, which carries its SCHEMA barrier, and is not parked any more."""
+        latest = self._history.latest(table_schema.id)
+        if latest == table_schema and not joined:
+            return
+        if latest and latest.version >= table_schema.version and latest != table_schema:
+            raise TrailError(
+                f"version {table_schema.version} of the definition is not newer than {latest.version}",
+                table=str(table_schema.id),
+            )
+        self._note(Entry("schema", self.next_sequence, schema=table_schema, joined=joined))
+
+    def park(self, table: TableId, reason: str, statement: str = "") -> None:
+        """The table is parked from the next chunk on, which carries its PARK barrier. If that chunk never gets into the
+        trail, then after a restart the table is not parked either."""
+        self._note(Entry("park", self.next_sequence, table=table, reason=reason, statement=statement))
+
+    def adopt_identity(self, source_identity: str) -> None:
+        """The source is another server from here on, which capture has found to contain all that the trail has
+        (K18)."""
+        if source_identity == self._identity.source_identity:
+            return
+        self.flush()
+        self._seal()
+        former = self._identity.source_identity
+        self._note(Entry("source", self.next_sequence, reason=source_identity, statement=former))
+        self.flush()
+        changed = replace(self._identity, source_identity=source_identity)
+        with writing(identities.FILE):
+            identities.save(self._storage, changed)
+        self._identity = changed
+
+    def flush(self) -> None:
+        """Make everything appended durable and publish it: one fsync, two where definitions changed. A failed fsync
+        raises TrailError and ends this writer: its process has to end."""
+        self._refuse_failed()
+        place = self._appended
+        moved, noted = place is not self._published, self._history_length != self._history_published
+        if not moved and not noted:
+            return
+        if noted:
+            self._sync(self._history_file.sync, HISTORY)
+        if moved and self._segment and place.record.segment == self._segment.name:
+            self._sync(self._segment.sync, str(self._segment.name))
+        self._publish(place)
+        if self._packer:
+            self._packer.tick()
+
+    def drop_old(self) -> list[str]:
+        """Drop the segments that nobody needs any more (K12). Returns their names."""
+        return retention.drop_old(self.directory, self._retain_seconds, storage=self._storage)
+
+    def close(self) -> None:
+        """Flush, unless a failure came before, and let the next writer in."""
+        try:
+            if not self._failed:
+                self.flush()
+        finally:
+            if self._packer:
+                self._packer.stop()
+            for closable in (self._segment, self._history_file, self._cell, self._lock):
+                if closable:
+                    closable.close()
+
+    def __enter__(self) -> TrailWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- segments ---------------------------------------------------------------------------------------------------
+
+    def _writable_segment(self) -> SegmentWriter:
+        self._refuse_failed()
+        if self._segment is None:
+            name = SegmentName(self._number, self._epoch, self.next_sequence, self._fragments)
+            with writing(f"segment {name}"):
+                self._segment = SegmentWriter(self._storage, str(name), name, self._header(name))
+            self._number += 1
+        return self._segment
+
+    def _header(self, name: SegmentName) -> dict[str, object]:
+        end = self._appended.end
+        return asdict(self._identity) | {
+            "number": name.number,
+            "epoch": name.epoch,
+            "next": name.next,
+            "fragments": name.fragments,
+            "native": end.position.native,
+            "resume": end.resume,
+            "created": time.time(),
+        }
+
+    def _seal(self) -> None:
+        """Index at the end, fsync, close; the next append makes a new segment."""
+        segment = self._segment
+        if segment is None:
+            return
+        with suppress(OSError):  # without room for the index readers do without it
+            segment.seal()
+        self._leave(segment)
+        if self._packer:
+            self._packer.offer(len(segment.offsets), segment.rows)
+        self.drop_old()
+
+    def _leave(self, segment: SegmentWriter) -> None:
+        self._sync(segment.sync, str(segment.name))
+        segment.close()
+        self._segment = None
+
+    def _written(self, segment: SegmentWriter, write: Callable[[], int]) -> int:
+        """A write that fails leaves torn bytes: the segment ends before them, the next append makes a new one."""
+        try:
+            with writing(f"segment {segment.name}"):
+                return write()
+        except TrailError as error:
+            if isinstance(error.__cause__, OSError):
+                self._leave(segment)
+            raise
+        except KeyboardInterrupt:
+            self._failed = True
+            raise
+
+    def _table_frame(self, rows: TableRows) -> TableFrame:
+        """A chunk of a table whose definition is not in the history would be unreadable after a change (K19)."""
+        try:
+            table = self._history.at(rows.table, rows.version)
+        except KeyError:
+            raise TrailError(
+                f"version {rows.version} of the definition is not in the schema history", table=str(rows.table)
+            ) from None
+        if has_dictionaries(rows.batch.schema):
+            raise TrailError("dictionary-encoded columns cannot be written to the trail", table=str(rows.table))
+        return TableFrame(table, rows.batch.schema)
+
+    # --- places and publication -------------------------------------------------------------------------------------
+
+    def _place(self, segment: SegmentWriter, frame: int, sequence: int, mark: LogMark) -> _Place:
+        name = segment.name
+        record = Record(0, name.number, name.epoch, name.next, name.fragments, frame, segment.offset, sequence)
+        return _Place(TrailEnd(Position(sequence, mark.native), mark.resume, mark.commit_time), record)
+
+    def _publish(self, place: _Place) -> None:
+        """After the fsync. Versions of a later writer are larger, whatever became of the record."""
+        version = max(self._published.record.version, self._published.end.version, self._epoch << 40) + 1
+        record = place.record._replace(version=version, history=self._history_length)
+        with writing("the published end"):
+            published.write(self._cell, record)
+        self._published = self._appended = _Place(replace(place.end, version=version), record)
+        self._history_published = self._history_length
+
+    def _note(self, entry: Entry) -> None:
+        self._refuse_failed()
+        line = entry.to_line()
+        with writing("the schema history"):
+            self._history_file.write_at(self._history_length, [line])
+        self._history_length += len(line)
+        self._history.add(entry)
+
+    def _sync(self, sync: Callable[[], None], what: str) -> None:
+        try:
+            with syncing(what):
+                sync()
+        except TrailError:
+            self._failed = True
+            raise
+
+    # --- refusals ---------------------------------------------------------------------------------------------------
+
+    def _refuse_failed(self) -> None:
+        if self._failed:
+            raise TrailError(
+                "an fsync failed before", hint="end this process; a new one continues at the published end"
+            )
+
+    def _refuse_out_of_order(self, chunk: Chunk) -> None:
+        if chunk.part is Part.WHOLE and self._fragments:
+            raise TrailError("a whole chunk inside a large transaction", hint="report this: capture must not do it")
+        if chunk.part is not Part.WHOLE and chunk.transactions.num_rows != 1:
+            raise TrailError(f"a fragment with {chunk.transactions.num_rows} transactions, not one")
+        if not chunk.transactions.num_rows:
+            raise TrailError("a chunk without transactions", hint="report this: capture must use a heartbeat")
+
+
+def _identify(storage: Storage, ours: Identity) -> Identity:
+    found = identities.load(storage)
+    if found is None:
+        with writing("a new trail"):
+            storage.replace(published.FILE, bytes(published.SIZE))
+            storage.replace(HISTORY, b"")
+            identities.save(storage, ours)
+        return ours
+    identities.refuse_mismatch(found, ours)
+    return found

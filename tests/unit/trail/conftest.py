@@ -1,0 +1,79 @@
+"""What trail tests share: the make-believe source, and trails that are closed again."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from anabranch.trail.reader import TrailReader
+from anabranch.trail.writer import TrailWriter
+
+
+def _samples() -> ModuleType:
+    if "trail_samples" not in sys.modules:
+        spec = importlib.util.spec_from_file_location("trail_samples", Path(__file__).with_name("samples.py"))
+        assert spec and spec.loader
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["trail_samples"] = module
+        spec.loader.exec_module(module)
+    return sys.modules["trail_samples"]
+
+
+@pytest.fixture(scope="session")
+def samples() -> Any:
+    return _samples()
+
+
+@pytest.fixture
+def open_writer(tmp_path: Path, samples: Any) -> Iterator[Callable[..., TrailWriter]]:
+    """A writer on tmp_path/trail whose two tables are defined, without packing in the background."""
+    opened: list[TrailWriter] = []
+
+    def open_(**options: Any) -> TrailWriter:
+        settings = {**samples.JOB, "segment_bytes": 1 << 20, "retain_seconds": 60, "pack": False, **options}
+        writer = TrailWriter.open(tmp_path / "trail", **settings)
+        opened.append(writer)
+        for table in (samples.ORDERS, samples.NOTES):
+            if not writer.history.latest(table):
+                writer.schema(samples.definition(table))
+        return writer
+
+    yield open_
+    for writer in opened:
+        die(writer)
+
+
+def die(writer: TrailWriter) -> None:
+    """End a writer as SIGKILL does: nothing is flushed, the lock is gone."""
+    if writer._packer:
+        writer._packer.stop()
+    for closable in (writer._segment, writer._lock):
+        if closable:
+            try:
+                closable.close()
+            except OSError:
+                continue
+
+
+@pytest.fixture
+def kill() -> Callable[[TrailWriter], None]:
+    return die
+
+
+@pytest.fixture
+def open_reader(tmp_path: Path) -> Iterator[Callable[[], TrailReader]]:
+    opened: list[TrailReader] = []
+
+    def open_() -> TrailReader:
+        opened.append(TrailReader(tmp_path / "trail"))
+        return opened[-1]
+
+    yield open_
+    for reader in opened:
+        reader.close()
