@@ -31,6 +31,10 @@ class Report:
         return tuple(result for result in self.results if result.verdict == "failed")
 
     @property
+    def warnings(self) -> tuple[CheckResult, ...]:
+        return tuple(result for result in self.results if result.verdict == "warning")
+
+    @property
     def summary(self) -> str:
         counts = [sum(result.verdict == verdict for result in self.results) for verdict in ORDER]
         return ", ".join(f"{count} {verdict}" for verdict, count in zip(ORDER, counts, strict=True))

@@ -11,7 +11,7 @@ from typing import TypeVar
 from anabranch.abc import CheckResult, Checks, PreflightContext, SourceConnector, TargetConnector
 from anabranch.config import JobConfig
 from anabranch.ddl.rules import RuleSet
-from anabranch.errors import AnabranchError, SourceError, TargetError
+from anabranch.errors import AnabranchError, SourceError, SourceUnavailable, TargetError, TargetUnavailable
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.preflight.report import Report
@@ -26,17 +26,18 @@ def preflight(
     rules: RuleSet,
     source: SourceConnector,
     target: TargetConnector,
-    loaded: Collection[TableId] = (),
+    loaded: Collection[TableId] | Callable[[], Collection[TableId]] = (),
 ) -> Report:
-    """Every check, whatever the others say. `loaded`: tables that this job has loaded already.
+    """Every check, whatever the others say. `loaded`: tables that this job has loaded already, or how to ask for them.
 
     Raises the error of an end that cannot be asked at all; of two, the source's, with the other as a note."""
     errors: list[AnabranchError] = []
     selection = _asked(lambda: _select(rules, source), errors) or Selection({})
-    context = _context(config, rules, selection, frozenset(loaded))
+    known = _asked(loaded, errors) or () if callable(loaded) else loaded
+    context = _context(config, rules, selection, frozenset(known))
     asked = [
-        _asked(lambda: _run(source.checks(), context), errors),
-        _asked(lambda: _run(target.checks(), context), errors),
+        _asked(lambda: _run(source.checks(), context, SourceUnavailable), errors),
+        _asked(lambda: _run(target.checks(), context, TargetUnavailable), errors),
     ]
     if errors:
         raise _first(errors)
@@ -75,11 +76,16 @@ def _select(rules: RuleSet, source: SourceConnector) -> Selection:
     return select(rules, present, tables)
 
 
-def _run(checks: Checks, context: PreflightContext) -> list[CheckResult]:
+def _run(checks: Checks, context: PreflightContext, unreachable: type[AnabranchError]) -> list[CheckResult]:
+    """An end that cannot be reached is an error of that end, not a check that failed."""
     try:
-        return checks.run(context)
+        results = checks.run(context)
     finally:
         checks.close()
+    for result in results:
+        if result.check.endswith(".reachable") and result.verdict == "failed":
+            raise unreachable(result.message, hint=result.hint, job=context.job)
+    return results
 
 
 def _context(config: JobConfig, rules: RuleSet, selection: Selection, loaded: frozenset[TableId]) -> PreflightContext:

@@ -1,0 +1,17 @@
+"""`anabranch apply`: the trail to the target."""
+
+from __future__ import annotations
+
+import click
+
+from anabranch.cli.options import job_argument, log_level
+
+
+@click.command()
+@job_argument
+@log_level("info")
+def apply(job: str) -> None:
+    """Bring the trail to the target, until stopped; waits for the load."""
+    from anabranch.job import Job
+
+    Job.from_file(job).apply()

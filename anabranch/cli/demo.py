@@ -1,0 +1,22 @@
+"""`anabranch demo`: the product on two private servers, from nothing to verified."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from anabranch.cli.options import log_level
+
+
+@click.command()
+@click.option(
+    "--seconds", type=click.FloatRange(min=1), default=60, show_default=True, metavar="N", help="How long to stream."
+)
+@click.option("--forever", is_flag=True, help="Stream until stopped with Ctrl-C.")
+@log_level("warning")
+def demo(seconds: float, forever: bool) -> None:
+    """Start MariaDB and PostgreSQL privately, load and follow a lively shop, verify, and leave nothing running."""
+    from anabranch.demo import run_demo
+
+    sys.exit(run_demo(seconds=None if forever else seconds))

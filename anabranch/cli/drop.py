@@ -1,0 +1,24 @@
+"""`anabranch drop`: what the job left behind, and its removal (K32)."""
+
+from __future__ import annotations
+
+import click
+
+from anabranch.cli.options import job_argument, log_level
+
+
+@click.command()
+@job_argument
+@click.option("--execute", is_flag=True, help="Remove it. Without this it is only shown.")
+@log_level("warning")
+def drop(job: str, execute: bool) -> None:
+    """Show what the job left at source, target and home; remove it with --execute. Replicated tables stay."""
+    from anabranch.job import Job
+
+    found = Job.from_file(job).drop(execute=execute)
+    for line in found:
+        click.echo(f"{'removed' if execute else 'would remove'}: {line}")
+    if not found:
+        click.echo("the job left nothing")
+    elif not execute:
+        click.echo("nothing was changed; add --execute to remove it")

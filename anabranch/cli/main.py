@@ -1,0 +1,151 @@
+"""`anabranch`: the group of all verbs, and the outermost handler: every error becomes a message and an exit code.
+
+What does not live here: what a verb does.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from anabranch import __version__
+from anabranch.cli import options
+from anabranch.errors import AnabranchError
+
+VERBS = ("run", "capture", "load", "apply", "preflight", "status", "verify", "trail", "drop", "demo")
+INTERRUPTED, TERMINATED, UNEXPECTED = 130, 143, 1
+
+
+class Verbs(click.Group):
+    """Imports a verb's file when it is asked for, in the order of `VERBS`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = getattr(import_module(f"anabranch.cli.{cmd_name}"), cmd_name)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        self.commands = dict.fromkeys(VERBS, click.Command(None))  # names, for click's "did you mean"
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, message="%(prog)s %(version)s")
+@click.option("--log-level", type=click.Choice(options.LEVELS), help="For all verbs; each has this option too.")
+def cli(log_level: str | None) -> None:
+    """Copies databases while they are in use: initial load, then the source's own transaction log.
+
+    JOB is the path of a job file. Exit codes: 0 done, 1 unexpected, 2 configuration or command line, 3 preflight,
+    4 differences, 5 source, 6 target, 7 trail or state, 8 done but tables are parked, 9 not caught up in time,
+    130 and 143 interrupted.
+    """
+    if log_level:
+        import os
+
+        os.environ[options.LEVEL_VARIABLE] = log_level
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of the `anabranch` command; ends the process."""
+    signal.signal(signal.SIGTERM, _terminated)  # verbs that run a pipeline put their own in its place
+    sys.exit(exit_code(list(sys.argv[1:] if arguments is None else arguments)))
+
+
+def exit_code(arguments: list[str]) -> int:
+    """Run a command line; every way it can end is an exit code."""
+    try:
+        result = cli.main(arguments, prog_name="anabranch", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except AnabranchError as error:
+        return _tell([error])
+    except ExceptionGroup as group:
+        ours, others = group.split(AnabranchError)
+        return _tell(_leaves(ours)) if ours and not others else _unexpected(group, arguments)
+    except Exception as error:  # noqa: BLE001 - the outermost handler
+        return _unexpected(error, arguments)
+
+
+def _terminated(_: int, __: FrameType | None) -> None:
+    sys.exit(TERMINATED)
+
+
+def _leaves(group: ExceptionGroup[AnabranchError]) -> list[AnabranchError]:
+    return [
+        leaf
+        for error in group.exceptions
+        for leaf in (_leaves(error) if isinstance(error, ExceptionGroup) else [error])
+    ]
+
+
+def _tell(errors: list[AnabranchError]) -> int:
+    """Every message; the lowest of the codes."""
+    for error in errors:
+        for text in (_text(error), *getattr(error, "__notes__", ())):
+            click.echo(click.style("error: ", fg="red", bold=True) + text, err=True)
+    return min(error.exit_code for error in errors)
+
+
+def _text(error: AnabranchError) -> str:
+    """A message of several lines has its hint on a line of its own."""
+    text = str(error)
+    if "\n" not in error.message or not error.hint:
+        return text
+    return text.removesuffix(f" — {error.hint}") + f"\n  -> {error.hint}"
+
+
+def _unexpected(error: BaseException, arguments: list[str]) -> int:
+    text = "".join(traceback.format_exception(error))
+    kind = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+    click.echo(f"unexpected error: {kind} (this is a bug; traceback in {_write(text, arguments)})", err=True)
+    return UNEXPECTED
+
+
+def _write(text: str, arguments: list[str]) -> Path:
+    """Into the job's logs where there is a job with a home, else a temporary file."""
+    name = time.strftime("traceback-%Y%m%d-%H%M%S")
+    home = _home(arguments)
+    try:
+        logs = home / "logs" if home and home.is_dir() else Path(tempfile.gettempdir())
+        logs.mkdir(exist_ok=True)
+        handle, file = tempfile.mkstemp(prefix=f"{name}-", suffix=".txt", dir=logs)
+    except OSError:
+        handle, file = tempfile.mkstemp(prefix=f"anabranch-{name}-", suffix=".txt")
+    with open(handle, "w") as stream:
+        stream.write(text)
+    return Path(file)
+
+
+def _home(arguments: list[str]) -> Path | None:
+    from anabranch.config import load_job
+
+    for argument in arguments:
+        if argument.endswith(".toml"):
+            try:
+                return load_job(argument).home
+            except AnabranchError:
+                return None
+    return None
+
+
+if __name__ == "__main__":
+    main()

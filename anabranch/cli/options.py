@@ -1,0 +1,52 @@
+"""Arguments and options that several verbs share.
+
+What does not live here: a verb's own options.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+LEVELS = ("debug", "info", "warning", "error")
+LEVEL_VARIABLE = "ANABRANCH_LOG_LEVEL"  # handed on to the parts that a verb starts
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+job_argument = click.argument("job", metavar="JOB", type=click.Path(dir_okay=True))
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Write the result as JSON, and nothing else, to stdout."
+)
+
+
+def log_level(default: str) -> Callable[[Command], Command]:
+    """`--log-level`: sets logging up for the verb, and for the processes it starts."""
+
+    def configure(context: click.Context, _: click.Parameter, level: str | None) -> None:
+        if context.resilient_parsing:
+            return
+        from anabranch import log
+
+        if level:
+            os.environ[LEVEL_VARIABLE] = level
+        log.configure(level or default)
+
+    return click.option(
+        "--log-level",
+        type=click.Choice(LEVELS),
+        envvar=LEVEL_VARIABLE,
+        callback=configure,
+        expose_value=False,
+        help=f"Least important log lines to show on stderr.  [default: {default}]",
+    )
+
+
+def write_json(value: Any) -> None:
+    """The one JSON document of a verb with `--json`."""
+    import json
+
+    sys.stdout.write(json.dumps(value, indent=2, default=str, ensure_ascii=False) + "\n")

@@ -1,0 +1,121 @@
+"""`anabranch status`: where a job is, running or not.
+
+What does not live here: gathering it (`Job.status`); this shows the same value that `--json` prints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import click
+
+from anabranch.cli.options import job_argument, json_option, log_level, write_json
+
+STYLES = {"streaming": "green", "loading": "cyan", "parked": "red", "stopped": "dim"}
+
+
+@click.command()
+@job_argument
+@json_option
+@log_level("warning")
+def status(job: str, as_json: bool) -> None:
+    """Phase, parts, positions, lag, and the state of every table."""
+    from anabranch.job import Job
+
+    found = Job.from_file(job).status()
+    if as_json:
+        write_json(found)
+    else:
+        click.echo("\n".join(lines(found)))
+
+
+def lines(found: Mapping[str, Any]) -> Iterable[str]:
+    """The status as text; works on what `--json` prints."""
+    parts = ", ".join(f"{part['name']} (pid {part['pid']} on {part['host']})" for part in found["parts"])
+    yield f"job       {found['job']}"
+    yield f"phase     {_styled(found['phase'])}" + (f": {found['detail']}" if found.get("detail") else "")
+    yield f"parts     {parts or 'none is running'}"
+    for name in ("read", "written", "source_end"):
+        yield f"{name.replace('_', ' '):<10}{_position(found['positions'].get(name))}"
+    for target in found["targets"]:
+        yield from _target(target)
+    if found.get("last_error"):
+        yield f"last error {_error(found['last_error'])}"
+
+
+def _styled(state: str) -> str:
+    style = STYLES.get(state)
+    if style == "dim":
+        return click.style(state, dim=True)
+    return click.style(state, fg=style) if style else state
+
+
+def _position(position: Mapping[str, Any] | None) -> str:
+    if not position or not position.get("text"):
+        return "-"
+    return str(position["text"]) + (f"  committed {position['commit_time']}" if position.get("commit_time") else "")
+
+
+def _error(error: Any) -> str:
+    if not isinstance(error, Mapping):
+        return str(error)
+    where = " ".join(str(error[key]) for key in ("at", "part") if error.get(key))
+    return f"{where}: {error.get('message', '')}" if where else str(error.get("message", ""))
+
+
+def _target(target: Mapping[str, Any]) -> Iterable[str]:
+    yield f"target    {target['name']}"
+    yield f"applied   {_position(target['applied'])}"
+    yield f"lag       {_lag(target.get('lag') or {})}"
+    tables = sorted(target["tables"], key=lambda table: str(table["source"]))
+    if not tables:
+        return
+    yield ""
+    rows: list[tuple[str, ...]] = [("TABLE", "TARGET", "STATE", "ROWS LOADED", "CHANGES APPLIED")]
+    rows += [
+        (t["source"], t["target"], t["state"], _count(t["rows_loaded"]), _count(t["changes_applied"])) for t in tables
+    ]
+    yield from _columns(rows, [t.get("reason") or "" for t in tables])
+    yield ""
+
+
+def _columns(rows: list[tuple[str, ...]], reasons: list[str]) -> Iterable[str]:
+    """Padded before they are coloured; a table's reason stands under it."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for row, reason in zip(rows, ["", *reasons], strict=True):
+        cells = [
+            cell.rjust(width) if i > 2 else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        cells[2] = cells[2].replace(row[2], _styled(row[2]), 1)
+        yield "  ".join(cells).rstrip()
+        if reason:
+            yield f"    {reason}"
+
+
+def _count(number: int | None) -> str:
+    return "-" if number is None else f"{number:,}"
+
+
+def _lag(lag: Mapping[str, Any]) -> str:
+    seconds, size = lag.get("seconds"), lag.get("bytes")
+    shown = [_duration(seconds)] if seconds is not None else []
+    shown += [_size(size)] if size is not None else []
+    return ", ".join(shown) or "unknown"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def _size(size: float) -> str:
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if size < 1000 or unit == "GB":
+            break
+        size /= 1000
+    return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"

@@ -1,0 +1,140 @@
+"""`anabranch trail ls|show|check`: what is in a job's trail.
+
+What does not live here: reading it and its readable form (`trail/`).
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from anabranch.cli.options import job_argument, json_option, log_level, write_json
+
+if TYPE_CHECKING:
+    from anabranch.model.ids import TableId
+    from anabranch.trail.check import CheckReport
+    from anabranch.trail.reader import TrailReader
+
+
+@click.group()
+def trail() -> None:
+    """Segments, transactions and rows, checksums of a job's trail."""
+
+
+@trail.command()
+@job_argument
+@json_option
+@log_level("warning")
+def ls(job: str, as_json: bool) -> None:
+    """List the segments: sequences, size, rows."""
+    with _reader(job) as reader:
+        segments = reader.segments()
+    if as_json:
+        write_json({"version": 1, "segments": [_facts(facts) for facts in segments]})
+        return
+    click.echo(f"{'SEGMENT':<34} {'STATE':<7} {'FIRST':>12} {'LAST':>12} {'ROWS':>12} {'BYTES':>14}")
+    for s in segments:
+        click.echo(f"{s.name:<34} {s.state:<7} {s.first:>12} {s.last:>12} {s.rows:>12,} {s.bytes:>14,}")
+
+
+@trail.command()
+@job_argument
+@click.option("--from", "start", metavar="POSITION", help="First transaction: a position, or its sequence alone.")
+@click.option("--to", "end", metavar="POSITION", help="Last transaction.")
+@click.option("--table", metavar="T", help="Only this source table, as schema.table.")
+@click.option("--key", metavar="COLUMN=VALUE", multiple=True, help="Only rows with this value; several must all hold.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most N rows.")
+@json_option
+@log_level("warning")
+def show(
+    job: str,
+    start: str | None,
+    end: str | None,
+    table: str | None,
+    key: tuple[str, ...],
+    limit: int | None,
+    as_json: bool,
+) -> None:
+    """Show transactions and rows, one a line. With --json one object a line."""
+    after = _sequence(start, "--from") - 1 if start else None
+    upto = _sequence(end, "--to") if end else None
+    wanted, keys = _table(table), dict(_pair(text) for text in key)
+    from itertools import islice
+
+    from anabranch.trail.show import show as rows
+
+    with _reader(job) as reader:
+        first = reader.first() - 1 if after is None else after
+        for row in islice(rows(reader, after=first, upto=upto, table=wanted, key=keys), limit):
+            sys.stdout.write(_json_line(row) if as_json else f"{row}\n")
+
+
+@trail.command()
+@job_argument
+@json_option
+@log_level("warning")
+def check(job: str, as_json: bool) -> None:
+    """Read everything and compare every checksum. Exit 7 if something is wrong."""
+    from anabranch.errors import TrailCorrupt
+
+    with _reader(job) as reader:
+        report = reader.check()
+    if as_json:
+        write_json({"version": 1, **_facts(report)})
+    else:
+        click.echo("\n".join([*report.problems, _summary(report)]))
+    if report.problems:
+        sys.exit(TrailCorrupt.exit_code)
+
+
+def _reader(job: str) -> TrailReader:
+    from anabranch.job import Job
+    from anabranch.trail.reader import TrailReader
+
+    return TrailReader(Job.from_file(job).trail, name="trail")
+
+
+def _sequence(text: str, option: str) -> int:
+    """`4711@mysql-bin.000003:15499` or `4711`."""
+    number = text.partition("@")[0]
+    if not (number.isascii() and number.isdigit()):
+        raise click.BadParameter(f"{text!r} is no position", param_hint=option)
+    return int(number)
+
+
+def _table(text: str | None) -> TableId | None:
+    from anabranch.model.ids import TableId
+
+    try:
+        return TableId.parse(text) if text else None
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--table") from None
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise click.BadParameter(f"{text!r} is not COLUMN=VALUE", param_hint="--key")
+    return name, value
+
+
+def _facts(value: Any) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return asdict(value)
+
+
+def _json_line(row: Any) -> str:
+    import json
+
+    facts = {**_facts(row), "position": str(row.position), "table": str(row.table)}
+    return json.dumps(facts, ensure_ascii=False) + "\n"
+
+
+def _summary(report: CheckReport) -> str:
+    verdict = f"{len(report.problems)} problems" if report.problems else "every checksum is right"
+    names = ("segments", "frames", "transactions", "rows")
+    counts = [f"{getattr(report, name):,} {name}" for name in names]
+    return f"sequences {report.first} to {report.last}: {', '.join([*counts, verdict])}"
