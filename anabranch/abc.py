@@ -211,6 +211,9 @@ class TargetStore(Protocol):
 
     One connection, each call commits by itself."""
 
+    def exists(self) -> bool:
+        """Is there any state of any job? Reads only."""
+
     def prepare(self) -> None:
         """Create or check schema and version; StateError when made by a newer release."""
 
@@ -420,11 +423,15 @@ class SourceConnector(Protocol):
     order: LogOrder
     dialect: Dialect
 
+    def leftovers(self, remove: bool) -> list[str]:
+        """What a load may have left at the source (a watermark table), one line each; removed if asked."""
+
     def log(self, options: LogOptions) -> LogReader: ...
 
     def catalog(self) -> SourceCatalog: ...
 
-    def snapshot(self) -> SnapshotReader: ...
+    def snapshot(self, expected: str = "") -> SnapshotReader:
+        """`expected`: the LogReader.identity that capture follows; every connection to another server is refused (K29)."""
 
     def checks(self) -> Checks: ...
 

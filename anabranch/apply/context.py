@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from anabranch.ddl.rules import Filter
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.net import CascadeRule, TargetTable
@@ -13,14 +14,14 @@ from anabranch.rows.net import CascadeRule, TargetTable
 @dataclass(frozen=True)
 class Followed:
     """A table that the stream follows. Images with sequence <= `low` are in the loaded rows already; those up to `high`
-    may be (K3); later ones are strict. `filter` names the job's `where` for it (K27)."""
+    may be (K3); later ones are strict. `filter` is the job's `where` for it (K27)."""
 
     schema: TableSchema
     table: TargetTable
     low: int = 0
     high: int = 0
     has_extra_columns: bool = False
-    filter: str = ""
+    filter: Filter | None = None
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class ApplyContext:
         return replace_context(self, {t: f for t, f in self.tables.items() if t not in tables})
 
     def has_filters(self) -> bool:
-        return any(f.filter for f in self.tables.values())
+        return any(f.filter is not None for f in self.tables.values())
 
 
 def replace_context(context: ApplyContext, tables: Mapping[TableId, Followed]) -> ApplyContext:

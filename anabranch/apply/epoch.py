@@ -19,7 +19,8 @@ from anabranch.apply.context import ApplyContext
 from anabranch.apply.feed import Feed, SourceTransaction
 from anabranch.apply.images import order_of
 from anabranch.apply.onebyone import steps
-from anabranch.apply.plan import FilterImages, Group, group, stages
+from anabranch.apply.plan import FilterImages, Group, Stage, group, stages
+from anabranch.apply.staging import Executors, StagedPiece
 from anabranch.apply.work import Work
 from anabranch.errors import RowRefused, TargetUnavailable
 from anabranch.model.ids import TableId
@@ -55,6 +56,7 @@ class Applier:
     target_of: Callable[[TableId], TableId | None]
     filtered: FilterImages | None = None
     per_transaction: bool = False
+    executors: Executors | None = None  # None: every epoch is planned here
     totals: Totals = field(default_factory=Totals)
 
     def apply(self, upto: int) -> None:
@@ -108,25 +110,44 @@ class Applier:
 
     def _quick(self, feed: Feed) -> None:
         then = self._then(*feed.end())
+        by_executors = self.executors is not None and self.executors.takes(feed, self.context)
+        staged = self.executors.stage(feed, self.context) if self.executors and by_executors else []
         if not self._begin(then):
             return
         work = self._work()
-        for chunks in feed.groups():
-            self._merge(group(chunks, work.context, self.filtered), work)
+        for piece in staged:
+            self._merge_staged(piece, work)
+        if not staged:
+            for chunks in feed.groups():
+                self._merge(group(chunks, work.context, self.filtered), work)
         self._commit(then, work)
 
     def _merge(self, part: Group, work: Work) -> None:
         for stage in stages(part, work.context):
-            for table in stage.truncates:
-                self.writer.truncate(table, work.context.truncate)
+            self._truncate(stage, work)
             for net in stage.nets:
                 work.reread(net.table.source, self.writer.merge(net))
-            for cascade in stage.cascades:
-                self.writer.cascade(cascade, work.context.cascades)
-            for table_id, keys in stage.reread:
-                work.reread_keys(table_id, keys)
-        work.count(part)
+            self._cascade(stage, work)
+        work.count(part.counts())
         work.park(part.parked)
+
+    def _merge_staged(self, piece: StagedPiece, work: Work) -> None:
+        for staged in piece.stages:
+            self._truncate(staged.stage, work)
+            for net in staged.nets:
+                work.reread(net.table.source, self.writer.merge_staged(net))
+            self._cascade(staged.stage, work)
+        work.count(dict(piece.counts))
+
+    def _truncate(self, stage: Stage, work: Work) -> None:
+        for table in stage.truncates:
+            self.writer.truncate(table, work.context.truncate)
+
+    def _cascade(self, stage: Stage, work: Work) -> None:
+        for cascade in stage.cascades:
+            self.writer.cascade(cascade, work.context.cascades)
+        for table_id, keys in stage.reread:
+            work.reread_keys(table_id, keys)
 
     # --- one target transaction per source transaction -------------------------------------------------------
 
@@ -173,7 +194,7 @@ class Applier:
                 self.writer.cascade(step, work.context.cascades)
             else:
                 self.writer.truncate(step, work.context.truncate)
-        work.count(part)
+        work.count(part.counts())
         work.park(part.parked)
 
     def _note_slow(self, reason: Exception, upto: int) -> None:

@@ -60,14 +60,17 @@ class Feed:
         """Position and commit time of the last transaction."""
         ref = self.refs()[-1]
         if ref.last_sequence <= self.upto:
-            return ref.last_position, ref.last_time
+            return ref.last_position, ref.last_commit_time
         last = list(_each(self.trail.load(ref)))[-1]
         return last.position, last.commit_time
 
     def _large(self, fragments: Sequence[ChunkRef]) -> SourceTransaction:
         ref, parts = fragments[-1], tuple(fragments)
         return SourceTransaction(
-            ref.last_sequence, ref.last_position, ref.last_time, lambda: (self.trail.load(part) for part in parts)
+            ref.last_sequence,
+            ref.last_position,
+            ref.last_commit_time,
+            lambda: (self.trail.load(part) for part in parts),
         )
 
 

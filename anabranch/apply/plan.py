@@ -14,6 +14,7 @@ import pyarrow as pa
 from anabranch.apply import cascade
 from anabranch.apply.compact import compact
 from anabranch.apply.context import ApplyContext, Followed
+from anabranch.apply.filter import with_filter_columns
 from anabranch.apply.images import Images, gather, order_of, sequence_of
 from anabranch.model.ids import TableId
 from anabranch.rows.chunk import Barrier, BarrierKind, Chunk, Op
@@ -98,9 +99,10 @@ def _low(context: ApplyContext, table: TableId) -> int:
 
 
 def _images(chunks: Sequence[Chunk], followed: Followed, base: int, filtered: FilterImages | None) -> Images | None:
-    images = gather(chunks, followed.table, followed.schema, base, followed.low)
-    if images is None or not followed.filter or filtered is None:
+    images = gather(chunks, with_filter_columns(followed), followed.schema, base, followed.low)
+    if images is None or followed.filter is None:
         return images
+    assert filtered is not None, "a table with a filter is planned where Spark SQL can be asked"
     return filtered(followed, images)
 
 

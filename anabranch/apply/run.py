@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -16,10 +16,13 @@ from anabranch.abc import Checkpoint, SourceConnector, TableState, TargetConnect
 from anabranch.apply.cascade import rules_of
 from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.epoch import Applier
+from anabranch.apply.filter import StreamFilter
 from anabranch.apply.finish import Finisher
 from anabranch.apply.join import join_loaded
+from anabranch.apply.staging import Executors
 from anabranch.apply.stream import EpochQuery
 from anabranch.apply.window import WindowResolver, is_followed
+from anabranch.ddl.rules import Filter
 from anabranch.errors import StateError
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
@@ -35,6 +38,7 @@ READER = "apply"
 TICK_SECONDS = 0.2
 CHORES_SECONDS = 1.0
 REGISTER_SECONDS = 5.0
+STAGE_ROWS = 400_000  # images; below, one connection is done before the tasks have begun
 
 
 class Watcher(Protocol):
@@ -59,10 +63,11 @@ class ApplyRun:
     rules: ValueRules
     target_of: Callable[[TableId], TableId | None]
     target_table: Callable[[TableSchema], TargetTable]
-    filters: Mapping[TableId, str]
+    where: Callable[[TableSchema], Filter | None]
     logs_cascades: bool
     truncate: str
     per_transaction: bool
+    stage_rows: int | None
     spark: Callable[[], SparkSession]
     stop: Callable[[], bool]
     watcher: Watcher
@@ -150,7 +155,11 @@ class ApplyRun:
             checkpoint,
             reload=lambda: _row(store, self.job),
             target_of=self.target_of,
+            filtered=StreamFilter(self.spark),
             per_transaction=self.per_transaction,
+            executors=Executors(
+                self.job, self.trail_directory, self.target, self.rules, self.spark, self.stage_rows or STAGE_ROWS
+            ),
         )
 
     def _follow_table(self, state: TableState, window: tuple[int, int]) -> Followed:
@@ -162,7 +171,7 @@ class ApplyRun:
             has_extra = bool(loader.extra_columns(table))
         finally:
             loader.close()
-        return Followed(state.schema, table, *window, has_extra, self.filters.get(state.source, ""))
+        return Followed(state.schema, table, *window, has_extra, self.where(state.schema))
 
     def _epoch(self, upto: int) -> None:
         self.applier.apply(upto)

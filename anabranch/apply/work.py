@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from anabranch.abc import TableState
 from anabranch.apply.context import ApplyContext, closed, replace_context
-from anabranch.apply.plan import Group, Parked
+from anabranch.apply.plan import Parked
 from anabranch.model.ids import TableId
 from anabranch.rows.lines import texts
 from anabranch.rows.net import RowChange
@@ -28,8 +28,8 @@ class Work:
     target_of: Callable[[TableId], TableId | None]
     counts: Counter[TableId] = field(default_factory=Counter)
 
-    def count(self, part: Group) -> None:
-        for table, number in part.counts().items():
+    def count(self, changes: Mapping[TableId, int]) -> None:
+        for table, number in changes.items():
             self.counts[table] += number
             state = self.states[table]
             self.states[table] = replace(state, changes_applied=state.changes_applied + number)

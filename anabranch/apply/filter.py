@@ -1,0 +1,102 @@
+"""A job's `where` on the stream (K27): rows that move into the filter are inserted, rows that move out are deleted.
+
+The condition is Spark SQL, evaluated by Spark on the columns it names, like in the load. It is true, or the row does not
+pass; NULL is not true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.apply.context import Followed
+from anabranch.apply.images import Bools, Images
+from anabranch.errors import RowRefused
+from anabranch.rows.chunk import Op
+from anabranch.rows.net import TargetTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PREFIX = "_where_"  # columns that only the filter needs travel beside the replicated ones
+
+
+@dataclass(frozen=True)
+class StreamFilter:
+    """Made by the driver of the apply process; filtered tables are not planned by executors."""
+
+    spark: Callable[[], SparkSession]
+
+    def __call__(self, followed: Followed, images: Images) -> Images:
+        """`images` with the filter's columns after the replicated ones -> images of the replicated columns that pass."""
+        width = len(followed.table.columns)
+        passes = self._passes(followed, images, width)
+        only = replace(
+            images,
+            presence=images.presence[:, :width],
+            rows=images.rows.select(list(followed.table.columns)),
+        )
+        return passing(only, passes, followed)
+
+    def _passes(self, followed: Followed, images: Images, width: int) -> Bools:
+        from anabranch.spark.rows import evaluate
+
+        assert followed.filter is not None
+        types = {name: followed.schema.column(name).type for name in followed.filter.columns}
+        columns = [self._complete(followed, images, width + place) for place in range(len(types))]
+        table = pa.Table.from_arrays(columns, names=list(types))
+        known = {name: type_ for name, type_ in types.items() if type_ is not None}
+        result = evaluate(self.spark(), followed.filter.text, known, table)
+        passes: Bools = result.to_numpy(zero_copy_only=False).astype(bool)
+        return passes
+
+    def _complete(self, followed: Followed, images: Images, place: int) -> pa.ChunkedArray:
+        """A column of the filter for every image: an AFTER image that left it out has its BEFORE image's value."""
+        absent = ~images.present(place)
+        if (absent & ((images.op != Op.AFTER) | np.roll(absent, 1))).any():
+            raise RowRefused(
+                "an image in the log lacks a column that the filter needs",
+                table=str(followed.schema.id),
+                hint="filter by key columns only, or let the source log full row images, and load the table again",
+            )
+        return images.rows.column(place).take(pa.array(np.arange(len(absent)) - absent))
+
+
+def with_filter_columns(followed: Followed) -> TargetTable:
+    """The table as it has to be gathered: replicated columns, then those of the filter."""
+    table = followed.table
+    if followed.filter is None:
+        return table
+    names = followed.filter.columns
+    types = tuple(type_ for name in names if (type_ := followed.schema.column(name).type) is not None)
+    return replace(
+        table,
+        columns=(*table.columns, *(PREFIX + name for name in names)),
+        types=(*table.types, *types),
+        source_columns=(*table.source_columns, *names),
+    )
+
+
+def passing(images: Images, passes: Bools, followed: Followed) -> Images:
+    """What is left of the images when some rows do not pass."""
+    before = np.flatnonzero(images.op == Op.BEFORE)
+    after = before + 1
+    comes, goes = ~passes[before] & passes[after], passes[before] & ~passes[after]
+    _require_whole(images, after[comes], followed)
+    op = images.op.copy()
+    op[before[goes]] = Op.DELETE
+    op[after[comes]] = Op.INSERT
+    return images.where(passes, op)
+
+
+def _require_whole(images: Images, at: Sequence[int], followed: Followed) -> None:
+    if not images.presence[images.shape[at]].all():
+        raise RowRefused(
+            "a row moves into the filter, and the log has not all of it",
+            table=str(followed.schema.id),
+            hint="let the source log full row images, and load the table again",
+        )

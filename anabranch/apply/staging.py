@@ -1,0 +1,122 @@
+"""Large epochs on executors: each task plans a piece of the epoch and puts its net changes into staging tables of its own
+attempt (K10); the committing connection proves what it finds there and merges piece after piece, in order.
+
+Same planning code as on the driver. Not staged are epochs that Spark SQL has to look at (filters) or that change what is
+followed (barriers): the driver plans those itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anabranch.abc import StagedNet, TargetConnector, ValueRules
+from anabranch.apply.compact import NeedsSlowWay
+from anabranch.apply.context import ApplyContext
+from anabranch.apply.feed import GROUP_ROWS, Feed
+from anabranch.apply.plan import Stage, group, stages
+from anabranch.errors import AnabranchError
+from anabranch.model.ids import TableId
+from anabranch.spark.pieces import Failure
+from anabranch.trail.reader import ChunkRef, TrailReader
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class StagedStage:
+    """A stage whose nets are at the target."""
+
+    stage: Stage  # without nets
+    nets: tuple[StagedNet, ...]
+
+
+@dataclass(frozen=True)
+class StagedPiece:
+    """What a task reports: its stages in order, row changes per table; or why there is none."""
+
+    stages: tuple[StagedStage, ...] = ()
+    counts: tuple[tuple[TableId, int], ...] = ()
+    needs_slow_way: str = ""
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What a task is given."""
+
+    job: str
+    trail: Path
+    refs: tuple[ChunkRef, ...]
+    context: ApplyContext
+    target: TargetConnector
+    rules: ValueRules
+
+    def __call__(self) -> StagedPiece:
+        try:
+            return self._stage()
+        except NeedsSlowWay as reason:
+            return StagedPiece(needs_slow_way=reason.why)
+        except AnabranchError as error:
+            return StagedPiece(failure=Failure.of(error))
+
+    def _stage(self) -> StagedPiece:
+        with TrailReader(self.trail) as trail:
+            part = group([trail.load(ref) for ref in self.refs], self.context)
+        planned = stages(part, self.context)
+        stager = self.target.stager(self.rules)
+        try:
+            found = [StagedStage(replace(s, nets=()), tuple(stager.stage(self.job, s.nets))) for s in planned]
+        finally:
+            stager.close()
+        return StagedPiece(tuple(found), tuple(part.counts().items()))
+
+
+@dataclass(frozen=True)
+class Executors:
+    """Plans and stages whole epochs as one Spark job."""
+
+    job: str
+    trail: Path
+    target: TargetConnector
+    rules: ValueRules
+    spark: Callable[[], SparkSession]
+    stage_rows: int
+
+    def takes(self, feed: Feed, context: ApplyContext) -> bool:
+        """Is this epoch one for executors?"""
+        refs = feed.refs()
+        rows = sum(ref.rows for ref in refs)
+        return rows >= self.stage_rows and not context.has_filters() and not any(ref.has_barriers for ref in refs)
+
+    def stage(self, feed: Feed, context: ApplyContext) -> list[StagedPiece]:
+        """All pieces in order. Raises NeedsSlowWay, or what a task met."""
+        pieces = [
+            Piece(self.job, self.trail, tuple(refs), context, self.target, self.rules)
+            for refs in _cut(feed.refs(), GROUP_ROWS)
+        ]
+        context_of_spark = self.spark().sparkContext
+        staged: list[StagedPiece] = (
+            context_of_spark.parallelize(pieces, len(pieces)).map(lambda piece: piece()).collect()
+        )
+        for piece in staged:
+            if piece.failure is not None:
+                raise piece.failure.error()
+            if piece.needs_slow_way:
+                raise NeedsSlowWay(next(iter(context.tables.values())).table, piece.needs_slow_way)
+        return staged
+
+
+def _cut(refs: Sequence[ChunkRef], rows: int) -> list[list[ChunkRef]]:
+    pieces: list[list[ChunkRef]] = [[]]
+    size = 0
+    for ref in refs:
+        if size >= rows:
+            pieces.append([])
+            size = 0
+        pieces[-1].append(ref)
+        size += ref.rows
+    return pieces

@@ -1,0 +1,11 @@
+"""A job as an object: every verb of the command line, for Python programs and notebooks alike.
+
+`job.py` the object · `ends.py` opening trail, target and rules · `parts.py` capture, load, apply in this process ·
+`supervisor.py` all parts as children · `status.py`, `drop.py`.
+"""
+
+from __future__ import annotations
+
+from anabranch.job.job import Job
+
+__all__ = ["Job"]

@@ -1,0 +1,96 @@
+"""How far a running job is, read from the target and the trail, and when it has caught up."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from anabranch.abc import Checkpoint, TableState, TargetStore
+from anabranch.errors import AnabranchError
+from anabranch.job import ends
+from anabranch.model.ids import TableId
+from anabranch.model.position import LogMark
+from anabranch.trail.reader import TrailReader, exists
+
+if TYPE_CHECKING:
+    from anabranch.job.job import Job
+
+REFRESH_SECONDS = 0.5
+
+
+class Progress:
+    """States and checkpoint at the target, refreshed now and then. An end that is away leaves the last picture."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.states: dict[TableId, TableState] = {}
+        self.checkpoint: Checkpoint | None = None
+        self._store: TargetStore | None = None
+        self._next = 0.0
+
+    def refresh(self) -> None:
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + REFRESH_SECONDS
+        try:
+            self._store = self._store or ends.target_of(self.job).store()
+            if self._store.exists():
+                self.states = self._store.tables(self.job.config.name)
+                self.checkpoint = self._store.checkpoint(self.job.config.name)
+        except AnabranchError:
+            if self._store is not None:
+                self._store.close()
+            self._store = None
+
+    @property
+    def is_streaming(self) -> bool:
+        """Every table is past its load and its window, or parked."""
+        return bool(self.states) and all(s.state in ("streaming", "parked") for s in self.states.values())
+
+    @property
+    def is_built(self) -> bool:
+        """Indexes and foreign keys stand, or are reported."""
+        return all("built" in s.facts for s in self.states.values() if s.state == "streaming")
+
+    def parked(self) -> list[str]:
+        return [str(table) for table, state in self.states.items() if state.state == "parked"]
+
+
+class CaughtUp:
+    """Is everything applied that the source had committed when streaming was reached?"""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self.source = ends.source_of(progress.job)
+        self._goal: LogMark | None = None
+        self._sequence: int | None = None
+
+    def is_reached(self) -> bool:
+        progress = self.progress
+        if not progress.is_streaming or progress.checkpoint is None:
+            return False
+        if self._goal is None:
+            self._goal = self._source_end()
+        if self._sequence is None:
+            self._sequence = self._sequence_of_goal()
+        if self._sequence is None:
+            return False
+        return progress.checkpoint.position.sequence >= self._sequence and progress.is_built
+
+    def _source_end(self) -> LogMark:
+        catalog = self.source.catalog()
+        try:
+            return catalog.mark()
+        finally:
+            catalog.close()
+
+    def _sequence_of_goal(self) -> int | None:
+        """Where the trail ends once it has the goal behind it: everything up to there has to be applied."""
+        assert self._goal is not None
+        if not exists(self.progress.job.trail):
+            return None
+        with TrailReader(self.progress.job.trail) as trail:
+            end = trail.end()
+            reached = self.source.order.includes(LogMark(end.position.native, end.resume), self._goal.native, None)
+            return end.position.sequence if reached else None

@@ -1,0 +1,109 @@
+"""What `run` shows: bars while tables load, then one live line; without a terminal a log line now and then."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from anabranch import log
+from anabranch.job.status import lag_seconds
+from anabranch.model.ids import TableId
+from anabranch.state.store import StateStore
+
+if TYPE_CHECKING:
+    from anabranch.job import caughtup
+    from anabranch.job.job import Job
+
+LOG_SECONDS = 5.0
+RATE_SECONDS = 5.0
+
+
+class Display:
+    """Refreshed by the supervisor's loop. Shows; decides nothing."""
+
+    def __init__(self, job: Job, state: StateStore) -> None:
+        self.job, self.state = job, state
+        self.console = Console(stderr=True)
+        self.bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(compact=True),
+            console=self.console,
+        )
+        self._live = Live(console=self.console, refresh_per_second=4, transient=True)
+        self._bars: dict[str, TaskID] = {}
+        self._changes: deque[tuple[float, int]] = deque()
+        self._next = self._next_log = 0.0
+        self._phase = ""
+
+    def __enter__(self) -> Display:
+        if self.console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.console.is_terminal:
+            self._live.stop()
+
+    def refresh(self, progress: caughtup.Progress) -> None:
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + 0.25
+        snapshot = self.state.snapshot()
+        facts = self._facts(progress, snapshot, now)
+        if self.console.is_terminal:
+            self._live.update(self._line(facts) if progress.is_streaming else self._loading(snapshot))
+        if progress.is_streaming != (self._phase == "streaming"):
+            self._phase = "streaming" if progress.is_streaming else "loading"
+            log.get(job=self.job.config.name).info(self._phase, **facts)
+        elif not self.console.is_terminal and now >= self._next_log:
+            self._next_log = now + LOG_SECONDS
+            log.get(job=self.job.config.name).info("progress", **facts)
+
+    def _facts(self, progress: caughtup.Progress, snapshot: dict[str, Any], now: float) -> dict[str, Any]:
+        changes = sum(state.changes_applied for state in progress.states.values())
+        self._changes.append((now, changes))
+        while now - self._changes[0][0] > RATE_SECONDS:
+            self._changes.popleft()
+        elapsed = max(now - self._changes[0][0], 0.25)
+        parked = progress.parked()
+        return {
+            "phase": snapshot["phase"],
+            "lag_seconds": lag_seconds(snapshot, progress.checkpoint),
+            "changes_per_second": round((changes - self._changes[0][1]) / elapsed),
+            "changes": changes,
+            "rows_loaded": sum(s.rows_loaded for s in progress.states.values()),
+            "position": str(progress.checkpoint.position) if progress.checkpoint else "",
+            **({"waiting_for": snapshot["detail"]} if snapshot["detail"] else {}),
+            **({"parked": len(parked)} if parked else {}),
+        }
+
+    def _line(self, facts: dict[str, Any]) -> Text:
+        lag = facts["lag_seconds"]
+        parked = f"  [{facts['parked']} parked]" if "parked" in facts else ""
+        return Text(
+            f"{facts['phase']}  lag {'?' if lag is None else f'{lag:.1f} s'}  "
+            f"{facts['changes_per_second']:,} changes/s  {facts['changes']:,} applied  at {facts['position']}{parked}"
+        )
+
+    def _loading(self, snapshot: dict[str, Any]) -> Any:
+        for table, done in snapshot["progress"].items():
+            if table not in self._bars:
+                self._bars[table] = self.bars.add_task(_short(table), total=done["total"] or None)
+            self.bars.update(self._bars[table], completed=done["done"], total=done["total"] or None)
+        return self.bars if self._bars else Text(f"{snapshot['phase']} {snapshot['detail']}".strip())
+
+
+def _short(table: str) -> str:
+    try:
+        return TableId.parse(table).name
+    except ValueError:
+        return table

@@ -1,0 +1,172 @@
+"""Opening what a job works on: trail, target store, connectors; and the checks that all belong together (K31, K32)."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anabranch import connectors
+from anabranch.abc import LogOptions, SourceConnector, TargetConnector, TargetStore, ValueRules
+from anabranch.config import describe_change
+from anabranch.errors import JobChanged, SchemaError, StateError, TrailLocked
+from anabranch.model.ids import TableId
+from anabranch.model.schema import TableSchema
+from anabranch.preflight.report import Report
+from anabranch.preflight.run import preflight
+from anabranch.trail import identity
+from anabranch.trail.reader import TrailReader, exists
+from anabranch.trail.storage import LocalStorage
+from anabranch.trail.writer import TrailWriter
+
+if TYPE_CHECKING:
+    from anabranch.job.job import Job
+
+SERVER_ID_FLOOR = 1 << 20  # derived ids stay clear of the small numbers that people give their servers
+
+
+def source_of(job: Job) -> SourceConnector:
+    return connectors.source(job.config.source.endpoint)
+
+
+def target_of(job: Job) -> TargetConnector:
+    return connectors.target(job.config.target.endpoint)
+
+
+def value_rules(job: Job) -> ValueRules:
+    types = job.config.types
+    return ValueRules(zero_date=types.zero_date, nul=types.nul, json=types.json)
+
+
+def log_options(job: Job, job_uuid: str) -> LogOptions:
+    capture = job.config.capture
+    derived = SERVER_ID_FLOOR + uuid.UUID(job_uuid).int % ((1 << 31) - SERVER_ID_FLOOR)
+    return LogOptions(capture.server_id or derived, capture.flush_interval_ms / 1000, value_rules(job))
+
+
+def trail_uuid(job: Job) -> str | None:
+    """The job uuid that the trail carries, None where no trail was begun."""
+    found = identity.load(LocalStorage(job.trail)) if exists(job.trail) else None
+    return found.job_uuid if found else None
+
+
+def new_trail_uuid(job: Job) -> str:
+    """For a trail that is begun now. Refuses to begin one anew under a target that has followed another."""
+    store = target_of(job).store()
+    try:
+        facts = store.job(job.config.name) if store.exists() else None
+        checkpoint = store.checkpoint(job.config.name) if facts else None
+    finally:
+        store.close()
+    if checkpoint is not None:
+        raise StateError(
+            f"the target is at {checkpoint.position}, but the trail {job.trail} is gone",
+            job=job.config.name,
+            hint="restore the trail; or remove the job's state (anabranch drop JOB --execute) and load again",
+        )
+    return str(uuid.uuid4())
+
+
+def open_trail(job: Job, source_identity: str, job_uuid: str, lock_timeout: float = 0.0) -> TrailWriter:
+    capture = job.config.capture
+    return TrailWriter.open(
+        job.trail,
+        job=job.config.name,
+        job_uuid=job_uuid,
+        source_identity=source_identity,
+        segment_bytes=capture.segment_mb * 1024 * 1024,
+        retain_seconds=capture.retain_hours * 3600,
+        lock_timeout=lock_timeout,
+    )
+
+
+def begin_trail_if_none(job: Job) -> None:
+    """`load` without a trail records the source's present position itself. One that capture is beginning is awaited
+    by the caller."""
+    from anabranch.capture.begin import begin
+
+    if exists(job.trail) and TrailReader(job.trail).end().resume:
+        return
+    job_uuid = trail_uuid(job) or new_trail_uuid(job)
+    source = source_of(job)
+    reader = source.log(log_options(job, job_uuid))
+    try:
+        with open_trail(job, reader.identity(), job_uuid) as trail:
+            begin(source, reader, trail, job.rules.includes)
+    except TrailLocked:
+        return
+    finally:
+        reader.close()
+
+
+def prepare_target(job: Job, store: TargetStore) -> None:
+    """State schema and job row; a job file that says something else than the one last run is refused (K32)."""
+    store.prepare()
+    trail = identity.load(LocalStorage(job.trail))
+    if trail is None:
+        raise StateError(f"no trail in {job.trail}", job=job.config.name, hint="start capture first")
+    known = store.job(job.config.name)
+    if known is not None:
+        _refuse_changes(job, known, trail.job_uuid)
+    store.save_job(
+        job.config.name,
+        {
+            "uuid": trail.job_uuid,
+            "source_identity": trail.source_identity,
+            "definition": json.dumps(job.config.fingerprint()),
+        },
+    )
+
+
+def _refuse_changes(job: Job, known: dict[str, str], trail_job_uuid: str) -> None:
+    if known["uuid"] != trail_job_uuid:
+        raise StateError(
+            f"the target belongs to job {known['uuid']}, the trail to {trail_job_uuid}",
+            job=job.config.name,
+            hint="use the home this job was begun with, or remove its state (anabranch drop JOB --execute)",
+        )
+    changes = describe_change(json.loads(known["definition"]), job.config.fingerprint())
+    if changes:
+        raise JobChanged(
+            "the job file differs from the job as last run: " + "; ".join(changes),
+            job=job.config.name,
+            hint="put it back, or remove the job's state (anabranch drop JOB --execute) and load again",
+        )
+
+
+def definitions(job: Job) -> dict[TableId, TableSchema]:
+    """The definitions in force in the trail, of included tables."""
+    in_force = TrailReader(job.trail).history.in_force()
+    found = {table: schema for table, schema in in_force.items() if job.rules.includes(table)}
+    if not found:
+        raise SchemaError(
+            "the rules include no table of the source",
+            job=job.config.name,
+            hint="look at [[rules]] include with: anabranch preflight JOB",
+        )
+    return found
+
+
+def filters(job: Job, tables: dict[TableId, TableSchema]) -> dict[TableId, str]:
+    found = {table: job.rules.where(schema) for table, schema in tables.items()}
+    return {table: where.text for table, where in found.items() if where}
+
+
+def loaded_tables(job: Job) -> list[TableId]:
+    """Tables whose rows at the target are this job's own."""
+    store = target_of(job).store()
+    try:
+        if not store.exists():
+            return []
+        return [t for t, s in store.tables(job.config.name).items() if s.generation > 0]
+    finally:
+        store.close()
+
+
+def preflight_report(job: Job) -> Report:
+    return preflight(job.config, job.rules, source_of(job), target_of(job), loaded_tables(job))
+
+
+def spark_home(job: Job) -> Path:
+    return job.config.home / "spark"

@@ -1,0 +1,78 @@
+"""`Job`: what users do with a job file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anabranch.config import JobConfig, load_job
+from anabranch.ddl.rules import RuleSet
+from anabranch.model.ids import TableId
+
+if TYPE_CHECKING:
+    from anabranch.preflight.report import Report
+    from anabranch.verify.report import Verification
+
+
+class Job:
+    """One job. Methods block until they are done, and raise AnabranchError subclasses."""
+
+    def __init__(self, config: JobConfig, path: Path) -> None:
+        self.config, self.path = config, path
+        self.rules = RuleSet(config)
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> Job:
+        """Raises ConfigError with every problem of the file."""
+        return cls(load_job(str(path)), Path(path))
+
+    def run(self, until_caught_up: bool = False, seconds: float | None = None) -> None:
+        """Preflight, load if needed, capture and apply together, until stopped, caught up, or `seconds` are over."""
+        from anabranch.job.supervisor import Supervisor
+
+        Supervisor(self).run(until_caught_up=until_caught_up, seconds=seconds)
+
+    def capture(self) -> None:
+        """The source's log into the trail, until stopped."""
+        from anabranch.job.parts import run_capture
+
+        run_capture(self)
+
+    def load(self, table: str | None = None, recreate: bool = False) -> None:
+        """Copy what is not loaded yet, or bring in one table that is parked or new."""
+        from anabranch.job.parts import run_load
+
+        run_load(self, TableId.parse(table) if table else None, recreate)
+
+    def apply(self) -> None:
+        """The trail into the target, until stopped."""
+        from anabranch.job.parts import run_apply
+
+        run_apply(self)
+
+    def preflight(self) -> Report:
+        from anabranch.job.ends import preflight_report
+
+        return preflight_report(self)
+
+    def status(self) -> dict[str, Any]:
+        """The shape of `status --json`."""
+        from anabranch.job.status import status
+
+        return status(self)
+
+    def verify(self) -> Verification:
+        """Compare every loaded table. Raises nothing for differences: look at the result."""
+        from anabranch.job.parts import run_verify
+
+        return run_verify(self)
+
+    def drop(self, execute: bool = False) -> list[str]:
+        """What the job left behind; removed if told."""
+        from anabranch.job.drop import drop
+
+        return drop(self, execute)
+
+    @property
+    def trail(self) -> Path:
+        return self.config.home / "trail"

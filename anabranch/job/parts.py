@@ -1,0 +1,79 @@
+"""The parts of a job, each in the process that calls it: capture, load, apply, verify."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from anabranch import log
+from anabranch.capture.run import Capture
+from anabranch.job import ends
+from anabranch.job.signals import Stop
+from anabranch.job.watching import ApplyWatcher, CaptureWatcher, part
+from anabranch.state.store import StateStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from anabranch.job.job import Job
+
+LOCK_SECONDS = 10.0  # a part that was just stopped may still hold the trail
+
+
+def run_capture(job: Job) -> None:
+    stop = Stop().listen()
+    state = StateStore(job.config.home)
+    with part(state, "capture"):
+        job_uuid = ends.trail_uuid(job) or ends.new_trail_uuid(job)
+        source = ends.source_of(job)
+        reader = source.log(ends.log_options(job, job_uuid))
+        try:
+            with ends.open_trail(job, reader.identity(), job_uuid, LOCK_SECONDS) as trail:
+                log.get(job=job.config.name).info("capture_started", end=str(trail.end.position))
+                Capture(source, reader, trail, job.rules.includes, stop.asked, CaptureWatcher(state)).run()
+        finally:
+            reader.close()
+    state.close()
+
+
+def run_apply(job: Job) -> None:
+    from anabranch.apply.run import ApplyRun
+
+    stop = Stop().listen()
+    state = StateStore(job.config.home)
+    with part(state, "apply"):
+        source = ends.source_of(job)
+        catalog = source.catalog()
+        try:
+            logs_cascades = catalog.logs_cascades()
+        finally:
+            catalog.close()
+        spark = spark_factory(job, "apply")
+        ApplyRun(
+            job=job.config.name,
+            trail_directory=job.trail,
+            spark_directory=ends.spark_home(job) / "checkpoint",
+            source=source,
+            target=ends.target_of(job),
+            rules=ends.value_rules(job),
+            target_of=job.rules.target_of,
+            target_table=job.rules.target_table,
+            where=job.rules.where,
+            logs_cascades=logs_cascades,
+            truncate=job.config.apply.truncate,
+            per_transaction=job.config.apply.mode == "transaction",
+            stage_rows=job.config.apply.stage_rows,
+            spark=spark,
+            stop=stop.asked,
+            watcher=ApplyWatcher(state),
+        ).run()
+    state.close()
+
+
+def spark_factory(job: Job, part_name: str) -> Callable[[], SparkSession]:
+    def make() -> SparkSession:
+        from anabranch.spark.session import session
+
+        return session(f"anabranch {job.config.name} {part_name}", job.config.spark.master, job.config.spark.conf)
+
+    return make

@@ -1,0 +1,55 @@
+"""How a part is asked to stop: signals, or the end of the process that started it.
+
+The first SIGINT or SIGTERM asks; the second ends the process at once. A part that a supervisor started also stops when
+the supervisor is gone: its standard input closes.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from types import FrameType
+
+SUPERVISED = "ANABRANCH_SUPERVISED"
+
+
+class Stop:
+    """`asked()` is what engines poll. `signal` is the number that asked, 0 for none."""
+
+    def __init__(self) -> None:
+        self.signal = 0
+        self._asked = threading.Event()
+        self._deadline: threading.Timer | None = None
+
+    def asked(self) -> bool:
+        return self._asked.is_set()
+
+    def ask(self) -> None:
+        self._asked.set()
+
+    def wait(self, seconds: float) -> bool:
+        return self._asked.wait(seconds)
+
+    def listen(self) -> Stop:
+        """Take over the signals of this process (main thread only), and watch the supervisor's pipe if there is one."""
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, self._on_signal)
+            signal.signal(signal.SIGTERM, self._on_signal)
+        if os.environ.get(SUPERVISED):
+            threading.Thread(target=self._watch_supervisor, name="supervisor", daemon=True).start()
+        return self
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self._asked.is_set():
+            os._exit(128 + number)
+        self.signal = number
+        self._asked.set()
+
+    def _watch_supervisor(self) -> None:
+        """EOF: whoever started us is dead; nothing that matters waits for a clean end."""
+        while sys.stdin.buffer.read(4096):
+            pass
+        if not self._asked.is_set():
+            os._exit(128 + signal.SIGTERM)

@@ -1,0 +1,124 @@
+"""`status`: the job's picture from state.db, trail and target; works while it runs and while it does not."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from anabranch.abc import Checkpoint, TableState
+from anabranch.errors import AnabranchError
+from anabranch.job import ends
+from anabranch.model.position import LogMark
+from anabranch.state.store import StateStore, time_text
+from anabranch.trail.reader import TrailEnd, TrailReader, exists
+
+if TYPE_CHECKING:
+    from anabranch.job.job import Job
+
+VERSION = 1
+
+
+def status(job: Job) -> dict[str, Any]:
+    """The shape of `status --json` (docs: reference/status)."""
+    state = StateStore(job.config.home)
+    snapshot = state.snapshot()
+    state.close()
+    end = _trail_end(job)
+    errors: list[str] = []
+    source_end = _source_end(job, errors)
+    return {
+        "version": VERSION,
+        "job": job.config.name,
+        "phase": snapshot["phase"],
+        "detail": snapshot["detail"],
+        "parts": [{k: part[k] for k in ("name", "pid", "host")} for part in snapshot["parts"]],
+        "positions": {
+            "read": _position(end.position, end.commit_time) if end else None,
+            "written": _position(end.position, end.commit_time) if end else None,
+            "source_end": _mark(source_end),
+        },
+        "targets": [_target(job, snapshot, source_end, errors)],
+        "last_error": snapshot["last_error"],
+        **({"unreachable": errors} if errors else {}),
+    }
+
+
+def _trail_end(job: Job) -> TrailEnd | None:
+    if not exists(job.trail):
+        return None
+    with TrailReader(job.trail) as trail:
+        return trail.end()
+
+
+def _source_end(job: Job, errors: list[str]) -> LogMark | None:
+    try:
+        catalog = ends.source_of(job).catalog()
+        try:
+            return catalog.mark()
+        finally:
+            catalog.close()
+    except AnabranchError as error:
+        errors.append(str(error))
+        return None
+
+
+def _target(job: Job, snapshot: dict[str, Any], source_end: LogMark | None, errors: list[str]) -> dict[str, Any]:
+    checkpoint: Checkpoint | None = None
+    tables: list[dict[str, Any]] = []
+    try:
+        store = ends.target_of(job).store()
+        try:
+            if store.exists():
+                checkpoint = store.checkpoint(job.config.name)
+                tables = [_table(s, snapshot) for _, s in sorted(store.tables(job.config.name).items())]
+        finally:
+            store.close()
+    except AnabranchError as error:
+        errors.append(str(error))
+    return {
+        "name": str(job.config.target.endpoint),
+        "applied": _position(checkpoint.position, checkpoint.commit_time) if checkpoint else None,
+        "lag": {"seconds": lag_seconds(snapshot, checkpoint), "bytes": _lag_bytes(job, checkpoint, source_end)},
+        "tables": tables,
+    }
+
+
+def _table(state: TableState, snapshot: dict[str, Any]) -> dict[str, Any]:
+    loading = snapshot["progress"].get(str(state.source), {}).get("done", 0) if state.state == "loading" else 0
+    return {
+        "source": str(state.source),
+        "target": str(state.target),
+        "state": state.state,
+        "reason": state.reason,
+        "rows_loaded": max(state.rows_loaded, loading),
+        "changes_applied": state.changes_applied,
+        **({"not_built": state.facts["not_built"]} if "not_built" in state.facts else {}),
+    }
+
+
+def lag_seconds(snapshot: dict[str, Any], checkpoint: Checkpoint | None) -> float | None:
+    """How old the newest applied change is as long as the trail holds newer ones; 0 when all of it is applied."""
+    written = snapshot["positions"].get("written")
+    if checkpoint is None or written is None:
+        return None
+    sequence = int(written["text"].partition("@")[0] or 0)
+    if sequence <= checkpoint.position.sequence:
+        return 0.0
+    if not checkpoint.commit_time:
+        return None
+    return round(max(0.0, time.time() - checkpoint.commit_time / 1_000_000), 3)
+
+
+def _lag_bytes(job: Job, checkpoint: Checkpoint | None, source_end: LogMark | None) -> int | None:
+    if checkpoint is None or source_end is None or not checkpoint.position.native:
+        return None
+    order = ends.source_of(job).order
+    return order.bytes_between(LogMark(checkpoint.position.native, ""), source_end)
+
+
+def _position(position: Any, commit_time: int) -> dict[str, Any]:
+    return {"text": str(position), "commit_time": time_text(commit_time)}
+
+
+def _mark(mark: LogMark | None) -> dict[str, Any] | None:
+    return {"text": mark.native, "commit_time": time_text(mark.commit_time)} if mark else None

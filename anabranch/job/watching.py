@@ -1,0 +1,81 @@
+"""Telling `state.db` how far each part is. What stands there is for `status` and the progress line only."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from anabranch.abc import Checkpoint
+from anabranch.errors import AnabranchError
+from anabranch.model.ids import TableId
+from anabranch.state.store import StateStore
+from anabranch.trail.writer import TrailWriter
+
+INTERVAL = 0.25
+
+
+@contextmanager
+def part(state: StateStore, name: str) -> Iterator[None]:
+    """The life of a part, with the error it ends with."""
+    host = os.uname().nodename
+    state.part(name, os.getpid(), host)
+    try:
+        yield
+    except AnabranchError as error:
+        state.last_error(str(error), error.exit_code, name)
+        raise
+    finally:
+        state.part_ended(name, os.getpid(), host)
+
+
+class CaptureWatcher:
+    def __init__(self, state: StateStore) -> None:
+        self.state, self._next, self._is_waiting = state, 0.0, False
+
+    def written(self, trail: TrailWriter) -> None:
+        if self._is_waiting:
+            self._is_waiting = False
+            self.state.phase("streaming")
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + INTERVAL
+            end = trail.end
+            self.state.position("read", end.position, end.commit_time)
+            self.state.position("written", end.position, end.commit_time)
+
+    def waiting(self, why: str) -> None:
+        self._is_waiting = True
+        self.state.phase("waiting", why)
+
+
+class LoadWatcher:
+    def __init__(self, state: StateStore) -> None:
+        self.state = state
+
+    def progress(self, table: TableId, rows: int, estimate: int) -> None:
+        self.state.progress(table, rows, max(rows, estimate))
+
+
+class ApplyWatcher:
+    def __init__(self, state: StateStore) -> None:
+        self.state, self._next, self._phase = state, 0.0, ""
+
+    def waiting(self, why: str) -> None:
+        if self._phase != why:
+            self._phase = why
+            if "load" not in why:
+                self.state.phase("waiting", why)
+
+    def streaming(self, consistent: bool) -> None:
+        phase = "streaming" if consistent else "loading"
+        if self._phase != phase:
+            self._phase = phase
+            self.state.phase(phase, "" if consistent else "the load's window")
+
+    def applied(self, checkpoint: Checkpoint) -> None:
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + INTERVAL
+            self.state.position("applied", checkpoint.position, checkpoint.commit_time)
