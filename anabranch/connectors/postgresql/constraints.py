@@ -103,11 +103,16 @@ def put_back(connection: Connection, job: str, table: TargetTable) -> list[str]:
     if not found or not found[0]:
         return []
     problems: list[str] = []
+    missing: set[str] = set()
     for kind, schema, name_of_table, name, definition in connection.execute(KEPT, [job, str(table.source)]).fetchall():
         place = TableId(schema, name_of_table)
+        if kind == "unique" and name in missing:  # its index was not built: that is said already
+            continue
         said = _put_back_one(connection, kind, place, name, definition)
         problems += said
-        if not said or (kind == "foreign key" and _has_key(connection, place, name)):
+        if said:
+            missing.add(name)
+        else:
             connection.execute(BACK, [job, str(table.source), kind, schema, name_of_table, name])
     return problems
 

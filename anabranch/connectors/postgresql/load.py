@@ -32,9 +32,10 @@ UNIQUE_HINT = "the target table had this key before the load: [load] defer_const
 HINTS = {"22007": ZERO_DATE_HINT, "22008": ZERO_DATE_HINT, "23505": UNIQUE_HINT}
 
 UNESCAPED = {b"\\\\": b"\\", b"\\t": b"\t", b"\\n": b"\n", b"\\r": b"\r"}
+LINE_NUMBER = re.compile(r"^COPY .*?, \D*(\d+)", re.MULTILINE)  # in the error's context, in any language
 ESCAPE = re.compile(rb"\\[\\tnr]")
 
-SCHEMA_EXISTS = "SELECT FROM pg_namespace WHERE nspname = %s"
+SCHEMA_EXISTS = "SELECT 1 FROM pg_namespace WHERE nspname = %s"
 HAS_TRIGGERS = """
 SELECT c.relhastriggers FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
  WHERE n.nspname = %s AND c.relname = %s
@@ -47,9 +48,9 @@ INSERT INTO anabranch.table_state (job, source_table, target_table, generation, 
 VALUES (%s, %s, %s, %s, 'loading')
 ON CONFLICT (job, source_table) DO UPDATE
    SET target_table = excluded.target_table, generation = excluded.generation, state = 'loading',
-       low = '', high = '', reason = '', rows_loaded = 0
+       low = '', high = '', reason = '', rows_loaded = 0, facts = '{}'
 """
-HAS_LEDGER = "SELECT FROM anabranch.load_chunk WHERE job = %s AND source_table = %s AND generation = %s LIMIT 1"
+HAS_LEDGER = "SELECT 1 FROM anabranch.load_chunk WHERE job = %s AND source_table = %s AND generation = %s LIMIT 1"
 CLEAR_LEDGER = "DELETE FROM anabranch.load_chunk WHERE job = %s AND source_table = %s"
 ADD_CHUNK = """
 INSERT INTO anabranch.load_chunk (job, source_table, generation, number, lower, upper)
@@ -253,11 +254,11 @@ def _quiet_constraints(connection: Connection, table: TargetTable) -> None:
 
 def _refusal(error: psycopg.Error, job: str, table: TargetTable, held: list[bytes]) -> Exception:
     """RowRefused with the row's key where the server names a line of this COPY, else what the error means."""
-    found = re.match(r"COPY .*?, \D*(\d+)", error.diag.context or "")
+    places = LINE_NUMBER.findall(error.diag.context or "")
     kind, hint = meaning(error)
-    if kind is not Meaning.CONFLICT or not found:
+    if kind is not Meaning.CONFLICT or not places:
         return translate(error, f"copy rows into {table.target}")
-    line = _line(held, int(found[1]))
+    line = _line(held, int(places[-1]))
     return RowRefused(
         f"{describe(error)}; {_key_text(table, line)}",
         hint=HINTS.get(error.sqlstate or "", hint),

@@ -21,7 +21,6 @@ from anabranch.connectors.postgresql.connection import Connection, connect
 from anabranch.connectors.postgresql.constraints import grant_statement
 from anabranch.connectors.postgresql.errors import translated
 from anabranch.connectors.postgresql.typemap import PostgresTypes
-from anabranch.errors import TargetError
 from anabranch.model.datatype import Fidelity, Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
@@ -67,15 +66,13 @@ class PostgresChecks:
         self._connection: Connection | None = None
 
     def run(self, context: PreflightContext) -> list[CheckResult]:
-        offline = [*check_types(context), *check_names(context)]
-        try:
-            self._connection = self._connection or connect(self._endpoint, "anabranch-preflight", autocommit=True)
-        except TargetError as error:
-            return [CheckResult("target.reachable", "failed", error.message, error.hint), *offline]
+        """Raises TargetUnavailable, or TargetError when the server refuses us."""
+        if self._connection is None or self._connection.closed:
+            self._connection = connect(self._endpoint, "anabranch-preflight", autocommit=True)
         with translated("check the target"):
             live = _Live(self._connection, context)
             found = [result for check in LIVE_CHECKS for result in check(live)]
-        return [CheckResult("target.reachable", "ok", str(self._endpoint)), *found, *offline]
+        return [*found, *check_types(context), *check_names(context)]
 
     def close(self) -> None:
         if self._connection is not None:

@@ -6,6 +6,7 @@ comparison makes both sides alike.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from psycopg import sql
@@ -20,6 +21,8 @@ from anabranch.rows.net import TargetTable
 BLOCK_BYTES = 1 << 20
 WHOLE_TABLE = "true"
 ROWS_PER_PAGE = 60  # a guess for tables that were never analyzed
+MORE_ESCAPES = re.compile(rb"\\[\\bfv]")
+UNESCAPED = {b"\\\\": b"\\\\", b"\\b": b"\b", b"\\f": b"\f", b"\\v": b"\v"}
 TID_RANGES_SINCE = 140000  # Tid Range Scan: https://www.postgresql.org/docs/release/14.0/
 
 # Infinite and BC values have no six-decimal form: they keep PostgreSQL's own text, which no source value has.
@@ -39,7 +42,7 @@ TEXT_FORMS: dict[Kind, str] = {
 # Heap pages and rows of a table or of all partitions of it; the pages are of the largest.
 SIZE = """
 SELECT coalesce(max(pg_relation_size(p.relid)) / current_setting('block_size')::int, 0)::bigint,
-       coalesce(sum(greatest(c.reltuples, 0)), 0)::bigint,
+       coalesce(sum(greatest(c.reltuples, 0)) FILTER (WHERE c.relkind <> 'p'), 0)::bigint,
        current_setting('server_version_num')::int
   FROM pg_class r JOIN pg_namespace n ON n.oid = r.relnamespace
  CROSS JOIN LATERAL (SELECT r.oid AS relid UNION SELECT relid FROM pg_partition_tree(r.oid)) p
@@ -91,10 +94,17 @@ def _blocks(rows: Iterable[bytes | bytearray | memoryview]) -> Iterator[bytes]:
         held.append(row)
         size += len(row)
         if size >= BLOCK_BYTES:
-            yield b"".join(held)
+            yield _plain(b"".join(held))
             held, size = [], 0
     if held:
-        yield b"".join(held)
+        yield _plain(b"".join(held))
+
+
+def _plain(block: bytes) -> bytes:
+    """COPY escapes three more control characters than our lines do (rows/lines.py)."""
+    if not any(escape in block for escape in (b"\\b", b"\\f", b"\\v")):
+        return block
+    return MORE_ESCAPES.sub(lambda found: UNESCAPED[found[0]], block)
 
 
 def page_ranges(pages: int, rows: int, rows_per_piece: int) -> list[str]:

@@ -1,0 +1,460 @@
+"""The initial load's target side on a real PostgreSQL: tables, ledger, chunks, refusals, what is built afterwards."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from anabranch.abc import Bounds, ValueRules
+from anabranch.connectors.postgresql import target
+from anabranch.connectors.postgresql.load import HELD_BYTES, PostgresLoader
+from anabranch.errors import Fenced, RowRefused, SourceUnavailable, TargetError, TargetUnavailable
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.endpoint import Endpoint
+from anabranch.model.ids import TableId
+from anabranch.model.schema import Action, Column, ForeignKey, Index, TableSchema
+from anabranch.rows.net import TargetTable
+
+JOB = "shop"
+MARKS = ("low", "high")
+RULES = ValueRules()
+
+CUSTOMERS = TableSchema(
+    TableId("shop", "customers"),
+    (
+        Column("id", LogicalType(Kind.INT32), "int", nullable=False, auto_increment=True),
+        Column("name", LogicalType(Kind.TEXT, 20), "varchar(20)", nullable=False),
+        Column("born", LogicalType(Kind.DATE), "date"),
+        Column("extra", LogicalType(Kind.JSON), "json"),
+    ),
+    ("id",),
+    (Index("by_name", ("name",), True), Index("by_born", ("born", "name"))),
+)
+ORDERS = TableSchema(
+    TableId("shop", "orders"),
+    (
+        Column("id", LogicalType(Kind.INT64), "bigint", nullable=False),
+        Column("customer", LogicalType(Kind.INT32), "int"),
+    ),
+    ("id",),
+    (Index("by_customer", ("customer",)),),
+    (ForeignKey("fk_customer", ("customer",), CUSTOMERS.id, ("id",), Action.CASCADE),),
+)
+
+
+def mapped(schema: TableSchema) -> TargetTable:
+    types = tuple(c.type for c in schema.columns if c.type)
+    names = tuple(c.name for c in schema.columns)
+    return TargetTable(schema.id, TableId("dest", schema.id.name), names, types, schema.primary_key)
+
+
+TABLES = {schema.id: mapped(schema) for schema in (CUSTOMERS, ORDERS)}
+CUSTOMER, ORDER = TABLES[CUSTOMERS.id], TABLES[ORDERS.id]
+
+
+def endpoint_of(database: Any, user: str = "", password: str = "") -> Endpoint:
+    url = urlsplit(database.url)
+    return Endpoint(
+        "postgresql",
+        url.hostname or "",
+        url.port or 0,
+        user or unquote(url.username or ""),
+        password or unquote(url.password or ""),
+        unquote(url.path[1:]),
+    )
+
+
+@pytest.fixture
+def endpoint(target_database: Any) -> Endpoint:
+    made = endpoint_of(target_database)
+    store = target(made).store()
+    store.prepare()
+    store.close()
+    return made
+
+
+@pytest.fixture
+def loader(endpoint: Endpoint) -> Iterator[PostgresLoader]:
+    made = PostgresLoader(endpoint, RULES)
+    yield made
+    made.close()
+
+
+def begin(
+    loader: PostgresLoader, schema: TableSchema, chunks: int = 1, generation: int = 1, empty: bool = False
+) -> None:
+    table = TABLES[schema.id]
+    loader.create_table(schema, table, RULES, False)
+    bounds = [Bounds((str(n),), (str(n + 1),)) for n in range(chunks - 1)] + [Bounds()]
+    loader.begin_generation(JOB, table, generation, bounds, empty)
+
+
+def load(loader: PostgresLoader, table: TargetTable, *lines: bytes, number: int = 0, generation: int = 1) -> int:
+    return loader.load_chunk(JOB, table, generation, number, MARKS, lines)
+
+
+def test_postgresql_load_chunk_commits_rows_with_its_ledger_row(loader: PostgresLoader, target_database: Any) -> None:
+    begin(loader, CUSTOMERS, 2)
+    assert load(loader, CUSTOMER, b"1\tAnn\\t\\\\\t\\N\t{}\n2\tBob\t2000-01-02\t\\N\n", b"3\t\t\\N\t[1]\n") == 3
+    assert target_database.query("SELECT id, name, born::text, extra::text FROM dest.customers ORDER BY 1") == [
+        (1, "Ann\t\\", None, "{}"),
+        (2, "Bob", "2000-01-02", None),
+        (3, "", None, "[1]"),
+    ]
+    one, two = loader.chunks(JOB, CUSTOMERS.id, 1)
+    assert (one.rows, one.low, one.high, one.bounds) == (3, "low", "high", Bounds(("0",), ("1",)))
+    assert (two.rows, two.bounds) == (None, Bounds())
+
+
+def test_postgresql_load_done_chunk_is_not_loaded_again(loader: PostgresLoader) -> None:
+    begin(loader, CUSTOMERS)
+    load(loader, CUSTOMER, b"1\tAnn\t\\N\t\\N\n")
+
+    def never() -> Iterator[bytes]:
+        raise AssertionError("a chunk that is done was read again")
+        yield b""
+
+    assert loader.load_chunk(JOB, CUSTOMER, 1, 0, MARKS, never()) == 1
+
+
+def test_postgresql_load_empty_chunk_is_done(loader: PostgresLoader) -> None:
+    begin(loader, CUSTOMERS)
+    assert load(loader, CUSTOMER) == 0
+    assert loader.chunks(JOB, CUSTOMERS.id, 1)[0].rows == 0
+
+
+def test_postgresql_load_source_lost_in_copy_leaves_nothing(loader: PostgresLoader, target_database: Any) -> None:
+    begin(loader, CUSTOMERS)
+
+    def lines() -> Iterator[bytes]:
+        yield b"1\tAnn\t\\N\t\\N\n"
+        raise SourceUnavailable("line lost")
+
+    with pytest.raises(SourceUnavailable):
+        loader.load_chunk(JOB, CUSTOMER, 1, 0, MARKS, lines())
+    assert target_database.query("SELECT count(*) FROM dest.customers") == [(0,)]
+    assert load(loader, CUSTOMER, b"1\tAnn\t\\N\t\\N\n") == 1
+
+
+def test_rule_29_zombie_loader_is_fenced(loader: PostgresLoader, endpoint: Endpoint, target_database: Any) -> None:
+    begin(loader, CUSTOMERS)
+    load(loader, CUSTOMER, b"1\tAnn\t\\N\t\\N\n")
+    zombie = PostgresLoader(endpoint, RULES)
+    begin(loader, CUSTOMERS, generation=2, empty=True)
+    with pytest.raises(Fenced, match="load 1 of the table is over"):
+        load(zombie, CUSTOMER, b"2\tBob\t\\N\t\\N\n")
+    with pytest.raises(Fenced):
+        zombie.begin_generation(JOB, CUSTOMER, 1, [Bounds()], True)
+    zombie.close()
+    assert target_database.query("SELECT count(*) FROM dest.customers") == [(0,)]
+
+
+def test_rule_29_new_generation_waits_for_a_chunk_in_flight(
+    loader: PostgresLoader, endpoint: Endpoint, target_database: Any
+) -> None:
+    begin(loader, CUSTOMERS)
+    inside, go_on = threading.Event(), threading.Event()
+
+    def lines() -> Iterator[bytes]:
+        yield b"1\tAnn\t\\N\t\\N\n"
+        inside.set()
+        go_on.wait(10)
+
+    slow = PostgresLoader(endpoint, RULES)
+    chunk = threading.Thread(target=slow.load_chunk, args=(JOB, CUSTOMER, 1, 0, MARKS, lines()))
+    chunk.start()
+    assert inside.wait(10)
+    later = threading.Thread(target=begin, args=(loader, CUSTOMERS), kwargs={"generation": 2, "empty": True})
+    later.start()
+    later.join(0.5)
+    assert later.is_alive()
+    go_on.set()
+    chunk.join(10)
+    later.join(10)
+    slow.close()
+    assert target_database.query("SELECT count(*) FROM dest.customers") == [(0,)]
+
+
+def test_postgresql_load_chunks_of_a_table_run_side_by_side(loader: PostgresLoader, endpoint: Endpoint) -> None:
+    begin(loader, CUSTOMERS, 2)
+    other = PostgresLoader(endpoint, RULES)
+
+    def lines() -> Iterator[bytes]:
+        yield b"1\tAnn\t\\N\t\\N\n"
+        assert load(other, CUSTOMER, b"2\tBob\t\\N\t\\N\n", number=1) == 1
+
+    assert loader.load_chunk(JOB, CUSTOMER, 1, 0, MARKS, lines()) == 1
+    other.close()
+
+
+def test_postgresql_load_generation_that_began_is_kept(loader: PostgresLoader) -> None:
+    begin(loader, CUSTOMERS)
+    load(loader, CUSTOMER, b"1\tAnn\t\\N\t\\N\n")
+    begin(loader, CUSTOMERS, empty=True)
+    assert loader.chunks(JOB, CUSTOMERS.id, 1)[0].rows == 1
+
+
+def test_postgresql_load_refuses_a_table_with_rows(loader: PostgresLoader, target_database: Any) -> None:
+    loader.create_table(CUSTOMERS, CUSTOMER, RULES, False)
+    target_database.execute("INSERT INTO dest.customers (name) VALUES ('x')")
+    with pytest.raises(TargetError, match="holds rows"):
+        begin(loader, CUSTOMERS)
+    begin(loader, CUSTOMERS, empty=True)
+    assert target_database.query("SELECT count(*) FROM dest.customers") == [(0,)]
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (b"7\t" + b"x" * 21 + b"\t\\N\t\\N\n", "too long"),
+        (b"7\ta\0b\t\\N\t\\N\n", 'nul = "strip"'),
+        (b"7\tx\t0000-00-00\t\\N\n", 'zero_date = "null"'),
+        (b'7\tx\t\\N\t{"a": "\\\\u0000"}\n', 'json = "json"'),
+        (b"7\t\\N\t\\N\t\\N\n", "name"),
+        (b"7\ta\xff\t\\N\t\\N\n", "invalid byte sequence"),
+        (b"7\tone\t\\N\t\\N\n7\ttwo\t\\N\t\\N\n", "duplicate key"),
+    ],
+)
+def test_postgresql_load_refused_row_names_its_key(loader: PostgresLoader, line: bytes, says: str) -> None:
+    begin(loader, CUSTOMERS)
+    good = b"".join(b"%d\tok%d\t\\N\t\\N\n" % (n, n) for n in range(100, 200))
+    with pytest.raises(RowRefused) as caught:
+        load(loader, CUSTOMER, good, line)
+    assert says in str(caught.value)
+    assert "key id=7" in str(caught.value)
+    assert caught.value.table == "shop.customers" and caught.value.job == JOB
+
+
+def test_postgresql_load_finds_the_key_after_many_blocks(loader: PostgresLoader, target_database: Any) -> None:
+    begin(loader, ORDERS)
+    rows = 40_000
+    blocks = (
+        b"".join(b"%030d\t\\N\n" % n for n in range(start, start + rows))
+        for start in range(0, HELD_BYTES // 33 + 3 * rows, rows)
+    )
+
+    def lines() -> Iterator[bytes]:
+        yield from blocks
+        yield b"5\t\\N\n"
+
+    with pytest.raises(RowRefused, match="key id=5"):
+        loader.load_chunk(JOB, ORDER, 1, 0, MARKS, lines())
+    assert target_database.query("SELECT count(*) FROM dest.orders") == [(0,)]
+
+
+def test_postgresql_load_triggers_and_foreign_keys_do_not_act(loader: PostgresLoader, target_database: Any) -> None:
+    for schema in (CUSTOMERS, ORDERS):
+        loader.create_table(schema, TABLES[schema.id], RULES, False)
+    target_database.execute(
+        "CREATE FUNCTION dest.no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'fired'; END $$",
+        "CREATE TRIGGER t BEFORE INSERT ON dest.customers EXECUTE FUNCTION dest.no()",
+    )
+    begin(loader, CUSTOMERS)
+    assert load(loader, CUSTOMER, b"1\tAnn\t\\N\t\\N\n") == 1
+
+
+def test_postgresql_load_recreate_drops_what_refers_to_the_table(loader: PostgresLoader, target_database: Any) -> None:
+    for schema in (CUSTOMERS, ORDERS):
+        begin(loader, schema)
+    for schema in (CUSTOMERS, ORDERS):
+        assert loader.build(JOB, schema, TABLES[schema.id], TABLES.get) == []
+    loader.create_table(CUSTOMERS, CUSTOMER, ValueRules(json="text"), True)
+    types = target_database.query(
+        "SELECT format_type(atttypid, atttypmod) FROM pg_attribute "
+        "WHERE attrelid = 'dest.customers'::regclass AND attname = 'extra'"
+    )
+    assert types == [("text",)]
+    assert loader.build(JOB, ORDERS, ORDER, TABLES.get) == []
+
+
+# --- build ------------------------------------------------------------------------------------------------------------
+
+
+def loaded(loader: PostgresLoader, orders: bytes = b"10\t1\n") -> None:
+    for schema in (CUSTOMERS, ORDERS):
+        begin(loader, schema)
+    load(loader, CUSTOMER, b"1\tAnn\t\\N\t\\N\n2\tBob\t\\N\t\\N\n")
+    load(loader, ORDER, orders)
+
+
+def built(database: Any) -> list[tuple[Any, ...]]:
+    return database.query(
+        "SELECT indexrelid::regclass::text, indisunique, indisvalid FROM pg_index "
+        "WHERE indrelid IN ('dest.customers'::regclass, 'dest.orders'::regclass) AND NOT indisprimary "
+        "UNION ALL SELECT conname, true, convalidated FROM pg_constraint WHERE contype = 'f' ORDER BY 1"
+    )
+
+
+EXPECTED = [
+    ("dest.customers_by_born", False, True),
+    ("dest.customers_by_name", True, True),
+    ("dest.orders_by_customer", False, True),
+    ("fk_customer", True, True),
+]
+
+
+def test_postgresql_build_twice_makes_each_thing_once(loader: PostgresLoader, target_database: Any) -> None:
+    loaded(loader)
+    for _ in range(2):
+        for schema in (ORDERS, CUSTOMERS):
+            assert loader.build(JOB, schema, TABLES[schema.id], TABLES.get) == []
+        assert built(target_database) == EXPECTED
+    assert target_database.query("SELECT reltuples FROM pg_class WHERE oid = 'dest.customers'::regclass") == [(2,)]
+
+
+def test_rule_29_orphans_leave_the_key_not_valid(loader: PostgresLoader, target_database: Any) -> None:
+    loaded(loader, b"10\t1\n11\t99\n")
+    (problem,) = loader.build(JOB, ORDERS, ORDER, TABLES.get)
+    assert "fk_customer" in problem and "NOT VALID" in problem
+    assert ("fk_customer", True, False) in built(target_database)
+    target_database.execute("DELETE FROM dest.orders WHERE id = 11")
+    assert loader.build(JOB, ORDERS, ORDER, TABLES.get) == []
+    assert ("fk_customer", True, True) in built(target_database)
+
+
+def test_postgresql_build_replaces_an_invalid_index(loader: PostgresLoader, target_database: Any) -> None:
+    loaded(loader)
+    target_database.execute(
+        "CREATE INDEX customers_by_name ON dest.customers (name)",
+        "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'dest.customers_by_name'::regclass",
+    )
+    assert loader.build(JOB, CUSTOMERS, CUSTOMER, TABLES.get) == []
+    assert EXPECTED[1] in built(target_database)
+
+
+def test_postgresql_build_reports_a_unique_index_with_duplicates(loader: PostgresLoader, target_database: Any) -> None:
+    begin(loader, CUSTOMERS)
+    load(loader, CUSTOMER, b"1\tAnn\t\\N\t\\N\n2\tAnn\t\\N\t\\N\n")
+    (problem,) = loader.build(JOB, CUSTOMERS, CUSTOMER, TABLES.get)
+    assert "customers_by_name" in problem and "Ann" not in problem
+    names = target_database.query("SELECT indexrelid::regclass::text FROM pg_index WHERE NOT indisvalid")
+    assert names == []
+
+
+def test_postgresql_build_takes_another_name_when_it_is_used(loader: PostgresLoader, target_database: Any) -> None:
+    loaded(loader)
+    target_database.execute("CREATE TABLE dest.customers_by_name (x int)")
+    for _ in range(2):
+        assert loader.build(JOB, CUSTOMERS, CUSTOMER, TABLES.get) == []
+    unique = [name for name, is_unique, _ in built(target_database) if is_unique]
+    assert len(unique) == 1 and unique[0].startswith("dest.customers_by_name_")
+
+
+def test_postgresql_build_goes_on_beside_a_writer(loader: PostgresLoader, target_database: Any) -> None:
+    loaded(loader)
+    stop, failures = threading.Event(), []
+
+    def write() -> None:
+        connection = target_database.connect(autocommit=False)
+        number = 1000
+        while not stop.is_set():
+            number += 1
+            connection.execute("INSERT INTO dest.orders VALUES (%s, 1)", [number])
+            connection.execute("UPDATE dest.customers SET born = current_date WHERE id = 1")
+            time.sleep(0.02)
+            connection.commit()
+        connection.close()
+
+    writer = threading.Thread(target=lambda: failures.append(None) if write() else None)
+    writer.start()
+    try:
+        for schema in (CUSTOMERS, ORDERS):
+            assert loader.build(JOB, schema, TABLES[schema.id], TABLES.get) == []
+    finally:
+        stop.set()
+        writer.join(10)
+    assert built(target_database) == EXPECTED and not failures
+
+
+def test_postgresql_build_gives_up_on_locked_tables(
+    loader: PostgresLoader, target_database: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from anabranch.connectors.postgresql import constraints
+
+    monkeypatch.setattr(constraints, "LOCK_WAIT_MS", 20)
+    monkeypatch.setattr(constraints, "LOCK_TRIES", 2)
+    loaded(loader)
+    with target_database.connect(autocommit=False) as holder:
+        holder.execute("UPDATE dest.customers SET name = 'x' WHERE id = 1")
+        with pytest.raises(TargetUnavailable, match="locked"):
+            loader.build(JOB, ORDERS, ORDER, TABLES.get)
+        holder.rollback()
+    assert loader.build(JOB, ORDERS, ORDER, TABLES.get) == []
+
+
+# --- constraints that the target had before ---------------------------------------------------------------------------
+
+
+def test_rule_29_existing_keys_are_taken_off_and_put_back(loader: PostgresLoader, target_database: Any) -> None:
+    for schema in (CUSTOMERS, ORDERS):
+        loader.create_table(schema, TABLES[schema.id], RULES, False)
+    target_database.execute(
+        "ALTER TABLE dest.customers ADD CONSTRAINT one_name UNIQUE (name)",
+        "CREATE UNIQUE INDEX lower_name ON dest.customers (lower(name)) WHERE id > 0",
+        "ALTER TABLE dest.orders ADD CONSTRAINT to_name"
+        " FOREIGN KEY (customer) REFERENCES dest.customers ON DELETE SET NULL",
+    )
+    begin(loader, CUSTOMERS)
+    begin(loader, ORDERS)
+    assert built(target_database) == []
+    load(loader, CUSTOMER, b"1\tAnn\t\\N\t\\N\n2\tAnn\t\\N\t\\N\n")
+    load(loader, ORDER, b"10\t7\n")
+    problems = loader.build(JOB, CUSTOMERS, CUSTOMER, TABLES.get)
+    assert len(problems) == 4  # two unique keys with duplicates, the source's own index, the orphan
+    target_database.execute("UPDATE dest.customers SET name = 'Bob', id = 7 WHERE id = 2")
+    for schema in (CUSTOMERS, ORDERS):
+        assert loader.build(JOB, schema, TABLES[schema.id], TABLES.get) == []
+    names = {name for name, *_ in built(target_database)}
+    assert names >= {"dest.one_name", "dest.lower_name", "to_name"}
+    assert all(valid for *_, valid in built(target_database))
+    constraints = target_database.query(
+        "SELECT conname FROM pg_constraint WHERE contype = 'u' AND conrelid = 'dest.customers'::regclass"
+    )
+    assert constraints == [("one_name",)]
+    assert target_database.query("SELECT count(*) FROM anabranch.taken_off") == [(0,)]
+
+
+def test_postgresql_load_again_takes_off_what_the_first_load_built(
+    loader: PostgresLoader, target_database: Any
+) -> None:
+    loaded(loader)
+    for schema in (CUSTOMERS, ORDERS):
+        assert loader.build(JOB, schema, TABLES[schema.id], TABLES.get) == []
+    begin(loader, CUSTOMERS, generation=2, empty=True)
+    load(loader, CUSTOMER, b"1\tAnn\t\\N\t\\N\n2\tAnn\t\\N\t\\N\n", generation=2)
+    target_database.execute("UPDATE dest.customers SET name = 'Bob' WHERE id = 2")
+    assert loader.build(JOB, CUSTOMERS, CUSTOMER, TABLES.get) == []
+    assert built(target_database) == EXPECTED
+
+
+# --- without rights ---------------------------------------------------------------------------------------------------
+
+
+def test_postgresql_load_without_the_right_to_bypass(target_database: Any, endpoint: Endpoint) -> None:
+    user = "app_" + target_database.name[-12:]
+    target_database.execute(
+        f"CREATE ROLE {user} LOGIN PASSWORD 'p'",
+        f"GRANT ALL ON SCHEMA anabranch TO {user}",
+        f"GRANT ALL ON ALL TABLES IN SCHEMA anabranch TO {user}",
+        f"CREATE SCHEMA dest AUTHORIZATION {user}",
+    )
+    try:
+        loader = PostgresLoader(endpoint_of(target_database, user, "p"), RULES)
+        loader.create_table(ORDERS, ORDER, RULES, False)
+        target_database.execute(
+            "CREATE FUNCTION dest.no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'fired'; END $$",
+            "CREATE TRIGGER t BEFORE INSERT ON dest.orders EXECUTE FUNCTION dest.no()",
+        )
+        begin(loader, ORDERS)
+        with pytest.raises(TargetError, match="GRANT SET ON PARAMETER session_replication_role"):
+            load(loader, ORDER, b"1\t\\N\n")
+        target_database.execute(f"GRANT SET ON PARAMETER session_replication_role TO {user}")
+        assert load(loader, ORDER, b"1\t\\N\n") == 1
+        loader.close()
+    finally:
+        target_database.execute(f"DROP OWNED BY {user} CASCADE", f"DROP ROLE {user}")
