@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import threading
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -177,7 +178,7 @@ def test_segments_stand_alone_and_are_listed(open_writer, open_reader, samples):
     facts = reader.segments()
     assert len(facts) > 3 and [f.state for f in facts[:-1]] == ["sealed"] * (len(facts) - 1)
     assert facts[0].first == 1 and facts[-1].last == 39 and sum(f.chunks for f in facts) == 39
-    assert all(a.last + 1 == b.first for a, b in zip(facts, facts[1:], strict=False))
+    assert all(a.last + 1 == b.first for a, b in pairwise(facts))
     middle = facts[2]
     ref = next(r for r in reader.descriptors(0) if r.segment == middle.name and r.rows)
     chunk = reader.load(ref)
@@ -227,10 +228,8 @@ def test_any_rows_come_back_as_they_were(tmp_path_factory, samples: Any, chunks,
 
 @given(st.integers(1, 12), st.integers(0, 14), st.integers(0, 14))
 def test_cutting_is_selecting(samples: Any, count, after, upto):
-    whole = samples.found_rows(
-        [samples.chunk(1, count).__class__(**{**vars(samples.chunk(1, count)), "first_sequence": 1})]
-    )
     chunk = Chunk(**{**vars(samples.chunk(1, count)), "first_sequence": 1})
+    whole = samples.found_rows([chunk])
     cut = rows_until(rows_after(chunk, after), upto)
     assert samples.found_rows([cut]) == {s: r for s, r in whole.items() if after < s <= upto}
     assert cut.transactions.num_rows == len(samples.found_rows([cut]))

@@ -1,0 +1,165 @@
+"""Schema history: durable before the trail passes it, taken back when the trail never did (K19)."""
+
+from __future__ import annotations
+
+import pytest
+
+from anabranch.errors import TrailCorrupt, TrailError
+from anabranch.trail.history import Entry, SchemaHistory, parse
+
+
+def test_rule_19_definitions_are_there_before_the_rows(open_writer, open_reader, samples, kill):
+    writer, reader = open_writer(), open_reader()
+    assert reader.history.in_force() == {}
+    writer.append(samples.chunk(1, 1))
+    writer.flush()
+    assert reader.history.in_force() == {t: samples.definition(t) for t in (samples.ORDERS, samples.NOTES)}
+    writer.schema(samples.definition(version=2))
+    assert reader.history.latest(samples.ORDERS) == samples.definition()
+    writer.flush()
+    assert reader.history.latest(samples.ORDERS) == samples.definition(version=2)
+    assert reader.history.at(samples.ORDERS, 1) == samples.definition()
+    assert reader.history.valid_from(samples.ORDERS, 2) == 2
+    with pytest.raises(KeyError):
+        reader.history.at(samples.ORDERS, 3)
+    kill(writer)
+    assert open_writer().history.in_force() == reader.history.in_force()
+
+
+def test_definition_that_nothing_followed_stays(open_writer, samples, kill):
+    writer = open_writer()
+    writer.flush()
+    kill(writer)
+    assert set(open_writer().history.in_force()) == {samples.ORDERS, samples.NOTES}
+
+
+def test_rule_15_park_and_join(open_writer, open_reader, samples, kill):
+    writer = open_writer()
+    writer.append(samples.chunk(1, 1))
+    writer.park(samples.ORDERS, "ALTER changed it", "ALTER TABLE orders …")
+    writer.append(samples.chunk(2, 2))
+    writer.flush()
+    kill(writer)
+    writer = open_writer()
+    assert writer.history.parked() == {samples.ORDERS: "ALTER changed it"}
+    entry = writer.history.parked_by(samples.ORDERS)
+    assert entry and (entry.statement, entry.sequence) == ("ALTER TABLE orders …", 2)
+    assert set(writer.history.in_force()) == {samples.NOTES}
+    assert writer.history.latest(samples.ORDERS) == samples.definition()
+    writer.schema(samples.definition(version=2), joined=True)
+    writer.append(samples.chunk(3, 3))
+    writer.flush()
+    kill(writer)
+    assert open_writer().history.in_force()[samples.ORDERS].version == 2 and open_reader().history.parked() == {}
+
+
+def test_park_whose_chunk_never_came_is_taken_back(open_writer, open_reader, samples, kill):
+    writer = open_writer()
+    writer.append(samples.chunk(1, 1))
+    writer.flush()
+    writer.park(samples.ORDERS, "first")
+    writer.flush()
+    assert open_reader().history.parked() == {samples.ORDERS: "first"}
+    kill(writer)
+    writer = open_writer()
+    assert writer.history.parked() == {} == open_reader().history.parked()
+    writer.append(samples.chunk(2, 2))
+    writer.flush()
+    kill(writer)
+    writer = open_writer()
+    assert writer.history.parked() == {}
+
+
+def test_join_whose_chunk_never_came_is_taken_back(open_writer, samples, kill):
+    writer = open_writer()
+    writer.park(samples.ORDERS, "DROP")
+    writer.append(samples.chunk(1, 1))
+    writer.schema(samples.definition(version=2), joined=True)
+    writer.flush()
+    kill(writer)
+    writer = open_writer()
+    assert writer.history.parked() == {samples.ORDERS: "DROP"}
+    assert writer.history.latest(samples.ORDERS) == samples.definition()
+    other = samples.definition(version=2)
+    writer.schema(other, joined=True)
+    assert writer.history.at(samples.ORDERS, 2) == other
+
+
+def test_definition_of_lost_transactions_is_taken_back(open_writer, samples, kill):
+    writer = open_writer()
+    writer.flush()
+    writer.append(samples.chunk(1, 3))
+    writer.schema(samples.definition(version=2))
+    segment = writer._segment
+    kill(writer)
+    assert segment
+    import os
+
+    path = writer.directory / str(segment.name)
+    os.truncate(path, path.stat().st_size - 1)
+    assert open_writer().history.latest(samples.ORDERS).version == 1
+
+
+def test_same_definition_twice_is_one(open_writer, samples):
+    writer = open_writer()
+    count = len(writer.history.entries)
+    writer.schema(samples.definition())
+    assert len(writer.history.entries) == count
+    with pytest.raises(TrailError, match="not newer"):
+        writer.schema(samples.definition().__class__(samples.ORDERS, samples.definition().columns[:1]))
+
+
+@pytest.mark.parametrize("keep", [0, 1, 8, 9, 30, -1])
+def test_torn_last_line_is_written_over(open_writer, open_reader, samples, tmp_path, kill, keep):
+    writer = open_writer()
+    writer.flush()
+    path = tmp_path / "trail" / "history"
+    whole = path.stat().st_size
+    writer.schema(samples.definition(samples.TableId("shop", "third")))
+    kill(writer)
+    content = path.read_bytes()
+    path.write_bytes(content[: whole + keep] if keep >= 0 else content[:-1])
+    writer = open_writer()
+    assert len(writer.history.in_force()) == 2
+    writer.schema(samples.definition(samples.TableId("x", "y")))
+    writer.flush()
+    assert len(open_reader().history.in_force()) == 3
+    kill(writer)
+    assert len(open_writer().history.in_force()) == 3
+
+
+def test_damaged_line_is_refused(open_writer, open_reader, tmp_path, kill):
+    writer = open_writer()
+    writer.flush()
+    kill(writer)
+    path = tmp_path / "trail" / "history"
+    data = bytearray(path.read_bytes())
+    data[50] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(TrailCorrupt, match="schema history is damaged at byte 0"):
+        open_writer()
+    with pytest.raises(TrailCorrupt):
+        _ = open_reader().history
+    assert "schema history is damaged" in open_reader().check().problems[0]
+
+
+def test_damage_is_not_taken_for_a_torn_end(samples):
+    lines = [Entry("schema", 1, schema=samples.definition(version=v)).to_line() for v in (1, 2, 3)]
+    for damaged in (0, 1):
+        broken = [bytearray(line) for line in lines]
+        broken[damaged][20] ^= 4
+        with pytest.raises(TrailCorrupt):
+            parse(b"".join(broken), 0, SchemaHistory())
+    history = SchemaHistory()
+    assert parse(b"".join(lines[:2]) + lines[2][:-4], 0, history) == len(lines[0] + lines[1])
+    assert history.latest(samples.ORDERS) == samples.definition(version=2)
+
+
+def test_entry_survives_its_line(samples):
+    for entry in (
+        Entry("schema", 7, schema=samples.definition(samples.NOTES), joined=True),
+        Entry("park", 8, table=samples.NOTES, reason="why\nso", statement="DROP TABLE `ü`"),
+        Entry("recovered", 3),
+        Entry("source", 4, reason="server-2", statement="server-1"),
+    ):
+        assert Entry.from_line(entry.to_line()[:-1]) == entry

@@ -1,0 +1,77 @@
+"""The mailbox for tables, and rows as people read them."""
+
+from __future__ import annotations
+
+import pytest
+
+from anabranch.errors import TrailCorrupt, TrailError
+from anabranch.model.position import Position
+from anabranch.rows.chunk import Barrier, BarrierKind
+from anabranch.trail import requests
+from anabranch.trail.show import show, shown_time
+
+
+def test_table_is_asked_for_and_granted(tmp_path, samples):
+    assert requests.pending(tmp_path) == [] and requests.answer(tmp_path, samples.NOTES) is None
+    first = requests.request_table(tmp_path, samples.NOTES)
+    assert requests.request_table(tmp_path, samples.NOTES) == first
+    second = requests.request_table(tmp_path, samples.ORDERS)
+    assert requests.pending(tmp_path) == [first, second]
+    requests.done(tmp_path, samples.NOTES, 42)
+    requests.refuse(tmp_path, samples.ORDERS, "no such table")
+    assert requests.pending(tmp_path) == []
+    granted, refused = requests.answer(tmp_path, samples.NOTES), requests.answer(tmp_path, samples.ORDERS)
+    assert granted and (granted.sequence, granted.id) == (42, first.id)
+    assert refused and refused.refusal == "no such table" and not refused.is_pending
+    assert requests.request_table(tmp_path, samples.NOTES).id != first.id
+    requests.withdraw(tmp_path, samples.NOTES)
+    requests.withdraw(tmp_path, samples.NOTES)
+    assert requests.pending(tmp_path) == []
+
+
+def test_nobody_asked(tmp_path, samples):
+    with pytest.raises(TrailError, match="nobody asked"):
+        requests.done(tmp_path, samples.ORDERS, 1)
+
+
+def test_damaged_request_is_named(tmp_path, samples):
+    requests.request_table(tmp_path, samples.ORDERS)
+    (tmp_path / "requests" / "shop.orders.json").write_text("nothing")
+    with pytest.raises(TrailCorrupt, match=r"shop\.orders"):
+        requests.pending(tmp_path)
+
+
+@pytest.fixture
+def reader(open_writer, open_reader, samples):
+    writer = open_writer()
+    barrier = Barrier(2, 9, BarrierKind.TRUNCATE, samples.ORDERS, statement="TRUNCATE orders")
+    writer.append(samples.chunk(1, 6, barriers=(barrier,)))
+    for fragment in samples.large(7):
+        writer.append(fragment)
+    writer.flush()
+    return open_reader()
+
+
+def test_rows_in_the_order_of_the_log(reader, samples):
+    rows = list(show(reader, after=0))
+    shown = [(r.position.sequence, str(r.table), r.values.get("id")) for r in rows if r.operation == "insert"]
+    expected = samples.expected_rows(1, 7, with_large=True)
+    assert shown == [(n, name, str(key)) for n, found in expected.items() for name, key, _ in found]
+    assert {r.position for r in rows if r.position.sequence == 7} == {Position(7, "log:7")}
+    assert str(rows[0]) == f"1@log:1  1970-01-01T00:00:00.001000Z  {rows[0].table}  insert  id='10' note='note 1/0 ü'"
+    third = next(r for r in rows if r.values.get("id") == "32")
+    assert "note" not in third.values
+    truncate = next(r for r in rows if r.operation == "truncate")
+    assert (truncate.position.sequence, truncate.note) == (3, "TRUNCATE orders")
+
+
+def test_rows_by_position_table_and_key(reader, samples):
+    assert {r.position.sequence for r in show(reader, after=4, upto=5)} == {5}
+    assert {r.table for r in show(reader, after=0, table=samples.NOTES)} == {samples.NOTES}
+    (row,) = show(reader, after=0, key={"id": "73"})
+    assert (row.position.sequence, row.table) == (7, samples.ORDERS)
+    assert list(show(reader, after=0, table=samples.NOTES, key={"id": "73"})) == []
+
+
+def test_unknown_time_is_empty():
+    assert shown_time(0) == ""

@@ -1,0 +1,137 @@
+"""Who holds the trail, and what may go (K12)."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from anabranch.errors import TrailCorrupt, TrailError
+from anabranch.trail import retention
+
+
+def fill(writer, samples, last: int) -> None:
+    for n in range(writer.next_sequence, last + 1):
+        writer.append(samples.chunk(n, n))
+    writer.flush()
+
+
+@pytest.fixture
+def directory(tmp_path):
+    return tmp_path / "trail"
+
+
+def test_rule_12_nothing_goes_while_nobody_is_registered(open_writer, open_reader, samples, directory):
+    writer = open_writer(segment_bytes=2000, retain_seconds=0)
+    fill(writer, samples, 30)
+    assert writer.drop_old() == [] and open_reader().first() == 1
+
+
+def test_rule_12_no_age_passes_a_registered_reader(open_writer, open_reader, samples, directory):
+    writer = open_writer(segment_bytes=2000)
+    retention.register(directory, "apply", 0)
+    retention.hold(directory, "load shop.orders", 0)
+    fill(writer, samples, 40)
+    assert retention.drop_old(directory, 0, now=1e12) == []
+    retention.advance(directory, "apply", 30)
+    assert retention.drop_old(directory, 0, now=1e12) == []
+    retention.unregister(directory, "load shop.orders")
+    assert retention.drop_old(directory, 0, now=1e12)
+    reader = open_reader()
+    assert 1 < reader.first() <= 31
+    found = samples.found_rows([reader.load(r) for r in reader.descriptors(30)])
+    assert found == samples.expected_rows(31, 40)
+    assert reader.position_at(reader.first() - 1).native == f"log:{reader.first() - 1}"
+    assert reader.check().problems == []
+
+
+def test_rule_12_time_counts_from_when_the_last_reader_passed(open_writer, open_reader, samples, directory):
+    writer = open_writer(segment_bytes=2000)
+    retention.register(directory, "apply", 0)
+    fill(writer, samples, 40)
+    assert retention.drop_old(directory, 100, now=0) == []
+    retention.advance(directory, "apply", 40)
+    assert retention.drop_old(directory, 100, now=1000) == []
+    assert retention.drop_old(directory, 100, now=1099) == []
+    dropped = retention.drop_old(directory, 100, now=1100)
+    assert dropped and retention.drop_old(directory, 100, now=1100) == []
+    assert not any((directory / name).exists() for name in dropped)
+
+
+def test_rule_12_newest_segment_stays(open_writer, open_reader, samples, directory, kill):
+    writer = open_writer(segment_bytes=1)
+    retention.register(directory, "apply", 0)
+    fill(writer, samples, 5)
+    retention.advance(directory, "apply", 5)
+    assert len(retention.drop_old(directory, 0)) == 4
+    assert open_reader().end().position.sequence == 5
+    kill(writer)
+    writer = open_writer()
+    assert writer.end.position.sequence == 5
+    fill(writer, samples, 6)
+    assert samples.found_rows([open_reader().load(r) for r in open_reader().descriptors(5)]) == samples.expected_rows(
+        6, 6
+    )
+
+
+def test_record_lost_after_old_segments_went(open_writer, open_reader, samples, directory, kill):
+    writer = open_writer(segment_bytes=1500)
+    retention.register(directory, "apply", 0)
+    fill(writer, samples, 6)
+    for fragment in samples.large(7):
+        writer.append(fragment)
+    fill(writer, samples, 20)
+    retention.advance(directory, "apply", 7)
+    assert retention.drop_old(directory, 0)
+    kill(writer)
+    (directory / "published").write_bytes(bytes(256))
+    assert open_writer().end.position.sequence == 20
+    reader = open_reader()
+    assert samples.found_rows([reader.load(r) for r in reader.descriptors(7)]) == samples.expected_rows(8, 20)
+    assert reader.position_at(7).native == "log:7"
+
+
+def test_reader_before_the_start_is_refused_by_name(open_writer, open_reader, samples, directory):
+    writer = open_writer(segment_bytes=1500)
+    retention.register(directory, "apply", 0)
+    fill(writer, samples, 20)
+    retention.advance(directory, "apply", 20)
+    writer.close()
+    retention.drop_old(directory, 0)
+    with pytest.raises(TrailError, match="reader slow is at sequence 3, the trail starts at"):
+        retention.register(directory, "slow", 3)
+    with pytest.raises(TrailError, match="reader slow is at sequence 3"):
+        retention.hold(directory, "slow", 3)
+    assert set(retention.readers(directory)) == {"apply"}
+    with pytest.raises(TrailError, match=r"reader .* is at sequence 3"):
+        open_reader().descriptors(3)
+
+
+def test_names_are_anything(open_writer, directory):
+    open_writer()
+    for name in ("apply", 'load shop."odd/name"', "ü .."):
+        retention.register(directory, name, 0)
+        retention.advance(directory, name, 7)
+        retention.advance(directory, name, 5)
+    found = retention.readers(directory)
+    assert {name: r.sequence for name, r in found.items()} == dict.fromkeys(found, 7) and len(found) == 3
+    assert found["apply"].pid == os.getpid() and found["apply"].kind == "reader"
+    for name in found:
+        retention.unregister(directory, name)
+        retention.unregister(directory, name)
+    assert retention.readers(directory) == {}
+    with pytest.raises(TrailError, match="not registered"):
+        retention.advance(directory, "apply", 9)
+
+
+def test_registering_is_possible_before_the_trail_is(directory):
+    retention.register(directory, "apply", 0)
+    assert set(retention.readers(directory)) == {"apply"}
+
+
+def test_damaged_registration_is_named(open_writer, directory):
+    open_writer()
+    retention.register(directory, "apply", 0)
+    (directory / "readers" / "apply.json").write_text("{")
+    with pytest.raises(TrailCorrupt, match="reader apply"):
+        retention.drop_old(directory, 0)
