@@ -24,7 +24,6 @@ _UNSTABLE = {
 _NOT_A_FILTER = {
     exp.Query: "a subquery",
     exp.Subquery: "a subquery",
-    exp.Exists: "a subquery",
     exp.AggFunc: "an aggregate function",
     exp.Window: "a window function",
     exp.Star: "a *",
@@ -63,8 +62,8 @@ def _parse(text: str) -> exp.Expr:
     if len(trees) != 1 or trees[0] is None:
         raise ValueError("is not one condition")
     tree = trees[0]
-    if isinstance(tree, exp.Command | exp.DDL | exp.DML | exp.Alias) and not isinstance(tree, exp.Query):
-        raise ValueError("is a statement, not a condition")
+    if not isinstance(tree, exp.Condition | exp.Query | exp.Star):  # the latter two have messages of their own
+        raise ValueError("is not a condition")
     return tree
 
 

@@ -1,0 +1,171 @@
+"""Rule sets: targets, columns, filters, and every way a job's settings do not fit a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from anabranch.config import load_job
+from anabranch.ddl.rules import Filter, RuleSet
+from anabranch.errors import ConfigError, SchemaError
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.ids import TableId
+from anabranch.model.schema import Column, TableSchema
+
+INT, TEXT = LogicalType(Kind.INT32), LogicalType(Kind.TEXT)
+HEAD = 'name = "shop"\n[source]\nurl = "mysql://u:p@h"\n[target]\nurl = "postgresql://u:p@h/d"\n'
+CUSTOMERS = TableSchema(
+    TableId("shop", "customers"),
+    (
+        Column("id", INT, "int"),
+        Column("fname", TEXT, "varchar(50)"),
+        Column("where", None, "point", refusal="no type for geometry"),
+        Column("total", INT, "int", generated=True),
+        Column("country", TEXT, "char(2)"),
+    ),
+    primary_key=("id",),
+)
+
+
+def rules(tmp_path: Path, text: str) -> RuleSet:
+    (tmp_path / "job.toml").write_text(HEAD + text)
+    return RuleSet(load_job(tmp_path / "job.toml", {}))
+
+
+def customers(settings: str) -> str:
+    return (
+        f'[[rules]]\ninclude = ["shop.*"]\ntarget = "public.{{table}}"\n[[tables]]\nname = "shop.customers"\n{settings}'
+    )
+
+
+def test_the_first_rule_that_matches_gives_the_target_and_exclusion_wins(tmp_path: Path) -> None:
+    found = rules(
+        tmp_path,
+        '[[rules]]\ninclude = ["shop.order*"]\ntarget = "sales.{table}"\n'
+        '[[rules]]\ninclude = ["*.*"]\nexclude = ["*.tmp_*", "shop.orders_old"]\n',
+    )
+    expected = {
+        "shop.orders": "sales.orders",
+        "shop.orders_old": None,
+        "shop.items": "shop.items",
+        "crm.tmp_x": None,
+        "Shop.Orders": "Shop.Orders",
+    }
+    assert {t: (target := found.target_of(TableId.parse(t))) and str(target) for t in expected} == expected
+    assert found.includes(TableId("shop", "items")) and not found.includes(TableId("shop", "tmp_1"))
+
+
+def test_two_tables_into_one_are_refused_with_both_names(tmp_path: Path) -> None:
+    found = rules(tmp_path, '[[rules]]\ninclude = ["a.*", "b.*"]\ntarget = "public.{table}"\n')
+    assert len(found.targets([TableId("a", "x"), TableId("b", "y")])) == 2
+    with pytest.raises(ConfigError, match=r"public\.x would get a\.x, b\.x"):
+        found.targets([TableId("a", "x"), TableId("b", "x"), TableId("c", "x")])
+
+
+def test_a_target_table_keeps_the_source_order_drops_renames_and_copies_generated_columns(tmp_path: Path) -> None:
+    found = rules(tmp_path, customers('columns = { drop = ["where"], rename = { id = "nr", fname = "first" } }'))
+    table = found.target_table(CUSTOMERS)
+    assert table.target == TableId("public", "customers")
+    assert table.columns == ("nr", "first", "total", "country")
+    assert table.source_columns == ("id", "fname", "total", "country")
+    assert table.types == (INT, TEXT, INT, TEXT)
+    assert table.key == ("nr",)
+    assert found.dropped(CUSTOMERS.id) == ("where",)
+
+
+def test_swapped_names_are_allowed(tmp_path: Path) -> None:
+    found = rules(
+        tmp_path, customers('columns = { drop = ["where"], rename = { fname = "country", country = "fname" } }')
+    )
+    assert found.target_table(CUSTOMERS).columns == ("id", "country", "total", "fname")
+
+
+def test_a_refused_type_names_column_reason_and_remedy(tmp_path: Path) -> None:
+    with pytest.raises(SchemaError) as caught:
+        rules(tmp_path, customers("")).target_table(CUSTOMERS)
+    assert "where point: no type for geometry" in str(caught.value)
+    assert 'name = "shop.customers", columns = { drop = ["where"] }' in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            'columns = { drop = ["fnam"] }',
+            "line 11, [[tables]] columns.drop: the table has no column fnam; did you mean fname?",
+        ),
+        ('columns = { rename = { fnam = "x" } }', "columns.rename: the table has no column fnam; did you mean fname?"),
+        ('columns = { drop = ["id"] }', "columns.drop: id belongs to the primary key and cannot be left out"),
+        (
+            'columns = { rename = { fname = "country" } }',
+            "columns.rename: fname and country would both be called country",
+        ),
+    ],
+)
+def test_settings_that_do_not_fit_the_table(tmp_path: Path, settings: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        rules(tmp_path, customers(settings)).target_table(CUSTOMERS)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("where", "columns"),
+    [
+        ("id > 5", ("id",)),
+        ("country = 'DE' and fname is not null", ("fname", "country")),
+        ("`where` is null", ("where",)),
+        ("case when id % 2 = 0 then country else fname end like 'a%'", ("id", "fname", "country")),
+        ("country <=> 'DE' or exists(array(1, 2), x -> x = id)", ("id", "country")),
+    ],
+)
+def test_a_filter_names_its_columns(tmp_path: Path, where: str, columns: tuple[str, ...]) -> None:
+    assert rules(tmp_path, customers(f'where = "{where}"')).where(CUSTOMERS) == Filter(where, columns)
+
+
+def test_a_table_without_a_filter_has_none(tmp_path: Path) -> None:
+    assert rules(tmp_path, customers("")).where(CUSTOMERS) is None
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("id in (select 1)", "a subquery"),
+        ("exists (select 1 from x)", "a subquery"),
+        ("count(id) > 1", "an aggregate function"),
+        ("row_number() over (order by id) = 1", "a window function"),
+        ("rand() < id", "rand(), whose result changes"),
+        ("id < unix_timestamp()", "whose result changes"),
+        ("c.id = 1", "the qualified name c.id"),
+        ("id = ?", "a placeholder"),
+        ("id = ", "is not Spark SQL"),
+        ("id = 1; drop table x", "is not one condition"),
+        ("drop table x", "is not a condition"),
+    ],
+)
+def test_what_is_no_filter_is_refused_before_any_table_is_known(tmp_path: Path, where: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        rules(tmp_path, customers(f'where = "{where}"'))
+    assert "line 11, [[tables]] where: " in str(caught.value)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("Country = 'DE'", "names the unknown column Country; did you mean country?"),
+        ("1 = 1", "names no column"),
+    ],
+)
+def test_a_filter_that_does_not_fit_the_table(tmp_path: Path, where: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        rules(tmp_path, customers(f'where = "{where}"')).where(CUSTOMERS)
+    assert message in str(caught.value)
+
+
+def test_patterns_that_match_nothing_are_named_with_their_line(tmp_path: Path) -> None:
+    found = rules(tmp_path, '[[rules]]\ninclude = [\n "shop.*",\n "shop.custommers",\n]\n')
+    (problem,) = found.without_match([CUSTOMERS.id])
+    assert str(problem) == (
+        "line 9, [[rules]] include: 'shop.custommers' matches no table; did you mean shop.customers?"
+    )

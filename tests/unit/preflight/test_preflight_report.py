@@ -1,0 +1,205 @@
+"""The preflight engine on ends that answer from values: what it makes of definitions, and how ends fail."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anabranch.abc import CheckResult, PreflightContext
+from anabranch.config import load_job
+from anabranch.ddl.rules import RuleSet
+from anabranch.errors import PreflightFailed, SourceUnavailable, TargetUnavailable
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.ids import TableId
+from anabranch.model.schema import Column, TableSchema
+from anabranch.preflight import Report, preflight
+from anabranch.preflight.run import FULL_IMAGES
+
+INT = LogicalType(Kind.INT32)
+HEAD = 'name = "shop"\n[source]\nurl = "mysql://u:p@h"\n[target]\nurl = "postgresql://u:p@h/d"\n'
+ALL = HEAD + '[[rules]]\ninclude = ["shop.*"]\n'
+
+
+def table(name: str, *refused: str, key: tuple[str, ...] = ("id",)) -> TableSchema:
+    columns = (Column("id", None if "id" in refused else INT, "int"), Column("n", INT, "int"))
+    more = tuple(Column(c, None, "point", refusal="geometry") for c in refused if c != "id")
+    return TableSchema(TableId(*name.split(".")), columns + more, key)
+
+
+@dataclass
+class End:
+    """Both roles at once, as far as preflight asks."""
+
+    found: list[TableSchema] = field(default_factory=list)
+    results: list[CheckResult] = field(default_factory=list)
+    error: Exception | None = None
+    seen: list[PreflightContext] = field(default_factory=list)
+    open: int = 0
+
+    def catalog(self) -> End:
+        if self.error:
+            raise self.error
+        self.open += 1
+        return self
+
+    checks = catalog
+
+    def tables(self, wanted: Callable[[TableId], bool]) -> dict[TableId, TableSchema]:
+        return {t.id: t for t in self.found if wanted(t.id)}
+
+    def run(self, context: PreflightContext) -> list[CheckResult]:
+        self.seen.append(context)
+        return self.results
+
+    def close(self) -> None:
+        self.open -= 1
+
+
+def run(tmp_path: Path, text: str, source: Any, target: Any, loaded: Any = ()) -> Report:
+    (tmp_path / "job.toml").write_text(text)
+    config = load_job(tmp_path / "job.toml", {})
+    report = preflight(config, RuleSet(config), source, target, loaded)
+    assert source.open == target.open == 0
+    return report
+
+
+def failures(report: Report) -> list[str]:
+    return [f"{r.check} {r.table}: {r.message}" for r in report.failed]
+
+
+def test_results_of_both_ends_and_of_the_rules_are_in_one_report(tmp_path: Path) -> None:
+    source = End([table("shop.a"), table("crm.b")], [CheckResult("source.log_bin", "ok", "on")])
+    target = End(results=[CheckResult("target.rights", "failed", "no CREATE", "GRANT CREATE")])
+    report = run(tmp_path, ALL, source, target)
+    assert report.verdict == "failed"
+    assert {r.check for r in report.results} == {"job.rules", "job.tables", "source.log_bin", "target.rights"}
+    with pytest.raises(PreflightFailed, match=r"target\.rights: no CREATE — GRANT CREATE"):
+        report.require()
+
+
+def test_checks_see_settings_tables_and_what_is_loaded(tmp_path: Path) -> None:
+    source, target = End([table("shop.a", "place")]), End()
+    text = ALL + (
+        '[[tables]]\nname = "shop.a"\ncolumns = { drop = ["place"] }\nwhere = "n > 1"\n[load]\nexisting = "empty"\n'
+    )
+    assert run(tmp_path, text, source, target, lambda: [TableId("shop", "a")]).verdict == "ok"
+    (context,) = target.seen
+    assert context.user_choices["load.existing"] == "empty"
+    assert context.user_choices["load.defer_constraints"] == "false"
+    assert context.user_choices["types.json"] == "jsonb"
+    assert context.user_choices["capture.server_id"] == ""
+    assert context.user_choices[FULL_IMAGES] == "shop.a"
+    assert context.targets[TableId("shop", "a")].columns == ("id", "n")
+    assert context.dropped_columns == {TableId("shop", "a"): ("place",)}
+    assert context.loaded == {TableId("shop", "a")}
+
+
+def test_a_filter_on_key_columns_needs_no_full_images(tmp_path: Path) -> None:
+    source = End([table("shop.a")])
+    run(tmp_path, ALL + '[[tables]]\nname = "shop.a"\nwhere = "id > 1"\n', source, End())
+    assert source.seen[0].user_choices[FULL_IMAGES] == ""
+
+
+def test_a_refused_column_fails_with_the_way_to_drop_it_and_the_rest_is_checked(tmp_path: Path) -> None:
+    target = End()
+    report = run(tmp_path, ALL, End([table("shop.a", "place")]), target)
+    assert failures(report) == ["job.types shop.a: column place point: refused, geometry"]
+    assert report.failed[0].hint == '[[tables]] name = "shop.a", columns = { drop = ["place"] }'
+    assert target.seen[0].targets[TableId("shop", "a")].columns == ("id", "n")
+
+
+def test_a_refused_key_column_leaves_the_table_out(tmp_path: Path) -> None:
+    target = End()
+    report = run(tmp_path, ALL, End([table("shop.a", "id")]), target)
+    assert "exclude the table" in report.failed[0].hint
+    assert target.seen[0].targets == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (ALL.replace("shop.*", "shop.x"), "job.rules : the rules select no table"),
+        (
+            ALL.replace('["shop.*"]', '["shop.*", "crm.*"]') + 'target = "public.{table}"\n',
+            "job.targets : line 6, [[rules]] target: public.a would get crm.a, shop.a",
+        ),
+        (
+            ALL + '[[tables]]\nname = "shop.a"\nwhere = "ido = 1"\n',
+            "job.columns shop.a: line 10, [[tables]] where: names the unknown column ido; did you mean id?",
+        ),
+        (
+            ALL + '[[tables]]\nname = "shop.a"\ncolumns = { drop = ["ido"] }\n',
+            "job.columns shop.a: line 10, [[tables]] columns.drop: the table has no column ido; did you mean id?",
+        ),
+    ],
+)
+def test_rules_that_do_not_fit_the_source(tmp_path: Path, text: str, expected: str) -> None:
+    source = End([table("shop.a"), table("crm.a")])
+    assert expected in failures(run(tmp_path, text, source, End()))
+
+
+def test_a_pattern_without_a_match_is_a_warning_with_the_nearest_table(tmp_path: Path) -> None:
+    text = ALL.replace('"shop.*"', '"shop.*", "shop.ordes"')
+    report = run(tmp_path, text, End([table("shop.orders")]), End())
+    assert [(r.message, r.hint) for r in report.warnings] == [
+        ("line 7, [[rules]] include: 'shop.ordes' matches no table", "did you mean shop.orders?")
+    ]
+
+
+def test_an_end_that_cannot_be_reached_is_its_error_and_the_other_ones_stands_beside(tmp_path: Path) -> None:
+    source, target = End(error=SourceUnavailable("no source")), End(error=TargetUnavailable("no target"))
+    with pytest.raises(TargetUnavailable):
+        run(tmp_path, ALL, End([table("shop.a")]), target)
+    with pytest.raises(SourceUnavailable) as caught:
+        run(tmp_path, ALL, source, target)
+    assert [note.split(" — ")[0] for note in caught.value.__notes__] == ["no target"]
+
+
+def test_a_check_that_says_unreachable_is_the_same(tmp_path: Path) -> None:
+    target = End(results=[CheckResult("target.reachable", "failed", "refused", "start it")])
+    with pytest.raises(TargetUnavailable, match="refused — start it"):
+        run(tmp_path, ALL, End([table("shop.a")]), target)
+
+
+RESULTS = (
+    CheckResult("source.a", "failed", "bad [bold]x[/bold]", "SET a = 1", "shop.t"),
+    CheckResult("source.b", "ok", "fine", "nothing to do"),
+    CheckResult("source.c", "warning", "hm"),
+)
+PLAIN = """\
+ok      source.b: fine
+warning source.c: hm
+failed  source.a: shop.t: bad [bold]x[/bold]
+        -> SET a = 1
+preflight of shop: 1 ok, 1 warning, 1 failed
+"""
+
+
+def test_plain_text_and_json() -> None:
+    report, file = Report("shop", RESULTS), io.StringIO()
+    report.write(file)
+    assert file.getvalue() == PLAIN
+    assert report.to_json()["checks"][0] == {
+        "check": "source.a",
+        "verdict": "failed",
+        "message": "bad [bold]x[/bold]",
+        "hint": "SET a = 1",
+        "table": "shop.t",
+    }
+
+
+def test_on_a_terminal_it_is_a_table() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    file = Terminal()
+    Report("shop", RESULTS).write(file)
+    assert "bad [bold]x[/bold]" in file.getvalue()
+    assert "-> SET a = 1" in file.getvalue()
+    assert "nothing to do" not in file.getvalue()
