@@ -26,7 +26,7 @@ VALUES: list[tuple[LogicalType, list[bytes]]] = [
     (LogicalType(Kind.DECIMAL, precision=65, scale=30), [b"-" + b"9" * 35 + b"." + b"9" * 30, b"0." + b"0" * 30]),
     (LogicalType(Kind.FLOAT32), [b"1.6777215e+07", b"1.1", b"-0", b"1e-45"]),
     (LogicalType(Kind.FLOAT64), [b"0.1", b"1.7976931348623157e+308", b"5e-324"]),
-    (LogicalType(Kind.TEXT, 30), ["häß\U0001f600".encode(), b"", b"a\\tb\\nc\\rd\\\\e", b"\\\\N", b"\x08\x0b\x0c\\\\b"]),
+    (LogicalType(Kind.TEXT, 30), ["häß\U0001f600".encode(), b"", b"a\\tb\\nc\\rd\\\\e\\\\N", b"\x08\x0b\x0c\\\\b"]),
     (LogicalType(Kind.TEXT), [b"trailing   ", b"\\\\."]),
     (LogicalType(Kind.BINARY), [b"\\\\x", b"\\\\x00ff5c0a"]),
     (LogicalType(Kind.BIT, 10), [b"0000000001", b"1111111111"]),

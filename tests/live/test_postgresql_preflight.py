@@ -1,0 +1,203 @@
+"""Preflight of a target on a real PostgreSQL: each thing that must be refused is, and says what mends it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from anabranch.abc import CheckResult, PreflightContext
+from anabranch.connectors.postgresql import target
+from anabranch.errors import TargetError, TargetUnavailable
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.endpoint import Endpoint
+from anabranch.model.ids import TableId
+from anabranch.model.schema import Column, ForeignKey, TableSchema
+from anabranch.rows.net import TargetTable
+
+INT, TEXT = LogicalType(Kind.INT32), LogicalType(Kind.TEXT, 10)
+ITEMS = TableSchema(
+    TableId("shop", "items"),
+    (Column("id", INT, "int", nullable=False), Column("name", TEXT, "varchar(10)"), Column("n", INT, "int", False)),
+    ("id",),
+)
+ITEM = TargetTable(ITEMS.id, TableId("public", "items"), ("id", "name", "n"), (INT, TEXT, INT), ("id",))
+CONTEXT = PreflightContext("job", {"load.existing": "refuse"}, {ITEMS.id: ITEMS}, {ITEMS.id: ITEM})
+GOOD = "CREATE TABLE items (id int PRIMARY KEY, name varchar(10), n int NOT NULL)"
+
+
+def endpoint_of(database: Any, user: str = "", password: str = "") -> Endpoint:
+    url = urlsplit(database.url)
+    user, password = user or unquote(url.username or ""), password or unquote(url.password or "")
+    return Endpoint("postgresql", url.hostname or "", url.port or 0, user, password, url.path[1:])
+
+
+def run(endpoint: Endpoint, context: PreflightContext = CONTEXT) -> list[CheckResult]:
+    checks = target(endpoint).checks()
+    try:
+        return checks.run(context)
+    finally:
+        checks.close()
+
+
+def bad(results: list[CheckResult], verdict: str = "failed") -> list[tuple[str, str]]:
+    return [(r.check.removeprefix("target."), r.message) for r in results if r.verdict == verdict]
+
+
+@pytest.fixture
+def endpoint(target_database: Any) -> Endpoint:
+    return endpoint_of(target_database)
+
+
+def test_postgresql_preflight_of_an_empty_database(endpoint: Endpoint) -> None:
+    results = run(endpoint)
+    assert not bad(results)
+    assert {"target.version", "target.encoding", "target.connections"} <= {r.check for r in results}
+
+
+def test_postgresql_preflight_unreachable_and_refused(endpoint: Endpoint) -> None:
+    with pytest.raises(TargetUnavailable):
+        run(replace(endpoint, port=1))
+    with pytest.raises(TargetError, match="does not exist"):
+        run(replace(endpoint, database="nowhere"))
+
+
+@pytest.mark.parametrize(
+    ("statement", "check", "words"),
+    [
+        (GOOD + "; INSERT INTO items VALUES (1, 'x', 1)", "existing", "holds rows"),
+        ("CREATE VIEW items AS SELECT 1 AS id", "existing", "is a view"),
+        ("CREATE TABLE items (id int PRIMARY KEY, n int NOT NULL)", "columns", "column name is missing"),
+        ("CREATE TABLE items (id int PRIMARY KEY, name varchar(9), n int)", "columns", "character varying(9), needed"),
+        ("CREATE TABLE items (id int, name varchar(10), n int)", "key", "primary key is (), the source's is (id)"),
+        ("CREATE TABLE items (id int, name varchar(10), n int, PRIMARY KEY (id, n))", "key", "(id, n)"),
+        (GOOD[:-1] + ", more int NOT NULL)", "columns", "extra column more"),
+        (GOOD.replace("(10)", "(10) NOT NULL"), "columns", "name is NOT NULL at the target"),
+        (GOOD.replace("n int NOT NULL", "n int GENERATED ALWAYS AS (1) STORED"), "columns", "n is generated"),
+        (GOOD.replace("id int", "id int GENERATED ALWAYS AS IDENTITY"), "columns", "GENERATED ALWAYS"),
+        (GOOD.replace("(10)", "(10) UNIQUE"), "constraints", "unique index items_name_key"),
+        (GOOD.replace("n int", "n int REFERENCES items"), "constraints", "foreign key items_n_fkey"),
+        (GOOD + "; CREATE TABLE c (i int REFERENCES items)", "constraints", "foreign key c_i_fkey of public.c"),
+        (GOOD + "; CREATE TRIGGER t BEFORE UPDATE ON items FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()",
+         "constraints", "trigger t"),
+    ],
+)  # fmt: skip
+def test_postgresql_preflight_refuses(
+    target_database: Any, endpoint: Endpoint, statement: str, check: str, words: str
+) -> None:
+    target_database.execute(*statement.split("; "))
+    ((found, message), *more) = bad(run(endpoint))
+    assert found == check and words in message
+    assert not more or statement.startswith("CREATE VIEW")
+    assert all(r.hint for r in run(endpoint) if r.verdict == "failed")
+
+
+def test_postgresql_preflight_hints_mend(target_database: Any, endpoint: Endpoint) -> None:
+    target_database.execute(
+        "CREATE TABLE items (id int PRIMARY KEY GENERATED ALWAYS AS IDENTITY, name varchar(9), more int NOT NULL)"
+    )
+    for _ in range(2):
+        for result in run(endpoint):
+            if result.verdict == "failed":
+                target_database.execute(result.hint)
+    assert not bad(run(endpoint))
+
+
+def test_postgresql_preflight_accepts_what_the_job_says(target_database: Any, endpoint: Endpoint) -> None:
+    target_database.execute(GOOD.replace("(10)", "(10) UNIQUE"), "INSERT INTO items VALUES (1, 'x', 1)")
+    assert {check for check, _ in bad(run(endpoint))} == {"existing", "constraints"}
+    choices = {"load.existing": "empty", "load.defer_constraints": "true"}
+    results = run(endpoint, replace(CONTEXT, user_choices=choices))
+    assert not bad(results) and ("constraints" in dict(bad(results, "warning")))
+    assert not bad(run(endpoint, replace(CONTEXT, loaded=frozenset({ITEMS.id}))))
+
+
+def test_rule_08_deferrable_keys_are_named(target_database: Any, endpoint: Endpoint) -> None:
+    target_database.execute(GOOD.replace("(10)", "(10) UNIQUE DEFERRABLE"))
+    results = run(endpoint, replace(CONTEXT, loaded=frozenset({ITEMS.id})))
+    assert dict(bad(results, "warning"))["constraints"].startswith("deferrable key items_name_key")
+
+
+def test_postgresql_preflight_names_triggers_that_fire_anyway(target_database: Any, endpoint: Endpoint) -> None:
+    function = "suppress_redundant_updates_trigger()"
+    target_database.execute(
+        GOOD,
+        f"CREATE TRIGGER t BEFORE UPDATE ON items FOR EACH ROW EXECUTE FUNCTION {function}",
+        "ALTER TABLE items ENABLE ALWAYS TRIGGER t",
+    )
+    assert bad(run(endpoint)) == [("triggers", "trigger t also fires for replicated rows")]
+
+
+def test_postgresql_preflight_groups_types(endpoint: Endpoint) -> None:
+    kinds = (LogicalType(Kind.JSON), LogicalType(Kind.UINT64), LogicalType(Kind.DATE))
+    natives = ("json", "bigint(20) unsigned", "date")
+    tables, targets = {}, {}
+    for name in "abcde":
+        columns = tuple(Column(f"c{i}", k, n) for i, (k, n) in enumerate(zip(kinds, natives, strict=True)))
+        schema = TableSchema(TableId("shop", name), columns)
+        tables[schema.id] = schema
+        names = tuple(c.name for c in columns)
+        targets[schema.id] = TargetTable(schema.id, TableId("public", name), names, kinds, ())
+    lossy, widened = bad(run(endpoint, PreflightContext("job", {}, tables, targets)), "warning")
+    assert lossy[1].startswith("json becomes jsonb (lossy: ") and "shop.c.c0 and 2 more" in lossy[1]
+    assert widened[1].startswith("bigint unsigned becomes numeric (widened: ")
+    choices = {"types.json": "json", "types.zero_date": "null"}
+    lossy, _ = bad(run(endpoint, PreflightContext("job", choices, tables, targets)), "warning")
+    assert lossy[1].startswith("date becomes date (lossy: zero dates")
+
+
+def test_postgresql_preflight_names(endpoint: Endpoint) -> None:
+    twin = replace(ITEMS, id=TableId("old", "items"))
+    long = replace(ITEMS, id=TableId("shop", "x" * 64))
+    tables = {t.id: t for t in (ITEMS, twin, long)}
+    targets = {
+        ITEMS.id: ITEM,
+        twin.id: replace(ITEM, source=twin.id),
+        long.id: replace(ITEM, source=long.id, target=TableId("public", "x" * 64)),
+    }
+    messages = [m for _, m in bad(run(endpoint, PreflightContext("job", {}, tables, targets)))]
+    assert messages == [
+        f"{'x' * 64} is longer than 63 bytes",
+        "shop.items, old.items would all go into public.items",
+    ]
+
+
+@pytest.fixture
+def poor_user(target_database: Any) -> Iterator[str]:
+    user = "poor_" + target_database.name[-12:]
+    target_database.execute(f"CREATE ROLE {user} LOGIN PASSWORD 'p'")
+    yield user
+    target_database.execute(f"DROP OWNED BY {user} CASCADE", f"DROP ROLE {user}")
+
+
+def test_postgresql_preflight_rights_and_their_grants(target_database: Any, poor_user: str) -> None:
+    target_database.execute("CREATE SCHEMA closed", "CREATE TABLE closed.t (id int PRIMARY KEY)")
+    key = ForeignKey("f", ("n",), ITEMS.id, ("id",))
+    other = TableSchema(TableId("shop", "t"), (ITEMS.columns[0],), ("id",))
+    wide = replace(ITEMS, id=TableId("shop", "u"))
+    tables = {ITEMS.id: replace(ITEMS, foreign_keys=(key,)), other.id: other, wide.id: wide}
+    targets = {
+        ITEMS.id: ITEM,
+        other.id: TargetTable(other.id, TableId("closed", "t"), ("id",), (INT,), ("id",)),
+        wide.id: replace(ITEM, source=wide.id, target=TableId("closed", "u")),
+    }
+    context = PreflightContext("job", {}, tables, targets)
+    endpoint = endpoint_of(target_database, poor_user, "p")
+    results = run(endpoint, context)
+    messages = " · ".join(message for _, message in bad(results))
+    for words in (
+        "may not create schema anabranch",
+        "may not create tables in schema public",
+        "may not create tables in schema closed",
+        "does not own closed.t",
+        "shop.items has foreign keys",
+        "may not read closed.t",
+    ):
+        assert words in messages
+    for result in results:
+        if result.verdict == "failed":
+            target_database.execute(result.hint)
+    assert not bad(run(endpoint, context))
