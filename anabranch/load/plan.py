@@ -1,0 +1,131 @@
+"""What is to be loaded: tables, their chunks, and where an interrupted load goes on.
+
+The ledger at the target is the truth (K29): chunks that are in it keep their bounds and are loaded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+from anabranch.abc import (
+    Bounds,
+    LoadedChunk,
+    Loader,
+    SnapshotReader,
+    SourceConnector,
+    TableState,
+    TargetConnector,
+    TargetStore,
+    ValueRules,
+)
+from anabranch.errors import SchemaError
+from anabranch.load.handover import is_loaded
+from anabranch.model.ids import TableId
+from anabranch.model.schema import TableSchema
+from anabranch.rows.net import TargetTable
+from anabranch.spark.where import Named
+
+
+@dataclass(frozen=True)
+class LoadTable:
+    """One table's load. `generation` counts its loads from 1; the same number again goes on with an interrupted one.
+    `empty`: rows of the target table go away in the generation's first transaction; `recreate`: the table itself."""
+
+    schema: TableSchema
+    table: TargetTable
+    filter: Named | None = None
+    generation: int = 1
+    empty: bool = False
+    recreate: bool = False
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A chunk that is not loaded yet."""
+
+    load: LoadTable
+    number: int
+    bounds: Bounds
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A table with its ledger as it stands."""
+
+    load: LoadTable
+    chunks: tuple[LoadedChunk, ...]
+    estimate: int
+
+    @property
+    def pieces(self) -> list[Piece]:
+        return [Piece(self.load, chunk.number, chunk.bounds) for chunk in self.chunks if chunk.rows is None]
+
+    @property
+    def rows(self) -> int:
+        return sum(chunk.rows or 0 for chunk in self.chunks)
+
+
+def plan(
+    job: str,
+    source: SourceConnector,
+    target: TargetConnector,
+    tables: list[LoadTable],
+    *,
+    rows_per_chunk: int,
+    rules: ValueRules,
+    expected_identity: str,
+) -> list[Planned]:
+    """Begin every table's generation, or find where it stands; large tables first. Tables that stream are left out."""
+    with (
+        closing(target.store()) as store,
+        closing(target.loader(rules)) as loader,
+        closing(source.snapshot(expected_identity)) as snapshot,
+    ):
+        planner = _Planner(job, store, loader, snapshot, rows_per_chunk, rules)
+        states = store.tables(job)
+        found = [planner.table(load, states) for load in tables]
+    return sorted((one for one in found if one), key=lambda one: -one.estimate)
+
+
+@dataclass(frozen=True)
+class _Planner:
+    job: str
+    store: TargetStore
+    loader: Loader
+    snapshot: SnapshotReader
+    rows_per_chunk: int
+    rules: ValueRules
+
+    def table(self, load: LoadTable, states: Mapping[TableId, TableState]) -> Planned | None:
+        state = states.get(load.schema.id)
+        begun = state is not None and state.generation == load.generation
+        if begun and state is not None:
+            if state.state != "loading" or is_loaded(state):
+                return None
+            _refuse_another_definition(load, state)
+        chunks = self.loader.chunks(self.job, load.schema.id, load.generation) if begun else []
+        if not chunks:
+            chunks = self._begin(load, state)
+        return Planned(load, tuple(chunks), self.snapshot.estimate(load.schema))
+
+    def _begin(self, load: LoadTable, state: TableState | None) -> list[LoadedChunk]:
+        """The definition is saved before the generation begins: a ledger never stands beside another load's facts."""
+        self.loader.create_table(load.schema, load.table, self.rules, load.recreate)
+        bounds = self.snapshot.bounds(load.schema, self.rows_per_chunk)
+        pending = TableState(load.schema.id, load.table.target, "pending", schema=load.schema)
+        if state is not None:
+            pending = replace(pending, generation=state.generation, changes_applied=state.changes_applied)
+        self.store.save_table(self.job, pending)
+        self.loader.begin_generation(self.job, load.table, load.generation, bounds, load.empty)
+        return self.loader.chunks(self.job, load.schema.id, load.generation)
+
+
+def _refuse_another_definition(load: LoadTable, state: TableState) -> None:
+    if state.schema is not None and not state.schema.same_definition(load.schema):
+        raise SchemaError(
+            "the definition changed while the table was being loaded",
+            table=str(load.schema.id),
+            hint=f"load it again: anabranch load JOB --table {load.schema.id} --recreate",
+        )

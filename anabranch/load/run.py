@@ -1,0 +1,190 @@
+"""The driver of the initial load: chunks as Spark tasks, progress, tables handed over as their last chunk ends.
+
+Delivery: when `load_tables` returns True, every row of every table is at the target once, each chunk from one snapshot
+whose marks are in the ledger; a load that ended in any other way goes on where it stood.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from anabranch import log
+from anabranch.abc import SourceConnector, TargetConnector, ValueRules
+from anabranch.errors import AnabranchError, SourceUnavailable, StateError, TargetUnavailable
+from anabranch.load.copy import ChunkWork, Quiet
+from anabranch.load.handover import loaded
+from anabranch.load.plan import LoadTable, Piece, Planned, plan
+from anabranch.model.ids import TableId
+from anabranch.spark import pieces
+from anabranch.spark.pieces import Outcome
+from anabranch.spark.where import where
+
+Progress = Callable[[TableId, int, int], None]
+"""Table, rows at the target, rows that the source's statistics promise."""
+
+ROWS_PER_CHUNK = 200_000
+GIVE_UP = 300.0  # seconds without a finished chunk, after which an end that is away is an error
+LONGEST_PAUSE = 10.0
+FAILURES_PER_ROUND = 8  # then the other tasks need not find out by themselves
+UNAVAILABLE = (SourceUnavailable, TargetUnavailable)
+
+
+def load_tables(
+    job: str,
+    spark_factory: Callable[[], SparkSession],
+    source: SourceConnector,
+    target: TargetConnector,
+    tables: Sequence[LoadTable],
+    *,
+    rows_per_chunk: int = ROWS_PER_CHUNK,
+    lock: str = "none",
+    rules: ValueRules | None = None,
+    expected_identity: str = "",
+    quiet: Quiet | None = None,
+    on_progress: Progress = lambda table, rows, estimate: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> bool:
+    """Load what is not loaded yet; False when `stop()` ended it before that. As many chunks run at once as the Spark
+    session has cores; none is started when nothing is left to do.
+
+    An end that cannot be reached at the start is an error at once, later after five minutes; what a chunk raised comes
+    up here."""
+    values = rules or ValueRules()
+    planned = plan(
+        job,
+        source,
+        target,
+        list(tables),
+        rows_per_chunk=rows_per_chunk,
+        rules=values,
+        expected_identity=expected_identity,
+    )
+    work = ChunkWork(job, source, target, values, lock, expected_identity, quiet)
+    return _Load(work, planned, spark_factory, on_progress, stop).run()
+
+
+class _EndAway(Exception):
+    """Many chunks found an end away: no use in trying the rest of this round."""
+
+
+class _Load:
+    """Rounds: every round is one Spark job over the chunks that are still open."""
+
+    def __init__(
+        self,
+        work: ChunkWork,
+        planned: Sequence[Planned],
+        spark_factory: Callable[[], SparkSession],
+        on_progress: Progress,
+        stop: Callable[[], bool],
+    ) -> None:
+        self.work, self.spark_factory, self.on_progress, self.stop = work, spark_factory, on_progress, stop
+        self.tables = {one.load.schema.id: one for one in planned}
+        self.rows = {table: one.rows for table, one in self.tables.items()}
+        self.open = {table: {piece.number: piece for piece in one.pieces} for table, one in self.tables.items()}
+        self.unavailable: list[AnabranchError] = []
+        self.last_success = time.monotonic()
+        self.pause = 0.5
+
+    def run(self) -> bool:
+        for table in list(self.tables):
+            self.report(table)
+            self.hand_over_if_done(table)
+        while self.open:
+            self.unavailable = []
+            if self.stop() or not self.round():
+                return False
+            if self.open:
+                self.wait()
+        return True
+
+    def round(self) -> bool:
+        spark = self.spark_factory()
+        try:
+            finished = pieces.run(spark, self.outcomes(spark), self.take, self.stop)
+        except _EndAway:
+            return True
+        for table in [table for table, left in self.open.items() if not left]:
+            self.hand_over_if_done(table)
+        return finished
+
+    def outcomes(self, spark: SparkSession) -> list[Any]:
+        """One RDD for all tables without a filter, one for each filtered table; large tables first."""
+        plain: list[Piece] = []
+        filtered: list[Any] = []
+        for table, left in self.open.items():
+            load = self.tables[table].load
+            if load.filter is None:
+                plain += left.values()
+            elif left:
+                condition = where(load.schema, load.table, load.filter)
+                filtered.append(pieces.filtered(spark, self.work, list(left.values()), condition))
+        return [pieces.plain(spark, self.work, plain), *filtered]
+
+    def take(self, outcome: Outcome) -> None:
+        piece: Piece = outcome.piece
+        table = piece.load.schema.id
+        if outcome.failure is not None:
+            self.take_failure(outcome.failure.error(), table)
+        elif outcome.value is not None:
+            self.open[table].pop(piece.number, None)
+            self.rows[table] += outcome.value
+            self.last_success, self.pause = time.monotonic(), 0.5
+            self.report(table)
+            self.hand_over_if_done(table)
+
+    def take_failure(self, error: AnabranchError, table: TableId) -> None:
+        error.job, error.table = error.job or self.work.job, error.table or str(table)
+        if not isinstance(error, UNAVAILABLE):
+            raise error
+        self.unavailable.append(error)
+        if len(self.unavailable) >= FAILURES_PER_ROUND:
+            raise _EndAway
+
+    def hand_over_if_done(self, table: TableId) -> None:
+        if self.open[table]:
+            return
+        try:
+            hand_over(self.work, self.tables[table].load)
+        except UNAVAILABLE as error:
+            self.unavailable.append(error)
+        else:
+            del self.open[table]
+
+    def report(self, table: TableId) -> None:
+        self.on_progress(table, self.rows[table], self.tables[table].estimate)
+
+    def wait(self) -> None:
+        """Between two rounds: for an end that is away, or for capture to pass a keyless table's snapshot (K4)."""
+        bound = log.get(job=self.work.job)
+        if self.unavailable:
+            error = self.unavailable[-1]
+            if time.monotonic() - self.last_success > GIVE_UP:
+                raise error
+            bound.warning("load_waits_for_an_end", reason=error.message, seconds=self.pause)
+        else:
+            tables = ", ".join(str(table) for table in self.open)
+            bound.warning("load_waits_for_capture", tables=tables, reason="tables without a key need capture alive")
+        until = time.monotonic() + self.pause
+        while time.monotonic() < until and not self.stop():
+            time.sleep(0.05)
+        self.pause = min(self.pause * 2, LONGEST_PAUSE)
+
+
+def hand_over(work: ChunkWork, load: LoadTable) -> None:
+    """Tell the stream that the table is there, with the marks of all chunks. May be repeated."""
+    with closing(work.target.store()) as store, closing(work.target.loader(work.rules)) as loader:
+        state = store.tables(work.job).get(load.schema.id)
+        if state is None or state.generation != load.generation or state.state != "loading":
+            raise StateError(
+                "the table's state changed during its load",
+                job=work.job,
+                table=str(load.schema.id),
+                hint="another load of the table was started: let one of them end",
+            )
+        store.save_table(work.job, loaded(state, loader.chunks(work.job, load.schema.id, load.generation)))

@@ -1,0 +1,262 @@
+"""Work over pieces of tables as Spark tasks: read lines here, finish them there, report an outcome, not a traceback.
+
+A piece is read and finished inside one task; a filtered one goes through Spark SQL between the two, in the same task,
+so that its rows never rest anywhere. What does not live here: what a piece is, what is done with it (load/, verify/).
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import pyarrow as pa
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark import AccumulatorParam, InheritableThread
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from anabranch import errors
+from anabranch.errors import AnabranchError
+from anabranch.spark.rows import arrow_type, columns_of, refused, spark_schema
+from anabranch.spark.where import Where, cut
+
+POLL = 0.1  # seconds between looks at stop() and at finished pieces
+HEADER, LINE = "__header", "__line"
+_READ_SCHEMA = "__header binary, __line binary"
+_COLUMNS = ((HEADER, pa.binary()), (LINE, pa.binary()))
+
+
+class Work(Protocol):
+    """What is done with every piece. Picklable, and the only thing that carries connectors to the tasks."""
+
+    def read(self, piece: Any) -> AbstractContextManager[tuple[bytes, Iterator[bytes]]]:
+        """Open the piece: a header of the work's own, and its rows in blocks of whole lines."""
+
+    def finish(self, piece: Any, header: bytes, blocks: Iterator[bytes]) -> Any:
+        """Consume the rows; what is returned travels to the driver."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An AnabranchError as a value, because exceptions lose their class on the way through the JVM."""
+
+    name: str
+    message: str
+    hint: str
+    where: tuple[str | None, str | None, str | None]
+
+    @classmethod
+    def of(cls, error: AnabranchError) -> Failure:
+        return cls(type(error).__name__, error.message, error.hint, (error.job, error.table, error.position))
+
+    def error(self) -> AnabranchError:
+        found: type[AnabranchError] = getattr(errors, self.name, AnabranchError)
+        error = found(self.message, hint=self.hint)
+        error.job, error.table, error.position = self.where
+        return error
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a piece: `value` is what `finish` returned, unless there was a failure."""
+
+    piece: Any
+    value: Any = None
+    failure: Failure | None = None
+
+
+# --- in the tasks -----------------------------------------------------------------------------------------------------
+
+
+def do(work: Work, piece: Any) -> Outcome:
+    """One piece without a filter."""
+    try:
+        with work.read(piece) as (header, blocks):
+            return Outcome(piece, work.finish(piece, header, blocks))
+    except AnabranchError as error:
+        return Outcome(piece, failure=Failure.of(error))
+
+
+def _read_for_filter(work: Work, where: Where, batches: Iterator[Any]) -> Iterator[Any]:
+    """First a row that always passes, with piece and header; then the lines with the columns that the filter names."""
+    schema = pa.schema([*_COLUMNS, *((name, arrow_type(type)) for name, type in where.types.items())])
+    for batch in batches:
+        for packed in batch.column(0).to_pylist():
+            piece = pickle.loads(packed)
+            try:
+                with work.read(piece) as (header, blocks):
+                    yield _control(schema, (piece, header))
+                    for block in blocks:
+                        yield _lines(schema, block, where)
+            except AnabranchError as error:
+                yield _control(schema, (piece, Failure.of(error)))
+
+
+def _control(schema: pa.Schema, facts: tuple[Any, Any]) -> pa.RecordBatch:
+    header = pa.array([pickle.dumps(facts)], pa.binary())
+    return pa.record_batch([header, *(pa.nulls(1, field.type) for field in list(schema)[1:])], schema=schema)
+
+
+def _lines(schema: pa.Schema, block: bytes, where: Where) -> pa.RecordBatch:
+    rows = block.split(b"\n")[:-1]
+    columns = columns_of(rows, where.places, where.types)
+    lines = pa.array(cut(rows, where.extra), pa.binary())
+    return pa.record_batch([pa.nulls(len(rows), pa.binary()), lines, *columns], schema=schema)
+
+
+def _finish_filtered(work: Work, batches: Iterator[Any]) -> Iterator[Any]:
+    """The other end: the control row says which piece it is; a failure of the reader comes up inside `finish`."""
+    stream = _Filtered(batches)
+    if (piece := stream.piece()) is not None:
+        try:
+            outcome = Outcome(piece, work.finish(piece, stream.header(), stream.blocks()))
+        except AnabranchError as error:
+            outcome = Outcome(piece, failure=Failure.of(error))
+        yield pa.record_batch([pa.array([pickle.dumps(outcome)], pa.binary())], names=["outcome"])
+
+
+class _Filtered:
+    """The rows that passed, one piece's: control rows taken out, lines joined to blocks again."""
+
+    def __init__(self, batches: Iterator[Any]) -> None:
+        self._batches = ((b.column(0).to_pylist(), b.column(1).to_pylist()) for b in batches)
+        self._first = next(((h, lines) for h, lines in self._batches if h), None)
+
+    def piece(self) -> Any:
+        return pickle.loads(self._first[0][0])[0] if self._first else None
+
+    def header(self) -> bytes:
+        assert self._first is not None
+        return bytes(self._facts(self._first[0][0]))
+
+    def blocks(self) -> Iterator[bytes]:
+        assert self._first is not None
+        headers, lines = self._first
+        yield from self._block(headers[1:], lines[1:])
+        for headers, lines in self._batches:
+            yield from self._block(headers, lines)
+
+    def _block(self, headers: list[bytes | None], lines: list[bytes | None]) -> Iterator[bytes]:
+        for header in headers:
+            if header is not None:
+                self._facts(header)
+        if lines:
+            yield b"".join([line + b"\n" for line in lines if line is not None])
+
+    def _facts(self, packed: bytes) -> bytes:
+        _, header = pickle.loads(packed)
+        if isinstance(header, Failure):
+            raise header.error()
+        return bytes(header)
+
+
+# --- on the driver ----------------------------------------------------------------------------------------------------
+
+
+class _Gathered(AccumulatorParam):  # type: ignore[misc]
+    """A list that tasks add to as they end."""
+
+    def zero(self, value: list[Any]) -> list[Any]:
+        return []
+
+    def addInPlace(self, value1: list[Any], value2: list[Any]) -> list[Any]:
+        value1.extend(value2)
+        return value1
+
+
+def plain(spark: SparkSession, work: Work, pieces: Sequence[Any]) -> Any:
+    """Outcomes of unfiltered pieces, as an RDD: a task each."""
+    return spark.sparkContext.parallelize(pieces, max(1, len(pieces))).map(partial(do, work))
+
+
+def filtered(spark: SparkSession, work: Work, pieces: Sequence[Any], where: Where) -> Any:
+    """Outcomes of one table's pieces whose rows pass `where`, as an RDD. Raises ConfigError for a bad expression."""
+    packed = spark.sparkContext.parallelize(pieces, max(1, len(pieces))).map(lambda piece: (pickle.dumps(piece),))
+    schema = spark.createDataFrame([], _READ_SCHEMA).schema
+    for field in spark_schema(where.types):
+        schema = schema.add(field)
+    read = spark.createDataFrame(packed, "piece binary").mapInArrow(partial(_read_for_filter, work, where), schema)
+    try:
+        kept = read.where(F.col(HEADER).isNotNull() | F.expr(where.expression))
+    except PySparkException as refusal:
+        raise refused(where.expression, refusal) from None
+    done = kept.mapInArrow(partial(_finish_filtered, work), "outcome binary")
+    return done.rdd.map(lambda row: pickle.loads(row[0]))
+
+
+def run(
+    spark: SparkSession, outcomes: Sequence[Any], take: Callable[[Outcome], None], stop: Callable[[], bool]
+) -> bool:
+    """Run RDDs of outcomes as one Spark job. `take` gets each outcome as its task ends, in this thread; what it raises
+    cancels the rest. False when `stop()` said so."""
+    context = spark.sparkContext
+    job = _Job(context, context.union(list(outcomes)))
+    try:
+        while job.wait(POLL):
+            job.give(take)
+            if stop():
+                return False
+        job.give(take)
+    finally:
+        job.cancel()
+    job.check()
+    return True
+
+
+class _Job:
+    """A Spark job in a thread of its own."""
+
+    def __init__(self, context: Any, outcomes: Any) -> None:
+        self._context, self._taken = context, 0
+        self._found = context.accumulator([], _Gathered())
+        self._group = f"anabranch-{id(self):x}"
+        self._problem: PySparkException | Py4JError | None = None
+        self._ended = threading.Event()
+        self._thread = InheritableThread(target=self._run, args=(outcomes,), daemon=True)
+        self._thread.start()
+
+    def _run(self, outcomes: Any) -> None:
+        found = self._found
+        try:
+            self._context.setJobGroup(self._group, "anabranch", interruptOnCancel=True)
+            outcomes.foreach(lambda outcome: found.add([outcome]))
+        except (PySparkException, Py4JError) as problem:
+            self._problem = problem
+        finally:
+            self._ended.set()
+
+    def wait(self, seconds: float) -> bool:
+        """Is it still running after `seconds`?"""
+        return not self._ended.wait(seconds)
+
+    def give(self, take: Callable[[Outcome], None]) -> None:
+        found = self._found.value
+        while self._taken < len(found):
+            self._taken += 1
+            take(found[self._taken - 1])
+
+    def cancel(self) -> None:
+        if not self._ended.is_set():
+            self._context.cancelJobGroup(self._group)
+            self._ended.wait(10)
+
+    def check(self) -> None:
+        if self._problem is not None:
+            raise AnabranchError(
+                f"a Spark task failed: {_last_line(self._problem)}",
+                hint="Spark tried it several times; its log above says more",
+            ) from self._problem
+
+
+def _last_line(problem: Exception) -> str:
+    """The Python error inside Spark's long message, if there is one."""
+    lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
+    named = [line for line in lines if ": " in line and not line.startswith(("at ", "File ", "org.apache."))]
+    python = [line for line in named if line.split(":")[0].rpartition(".")[2].endswith(("Error", "Exception"))]
+    return next(iter(python or lines), type(problem).__name__)

@@ -1,0 +1,125 @@
+"""The one way to a Spark session: the settings that make it fast and quiet are set here, not left to users.
+
+What lives here: settings, start of the JVM and what it may print. What does not: anything that knows rows (rows.py) or
+runs work (pieces.py). Secrets never come into Spark's configuration: connectors travel inside the tasks.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from subprocess import PIPE
+from typing import IO
+
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from anabranch.spark.java import require_java
+
+LOG4J = Path(__file__).with_name("log4j2.properties")
+PACKAGE_PARENT = str(Path(__file__).parents[2])
+ATTEMPTS = 4  # local[N] alone gives a task one attempt
+NOISE = ("WARNING: Using incubator modules",)  # printed by the JVM itself, before any log is set up
+
+_LOCAL = re.compile(r"local(?:\[(\*|\d+)\])?$")
+
+FIXED = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.python.unix.domain.socket.enabled": "true",  # no 40 ms stall by delayed acknowledgements per Python task
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",  # no fork of chmod per file
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG4J.as_uri()}",
+}
+LOCAL_ONLY = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.executorEnv.PYTHONPATH": PACKAGE_PARENT,  # workers import this very package, wherever it was started from
+}
+
+
+def session(app_name: str, master: str = "local[*]", conf: Mapping[str, str] | None = None) -> SparkSession:
+    """A Spark session with our settings; `conf` (the job's `[spark.conf]`) wins over them.
+
+    An active session of this process is taken as it is: notebooks have one. The JVM ends with this process, also when
+    that is killed: its standard input closes. Raises ConfigError without Java 17."""
+    if SparkContext._active_spark_context is not None:
+        return SparkSession.builder.getOrCreate()
+    chosen = settings(app_name, master, conf or {})
+    local = chosen["spark.master"].startswith("local")
+    _set_environment(require_java(), local)
+    with _own_signals():
+        return _start(chosen)
+
+
+def settings(app_name: str, master: str, conf: Mapping[str, str]) -> dict[str, str]:
+    """Everything Spark is told, as one table."""
+    found = _LOCAL.match(master)
+    cores = _cores(found) if found else None
+    mine = FIXED | {"spark.app.name": app_name, "spark.master": f"local[{cores},{ATTEMPTS}]" if cores else master}
+    if cores:
+        mine |= LOCAL_ONLY | {"spark.sql.shuffle.partitions": str(cores), "spark.default.parallelism": str(cores)}
+    return mine | dict(conf)
+
+
+def _cores(found: re.Match[str]) -> int:
+    wanted = found.group(1)
+    if wanted is None:
+        return 1
+    return len(os.sched_getaffinity(0)) if wanted == "*" else max(1, int(wanted))
+
+
+def _set_environment(java: str, local: bool) -> None:
+    """What Spark reads from the environment only: the interpreter of its workers, the Java to start."""
+    if "JAVA_HOME" not in os.environ:
+        os.environ["JAVA_HOME"] = str(Path(java).resolve().parents[1])
+    if local:
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+
+@contextmanager
+def _own_signals() -> Iterator[None]:
+    """Spark puts its own handler on SIGINT; the one that a command line set before stays in force."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        ours = before not in (signal.default_int_handler, None)
+        if ours and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
+
+
+def _start(chosen: Mapping[str, str]) -> SparkSession:
+    configuration = SparkConf(loadDefaults=False).setAll(list(chosen.items()))
+    if SparkContext._gateway is None:
+        gateway = launch_gateway(configuration, {"stderr": PIPE})
+        threading.Thread(target=_relay, args=(gateway.proc.stderr,), name="spark-stderr", daemon=True).start()
+    else:  # a JVM from an earlier session of this process
+        gateway = SparkContext._gateway
+    context = SparkContext(conf=configuration, gateway=gateway)
+    return SparkSession(context)
+
+
+def _relay(lines: IO[bytes]) -> None:
+    """Pass on what the JVM prints, without its noise."""
+    for line in lines:
+        text = line.decode(errors="replace")
+        if not text.startswith(NOISE):
+            sys.stderr.write(text)
