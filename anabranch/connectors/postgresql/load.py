@@ -139,6 +139,11 @@ class PostgresLoader:
             connection.execute(CHUNK_DONE, [rows, *marks, *chunk])
             return rows
 
+    def extra_columns(self, table: TargetTable) -> tuple[str, ...]:
+        with translated(f"read the columns of {table.target}"):
+            existing = read_table(self._session(), table.target)
+        return tuple(c.name for c in existing.columns if c.name not in table.columns) if existing else ()
+
     def build(
         self, job: str, schema: TableSchema, table: TargetTable, resolve: Callable[[TableId], TargetTable | None]
     ) -> list[str]:
