@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from anabranch.errors import TrailCorrupt, TrailError
+from anabranch.errors import TrailError
 from anabranch.trail import published
 from anabranch.trail.failures import writing
 from anabranch.trail.format import SegmentName, segment_names, to_json
@@ -49,13 +49,14 @@ def hold(directory: str | Path, name: str, sequence: int) -> None:
 
 
 def advance(directory: str | Path, name: str, sequence: int) -> None:
-    """The reader has everything up to `sequence` behind it, durably. Never moves back. TrailError if not registered."""
+    """The reader has everything up to `sequence` behind it, durably. Never moves back. TrailError if not registered.
+    Cheap: it does not wait for the disk, as a lost one only keeps more."""
     storage = LocalStorage(directory)
     known = _load(storage, name)
     if known is None:
         raise TrailError(f"reader {name} is not registered with the trail", hint="register it before it reads")
     if sequence > known.sequence:
-        _save(storage, Registered(name, sequence, known.kind, known.since, os.getpid()))
+        _save(storage, Registered(name, sequence, known.kind, known.since, os.getpid()), is_durable=False)
 
 
 def unregister(directory: str | Path, name: str) -> None:
@@ -148,9 +149,9 @@ def _register(directory: str | Path, name: str, sequence: int, kind: str) -> Non
         _save(storage, Registered(name, sequence, kind, time.time(), os.getpid()))
 
 
-def _save(storage: Storage, reader: Registered) -> None:
+def _save(storage: Storage, reader: Registered, *, is_durable: bool = True) -> None:
     with writing(f"reader {reader.name}"):
-        storage.replace(f"{FOLDER}/{_file(reader.name)}", to_json(asdict(reader)))
+        storage.replace(f"{FOLDER}/{_file(reader.name)}", to_json(asdict(reader)), is_durable=is_durable)
 
 
 def _load(storage: Storage, name: str) -> Registered | None:
@@ -158,11 +159,8 @@ def _load(storage: Storage, name: str) -> Registered | None:
         return Registered(**json.loads(read_whole(storage, f"{FOLDER}/{_file(name)}")))
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError) as error:
-        raise TrailCorrupt(
-            f"the registration of reader {name} cannot be read",
-            hint=f"remove {FOLDER}/{_file(name)} and start it again",
-        ) from error
+    except (ValueError, TypeError):
+        return Registered(name, 0, "reader", 0.0, 0)  # lost with the power: holds everything until registered again
 
 
 def _file(name: str) -> str:

@@ -47,8 +47,9 @@ class Storage(Protocol):
 
     def open(self, name: str) -> Readable: ...
 
-    def replace(self, name: str, content: bytes) -> None:
-        """The whole content of a small file: readers see the old one or the new one."""
+    def replace(self, name: str, content: bytes, *, is_durable: bool = True) -> None:
+        """The whole content of a small file: readers see the old one or the new one. Where a loss does no harm it need
+        not wait for the disk; after a power failure the file may then be old or empty."""
 
     def rename(self, old: str, new: str) -> None: ...
 
@@ -117,21 +118,23 @@ class LocalStorage:
     def open(self, name: str) -> Readable:
         return LocalReadable(self.directory / name)
 
-    def replace(self, name: str, content: bytes) -> None:
+    def replace(self, name: str, content: bytes, *, is_durable: bool = True) -> None:
         path = self.directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
         writable = LocalWritable(temporary, os.O_CREAT | os.O_TRUNC)
         try:
             writable.write_at(0, [content])
-            writable.sync()
+            if is_durable:
+                writable.sync()
         except OSError:
             temporary.unlink(missing_ok=True)
             raise
         finally:
             writable.close()
         os.replace(temporary, path)
-        self._sync_folder(name)
+        if is_durable:
+            self._sync_folder(name)
 
     def rename(self, old: str, new: str) -> None:
         os.rename(self.directory / old, self.directory / new)

@@ -113,7 +113,7 @@ class TrailWriter:
 
     @property
     def appended(self) -> TrailEnd:
-        """The last whole place appended: where reading the source's log resumes after its line was lost."""
+        """The last whole place appended: ahead of `end` until the next flush."""
         return self._appended.end
 
     @property
@@ -157,9 +157,15 @@ class TrailWriter:
         frame = self._written(segment, lambda: segment.heartbeat(mark.native, mark.resume, committed))
         self._appended = self._place(segment, frame, end.position.sequence, replace(mark, commit_time=committed))
 
-    def drop_fragments(self) -> None:
-        """Forget the fragments of a transaction whose reading broke off: it will be read again from its start."""
+    def rewind(self) -> TrailEnd:
+        """Begin again after the source's line was lost or the disk was full: fragments of an unfinished transaction are
+        forgotten, and so is what was noted for a chunk that was not appended (parked, joined: the log brings the event
+        again). Returns the last whole place appended, just after which the log has to be read again."""
         self._fragments = 0
+        sequence = self._appended.end.position.sequence
+        if self._history.has_void(sequence):
+            self._note(Entry("recovered", sequence))
+        return self._appended.end
 
     def schema(self, table_schema: TableSchema, *, joined: bool = False) -> None:
         """A definition is in force from the next sequence on: durable before the trail has that sequence. `joined`: the

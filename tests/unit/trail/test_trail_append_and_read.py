@@ -130,7 +130,7 @@ def test_fragments_of_a_lost_line_are_forgotten(open_writer, open_reader, sample
         writer.append(samples.chunk(1, 1))
     with pytest.raises(TrailError, match="inside a transaction"):
         writer.heartbeat(samples.mark(3))
-    writer.drop_fragments()
+    assert writer.rewind() == writer.appended
     for fragment in fragments:
         writer.append(fragment)
     writer.flush()

@@ -70,6 +70,25 @@ def test_park_whose_chunk_never_came_is_taken_back(open_writer, open_reader, sam
     assert writer.history.parked() == {}
 
 
+def test_rewind_takes_back_what_no_chunk_followed(open_writer, open_reader, samples, kill):
+    writer = open_writer()
+    writer.append(samples.chunk(1, 1))
+    writer.schema(samples.definition(samples.TableId("shop", "plain")))
+    writer.park(samples.ORDERS, "DROP")
+    assert writer.rewind().position.sequence == 1
+    assert writer.history.parked() == {} and len(writer.history.in_force()) == 3
+    count = len(writer.history.entries)
+    writer.rewind()
+    assert len(writer.history.entries) == count
+    writer.park(samples.ORDERS, "DROP again")
+    writer.append(samples.chunk(2, 2))
+    writer.rewind()
+    writer.flush()
+    assert writer.history.parked() == {samples.ORDERS: "DROP again"} == open_reader().history.parked()
+    kill(writer)
+    assert open_writer().history.parked() == {samples.ORDERS: "DROP again"}
+
+
 def test_join_whose_chunk_never_came_is_taken_back(open_writer, samples, kill):
     writer = open_writer()
     writer.park(samples.ORDERS, "DROP")

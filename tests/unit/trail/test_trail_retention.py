@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from anabranch.errors import TrailCorrupt, TrailError
+from anabranch.errors import TrailError
 from anabranch.trail import retention
 
 
@@ -129,9 +129,12 @@ def test_registering_is_possible_before_the_trail_is(directory):
     assert set(retention.readers(directory)) == {"apply"}
 
 
-def test_damaged_registration_is_named(open_writer, directory):
-    open_writer()
+def test_damaged_registration_holds_everything_until_it_is_renewed(open_writer, samples, directory):
+    writer = open_writer(segment_bytes=2000)
     retention.register(directory, "apply", 0)
-    (directory / "readers" / "apply.json").write_text("{")
-    with pytest.raises(TrailCorrupt, match="reader apply"):
-        retention.drop_old(directory, 0)
+    fill(writer, samples, 20)
+    retention.advance(directory, "apply", 20)
+    (directory / "readers" / "apply.json").write_text("")
+    assert retention.drop_old(directory, 0) == []
+    retention.register(directory, "apply", 20)
+    assert retention.drop_old(directory, 0)
