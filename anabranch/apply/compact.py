@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -240,14 +239,10 @@ def _no_keys(table: TargetTable, images: Images) -> pa.Table:
 
 def _key_ids(keys: pa.Table) -> Ints:
     """A number per row, equal for equal keys; dense enough not to overflow over several columns."""
-    ids: npt.NDArray[np.int64] | None = None
+    ids = np.zeros(keys.num_rows, dtype=np.int64)
     for column in keys.columns:
         codes = column.combine_chunks().dictionary_encode()
         codes = codes if isinstance(codes, pa.DictionaryArray) else codes.chunk(0)
         part = codes.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        if ids is None:
-            ids = part
-        else:
-            ids = np.unique(ids * (int(part.max()) + 1) + part, return_inverse=True)[1].astype(np.int64)
-    assert ids is not None
+        ids = np.unique(ids * (int(part.max()) + 1) + part, return_inverse=True)[1] if ids.any() else part
     return ids

@@ -6,7 +6,7 @@ pass; NULL is not true.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.apply.context import Followed
-from anabranch.apply.images import Bools, Images
+from anabranch.apply.images import Bools, Images, Ints
 from anabranch.errors import RowRefused
 from anabranch.rows.chunk import Op
 from anabranch.rows.net import TargetTable
@@ -93,7 +93,7 @@ def passing(images: Images, passes: Bools, followed: Followed) -> Images:
     return images.where(passes, op)
 
 
-def _require_whole(images: Images, at: Sequence[int], followed: Followed) -> None:
+def _require_whole(images: Images, at: Ints, followed: Followed) -> None:
     if not images.presence[images.shape[at]].all():
         raise RowRefused(
             "a row moves into the filter, and the log has not all of it",

@@ -1,0 +1,101 @@
+"""Fresh databases on a server, for tests: made, spoken to, and dropped whoever still uses them."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch.testing.servers import Server
+
+_LONGEST_NAME = 63  # PostgreSQL's limit; MySQL's is 64
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """One database (MySQL: schema) of a server."""
+
+    server: Server
+    name: str
+
+    @property
+    def url(self) -> str:
+        return self.server.url(self.name)
+
+    def connect(self, **options: Any) -> Any:
+        """A DB-API connection of PyMySQL or psycopg, autocommit unless `autocommit=False`; close it yourself."""
+        return connect(self.server, self.name, **options)
+
+    def execute(self, *statements: str) -> None:
+        """Run statements on one connection of their own, each committed at once."""
+        with closing(self.connect()) as connection, closing(connection.cursor()) as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+
+    def query(self, sql: str, parameters: Sequence[object] | None = None) -> list[tuple[Any, ...]]:
+        """All rows of a query, on a connection of its own."""
+        with closing(self.connect()) as connection, closing(connection.cursor()) as cursor:
+            cursor.execute(sql, parameters)
+            return list(cursor.fetchall())
+
+
+def connect(server: Server, database: str = "", **options: Any) -> Any:
+    """A DB-API connection to `server` with its administrator's account; `options` go to the driver."""
+    place: dict[str, Any] = {
+        "host": server.host,
+        "port": server.port,
+        "user": server.user,
+        "password": server.password,
+        "autocommit": True,
+    }
+    if server.name == "postgresql":
+        import psycopg
+
+        return psycopg.connect(**place | {"dbname": database or "postgres"} | options)
+    import pymysql
+
+    return pymysql.connect(**place | {"database": database or None, "charset": "utf8mb4"} | options)
+
+
+def create_database(server: Server, label: str = "") -> Database:
+    """A new, empty database whose name contains `label` and is used by nobody else."""
+    database = Database(server, unique_name(label))
+    charset = "" if server.name == "postgresql" else " CHARACTER SET utf8mb4"
+    with closing(connect(server)) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute(f"CREATE DATABASE {database.name}{charset}")
+    return database
+
+
+def drop_database(database: Database) -> None:
+    """Drop it, ending the sessions that still use it; a server of ours that a test left stopped is started."""
+    if database.server.can_restart:
+        database.server.start()
+    with closing(connect(database.server)) as connection, closing(connection.cursor()) as cursor:
+        if database.server.name == "postgresql":
+            cursor.execute(f"DROP DATABASE IF EXISTS {database.name} WITH (FORCE)")
+        else:
+            _end_sessions(cursor, database.name)
+            cursor.execute(f"DROP DATABASE IF EXISTS {database.name}")
+
+
+def unique_name(label: str = "") -> str:
+    """A database name that needs no quotes: `t_`, what of `label` fits, and 40 random bits."""
+    suffix = secrets.token_hex(5)
+    readable = re.sub(r"[^a-z0-9]+", "_", label.lower()).strip("_")[: _LONGEST_NAME - len(suffix) - 3]
+    return "_".join(part for part in ("t", readable, suffix) if part)
+
+
+def _end_sessions(cursor: Any, name: str) -> None:
+    """An open transaction would hold the DROP up on its metadata lock."""
+    import pymysql
+
+    cursor.execute("SELECT id FROM information_schema.processlist WHERE db = %s", (name,))
+    for (session,) in cursor.fetchall():
+        try:
+            cursor.execute(f"KILL {session}")
+        except pymysql.err.OperationalError as e:
+            if e.args[0] != pymysql.constants.ER.NO_SUCH_THREAD:  # it ended by itself
+                raise

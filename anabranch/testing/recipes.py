@@ -1,0 +1,243 @@
+"""How each server is set up and run: the vendor's options as data, one recipe per database.
+
+Every account listens on 127.0.0.1 and has a password; passwords travel in files, never on a command line. The data
+directory is made beside its place and renamed, so that a half-made one never counts.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from anabranch.testing import packages
+from anabranch.testing.packages import Software
+from anabranch.testing.processes import Daemon, Surroundings, give_away
+
+HOST = "127.0.0.1"
+
+# What a source needs, durable like a production server, modest in memory. A test's own options come after these.
+_BINLOG_OPTIONS = (
+    "--server-id=1",
+    "--log-bin=binlog",
+    "--binlog-format=ROW",
+    "--binlog-row-image=FULL",
+    "--binlog-row-metadata=FULL",
+    "--sync-binlog=1",
+    "--innodb-flush-log-at-trx-commit=1",
+    "--innodb-buffer-pool-size=128M",
+    "--character-set-server=utf8mb4",
+    "--skip-name-resolve",
+)
+_MYSQL_OPTIONS = (*_BINLOG_OPTIONS, "--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--mysqlx=OFF")
+_POSTGRESQL_OPTIONS = (
+    "--listen-addresses=127.0.0.1",
+    "--unix-socket-directories=",  # a path of more than 107 bytes would be refused
+    "--max-connections=100",
+    "--shared-buffers=128MB",
+    "--log-line-prefix=%m [%p] ",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One private server on disk: `directory` holds everything, `data` is its data directory."""
+
+    directory: Path
+    software: Software
+    port: int
+    password: str = field(repr=False)
+
+    @property
+    def data(self) -> Path:
+        return self.directory / "data"
+
+    @property
+    def exchange(self) -> Path:
+        """The only directory LOAD DATA and SELECT INTO OUTFILE may use (`secure_file_priv`)."""
+        return self.directory / "exchange"
+
+    @property
+    def surroundings(self) -> Surroundings:
+        return Surroundings(
+            directory=self.directory,
+            log=self.directory / "server.log",
+            environment=self.software.environment(),
+            reads=(self.software.home, *self.software.libraries),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """`initialise` makes a data directory at the given path, `daemon` the process on `Instance.data`."""
+
+    name: str
+    user: str
+    find: Callable[[], Software]
+    initialise: Callable[[Instance, Path], None]
+    daemon: Callable[[Instance, Sequence[str]], Daemon]
+    version_digits: int  # how many leading parts of the version decide whether a data directory can be opened
+
+
+def prepare(recipe: Recipe, instance: Instance) -> None:
+    """Make the directories of `instance`; the data directory only when there is none."""
+    for place in (instance.directory, instance.exchange):
+        place.mkdir(mode=0o755, parents=True, exist_ok=True)
+    give_away(instance.exchange)
+    if instance.data.exists():
+        return
+    scratch = instance.directory / "data.new"
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(mode=0o700)
+    give_away(scratch)
+    recipe.initialise(instance, scratch)
+    scratch.rename(instance.data)
+
+
+def read_greeting(host: str, port: int, seconds: float = 2.0) -> str | None:
+    """The version a MySQL or MariaDB server says first on a connection; None when nothing serves there
+    (https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_connection_phase_packets_protocol_handshake_v10.html)."""
+    try:
+        with socket.create_connection((host, port), timeout=seconds) as connection:
+            received = connection.recv(256)
+    except OSError:
+        return None
+    if len(received) < 6 or received[4] != 10:
+        return None
+    version = received[5:].split(b"\0")[0].decode("ascii", "replace")
+    return version.removeprefix("5.5.5-")  # MariaDB 10 hides behind a number that old replicas accept
+
+
+def _secret_file(instance: Instance, text: str) -> Path:
+    path = instance.directory / "secret"
+    path.touch(mode=0o600)
+    path.write_text(text)
+    give_away(path)
+    return path
+
+
+def _statements(password: str, *, create: str) -> list[str]:
+    """SQL that gives root a password on the socket and on TCP, and all privileges on both."""
+    return [
+        f"ALTER USER 'root'@'localhost' IDENTIFIED BY '{password}'",
+        f"{create} 'root'@'127.0.0.1' IDENTIFIED BY '{password}'",
+        "GRANT ALL PRIVILEGES ON *.* TO 'root'@'127.0.0.1' WITH GRANT OPTION",
+    ]
+
+
+def _initialise_mariadb(instance: Instance, data: Path) -> None:
+    statements = [
+        "FLUSH PRIVILEGES",  # the bootstrap starts without them, and makes accounts without a password
+        "DELETE FROM mysql.global_priv WHERE User = '' OR (User = 'root' AND Host NOT IN ('localhost', '127.0.0.1'))",
+        *_statements(instance.password, create="CREATE OR REPLACE USER"),
+    ]
+    secret = _secret_file(instance, "".join(f"{statement};\n" for statement in statements))
+    software = instance.software
+    instance.surroundings.run(
+        [
+            software.program("mariadb-install-db"),
+            "--no-defaults",
+            f"--basedir={software.home}",
+            f"--datadir={data}",
+            "--auth-root-authentication-method=normal",
+            "--skip-test-db",
+            "--skip-name-resolve",
+            f"--extra-file={secret}",
+        ]
+    )
+    secret.unlink()
+
+
+def _initialise_mysql(instance: Instance, data: Path) -> None:
+    statements = _statements(instance.password, create="CREATE USER")
+    secret = _secret_file(instance, "".join(f"{statement};\n" for statement in statements))
+    software = instance.software
+    where = ("--no-defaults", f"--basedir={software.home}", f"--datadir={data}")
+    instance.surroundings.run([software.program("mysqld"), *where, "--initialize-insecure", f"--init-file={secret}"])
+    secret.unlink()
+
+
+def _mysql_daemon(program: str, defaults: Sequence[str]) -> Callable[[Instance, Sequence[str]], Daemon]:
+    def daemon(instance: Instance, options: Sequence[str]) -> Daemon:
+        command: list[str | Path] = [
+            instance.software.program(program),
+            "--no-defaults",
+            f"--basedir={instance.software.home}",
+            f"--datadir={instance.data}",
+            f"--bind-address={HOST}",
+            f"--port={instance.port}",
+            "--socket=server.sock",  # relative to the data directory: no path is too long for it
+            "--pid-file=server.pid",
+            f"--secure-file-priv={instance.exchange}",
+            *defaults,
+            *options,
+        ]
+        return Daemon(instance.surroundings, command, lambda pid: read_greeting(HOST, instance.port) is not None)
+
+    return daemon
+
+
+def _initialise_postgresql(instance: Instance, data: Path) -> None:
+    secret = _secret_file(instance, instance.password + "\n")
+    instance.surroundings.run(
+        [
+            instance.software.program("initdb"),
+            f"--pgdata={data}",
+            "--username=postgres",
+            f"--pwfile={secret}",
+            "--auth=scram-sha-256",
+            "--encoding=UTF8",
+            "--locale=C",
+        ]
+    )
+    secret.unlink()
+
+
+def _postgresql_daemon(instance: Instance, options: Sequence[str]) -> Daemon:
+    def is_ready(pid: int) -> bool:
+        """Line 1 of postmaster.pid is the process id, line 8 its state (src/include/utils/pidfile.h)."""
+        try:
+            lines = (instance.data / "postmaster.pid").read_text().splitlines()
+        except (FileNotFoundError, PermissionError):
+            return False
+        return len(lines) > 7 and lines[0] == str(pid) and lines[7].strip() == "ready"
+
+    command: list[str | Path] = [
+        instance.software.program("postgres"),
+        "-D",
+        instance.data,
+        f"--port={instance.port}",
+        *_POSTGRESQL_OPTIONS,
+        *options,
+    ]
+    return Daemon(instance.surroundings, command, is_ready, signal.SIGINT, signal.SIGQUIT)
+
+
+MARIADB = Recipe(
+    name="mariadb",
+    user="root",
+    find=packages.find_mariadb,
+    initialise=_initialise_mariadb,
+    daemon=_mysql_daemon("mariadbd", _BINLOG_OPTIONS),
+    version_digits=2,
+)
+MYSQL = Recipe(
+    name="mysql",
+    user="root",
+    find=packages.find_mysql,
+    initialise=_initialise_mysql,
+    daemon=_mysql_daemon("mysqld", _MYSQL_OPTIONS),
+    version_digits=2,
+)
+POSTGRESQL = Recipe(
+    name="postgresql",
+    user="postgres",
+    find=packages.find_postgresql,
+    initialise=_initialise_postgresql,
+    daemon=_postgresql_daemon,
+    version_digits=1,
+)
+RECIPES = {recipe.name: recipe for recipe in (MARIADB, MYSQL, POSTGRESQL)}

@@ -1,0 +1,124 @@
+"""Servers and databases for tests: started on first use, one of each per run, a fresh database per test.
+
+A server comes from `ANABRANCH_TEST_<DB>_DSN` when that is set, otherwise the run starts its own. A test whose server
+cannot be had fails and says what to install; none is skipped.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from anabranch.testing import packages
+from anabranch.testing.databases import Database, create_database, drop_database
+from anabranch.testing.servers import (
+    Server,
+    ServerUnavailable,
+    dsn_variable,
+    server_from_environment,
+    start_mariadb,
+    start_mysql,
+    start_postgresql,
+)
+
+_FINDERS: dict[str, Callable[[], packages.Software]] = {
+    "mariadb": lambda: packages.find_mariadb(fetch=False),
+    "mysql": lambda: packages.find_mysql(fetch=False),
+    "postgresql": packages.find_postgresql,
+}
+_USED = pytest.StashKey[list[str]]()
+
+
+def pytest_report_header() -> list[str]:
+    """The version of every server that tests would use now; nothing is started or fetched for it."""
+    return [_describe(name) for name in _FINDERS]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """The servers that were used: the header cannot know what was fetched later."""
+    if used := config.stash.get(_USED, []):
+        terminalreporter.write_line(f"servers used: {', '.join(used)}")
+
+
+@pytest.fixture(scope="session")
+def servers_directory() -> Iterator[Path]:
+    """Where this run's servers keep their files: readable by the account they run as, and gone afterwards."""
+    directory = Path(tempfile.mkdtemp(prefix="anabranch-tests-"))
+    directory.chmod(0o755)
+    yield directory
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def mariadb(servers_directory: Path, pytestconfig: pytest.Config) -> Iterator[Server]:
+    """A MariaDB that may be a source."""
+    yield from _serve("mariadb", start_mariadb, servers_directory, pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def mysql(servers_directory: Path, pytestconfig: pytest.Config) -> Iterator[Server]:
+    """A MySQL 8 that may be a source."""
+    yield from _serve("mysql", start_mysql, servers_directory, pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def postgresql(servers_directory: Path, pytestconfig: pytest.Config) -> Iterator[Server]:
+    """A PostgreSQL that may be a target."""
+    yield from _serve("postgresql", start_postgresql, servers_directory, pytestconfig)
+
+
+@pytest.fixture(scope="session", params=["mariadb", "mysql"])
+def mysql_family(request: pytest.FixtureRequest) -> Server:
+    """Each server that speaks MySQL's protocol: a test with it runs on both."""
+    server: Server = request.getfixturevalue(request.param)
+    return server
+
+
+@pytest.fixture
+def source_database(request: pytest.FixtureRequest) -> Iterator[Callable[[Server], Database]]:
+    """`source_database(server)` makes an empty database there, dropped after the test."""
+    made: list[Database] = []
+
+    def make(server: Server) -> Database:
+        made.append(create_database(server, request.node.name))
+        return made[-1]
+
+    yield make
+    for database in made:
+        drop_database(database)
+
+
+@pytest.fixture
+def target_database(postgresql: Server, request: pytest.FixtureRequest) -> Iterator[Database]:
+    """An empty PostgreSQL database, dropped after the test."""
+    database = create_database(postgresql, request.node.name)
+    yield database
+    drop_database(database)
+
+
+def _describe(name: str) -> str:
+    try:
+        server = server_from_environment(name)
+        if server is None:
+            return f"server: {_FINDERS[name]()}"
+        return f"server: {server.name} {server.version} ({server.host}:{server.port}, {dsn_variable(name)})"
+    except ServerUnavailable as e:
+        return f"server: {name}: {e}"
+
+
+def _serve(name: str, start: Callable[[Path], Server], directory: Path, config: pytest.Config) -> Iterator[Server]:
+    server = None
+    try:
+        server = server_from_environment(name) or start(directory / name)
+    except ServerUnavailable as e:
+        reason = str(e)
+    if server is None:
+        pytest.fail(reason, pytrace=False)
+    config.stash.setdefault(_USED, []).append(f"{server.name} {server.version}")
+    yield server
+    if server.can_restart:
+        server.stop()
