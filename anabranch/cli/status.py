@@ -33,15 +33,17 @@ def status(job: str, as_json: bool) -> None:
 def lines(found: Mapping[str, Any]) -> Iterable[str]:
     """The status as text; works on what `--json` prints."""
     parts = ", ".join(f"{part['name']} (pid {part['pid']} on {part['host']})" for part in found["parts"])
-    yield f"job       {found['job']}"
-    yield f"phase     {_styled(found['phase'])}" + (f": {found['detail']}" if found.get("detail") else "")
-    yield f"parts     {parts or 'none is running'}"
+    yield f"job         {found['job']}"
+    yield f"phase       {_styled(found['phase'])}" + (f": {found['detail']}" if found.get("detail") else "")
+    yield f"parts       {parts or 'none is running'}"
     for name in ("read", "written", "source_end"):
-        yield f"{name.replace('_', ' '):<10}{_position(found['positions'].get(name))}"
+        yield f"{name.replace('_', ' '):<12}{_position(found['positions'].get(name))}"
     for target in found["targets"]:
         yield from _target(target)
+    for error in found.get("unreachable", ()):
+        yield f"unreachable {error}"
     if found.get("last_error"):
-        yield f"last error {_error(found['last_error'])}"
+        yield f"last error  {_error(found['last_error'])}"
 
 
 def _styled(state: str) -> str:
@@ -65,9 +67,9 @@ def _error(error: Any) -> str:
 
 
 def _target(target: Mapping[str, Any]) -> Iterable[str]:
-    yield f"target    {target['name']}"
-    yield f"applied   {_position(target['applied'])}"
-    yield f"lag       {_lag(target.get('lag') or {})}"
+    yield f"target      {target['name']}"
+    yield f"applied     {_position(target['applied'])}"
+    yield f"lag         {_lag(target.get('lag') or {})}"
     tables = sorted(target["tables"], key=lambda table: str(table["source"]))
     if not tables:
         return
@@ -76,8 +78,13 @@ def _target(target: Mapping[str, Any]) -> Iterable[str]:
     rows += [
         (t["source"], t["target"], t["state"], _count(t["rows_loaded"]), _count(t["changes_applied"])) for t in tables
     ]
-    yield from _columns(rows, [t.get("reason") or "" for t in tables])
+    yield from _columns(rows, [_remark(t) for t in tables])
     yield ""
+
+
+def _remark(table: Mapping[str, Any]) -> str:
+    not_built = f"not built: {table['not_built']}" if table.get("not_built") else ""
+    return "; ".join(filter(None, (table.get("reason"), not_built)))
 
 
 def _columns(rows: list[tuple[str, ...]], reasons: list[str]) -> Iterable[str]:

@@ -1,0 +1,204 @@
+"""The command line as a process: what it prints where, how it ends, and that `--help` loads nothing heavy."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from anabranch import __version__
+from anabranch.cli import main as shell
+from anabranch.errors import NotCaughtUp, SourceError, TargetError
+
+PASSWORD = "S3cret@:/%#"
+HEAVY = {"pyspark", "pydantic", "pyarrow", "structlog", "rich", "sqlglot", "pymysql", "psycopg", "numpy"}
+
+
+def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "anabranch", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PW": PASSWORD, **env},
+    )
+
+
+def closed_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    """A job whose two ends are down."""
+    file = tmp_path / "job.toml"
+    file.write_text(
+        f'name = "shop"\n[source]\nurl = "mysql://u:${{PW}}@127.0.0.1:{closed_port()}"\n'
+        f'[target]\nurl = "postgresql://u:${{PW}}@127.0.0.1:{closed_port()}/d"\n[[rules]]\ninclude = ["shop.*"]\n'
+    )
+    return file
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["trail", "show", "--help"], ["--version"]])
+def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+    code = (
+        "import json, sys; from anabranch.cli.main import exit_code\n"
+        f"code = exit_code({arguments!r})\n"
+        "print(json.dumps([code, sorted({m.partition('.')[0] for m in sys.modules})]), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    status, modules = json.loads(done.stderr)
+    assert status == 0
+    assert HEAVY.isdisjoint(modules)
+
+
+def test_help_answers_at_once() -> None:
+    times = []
+    for _ in range(3):
+        begin = time.monotonic()
+        assert run("--help").returncode == 0
+        times.append(time.monotonic() - begin)
+    assert min(times) < 1.0  # 60 ms alone; other tests may run beside
+
+
+def test_help_names_every_verb_and_version_is_the_package_s() -> None:
+    text = run("--help").stdout
+    assert [verb for verb in shell.VERBS if f"\n  {verb} " not in text] == []
+    assert run("--version").stdout == f"anabranch {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["statsu", "x"], "No such command 'statsu'. Did you mean 'status'?"),
+        (["run", "x", "--secnds", "3"], "No such option '--secnds'. Did you mean '--seconds'?"),
+        (["run"], "Missing argument 'JOB'"),
+        (["run", "x", "--seconds", "0"], "0.0 is not in the range x>0"),
+        (["load", "x", "--recreate"], "--recreate needs --table"),
+        (["trail", "show", "x", "--from", "soon"], "'soon' is no position"),
+        (["trail", "show", "x", "--key", "id"], "'id' is not COLUMN=VALUE"),
+        (["trail", "show", "x", "--table", "orders"], "expected schema.table"),
+        (["status", "x", "--log-level", "loud"], "'loud' is not one of"),
+    ],
+)
+def test_a_wrong_command_line_ends_with_2(arguments: list[str], message: str) -> None:
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("verb", ["run", "capture", "load", "apply", "preflight", "status", "verify", "drop"])
+def test_every_verb_refuses_a_wrong_job_file_with_every_problem(tmp_path: Path, verb: str) -> None:
+    (tmp_path / "job.toml").write_text('name = "shop"\n[source]\nurl = "mysqll://u:S3cret@h"\n[laod]\n')
+    done = run(verb, str(tmp_path / "job.toml"))
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith(f"error: {tmp_path}/job.toml has 4 problems\n")
+    assert "line 3, [source] url: unknown URL scheme 'mysqll'" in done.stderr
+    assert "line 4, laod: unknown section" in done.stderr
+    assert "S3cret" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_missing_job_file() -> None:
+    done = run("status", "nowhere.toml")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "error: there is no job file nowhere.toml — JOB is the path of a job file\n",
+    )
+
+
+def test_preflight_of_ends_that_are_down_ends_with_an_end_s_code(job: Path) -> None:
+    done = run("preflight", str(job), "--json")
+    assert done.returncode in (5, 6)
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: ")
+    assert PASSWORD not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_status_of_a_job_that_never_ran_leaves_nothing_behind(job: Path, tmp_path: Path) -> None:
+    done = run("status", str(job), "--json", ANABRANCH_HOME=str(tmp_path / "home"))
+    assert done.returncode == 0
+    found = json.loads(done.stdout)
+    assert (found["job"], found["phase"], found["parts"]) == ("shop", "stopped", [])
+    assert PASSWORD not in done.stdout + done.stderr
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_trail_that_is_not_there(job: Path) -> None:
+    done = run("trail", "ls", str(job), ANABRANCH_HOME=str(job.parent))
+    assert done.returncode == 7
+    assert done.stderr.startswith("error: there is no trail in ")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_a_verb_with_its_code(tmp_path: Path, number: int, code: int) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts, and never greets
+        (tmp_path / "job.toml").write_text(
+            f'name = "shop"\n[source]\nurl = "mysql://u:p@127.0.0.1:{silent.getsockname()[1]}"\n'
+            f'[target]\nurl = "postgresql://u:p@127.0.0.1:{silent.getsockname()[1]}/d"\n[[rules]]\ninclude = ["a.*"]\n'
+        )
+        command = [sys.executable, "-m", "anabranch", "preflight", str(tmp_path / "job.toml")]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        connection, _ = silent.accept()
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=30)
+        connection.close()
+    assert process.returncode == code
+    assert "Traceback" not in errors
+
+
+def broken(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+    from anabranch.job import Job
+
+    def status(_: Job) -> None:
+        raise error
+
+    monkeypatch.setattr(Job, "status", status)
+
+
+def test_a_bug_is_one_line_with_the_traceback_in_the_jobs_logs(
+    job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PW", PASSWORD)
+    monkeypatch.setenv("ANABRANCH_HOME", str(job.parent))
+    (job.parent / "shop").mkdir()
+    broken(RuntimeError("one\ntwo"), monkeypatch)
+    assert shell.exit_code(["status", str(job)]) == 1
+    (file,) = (job.parent / "shop" / "logs").iterdir()
+    assert capsys.readouterr().err == f"unexpected error: RuntimeError: one (this is a bug; traceback in {file})\n"
+    assert "RuntimeError: one\ntwo" in file.read_text()
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "messages"),
+    [
+        (TargetError("down", hint="start it"), 6, ["error: down — start it"]),
+        (NotCaughtUp("a\n  b", hint="more"), 9, ["error: a", "  b", "  -> more"]),
+        (ExceptionGroup("both", [TargetError("t"), SourceError("s")]), 5, ["error: t", "error: s"]),
+        (KeyboardInterrupt(), 130, []),
+    ],
+)
+def test_errors_become_messages_and_codes(
+    job: Path,
+    error: BaseException,
+    code: int,
+    messages: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("PW", PASSWORD)
+    broken(error, monkeypatch)
+    assert shell.exit_code(["status", str(job)]) == code
+    assert [line for line in capsys.readouterr().err.splitlines() if line] == messages

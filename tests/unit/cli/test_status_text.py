@@ -1,0 +1,99 @@
+"""`status` for people, from the value that `--json` prints."""
+
+from __future__ import annotations
+
+import click
+import pytest
+
+from anabranch.cli.status import lines
+
+FOUND = {
+    "version": 1,
+    "job": "shop",
+    "phase": "waiting",
+    "detail": "disk full",
+    "parts": [{"name": "capture", "pid": 12, "host": "db1"}, {"name": "apply", "pid": 13, "host": "db1"}],
+    "positions": {
+        "read": {"text": "9@bin.1:9", "commit_time": None},
+        "written": {"text": "8@bin.1:8", "commit_time": "2026-01-01T00:00:00.000000Z"},
+        "source_end": None,
+    },
+    "targets": [
+        {
+            "name": "postgresql://app@h:5432/d",
+            "applied": {"text": "7@bin.1:7", "commit_time": "2026-01-01T00:00:00.000000Z"},
+            "lag": {"seconds": 3725.4, "bytes": 1_234_567},
+            "tables": [
+                {
+                    "source": "shop.orders",
+                    "target": "public.orders",
+                    "state": "streaming",
+                    "reason": "",
+                    "rows_loaded": 1234567,
+                    "changes_applied": 0,
+                },
+                {
+                    "source": "shop.a",
+                    "target": "public.a",
+                    "state": "parked",
+                    "reason": "ALTER TABLE a DROP x: run anabranch load JOB --table shop.a",
+                    "rows_loaded": 5,
+                    "changes_applied": 12,
+                },
+            ],
+        }
+    ],
+    "last_error": {"part": "apply", "exit_code": 6, "message": "the target went away", "at": "2026-01-01T00:00:01Z"},
+}
+EXPECTED = """\
+job         shop
+phase       waiting: disk full
+parts       capture (pid 12 on db1), apply (pid 13 on db1)
+read        9@bin.1:9
+written     8@bin.1:8  committed 2026-01-01T00:00:00.000000Z
+source end  -
+target      postgresql://app@h:5432/d
+applied     7@bin.1:7  committed 2026-01-01T00:00:00.000000Z
+lag         1 h 2 min, 1.2 MB
+
+TABLE        TARGET         STATE      ROWS LOADED  CHANGES APPLIED
+shop.a       public.a       parked               5               12
+    ALTER TABLE a DROP x: run anabranch load JOB --table shop.a
+shop.orders  public.orders  streaming    1,234,567                0
+
+last error  2026-01-01T00:00:01Z apply: the target went away
+"""
+
+
+def test_the_whole_picture() -> None:
+    assert click.unstyle("\n".join(lines(FOUND)) + "\n") == EXPECTED
+
+
+def test_a_job_that_never_ran() -> None:
+    target = {"name": "t", "applied": None, "lag": {"seconds": None, "bytes": None}, "tables": []}
+    empty = {
+        **FOUND,
+        "phase": "stopped",
+        "detail": "",
+        "parts": [],
+        "positions": {},
+        "targets": [target],
+        "last_error": None,
+    }
+    text = click.unstyle("\n".join(lines(empty)))
+    assert "parts       none is running" in text
+    assert "lag         unknown" in text
+
+
+@pytest.mark.parametrize(
+    ("lag", "text"),
+    [
+        ({"seconds": 0.0, "bytes": 0}, "0.0 s, 0 bytes"),
+        ({"seconds": 119.94, "bytes": None}, "119.9 s"),
+        ({"seconds": 121, "bytes": 999}, "2 min 1 s, 999 bytes"),
+        ({"seconds": None, "bytes": 5_000_000_000_000}, "5000.0 GB"),
+    ],
+)
+def test_lag(lag: dict[str, float | None], text: str) -> None:
+    found = {**FOUND, "targets": [{**FOUND["targets"][0], "lag": lag}]}
+    assert f"lag         {text}" in list(map(click.unstyle, lines(found)))
