@@ -170,3 +170,12 @@ def preflight_report(job: Job) -> Report:
 
 def spark_home(job: Job) -> Path:
     return job.config.home / "spark"
+
+
+def logs_cascades(source: SourceConnector) -> bool:
+    """Asked once per process: does the source's log have what foreign keys change (K1)?"""
+    catalog = source.catalog()
+    try:
+        return catalog.logs_cascades()
+    finally:
+        catalog.close()

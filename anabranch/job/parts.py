@@ -43,11 +43,6 @@ def run_apply(job: Job) -> None:
     state = StateStore(job.config.home)
     with part(state, "apply"):
         source = ends.source_of(job)
-        catalog = source.catalog()
-        try:
-            logs_cascades = catalog.logs_cascades()
-        finally:
-            catalog.close()
         spark = spark_factory(job, "apply")
         ApplyRun(
             job=job.config.name,
@@ -59,7 +54,7 @@ def run_apply(job: Job) -> None:
             target_of=job.rules.target_of,
             target_table=job.rules.target_table,
             where=job.rules.where,
-            logs_cascades=logs_cascades,
+            logs_cascades=ends.logs_cascades(source),
             truncate=job.config.apply.truncate,
             per_transaction=job.config.apply.mode == "transaction",
             stage_rows=job.config.apply.stage_rows,
@@ -77,3 +72,33 @@ def spark_factory(job: Job, part_name: str) -> Callable[[], SparkSession]:
         return session(f"anabranch {job.config.name} {part_name}", job.config.spark.master, job.config.spark.conf)
 
     return make
+
+
+def run_load(job: Job, table: TableId | None, recreate: bool) -> None:
+    from anabranch.job.loading import Loading
+
+    stop = Stop().listen()
+    state = StateStore(job.config.home)
+    with part(state, "load"):
+        ends.begin_trail_if_none(job)
+        _await_trail(job, stop)
+        if not stop.asked():
+            loading = Loading(job, spark_factory(job, "load"), stop.asked, state)
+            if table is None:
+                loading.all_tables()
+            else:
+                loading.one_table(table, recreate)
+    state.close()
+    stop.exit_if_signalled()
+
+
+def _await_trail(job: Job, stop: Stop) -> None:
+    """Capture may be beginning it at this moment."""
+    while not stop.asked() and not (exists(job.trail) and TrailReader(job.trail).end().resume):
+        stop.wait(0.1)
+
+
+def run_verify(job: Job) -> Verification:
+    from anabranch.job.verifying import verify
+
+    return verify(job, spark_factory(job, "verify"))

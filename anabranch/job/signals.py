@@ -41,6 +41,11 @@ class Stop:
             threading.Thread(target=self._watch_supervisor, name="supervisor", daemon=True).start()
         return self
 
+    def exit_if_signalled(self) -> None:
+        """For verbs with an end of their own: they were interrupted before it."""
+        if self.signal:
+            sys.exit(128 + self.signal)
+
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self._asked.is_set():
             os._exit(128 + number)

@@ -1,0 +1,191 @@
+"""`load` for a job: which tables, in which order, and what they become at the target afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from anabranch import log
+from anabranch.abc import TableState, TargetStore
+from anabranch.errors import AnabranchError, ConfigError, SchemaError
+from anabranch.job import ends
+from anabranch.job.watching import LoadWatcher
+from anabranch.load.order import Demand, demands
+from anabranch.load.plan import LoadTable
+from anabranch.load.quiet import TrailQuiet
+from anabranch.load.run import load_tables
+from anabranch.model.ids import TableId
+from anabranch.model.position import Position
+from anabranch.model.schema import TableSchema
+from anabranch.state.store import StateStore
+from anabranch.trail import requests, retention
+from anabranch.trail.identity import load as load_identity
+from anabranch.trail.reader import TrailReader
+from anabranch.trail.storage import LocalStorage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from anabranch.job.job import Job
+
+HOLD = "load"
+
+
+class Loading:
+    """One call of `load`."""
+
+    def __init__(
+        self, job: Job, spark: Callable[[], SparkSession], stop: Callable[[], bool], state: StateStore
+    ) -> None:
+        self.job, self.name = job, job.config.name
+        self.spark, self.stop, self.state = spark, stop, state
+        self.source, self.target = ends.source_of(job), ends.target_of(job)
+
+    def all_tables(self) -> None:
+        """What was never loaded, or whose load was interrupted. Nothing to do is no error."""
+        schemas = ends.definitions(self.job)
+        store = self.target.store()
+        try:
+            ends.prepare_target(self.job, store)
+            self._begin(store)
+            self.job.rules.targets(schemas)
+            states = self._pending(store, schemas)
+        finally:
+            store.close()
+        todo = {t: s for t, s in schemas.items() if _is_open(states[t])}
+        if todo:
+            self.state.phase("loading")
+            self._load(todo, states)
+        retention.unregister(self.job.trail, HOLD)
+
+    def _begin(self, store: TargetStore) -> None:
+        """The trail is held from its start, and the target's checkpoint stands there, before the first snapshot."""
+        with TrailReader(self.job.trail) as trail:
+            before_first, end = trail.first() - 1, trail.end()
+        retention.hold(self.job.trail, HOLD, before_first)
+        native = end.position.native if end.position.sequence == before_first else ""
+        store.create_checkpoint(self.name, Position(before_first, native), end.commit_time)
+
+    def _pending(self, store: TargetStore, schemas: dict[TableId, TableSchema]) -> dict[TableId, TableState]:
+        states = store.tables(self.name)
+        for table, schema in schemas.items():
+            target = self.job.rules.target_table(schema)
+            if table not in states:
+                states[table] = TableState(table, target.target, "pending")
+                store.save_table(self.name, states[table])
+        return states
+
+    def _load(self, schemas: dict[TableId, TableSchema], states: dict[TableId, TableState]) -> None:
+        """Level after level: what a cascade does to grandchildren is told by the table between (load/order.py)."""
+        for level in demands(schemas, ends.logs_cascades(self.source)):
+            if self.stop():
+                return
+            tables = [self._load_table(schemas[d.table], d, states.get(d.table)) for d in level]
+            self._load_level(tables)
+
+    def _load_level(self, tables: Sequence[LoadTable]) -> None:
+        identity = load_identity(LocalStorage(self.job.trail))
+        assert identity is not None
+        try:
+            load_tables(
+                self.name,
+                self.spark,
+                self.source,
+                self.target,
+                tables,
+                lock=self.job.config.load.lock,
+                rules=ends.value_rules(self.job),
+                expected_identity=identity.source_identity,
+                quiet=TrailQuiet(self.job.trail, self.source),
+                on_progress=LoadWatcher(self.state).progress,
+                stop=self.stop,
+            )
+        except AnabranchError as error:
+            error.job = error.job or self.name
+            raise
+
+    def _load_table(self, schema: TableSchema, demand: Demand, state: TableState | None) -> LoadTable:
+        begun = state is not None and state.state == "loading"
+        generation = (state.generation if state else 0) + (0 if begun else 1)
+        empty = self.job.config.load.existing == "empty"
+        filter_ = self.job.rules.where(schema)
+        return LoadTable(
+            schema, self.job.rules.target_table(schema), filter_, max(generation, 1), empty, exact=demand.exact
+        )
+
+    # --- one table, while the others stream ---------------------------------------------------------------------------
+
+    def one_table(self, table: TableId, recreate: bool) -> None:
+        """A parked or a new table: asked from capture, emptied, loaded; apply lets it join (K15)."""
+        if not self.job.rules.includes(table):
+            raise ConfigError(f"no rule includes {table}", job=self.name, hint="name it as schema.table")
+        store = self.target.store()
+        try:
+            ends.prepare_target(self.job, store)
+            state = store.tables(self.name).get(table)
+        finally:
+            store.close()
+        if state is not None and state.state == "streaming":
+            raise ConfigError(f"{table} streams already", job=self.name, hint="only parked and new tables join")
+        schema = state.schema if state and state.state == "loading" else None
+        schema = schema or self._joined_definition(table, state, recreate)
+        if schema is None:
+            return
+        changed = bool(state and state.schema and not state.schema.same_definition(schema))
+        begun = bool(state and state.state == "loading")
+        generation = (state.generation if state else 0) + (0 if begun else 1)
+        (demand,) = (d for level in demands({table: schema}, False) for d in level)
+        load = LoadTable(
+            schema,
+            self.job.rules.target_table(schema),
+            self.job.rules.where(schema),
+            generation,
+            empty=True,
+            recreate=changed and recreate,
+            exact=demand.exact,
+        )
+        self._load_level([load])
+
+    def _joined_definition(self, table: TableId, state: TableState | None, recreate: bool) -> TableSchema | None:
+        """The definition from which on capture writes the table's rows; None when stopped while waiting for capture."""
+        self._refuse_unconfirmed(table, state, recreate)
+        with TrailReader(self.job.trail) as trail:
+            retention.hold(self.job.trail, f"load {table}", trail.end().position.sequence)
+        requests.request_table(self.job.trail, table)
+        log.get(job=self.name, table=str(table)).info("waiting_for_capture", why="it has to bring the table in")
+        answer = requests.answer(self.job.trail, table)
+        while answer is None or answer.is_pending:
+            if self.stop():
+                return None
+            answer = requests.wait(self.job.trail, table, 0.5)
+        if answer.refusal:
+            raise SchemaError(answer.refusal, table=str(table), job=self.name, hint="look at the table at the source")
+        with TrailReader(self.job.trail) as trail:
+            return trail.history.latest(table)
+
+    def _refuse_unconfirmed(self, table: TableId, state: TableState | None, recreate: bool) -> None:
+        """A changed definition needs the target table made anew, and the user's word for it."""
+        if state is None or state.schema is None or recreate:
+            return
+        catalog = self.source.catalog()
+        try:
+            now = catalog.tables(lambda t: t == table).get(table)
+        finally:
+            catalog.close()
+        if now is None:
+            raise SchemaError("the table is not at the source", table=str(table), job=self.name)
+        if not now.same_definition(state.schema):
+            target = self.job.rules.target_table(now)
+            statements = self.target.loader(ends.value_rules(self.job)).ddl(now, target)
+            click.echo(f"would drop {state.target} at the target and create it anew:\n" + "\n".join(statements))
+            raise ConfigError(
+                f"the definition of {table} changed since it was loaded",
+                job=self.name,
+                hint=f"anabranch load JOB --table {table} --recreate",
+            )
+
+
+def _is_open(state: TableState) -> bool:
+    return state.state == "pending" or (state.state == "loading" and state.facts.get("loaded") != "yes")

@@ -1,0 +1,62 @@
+"""`verify` for a job: every table that streams, by the definition it was loaded with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from anabranch.abc import TableState
+from anabranch.errors import StateError
+from anabranch.job import ends
+from anabranch.model.ids import TableId
+from anabranch.trail import identity
+from anabranch.trail.storage import LocalStorage
+from anabranch.verify.plan import VerifyTable
+from anabranch.verify.report import Parked, Verification
+from anabranch.verify.run import verify_tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from anabranch.job.job import Job
+
+
+def verify(job: Job, spark: Callable[[], SparkSession]) -> Verification:
+    """Both ends as they are now: the writer has to be quiet and the stream caught up."""
+    states = _states(job)
+    loading = [str(t) for t, s in states.items() if s.state in ("pending", "loading")]
+    if loading:
+        raise StateError(
+            f"{len(loading)} tables are not past their load: {', '.join(loading[:5])}",
+            job=job.config.name,
+            hint="let the job run until it has caught up: anabranch run JOB --until-caught-up",
+        )
+    tables = [
+        VerifyTable(s.schema, job.rules.target_table(s.schema), job.rules.where(s.schema))
+        for s in states.values()
+        if s.state == "streaming" and s.schema
+    ]
+    trail = identity.load(LocalStorage(job.trail))
+    found = verify_tables(
+        spark,
+        ends.source_of(job),
+        ends.target_of(job),
+        tables,
+        rules=ends.value_rules(job),
+        expected_identity=trail.source_identity if trail else "",
+    )
+    assert found is not None, "nothing stops it"
+    parked = tuple(Parked(str(t), s.reason) for t, s in sorted(states.items()) if s.state == "parked")
+    return replace(found, parked=parked)
+
+
+def _states(job: Job) -> dict[TableId, TableState]:
+    store = ends.target_of(job).store()
+    try:
+        found = store.tables(job.config.name) if store.exists() else {}
+    finally:
+        store.close()
+    if not found:
+        raise StateError("the job has loaded nothing yet", job=job.config.name, hint="anabranch run JOB")
+    return found
