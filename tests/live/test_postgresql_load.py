@@ -227,6 +227,8 @@ def test_postgresql_load_refused_row_names_its_key(loader: PostgresLoader, line:
         load(loader, CUSTOMER, good, line)
     assert says in str(caught.value)
     assert "key id=7" in str(caught.value)
+    assert '"a"' not in str(caught.value) and "xxx" not in str(caught.value)  # no values but the key
+    assert "json" not in says or "(column extra)" in str(caught.value)
     assert caught.value.table == "shop.customers" and caught.value.job == JOB
 
 

@@ -15,7 +15,7 @@ from anabranch.errors import TargetError, TargetUnavailable
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
-from anabranch.model.schema import Column, ForeignKey, TableSchema
+from anabranch.model.schema import Column, ForeignKey, Index, TableSchema
 from anabranch.rows.net import TargetTable
 
 INT, TEXT = LogicalType(Kind.INT32), LogicalType(Kind.TEXT, 10)
@@ -142,11 +142,21 @@ def test_postgresql_preflight_groups_types(endpoint: Endpoint) -> None:
         names = tuple(c.name for c in columns)
         targets[schema.id] = TargetTable(schema.id, TableId("public", name), names, kinds, ())
     lossy, widened = bad(run(endpoint, PreflightContext("job", {}, tables, targets)), "warning")
-    assert lossy[1].startswith("json becomes jsonb (lossy: ") and "shop.c.c0 and 2 more" in lossy[1]
-    assert widened[1].startswith("bigint unsigned becomes numeric (widened: ")
+    assert lossy[1].startswith("json as jsonb is lossy: ") and "shop.c.c0 and 2 more" in lossy[1]
+    assert widened[1].startswith("bigint unsigned as numeric(20) is widened: ")
     choices = {"types.json": "json", "types.zero_date": "null"}
     lossy, _ = bad(run(endpoint, PreflightContext("job", choices, tables, targets)), "warning")
-    assert lossy[1].startswith("date becomes date (lossy: zero dates")
+    assert lossy[1].startswith("date as date is lossy: zero dates")
+
+
+def test_postgresql_preflight_says_what_is_not_built(endpoint: Endpoint) -> None:
+    key = ForeignKey("f", ("n",), TableId("shop", "gone"), ("id",))
+    schema = replace(ITEMS, indexes=(Index("words", ("name",), kind="FULLTEXT"),), foreign_keys=(key,))
+    messages = bad(run(endpoint, replace(CONTEXT, tables={ITEMS.id: schema})), "warning")
+    assert messages == [
+        ("indexes", "index words will not be built: it is of kind FULLTEXT"),
+        ("foreign_keys", "foreign key f will not be built: its parent shop.gone is not replicated"),
+    ]
 
 
 def test_postgresql_preflight_names(endpoint: Endpoint) -> None:

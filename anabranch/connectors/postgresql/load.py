@@ -32,7 +32,8 @@ UNIQUE_HINT = "the target table had this key before the load: [load] defer_const
 HINTS = {"22007": ZERO_DATE_HINT, "22008": ZERO_DATE_HINT, "23505": UNIQUE_HINT}
 
 UNESCAPED = {b"\\\\": b"\\", b"\\t": b"\t", b"\\n": b"\n", b"\\r": b"\r"}
-LINE_NUMBER = re.compile(r"^COPY .*?, \D*(\d+)", re.MULTILINE)  # in the error's context, in any language
+# in the error's context, in any language: COPY orders, line 7, column id: "x"
+PLACE = re.compile(r"^COPY .*?, \D*(\d+)(?:, \S+ ([^:\n]+))?", re.MULTILINE)
 ESCAPE = re.compile(rb"\\[\\tnr]")
 
 SCHEMA_EXISTS = "SELECT 1 FROM pg_namespace WHERE nspname = %s"
@@ -82,7 +83,7 @@ class PostgresLoader:
     def create_table(self, schema: TableSchema, table: TargetTable, rules: ValueRules, recreate: bool) -> None:
         statement = ddl.create_table(schema, table, rules)
         connection = self._session()
-        with translated("create the target table", None), connection.transaction():
+        with translated(f"create {table.target}"), connection.transaction():
             if recreate:
                 constraints.drop_table(connection, table.target)
             if not connection.execute(SCHEMA_EXISTS, [table.target.schema]).fetchone():
@@ -259,13 +260,16 @@ def _quiet_constraints(connection: Connection, table: TargetTable) -> None:
 
 def _refusal(error: psycopg.Error, job: str, table: TargetTable, held: list[bytes]) -> Exception:
     """RowRefused with the row's key where the server names a line of this COPY, else what the error means."""
-    places = LINE_NUMBER.findall(error.diag.context or "")
+    places = PLACE.findall(error.diag.context or "")
     kind, hint = meaning(error)
     if kind is not Meaning.CONFLICT or not places:
         return translate(error, f"copy rows into {table.target}")
-    line = _line(held, int(places[-1]))
+    number, column = places[-1]
+    what = describe(error)
+    if column and f"column {column}" not in what:
+        what += f" (column {column})"
     return RowRefused(
-        f"{describe(error)}; {_key_text(table, line)}",
+        f"{what}; {_key_text(table, _line(held, int(number)))}",
         hint=HINTS.get(error.sqlstate or "", hint),
         job=job,
         table=str(table.source),

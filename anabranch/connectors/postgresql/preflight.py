@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from anabranch.abc import CheckResult, Fit, PreflightContext, ValueRules
 from anabranch.connectors.postgresql import ddl
@@ -72,7 +72,7 @@ class PostgresChecks:
         with translated("check the target"):
             live = _Live(self._connection, context)
             found = [result for check in LIVE_CHECKS for result in check(live)]
-        return [*found, *check_types(context), *check_names(context)]
+        return [*found, *check_names(context), *check_types(context), *check_not_carried(context)]
 
     def close(self) -> None:
         if self._connection is not None:
@@ -370,34 +370,47 @@ def value_rules(context: PreflightContext) -> ValueRules:
 
 
 def check_types(context: PreflightContext) -> Iterator[CheckResult]:
-    """One line per pair of types that is not exact, with the columns that have it."""
-    groups: dict[tuple[str, Fit], list[str]] = defaultdict(list)
+    """One line per target type and reason that is not exact, with the columns that have it."""
+    groups: dict[Fit, list[tuple[str, str, str]]] = defaultdict(list)
     for table in context.targets.values():
         schema = context.tables[table.source]
         for (source, target), logical in zip(ddl.target_columns(table).items(), table.types, strict=True):
             fit = PostgresTypes().fit(logical, value_rules(context))
-            groups[_native_name(schema.column(source).native, logical), _grouped(fit)].append(
-                f"{table.source}.{target}"
-            )
-    for (native, fit), columns in sorted(groups.items(), key=lambda g: (g[0][1].fidelity, g[0][0])):
-        text = f"{native} becomes {fit.native} ({fit.fidelity}: {fit.reason}): {_some(columns)}"
+            if fit.fidelity is not Fidelity.EXACT:
+                column = (_source_type(schema.column(source).native, logical), fit.native, f"{table.source}.{target}")
+                groups[replace(fit, native=split_type(fit.native)[0])].append(column)
+    for fit, columns in sorted(groups.items(), key=lambda group: (group[0].fidelity, group[0].native)):
+        sources, natives, names = (sorted(set(part)) for part in zip(*columns, strict=True))
+        native = natives[0] if len(natives) == 1 else fit.native
+        text = f"{', '.join(sources)} as {native} is {fit.fidelity}: {fit.reason} ({_some(names)})"
         if fit.fidelity is Fidelity.REFUSED:
             yield _failed("types", text, "drop the columns in the job file ([[tables]] columns.drop)")
-        elif fit.fidelity is not Fidelity.EXACT:
+        else:
             yield _warning("types", text, "")
 
 
-def _native_name(native: str, logical: LogicalType) -> str:
-    """The source's type without what does not matter here: sizes, labels."""
-    return (
-        str(logical.kind)
-        if logical.kind in (Kind.ENUM, Kind.SET)
-        else native.partition("(")[0] + (" unsigned" if "unsigned" in native and "(" in native else "")
-    )
+def _source_type(native: str, logical: LogicalType) -> str:
+    """The source's type without sizes and labels."""
+    if logical.kind in (Kind.ENUM, Kind.SET, Kind.JSON):
+        return str(logical.kind)
+    name, bracket, rest = native.partition("(")
+    return name + rest.partition(")")[2] if bracket else native
 
 
-def _grouped(fit: Fit) -> Fit:
-    return Fit(split_type(fit.native)[0], fit.fidelity, fit.reason)
+def check_not_carried(context: PreflightContext) -> Iterator[CheckResult]:
+    """Indexes and foreign keys that the target will not get."""
+    for table in context.targets.values():
+        schema = context.tables[table.source]
+        for index in schema.indexes:
+            try:
+                ddl.plan_index(index, table)
+            except ddl.NotCarried as why:
+                yield _warning("indexes", f"index {index.name} will not be built: {why}", "", table)
+        for key in schema.foreign_keys:
+            try:
+                ddl.plan_foreign_key(key, table, context.targets.get)
+            except ddl.NotCarried as why:
+                yield _warning("foreign_keys", f"foreign key {key.name} will not be built: {why}", "", table)
 
 
 def check_names(context: PreflightContext) -> Iterator[CheckResult]:
