@@ -1,0 +1,457 @@
+"""From the bytes of a binary log to chunks: splits packets, follows places and transactions, hands rows to decoders.
+
+Pure but for the bytes it is fed: a recording stands in for a server. The loop in `_follow` runs once per event and is
+written for that: 300,000 single-row transactions are 1.5 million events. What does not live here: the connection and
+what is asked of the server (`dump.py`, `capture.py`), the bytes of single events (`binlog.py`, `tablemap.py`).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from dataclasses import replace
+from struct import Struct
+from zlib import crc32
+
+from anabranch.abc import LogStatement, Select, ValueRules
+from anabranch.connectors.mysql import binlog as b
+from anabranch.connectors.mysql.errors import of_number
+from anabranch.connectors.mysql.fields import Unfit
+from anabranch.connectors.mysql.positions import Place
+from anabranch.connectors.mysql.rows_decode import ROW_EVENTS, Decoder, TableDecoders
+from anabranch.connectors.mysql.tablemap import parse_table_map, table_of
+from anabranch.connectors.mysql.transactions import Group
+from anabranch.connectors.mysql.values import NoDate
+from anabranch.errors import (
+    AnabranchError,
+    LogLost,
+    SchemaError,
+    SourceError,
+    SourceUnavailable,
+    UnknownLogEvent,
+    ValueRefused,
+)
+from anabranch.model.ids import TableId
+from anabranch.model.position import LogMark
+from anabranch.model.schema import TableSchema
+from anabranch.rows.builder import ChunkBuilder
+from anabranch.rows.chunk import BarrierKind, Chunk, Part
+
+FULL_IMAGES, FULL_BYTES = 20_000, 4 << 20  # a chunk is full from here on
+_MAPS = 10_000  # table maps that are remembered
+_ROWS = Struct("<IHHH")  # table id (48 bits), flags, bytes of extra data (v2)
+_CRC = Struct("<I")
+_NO_TABLE = (0xFFFFFF, 0xFFFFFFFFFFFF)
+_SHORTEST = 9  # bytes of the shortest packet: the end of a dump
+
+
+class Assembler:
+    """Follows one log from `place` on: `feed` bytes, `advance`, take what is `ready`.
+
+    Delivery: everything committed after `place`, once, in log order; nothing unknown is passed over."""
+
+    def __init__(self, place: Place, select: Select, rules: ValueRules, skip_to: int = 0) -> None:
+        self.ready: deque[Chunk | LogStatement] = deque()
+        self.failure: AnabranchError | None = None  # to be raised once what is ready was taken
+        self._select, self._rules = select, rules
+        self._file, self._offset = place.file, place.offset  # after the event read last
+        self._skip_to = skip_to  # events up to here were read before
+        self._group = Group(place)
+        self._buffer, self._at = b"", 0
+        self._pieces: list[bytes] = []  # blocks of a packet that is not complete yet
+        self._missing = 0  # bytes until it is
+        self._giant: list[bytes] = []  # payloads of a packet that goes on in the next
+        self._checksums = False
+        self._builder = ChunkBuilder()
+        self._held: list[LogStatement] = []  # statements inside a transaction that has rows
+        self._schemas: dict[TableId, TableSchema | None] = {}
+        self._maps: dict[bytes, tuple[int, TableDecoders | None]] = {}
+        self._tables: dict[int, TableDecoders | None] = {}
+
+    # --- bytes in, items out -------------------------------------------------------------------------------------
+
+    def feed(self, block: bytes) -> None:
+        """The next bytes of the connection."""
+        self._pieces.append(block)
+        self._missing -= len(block)
+        if self._missing <= 0:
+            self._buffer = b"".join((self._buffer[self._at :], *self._pieces))
+            self._pieces, self._at = [], 0
+
+    def advance(self) -> None:
+        """Work until something is ready or more bytes are needed. What was complete before an error is ready first."""
+        if self.failure:
+            raise self.failure
+        if self._pieces:
+            return
+        try:
+            self._at = self._follow(self._buffer, self._at, False)
+        except AnabranchError as error:
+            self.flush()
+            if not self.ready:
+                raise
+            self.failure = error
+
+    def flush(self) -> None:
+        """Whole transactions that wait become ready."""
+        if self._builder.transaction:
+            self.ready.append(self._builder.build(self.mark().resume))
+
+    @property
+    def is_waiting(self) -> bool:
+        """Are there whole transactions that `flush` would make ready?"""
+        return self._builder.transaction > 0
+
+    @property
+    def is_between(self) -> bool:
+        """Is everything read so far in front of `mark`, with no transaction open?"""
+        return not self._group.is_open
+
+    @property
+    def is_fragmented(self) -> bool:
+        """Have images of the open transaction left already?"""
+        return self._group.is_fragmented
+
+    def mark(self) -> LogMark:
+        """Just after the last transaction that is complete."""
+        return self._group.mark()
+
+    def reselect(self) -> None:
+        """Forget definitions and selection; table maps seen in the open transaction are looked at again."""
+        self._schemas.clear()
+        seen = list(self._maps)
+        self._maps.clear()
+        for raw in seen if self._group.is_open else ():
+            self._table_map(raw)
+
+    # --- the loop ------------------------------------------------------------------------------------------------
+
+    def _follow(self, data: bytes, at: int, is_single: bool) -> int:
+        """Events of `data` from `at` on; returns where it stopped. `is_single`: data is one packet, of any length."""
+        size, view = len(data), memoryview(data)
+        unpack, rows_head, ready, builder, group = (
+            b.PACKET.unpack_from,
+            _ROWS.unpack_from,
+            self.ready,
+            self._builder,
+            self._group,
+        )
+        maps, tables = self._maps, self._tables
+        offset, checksums, skip_to = self._offset, self._checksums, self._skip_to
+        while not ready:
+            if size - at < b.PACKET.size:
+                at = self._short(data, at)
+                break
+            word, status, when, kind, server, length, after, flags = unpack(data, at)
+            stop = size if is_single else at + 4 + (word & b.GIANT)
+            if stop > size:
+                self._missing = stop - size
+                break
+            if status:
+                self._refuse(data[at + 4 : stop])
+            if (word & b.GIANT == b.GIANT or self._giant) and not is_single:
+                self._offset = offset
+                at = self._giant_packet(data, at, stop)
+                offset, checksums, skip_to = self._offset, self._checksums, self._skip_to
+                continue
+            body = at + 24
+            end = stop
+            if checksums:
+                end -= 4
+                if crc32(view[at + 5 : end]) != _CRC.unpack_from(data, end)[0] and not flags & b.ARTIFICIAL:
+                    raise SourceUnavailable("an event's checksum is wrong", position=f"{self._file}:{offset}")
+            if after:
+                offset += length
+                if offset & 0xFFFFFFFF != after:
+                    offset = self._jump(kind, flags, offset - length, after)
+            at = stop
+            if offset <= skip_to and kind not in (b.FORMAT, b.ROTATE):
+                continue
+            if kind == b.TABLE_MAP:
+                raw = data[body:end]
+                known = maps.get(raw)
+                if known is None:
+                    self._offset = offset
+                    known = self._table_map(raw)
+                tables[known[0]] = known[1]
+            elif kind in ROW_EVENTS:
+                low, high, _, extra = rows_head(data, body)
+                try:
+                    found = tables[low | high << 32]
+                except KeyError:
+                    found = self._unannounced(low | high << 32)
+                if found is not None:
+                    p = body + 8 + found.count_width + (extra if kind >= 30 else 0)
+                    width, made = found.kinds[kind]
+                    begin = p + width
+                    decoder = made.get(data[p:begin])
+                    if decoder is None:
+                        self._offset = offset
+                        decoder = self._decoder(found, kind, data[p:begin])
+                        if decoder is None:
+                            continue
+                    decode, op, shape, second_shape = decoder
+                    try:
+                        images = decode(data, begin, end)
+                    except (ValueError, LookupError, struct.error) as error:
+                        self._offset = offset
+                        raise self._undecodable(found, error, data[p:begin], data, begin, end) from error
+                    found.buffer.runs.append((op, builder.transaction, group.ordinal, shape, second_shape, images))
+                    group.ordinal += images
+                    builder.images += images
+                    builder.size += length
+                    if builder.images >= FULL_IMAGES or builder.size >= FULL_BYTES:
+                        self._offset = offset
+                        self._full()
+            elif kind == b.XID:
+                self._offset = offset
+                self._end_transaction(when)
+            elif kind == b.GTID or kind == b.ANONYMOUS_GTID or kind == b.MARIADB_GTID:
+                self._offset = offset
+                group.begin(kind, data[body:end], server, self._here)
+            elif kind == b.QUERY:
+                self._offset = offset
+                if data[end - 6 : end] == b"\0BEGIN":
+                    group.in_transaction = group.is_open = True
+                else:
+                    self._query(data[body:end], when)
+            else:
+                self._offset = offset
+                self._rare(kind, flags, data, body, end, stop, when)
+                offset, checksums, skip_to = self._offset, self._checksums, self._skip_to
+        self._offset = offset
+        return at
+
+    def _short(self, data: bytes, at: int) -> int:
+        """Fewer bytes than an event's header: the end of a dump, an error, or not all there yet."""
+        rest = len(data) - at
+        length = int.from_bytes(data[at : at + 3], "little")
+        if rest >= _SHORTEST and rest >= 4 + length:
+            self._refuse(data[at + 4 : at + 4 + length])
+        self._missing = 1
+        return at
+
+    def _refuse(self, payload: bytes) -> None:
+        """The packet is no event: the server ends the dump, with or without a reason."""
+        if payload[0] == 0xFF:
+            error = of_number(int.from_bytes(payload[1:3], "little"), payload[9:].decode("utf-8", "replace"))
+            error.position = self._group.place
+            raise error
+        raise SourceUnavailable("the source ended the stream of its log", position=self._group.place)
+
+    def _giant_packet(self, data: bytes, at: int, stop: int) -> int:
+        """One part of an event of more than 16 MB; with the last part the event is followed. Returns where to go on."""
+        self._giant.append(data[at + 4 : stop])
+        if stop - at - 4 < b.GIANT:
+            whole = b"".join((b"\0\0\0\0", *self._giant))
+            self._giant = []
+            self._follow(whole, 0, True)
+        return stop
+
+    def _jump(self, kind: int, flags: int, offset: int, after: int) -> int:
+        """The place after an event whose size does not lead there: artificial events stand nowhere, a heartbeat says
+        where the server is, a server that leaves events out jumps. Places in events have 32 bits."""
+        if flags & b.ARTIFICIAL or kind == b.FORMAT:
+            return offset
+        there = offset & ~0xFFFFFFFF | after
+        return there if there >= offset else there + (1 << 32)
+
+    # --- rows ----------------------------------------------------------------------------------------------------
+
+    def _table_map(self, raw: bytes) -> tuple[int, TableDecoders | None]:
+        """A table map that was not seen before: its number, and decoders unless the table's rows are left out."""
+        number, table = int.from_bytes(raw[:6], "little"), table_of(raw)
+        if table not in self._schemas:
+            self._schemas[table] = self._select(table)
+        schema = self._schemas[table]
+        decoders = None
+        if schema is not None:
+            try:
+                decoders = TableDecoders(parse_table_map(raw), self._builder.table(schema), self._rules)
+            except Unfit as unfit:
+                self._park(table, str(unfit))
+        if len(self._maps) >= _MAPS:
+            self._maps.clear()
+        self._maps[raw] = number, decoders
+        self._tables[number] = decoders
+        return number, decoders
+
+    def _unannounced(self, number: int) -> TableDecoders | None:
+        """Rows without a table map: some servers end a statement with an event of no table."""
+        if number in _NO_TABLE:
+            return None
+        raise UnknownLogEvent("rows of a table that the log does not name", position=self._here)
+
+    def _decoder(self, found: TableDecoders, kind: int, bitmaps: bytes) -> Decoder | None:
+        """For columns present that were not seen before; None when the table has to be parked for them."""
+        try:
+            return found.decoder(kind, bitmaps)
+        except Unfit as unfit:
+            self._park(found.buffer.schema.id, str(unfit))
+            return None
+
+    def _park(self, table: TableId, reason: str) -> None:
+        """From here on the table's rows are left out, until its definition is asked for again."""
+        self._builder.barrier(self._group.ordinal, BarrierKind.PARK, table, reason)
+        self._group.has_barrier = True
+        self._schemas[table] = None
+        for raw, (number, decoders) in list(self._maps.items()):
+            if decoders is not None and decoders.buffer.schema.id == table:
+                self._maps[raw] = number, None
+        for number, decoders in self._tables.items():
+            if decoders is not None and decoders.buffer.schema.id == table:
+                self._tables[number] = None
+
+    def _undecodable(
+        self, found: TableDecoders, error: Exception, bitmaps: bytes, data: bytes, at: int, end: int
+    ) -> SourceError:
+        """A value that is no date, named with its row; anything else means that bytes and definition do not match."""
+        table = str(found.buffer.schema.id)
+        if not isinstance(error, NoDate):
+            return SchemaError(f"the log's rows do not fit the definition: {error}", table=table, position=self._here)
+        column, key = found.refused_value(bitmaps, data, at, end)
+        row = ", ".join(f"{name}={value!r}" for name, value in key.items()) or "a row without a key"
+        return ValueRefused(
+            f"column {column} of the row with {row} holds {error}, which is no date",
+            table=table,
+            position=self._here,
+            hint='to make it NULL, set [types] zero_date = "null"',
+        )
+
+    # --- transactions ---------------------------------------------------------------------------------------------
+
+    @property
+    def _here(self) -> str:
+        return f"{self._file}:{self._offset}"
+
+    def _end_transaction(self, seconds: int) -> None:
+        group, builder = self._group, self._builder
+        images, is_ours, is_fragmented = group.ordinal - group.fragmented, group.is_ours, group.is_fragmented
+        gtid, time = group.end(self._offset, seconds)
+        if is_ours:
+            builder.commit(f"{self._file}:{self._offset}", gtid, time, images)
+            if is_fragmented:
+                self.ready.append(builder.build(self.mark().resume, Part.LAST))
+            elif builder.images >= FULL_IMAGES or builder.size >= FULL_BYTES:
+                self.flush()
+        if self._held:
+            self.flush()
+            self.ready.extend(replace(statement, mark=self.mark()) for statement in self._held)
+            self._held = []
+
+    def _full(self) -> None:
+        """What is whole leaves first; if the open transaction alone is too large, a fragment of it."""
+        self.flush()
+        builder, group = self._builder, self._group
+        if builder.images >= FULL_IMAGES or builder.size >= FULL_BYTES:
+            self.ready.append(builder.build(self.mark().resume, Part.FRAGMENT))
+            group.is_fragmented, group.fragmented = True, group.ordinal
+
+    def _query(self, body: bytes, seconds: int) -> None:
+        query = b.parse_query(body)
+        start = query.sql.lstrip()[:20].upper()
+        if start.startswith("COMMIT"):
+            self._end_transaction(seconds)
+        elif start.startswith("ROLLBACK"):
+            self._rollback(query.sql, seconds)
+        elif start.startswith("XA "):
+            name, remedy = b.REFUSED[b.XA_PREPARE]
+            raise UnknownLogEvent(f"the log has {name}: {query.sql[:60]}", position=self._here, hint=remedy)
+        elif not start.startswith(("SAVEPOINT", "RELEASE SAVEPOINT")):
+            self._statement(query, seconds)
+
+    def _rollback(self, sql: str, seconds: int) -> None:
+        """A server logs what it rolls back only when a table without transactions was changed in between."""
+        if self._group.is_ours:
+            raise UnknownLogEvent(
+                f"the log takes back rows that it has logged: {sql[:60]}",
+                position=self._here,
+                hint="a table that is not transactional was changed in a transaction: use InnoDB, then load again",
+            )
+        if " TO " not in sql.upper():
+            self._group.end(self._offset, seconds)
+
+    def _statement(self, query: b.Query, seconds: int) -> None:
+        """Alone: it ends its group. Inside a transaction: `mark` stays before the transaction, so that a restart reads
+        all of it; when rows came before it (temporary tables only), it is told after them."""
+        group = self._group
+        if group.in_transaction:
+            statement = LogStatement(query.sql, query.schema, replace(self.mark(), commit_time=seconds * 1_000_000))
+            if group.is_ours:
+                self._held.append(statement)
+                return
+        else:
+            gtid, _ = group.end(self._offset, seconds)
+            statement = LogStatement(query.sql, query.schema, self.mark(), gtid)
+        self.flush()
+        self.ready.append(statement)
+
+    # --- events that are rare -------------------------------------------------------------------------------------
+
+    def _rare(self, kind: int, flags: int, data: bytes, body: int, end: int, stop: int, seconds: int) -> None:
+        if kind == b.FORMAT:
+            self._format(data[body:stop], seconds)
+        elif kind == b.ROTATE:
+            self._rotate(data, body, stop, flags)
+        elif kind in (b.HEARTBEAT, b.HEARTBEAT_V2):
+            self._heartbeat(kind, data[body:end])
+        elif kind == b.PREVIOUS_GTIDS:
+            self._group.previous(data[body:end])
+        elif kind == b.INCIDENT:
+            text = data[body + 3 : end].decode("utf-8", "replace")
+            raise LogLost(f"the source says that its log has a gap: {text}", position=self._here)
+        elif kind in b.REFUSED:
+            self._refused(kind, data[body:end])
+        elif kind not in b.HARMLESS and kind != b.MARIADB_GTID_LIST and not flags & b.IGNORABLE:
+            hint = "this version does not know it: a newer one may"
+            raise UnknownLogEvent(f"the log has an event of the unknown type {kind}", position=self._here, hint=hint)
+
+    def _refused(self, kind: int, body: bytes) -> None:
+        if kind == b.PARTIAL_UPDATE or kind in b.MARIADB_COMPRESSED_ROWS:
+            number = int.from_bytes(body[:6], "little")
+            if number in self._tables and self._tables[number] is None:
+                return  # of a table that is left out
+        name, remedy = b.REFUSED[kind]
+        raise UnknownLogEvent(f"the log has an event of type {kind} ({name})", position=self._here, hint=remedy)
+
+    def _format(self, event: bytes, seconds: int) -> None:
+        """The log's own description, first in each file and sent again at the start: checksums, and the file's birth."""
+        self._checksums = b.has_checksum(event)
+        group = self._group
+        if group.created and group.created != seconds and group.file == self._file:
+            raise LogLost(
+                f"{self._file} was begun by the source at {seconds}, the trail read one begun at {group.created}: "
+                "its log was reset",
+                position=group.place,
+            )
+        if group.is_open and group.file != self._file:  # the server crashed while it wrote the transaction
+            self._abandon()
+        group.file, group.created = self._file, seconds
+        if self._offset > group.safe and not group.is_open:
+            group.safe = self._offset
+
+    def _abandon(self) -> None:
+        if self._group.is_fragmented:
+            raise UnknownLogEvent("a transaction has no end: the source crashed in it", position=self._group.place)
+        self._builder.abandon()
+        self._group.abandon()
+
+    def _rotate(self, data: bytes, body: int, stop: int, flags: int) -> None:
+        """The next file. An artificial one tells where the dump begins; whether it has a checksum shows by itself."""
+        end = stop - b.CHECKSUM
+        start = body - b.HEADER
+        if crc32(data[start:end]) != _CRC.unpack_from(data, end)[0]:
+            end = stop
+        file, offset = b.parse_rotate(data[body:end])
+        if self._skip_to and file != self._file:
+            raise LogLost(f"{self._file} ends before {self._skip_to}", position=self._group.place)
+        self._file, self._offset = file, offset
+        if not self._group.is_open and (file, offset) != (self._group.file, self._group.safe):
+            self._group.move(file, offset)
+
+    def _heartbeat(self, kind: int, body: bytes) -> None:
+        file, offset = b.parse_heartbeat(kind, body, self._offset)
+        if file == self._file and offset >= self._offset:
+            self._offset = offset
+            if not self._group.is_open:
+                self._group.move(file, offset)

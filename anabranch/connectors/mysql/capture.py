@@ -1,0 +1,144 @@
+"""LogReader of MySQL and MariaDB: reads the binary log as a replica does.
+
+What does not live here: the connection's protocol (`dump.py`), whether the server still has our place (`continuity.py`),
+what the bytes mean (`assemble.py`).
+"""
+
+from __future__ import annotations
+
+import time
+
+from anabranch.abc import LogIdle, LogOptions, LogStatement, Select
+from anabranch.connectors.mysql.assemble import Assembler
+from anabranch.connectors.mysql.connection import connect
+from anabranch.connectors.mysql.continuity import continued
+from anabranch.connectors.mysql.dump import FARTHEST, Dump
+from anabranch.connectors.mysql.log_end import identity, log_end_with_gtids
+from anabranch.connectors.mysql.positions import place_of
+from anabranch.errors import SourceUnavailable
+from anabranch.model.endpoint import Endpoint
+from anabranch.model.position import LogMark
+from anabranch.rows.chunk import Chunk, Part
+
+IDLE_INTERVAL = 0.5  # seconds between marks that only move on
+SILENCE = 30.0  # seconds without even a heartbeat after which the line counts as lost
+
+
+class BinlogReader:
+    """LogReader. Delivery: everything committed after the mark given to `start`, once per start, in log order; nothing
+    unknown is skipped."""
+
+    def __init__(self, endpoint: Endpoint, options: LogOptions) -> None:
+        self._endpoint, self._options = endpoint, options
+        self._identity = ""
+        self._dump: Dump | None = None
+        self._stale = False  # what was read ahead was selected by old definitions
+
+    def identity(self) -> str:
+        if not self._identity:
+            connection = connect(self._endpoint)
+            try:
+                self._identity = identity(connection)
+            finally:
+                connection.close()
+        return self._identity
+
+    def end(self) -> LogMark:
+        connection = connect(self._endpoint)
+        try:
+            return log_end_with_gtids(connection).mark()
+        finally:
+            connection.close()
+
+    def start(self, after: LogMark, select: Select) -> None:
+        self.close()
+        connection = connect(self._endpoint)
+        try:
+            place = continued(connection, place_of(after.resume))
+        finally:
+            connection.close()
+        self._identity = place.identity
+        self._select, self._last, self._stale = select, after, False
+        skip_to = place.offset if place.offset > FARTHEST and not place.by_gtid else 0
+        self._assembler = Assembler(place, select, self._options.rules, skip_to)
+        self._dump = Dump(self._endpoint, self._options.server_id, place, place.by_gtid)
+        self._heard = self._told = time.monotonic()
+        self._waiting_since: float | None = None
+
+    def read(self, timeout: float) -> Chunk | LogStatement | LogIdle | None:
+        if self._stale:
+            self.start(self._last, self._select)
+        assert self._dump is not None, "start comes before read"
+        until = time.monotonic() + timeout
+        while True:
+            self._assembler.advance()
+            if self._assembler.ready:
+                return self._given()
+            block = self._dump.receive(0)
+            now = time.monotonic()
+            if block is not None:
+                self._take(block, now)
+            elif self._assembler.is_waiting:
+                self._assembler.flush()
+                continue
+            if (idle := self._idle(now)) is not None:
+                return idle
+            if now >= until:
+                return None
+            if block is None:
+                self._wait(until - now, now)
+
+    def reselect(self) -> None:
+        """Takes effect just after what `read` gave last: what was read ahead of it is read again."""
+        if self._dump is None:
+            return
+        assembler = self._assembler
+        if assembler.is_fragmented or (assembler.is_between and assembler.mark().native == self._last.native):
+            assembler.reselect()
+        else:
+            self._stale = True
+
+    def close(self) -> None:
+        if self._dump is not None:
+            self._dump.close()
+            self._dump = None
+
+    def _take(self, block: bytes, now: float) -> None:
+        self._heard = now
+        self._assembler.feed(block)
+        if not self._assembler.is_waiting:
+            self._waiting_since = None
+        elif self._waiting_since is None:
+            self._waiting_since = now
+        elif now - self._waiting_since >= self._options.flush_interval:
+            self._assembler.flush()
+
+    def _wait(self, seconds: float, now: float) -> None:
+        assert self._dump is not None
+        block = self._dump.receive(seconds)
+        if block is not None:
+            self._take(block, time.monotonic())
+        elif now - self._heard > SILENCE:
+            raise SourceUnavailable(f"the source has been silent for {SILENCE:.0f} s", position=self._last.native)
+
+    def _given(self) -> Chunk | LogStatement:
+        item = self._assembler.ready.popleft()
+        self._waiting_since = None
+        if isinstance(item, LogStatement):
+            self._last = item.mark
+        elif item.part is not Part.FRAGMENT:
+            natives, times = item.transactions.column("native"), item.transactions.column("commit_time")
+            self._last = LogMark(natives[-1].as_py(), item.resume, times[-1].as_py())
+        return item
+
+    def _idle(self, now: float) -> LogIdle | None:
+        """The place moved on without anything for us; said now and then."""
+        assembler = self._assembler
+        if now - self._told < IDLE_INTERVAL or assembler.is_waiting or not assembler.is_between:
+            return None
+        self._told = now
+        mark = assembler.mark()
+        if mark.resume == self._last.resume:
+            return None
+        self._last = mark
+        return LogIdle(mark)

@@ -1,0 +1,209 @@
+"""How each column type stands in a row image, as pieces of code for the decoders that `rows_decode.py` generates.
+
+https://dev.mysql.com/doc/dev/mysql-server/latest/field_8h.html, strings/decimal.cc, sql-common/my_time.cc. Names that
+the pieces use besides their own (`midnight`, `clock`, …) are bound by `environment`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from anabranch.connectors.mysql import tablemap as t
+from anabranch.connectors.mysql.json_binary import to_text
+from anabranch.connectors.mysql.tablemap import LogColumn, native_of
+from anabranch.connectors.mysql.values import (
+    UTF8_CHARSETS,
+    clock_table,
+    days_table,
+    duration,
+    from_latin1,
+    label_sets,
+    labels,
+    midnight_table,
+    old_datetime,
+    old_duration,
+    zero_instant,
+)
+from anabranch.model.datatype import Kind
+from anabranch.model.schema import Column
+
+_DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)  # bytes of 0..9 leftover digits of a DECIMAL
+_TEXT_KINDS = (Kind.TEXT, Kind.JSON, Kind.ENUM, Kind.SET)
+
+
+class Unfit(Exception):
+    """The table's rows cannot be decoded by the definition in force: it has to be parked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A column. `code`: struct codes (little-endian) of its fixed bytes, or of the length when `variable`; the codes'
+    values are `{a}` and `{b}` (variable: `{a}` is the bytes). `lines` run first, then `value` is appended. `names` are bound
+    for the whole function under `<name>{i}`, where i is the column's place."""
+
+    code: str
+    value: str = "{a}"
+    lines: tuple[str, ...] = ()
+    variable: bool = False
+    names: dict[str, Any] = field(default_factory=dict)
+
+
+def environment(zero: Any) -> dict[str, Any]:
+    """What the pieces refer to. `zero`: what becomes of dates that are none (values.py)."""
+    return {
+        "from_bytes": int.from_bytes,
+        "midnight": midnight_table(zero),
+        "clock": clock_table(),
+        "days": days_table(zero),
+        "zero": zero_instant(zero),
+        "old_datetime": old_datetime(zero),
+        "old_duration": old_duration,
+        "duration0": duration(0),
+        "duration1": duration(1),
+        "duration2": duration(2),
+        "duration3": duration(3),
+        "from_latin1": from_latin1,
+        "json_text": to_text,
+    }
+
+
+def field_of(log: LogColumn, column: Column) -> Field:
+    """Raises Unfit for a type that nobody can read."""
+    maker = _FIELDS.get(log.type)
+    if maker is None:
+        raise Unfit(f"column {column.name}: the log has type {log.type}, which nobody can read")
+    return maker(log, column)
+
+
+def _integer(signed: str, unsigned: str, value: str = "{a}") -> Callable[[LogColumn, Column], Field]:
+    return lambda log, column: Field(unsigned if native_of(column).unsigned else signed, value)
+
+
+def _fixed(code: str, value: str = "{a}") -> Callable[[LogColumn, Column], Field]:
+    return lambda log, column: Field(code, value)
+
+
+def _decimal(log: LogColumn, column: Column) -> Field:
+    """Groups of nine digits in four bytes, leftover digits in fewer, big-endian, the sign in the highest bit; negative
+    numbers have all bits inverted."""
+    whole = log.meta - log.scale
+    groups = [whole % 9, *[9] * (whole // 9), *[9] * (log.scale // 9), log.scale % 9]
+    digits, below, factor = [], 0, 1
+    for group in reversed(groups):
+        bits = 8 * _DIGIT_BYTES[group]
+        if group:
+            digits.append(f"(u >> {below} & {(1 << bits) - 1}) * {factor}")
+        below, factor = below + bits, factor * 10**group
+    sign, number = 1 << (below - 1), " + ".join(digits)
+    lines = (
+        "u = from_bytes({a}, 'big')",
+        f"if u >= {sign}:",
+        f"    u -= {sign}",
+        f"    v = {number}",
+        "else:",
+        f"    u = {sign - 1} - u",
+        f"    v = -({number})",
+    )
+    return Field(f"{below // 8}s", "v", lines)
+
+
+def _fraction(log: LogColumn) -> tuple[int, str]:
+    """Bits of the fraction of a second, and the expression for its microseconds in `u`."""
+    width = (log.meta + 1) // 2
+    return 8 * width, f" + (u & {(1 << 8 * width) - 1}) * {10 ** (6 - 2 * width)}" if width else ""
+
+
+def _datetime(log: LogColumn, column: Column) -> Field:
+    bits, fraction = _fraction(log)
+    lines = ("u = from_bytes({a}, 'big')", f"m = midnight[u >> {17 + bits}]")
+    return Field(f"{5 + bits // 8}s", f"m if m is None else m + clock[u >> {bits} & 131071]{fraction}", lines)
+
+
+def _timestamp(log: LogColumn, column: Column) -> Field:
+    bits, fraction = _fraction(log)
+    value = f"(u >> {bits}) * 1000000{fraction} if u else zero()"
+    return Field(f"{4 + bits // 8}s", value, ("u = from_bytes({a}, 'big')",))
+
+
+def _time(log: LogColumn, column: Column) -> Field:
+    bits, _ = _fraction(log)
+    return Field(f"{3 + bits // 8}s", f"duration{bits // 8}(from_bytes({{a}}, 'big'))")
+
+
+def _bit(log: LogColumn, column: Column) -> Field:
+    return Field(f"{(log.meta + 7) // 8}s", "from_bytes({a}, 'big')")
+
+
+def _label(log: LogColumn, column: Column) -> Field:
+    names = {"labels": labels(column)} if column.type else {}
+    return Field({1: "B", 2: "H"}[log.meta], "labels{i}[{a}]", names=names)
+
+
+def _labels(log: LogColumn, column: Column) -> Field:
+    code, value = {1: ("B", "{a}"), 2: ("H", "{a}"), 3: ("HB", "{a} | {b} << 16"), 4: ("I", "{a}"), 8: ("Q", "{a}")}[
+        log.meta
+    ]
+    return Field(code, f"labels{{i}}[{value}]", names={"labels": label_sets(column)} if column.type else {})
+
+
+def _string(log: LogColumn, column: Column) -> Field:
+    """CHAR and BINARY: a length, then the bytes without the trailing spaces or zeros; BINARY gets its zeros back."""
+    code = "B" if log.meta < 256 else "H"
+    if column.type and column.type.kind is Kind.BINARY:
+        return Field(code, f"{{a}}.ljust({log.meta}, b'\\0')", variable=True)
+    return _text(code, column)
+
+
+def _varchar(log: LogColumn, column: Column) -> Field:
+    return _text("B" if log.meta < 256 else "H", column)
+
+
+def _blob(log: LogColumn, column: Column) -> Field:
+    return _text({1: "B", 2: "H", 3: "HB", 4: "I"}[log.meta], column)
+
+
+def _json(log: LogColumn, column: Column) -> Field:
+    return Field("I", "json_text({a})", variable=True)
+
+
+def _text(code: str, column: Column) -> Field:
+    if column.type is None or column.type.kind not in _TEXT_KINDS:
+        return Field(code, variable=True)
+    charset = column.charset.lower()
+    if charset == "latin1":
+        return Field(code, "{a} if {a}.isascii() else from_latin1({a})", variable=True)
+    if charset not in UTF8_CHARSETS:
+        raise Unfit(f"column {column.name} has character set {column.charset or 'unknown'}, which cannot be read yet")
+    return Field(code, variable=True)
+
+
+_FIELDS: dict[int, Callable[[LogColumn, Column], Field]] = {
+    t.TINY: _integer("b", "B"),
+    t.SHORT: _integer("h", "H"),
+    t.INT24: _integer("Hb", "HB", "{a} | {b} << 16"),
+    t.LONG: _integer("i", "I"),
+    t.LONGLONG: _integer("q", "Q"),
+    t.FLOAT: _fixed("f"),
+    t.DOUBLE: _fixed("d"),
+    t.NEWDECIMAL: _decimal,
+    t.YEAR: _fixed("B", "{a} and 1900 + {a}"),
+    t.DATE: _fixed("HB", "days[{a} | {b} << 16]"),
+    t.NEWDATE: _fixed("HB", "days[{a} | {b} << 16]"),
+    t.TIME: _fixed("Hb", "old_duration({a} | {b} << 16)"),
+    t.DATETIME: _fixed("Q", "old_datetime({a})"),
+    t.TIMESTAMP: _fixed("I", "{a} * 1000000 if {a} else zero()"),
+    t.TIME2: _time,
+    t.DATETIME2: _datetime,
+    t.TIMESTAMP2: _timestamp,
+    t.BIT: _bit,
+    t.ENUM: _label,
+    t.SET: _labels,
+    t.STRING: _string,
+    t.VARCHAR: _varchar,
+    t.VAR_STRING: _varchar,
+    t.BLOB: _blob,
+    t.JSON: _json,
+    t.GEOMETRY: _blob,
+}

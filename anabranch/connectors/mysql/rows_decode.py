@@ -1,0 +1,264 @@
+"""Decoders of row events, generated: one function per table definition, kind of event and columns present.
+
+A function decodes all rows of an event and appends the values to the column lists of a TableBuffer. Neighbouring columns
+of fixed width (and the length before a variable one) are one `unpack_from`; nothing asks for a type while it runs.
+Rows with NULLs take a second body, in which columns that may be NULL are looked at one by one.
+Format: https://dev.mysql.com/doc/dev/mysql-server/latest/classbinary__log_1_1Rows__event.html
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from anabranch.abc import ValueRules
+from anabranch.connectors.mysql import binlog as b
+from anabranch.connectors.mysql.fields import Field, Unfit, environment, field_of
+from anabranch.connectors.mysql.tablemap import TableMap, mismatch
+from anabranch.connectors.mysql.values import BAD, STOP
+from anabranch.model.schema import Column, TableSchema
+from anabranch.rows.arrow import parse_text
+from anabranch.rows.builder import TableBuffer
+from anabranch.rows.chunk import Op
+
+Decode = Callable[[bytes, int, int], int]
+"""(data, first row, end of rows) -> images. Raises NoDate; IndexError, ValueError, struct.error for rows that do not fit."""
+
+ROW_EVENTS = {
+    kind: op for kinds, op in ((b.WRITE, Op.INSERT), (b.UPDATE, Op.BEFORE), (b.DELETE, Op.DELETE)) for kind in kinds
+}
+_PATTERNS = 256  # combinations of present columns that are kept per table
+
+
+Decoder = tuple[Decode, Op, int, int]
+"""A function, what its images are, their shape and the shape of every second one."""
+
+
+class TableDecoders:
+    """All decoders of one table map, made when first needed. Raises Unfit when the definition cannot be of this table.
+
+    `kinds`: kind of event -> bytes of its bitmaps of present columns, and decoders by these bitmaps."""
+
+    def __init__(self, seen: TableMap, buffer: TableBuffer, rules: ValueRules) -> None:
+        why = mismatch(seen, buffer.schema)
+        if why:
+            raise Unfit(why)
+        self.seen, self.buffer, self.rules = seen, buffer, rules
+        self.count_width = 1 if len(seen.columns) < 0xFB else 3
+        self._width = (len(seen.columns) + 7) // 8
+        self._fields = tuple(map(field_of, seen.columns, buffer.schema.columns))
+        self.kinds: dict[int, tuple[int, dict[bytes, Decoder]]] = {}
+        for kind, op in ROW_EVENTS.items():
+            self.kinds[kind] = self._width * (2 if op is Op.BEFORE else 1), {}
+
+    def decoder(self, kind: int, bitmaps: bytes) -> Decoder:
+        """For an event of `kind` with these columns. Raises Unfit for an insert whose values are not known."""
+        made = self.kinds[kind][1]
+        if len(made) >= _PATTERNS:
+            made.clear()
+        found = made[bitmaps] = self._make(ROW_EVENTS[kind], bitmaps)
+        return found
+
+    def refused_value(self, bitmaps: bytes, data: bytes, at: int, end: int) -> tuple[str, dict[str, Any]]:
+        """The column of the first value in these rows that is no date, and the row's key as raw values."""
+        schema = self.buffer.schema
+        lists: list[list[Any]] = [[] for _ in schema.columns]
+        self._generate(self._images(bitmaps), {}, lists, BAD)(data, at, end)
+        row, place = min((values.index(BAD), place) for place, values in enumerate(lists) if BAD in values)
+        return schema.columns[place].name, {schema.columns[i].name: lists[i][row] for i in schema.key_indexes}
+
+    def _make(self, op: Op, bitmaps: bytes) -> Decoder:
+        images, schema = self._images(bitmaps), self.buffer.schema
+        fill = _defaults(schema, images[0]) if op is Op.INSERT else {}
+        zero = None if self.rules.zero_date == "null" else STOP
+        decode = self._generate(images, fill, self.buffer.columns, zero)
+        carried = [
+            tuple(present or place in fill or schema.columns[place].type is None for place, present in enumerate(image))
+            for image in images
+        ]
+        return decode, op, self.buffer.shape(carried[0]), self.buffer.shape(carried[-1])
+
+    def _images(self, bitmaps: bytes) -> list[list[bool]]:
+        parts = [bitmaps[at : at + self._width] for at in range(0, len(bitmaps), self._width)]
+        return [[bool(part[i // 8] >> i % 8 & 1) for i in range(len(self.seen.columns))] for part in parts]
+
+    def _generate(self, images: list[list[bool]], fill: Mapping[int, Any], lists: list[list[Any]], zero: Any) -> Decode:
+        return _Generator(self.seen, self.buffer.schema, self._fields, fill, lists).function(images, zero)
+
+
+def _defaults(schema: TableSchema, present: Sequence[bool]) -> dict[int, Any]:
+    """Values of columns that an insert leaves out: constant defaults, NULL where there is none (K20)."""
+    return {
+        place: _default(column)
+        for place, column in enumerate(schema.columns)
+        if not present[place] and column.type is not None
+    }
+
+
+def _default(column: Column) -> Any:
+    missing = f"an insert leaves out column {column.name}"
+    if column.generated:
+        raise Unfit(f"{missing}, which the source computes")
+    if column.default_is_expression:
+        raise Unfit(f"{missing}, whose default is an expression")
+    if not column.has_default or column.default is None:
+        if not column.nullable:
+            raise Unfit(f"{missing}, which has no default and is not nullable")
+        return None
+    assert column.type is not None
+    try:
+        return parse_text(column.type, column.default)
+    except ValueError as error:
+        raise Unfit(f"{missing}, whose default is not understood: {error}") from error
+
+
+@dataclass(slots=True)
+class _Generator:
+    """Writes and compiles one decoder."""
+
+    seen: TableMap
+    schema: TableSchema
+    fields: tuple[Field, ...]
+    fill: Mapping[int, Any]
+    lists: list[list[Any]]
+    _bound: dict[str, Any] = field(default_factory=dict)
+    _code: list[str] = field(default_factory=list)
+
+    def function(self, images: list[list[bool]], zero: Any) -> Decode:
+        """`images`: the present columns of an image, or of a before and an after image."""
+        body: list[str] = []
+        for image in images:
+            body += self._image(image)
+        bound = {**environment(zero), **self._bound}
+        lines = [
+            f"def decode(data, p, end, {', '.join(f'{name}={name}' for name in bound)}):",
+            "    images = 0",
+            "    while p < end:",
+            *(f"        {line}" for line in body),
+            f"        images += {len(images)}",
+            "    if p != end: raise ValueError(f'rows end {p - end} bytes too far')",
+            "    return images",
+        ]
+        exec(compile("\n".join(lines), f"<decoder of {self.schema.id}>", "exec"), bound)
+        made: Decode = bound["decode"]
+        return made
+
+    def _image(self, present: list[bool]) -> list[str]:
+        """One row image: its null bitmap (a bit per present column, the rest of the last byte is noise), its values."""
+        places = [place for place, there in enumerate(present) if there]
+        width = (len(places) + 7) // 8
+        bits = {place: bit for bit, place in enumerate(places) if self.seen.columns[place].nullable}
+        mask = sum(1 << bit for bit in bits.values())
+        lines = [f"{self._append(i)}({self._constant(i)})" for i, there in enumerate(present) if not there]
+        if not places:
+            return lines
+        if not mask:
+            return [*lines, f"p += {width}", *self._values(places, {})]
+        return [
+            *lines,
+            f"n = ({_bitmap(width)}) & {mask}",
+            f"p += {width}",
+            "if n:",
+            *_indented(self._values(places, bits)),
+            "else:",
+            *_indented(self._values(places, {})),
+        ]
+
+    def _constant(self, place: int) -> str:
+        if self.fill.get(place) is None:
+            return "None"
+        return self._bind(f"fill{place}", self.fill[place])
+
+    def _append(self, place: int) -> str:
+        return self._bind(f"a{place}", self.lists[place].append)
+
+    def _bind(self, name: str, value: Any) -> str:
+        self._bound[name] = value
+        return name
+
+    def _values(self, places: list[int], null_bits: Mapping[int, int]) -> list[str]:
+        """Code for the values of one image; `null_bits` are looked at."""
+        lines: list[str] = []
+        run: list[int] = []
+        for place in places:
+            if place in null_bits:
+                lines += self._run(run)
+                run = []
+                lines += [
+                    f"if n & {1 << null_bits[place]}: {self._append(place)}(None)",
+                    "else:",
+                    *_indented(self._run([place])),
+                ]
+            else:
+                run.append(place)
+                if self.fields[place].variable:
+                    lines += self._run(run)
+                    run = []
+        return lines + self._run(run)
+
+    def _run(self, places: list[int]) -> list[str]:
+        """Columns whose fixed bytes are neighbours: one unpack, then their values; only the last may be variable."""
+        if not places:
+            return []
+        codes = "".join(self._struct_code(place) for place in places)
+        size = struct.calcsize("<" + codes)
+        names = [name for place in places for name in self._names(place)]
+        lines = [self._unpack(codes, names), f"p += {size}"]
+        for place in places:
+            lines += self._value(place)
+        return lines
+
+    def _struct_code(self, place: int) -> str:
+        one = self.fields[place]
+        if self._is_wanted(place) or one.variable:
+            return one.code
+        return f"{struct.calcsize('<' + one.code)}x"
+
+    def _is_wanted(self, place: int) -> bool:
+        return self.schema.columns[place].type is not None
+
+    def _names(self, place: int) -> list[str]:
+        one = self.fields[place]
+        if not self._is_wanted(place) and not one.variable:
+            return []
+        count = len(struct.unpack("<" + one.code, bytes(struct.calcsize("<" + one.code))))
+        return [f"{letter}{place}_" for letter in "xy"[:count]]
+
+    def _unpack(self, codes: str, names: list[str]) -> str:
+        if not names:
+            return "pass"
+        if codes == "B":
+            return f"{names[0]} = data[p]"
+        unpack = self._bind("unpack_" + codes, struct.Struct("<" + codes).unpack_from)
+        return f"{', '.join(names)}{',' if len(names) == 1 else ''} = {unpack}(data, p)"
+
+    def _value(self, place: int) -> list[str]:
+        one, names, lines = self.fields[place], self._names(place), []
+        a, b = (*names, "", "")[:2]
+        if one.variable:
+            length = a if len(names) == 1 else f"({a} | {b} << 16)"
+            if not self._is_wanted(place):
+                return [f"p += {length}"]
+            lines += [f"e = p + {length}", "v = data[p:e]", "p = e"]
+            a = "v"
+        if not self._is_wanted(place):
+            return lines
+        bound = {"a": a, "b": b, "i": place}
+        for name, value in one.names.items():
+            self._bind(f"{name}{place}", value)
+        lines += [line.format(**bound) for line in one.lines]
+        return [*lines, f"{self._append(place)}({one.value.format(**bound)})"]
+
+
+def _bitmap(width: int) -> str:
+    if width == 1:
+        return "data[p]"
+    if width == 2:
+        return "data[p] | data[p + 1] << 8"
+    return f"from_bytes(data[p:p + {width}], 'little')"
+
+
+def _indented(lines: list[str]) -> list[str]:
+    return [f"    {line}" for line in lines]

@@ -1,0 +1,103 @@
+"""The transaction (or lone statement) that is being read from a binary log, and what is complete before it. Pure."""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from anabranch.connectors.mysql import binlog as b
+from anabranch.connectors.mysql.positions import MariadbGtids, MysqlGtids, Place, gtid_set, uuid_text
+from anabranch.errors import UnknownLogEvent
+from anabranch.model.position import LogMark
+
+_GTID = Struct("<B16sqB")  # flags, source, number, type of the logical clock (2: commit times may follow)
+_CLOCK_AT, _CLOCK_BYTES, _CLOCK_MASK = 42, 7, (1 << 55) - 1  # of this server's commit, in microseconds
+_MARIADB_GTID = Struct("<QIB")  # number, domain, flags
+_STANDALONE, _PREPARED, _COMPLETED = 1, 64, 128
+_SECOND = 1_000_000
+
+
+class Group:
+    """From a GTID or BEGIN to its end. `ordinal` counts the images of ours in it; `fragmented` says how many of them left
+    as fragments already. `file` and `safe` are the place just after the last complete one."""
+
+    def __init__(self, place: Place) -> None:
+        self.is_open = self.in_transaction = self.is_fragmented = self.has_barrier = False
+        self.ordinal = self.fragmented = 0
+        self.file, self.safe, self.created = place.file, place.offset, place.created
+        self.gtids: MysqlGtids | MariadbGtids = gtid_set(place.family, place.gtid)
+        self._place, self._by_gtid = place, place.by_gtid
+        self._event: tuple[int, bytes, int] | None = None  # kind, body, server
+        self._sources: dict[bytes, str] = {}
+        self._commit_time = 0
+
+    @property
+    def is_ours(self) -> bool:
+        """Has the open transaction anything for us?"""
+        return self.ordinal > 0 or self.has_barrier
+
+    @property
+    def place(self) -> str:
+        return f"{self.file}:{self.safe}"
+
+    def begin(self, kind: int, body: bytes, server: int, place: str) -> None:
+        """A GTID event: of MySQL a transaction or a statement follows; MariaDB says which."""
+        if self.is_ours:
+            raise UnknownLogEvent("a transaction begins before the one before it has ended", position=place)
+        self.is_open, self.in_transaction = True, False
+        self._event = kind, body, server
+        if kind == b.MARIADB_GTID:
+            flags = body[12]
+            if flags & (_PREPARED | _COMPLETED):
+                name, remedy = b.REFUSED[b.XA_PREPARE]
+                raise UnknownLogEvent(f"the log has {name}", position=place, hint=remedy)
+            self.in_transaction = not flags & _STANDALONE
+
+    def end(self, offset: int, seconds: int) -> tuple[str | None, int]:
+        """It is complete at `offset`: its GTID and commit time."""
+        gtid, self._commit_time = self._identify(seconds)
+        self.is_open = self.in_transaction = self.is_fragmented = self.has_barrier = False
+        self.ordinal = self.fragmented = 0
+        self._event = None
+        self.safe, self._by_gtid = offset, False  # from here on file and offset say exactly what is contained
+        return gtid, self._commit_time
+
+    def move(self, file: str, offset: int) -> None:
+        """Nothing is open, and the log goes on there."""
+        self.file, self.safe = file, offset
+
+    def previous(self, body: bytes) -> None:
+        """MySQL begins each file with the set of everything before it."""
+        if isinstance(self.gtids, MysqlGtids) and not self.is_open:
+            self.gtids.update(str(MysqlGtids.decode(body)))
+
+    def abandon(self) -> None:
+        """What is open never ended."""
+        self.is_open = self.in_transaction = self.has_barrier = False
+        self.ordinal = 0
+        self._event = None
+
+    def mark(self) -> LogMark:
+        place = self._place
+        gtid = str(self.gtids)
+        here = Place(place.identity, place.family, self.file, self.safe, gtid, self.created, by_gtid=self._by_gtid)
+        return here.mark(self._commit_time)
+
+    def _identify(self, seconds: int) -> tuple[str | None, int]:
+        """GTID and commit time (microseconds) of what ends now; the id is contained from here on."""
+        if self._event is None:
+            return None, seconds * _SECOND
+        kind, body, server = self._event
+        if kind == b.MARIADB_GTID:
+            number, domain, _ = _MARIADB_GTID.unpack_from(body)
+            self.gtids.add_number(domain, server, number)  # type: ignore[union-attr]
+            return f"{domain}-{server}-{number}", seconds * _SECOND
+        _, source, number, clock = _GTID.unpack_from(body)
+        time = int.from_bytes(body[_CLOCK_AT : _CLOCK_AT + _CLOCK_BYTES], "little") & _CLOCK_MASK if clock == 2 else 0
+        time = time or seconds * _SECOND
+        if kind == b.ANONYMOUS_GTID:
+            return None, time
+        name = self._sources.get(source)
+        if name is None:
+            name = self._sources[source] = uuid_text(source)
+        self.gtids.add_interval(name, number, number)  # type: ignore[union-attr]
+        return f"{name}:{number}", time

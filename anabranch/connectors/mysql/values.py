@@ -1,0 +1,155 @@
+"""Single values of a row image that need more than a struct: dates, times, labels, text of other character sets. Pure.
+
+Tables that fill themselves (`dict.__missing__`) keep the generated decoders free of calls for values seen before.
+Formats: https://dev.mysql.com/doc/dev/mysql-server/latest/field_8h.html, sql-common/my_time.cc.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Callable
+from datetime import date
+from typing import Any
+
+from anabranch.model.schema import Column
+from anabranch.rows.arrow import DAY, EPOCH_ORDINAL, SECOND
+
+_KEPT = 100_000  # entries of a table before it starts over
+
+
+class NoDate(ValueError):
+    """A zero or half-zero date, or a day that the calendar does not have."""
+
+
+class _Bad:
+    """Stands for such a value while its column and row are looked up; adding a time of day to it changes nothing."""
+
+    def __add__(self, other: Any) -> _Bad:
+        return self
+
+
+BAD = _Bad()
+STOP = object()  # instead of a value for zero dates: raise NoDate
+
+
+class Table(dict[int, Any]):
+    """A function of an int, remembered."""
+
+    def __init__(self, function: Callable[[int], Any]) -> None:
+        super().__init__()
+        self._function = function
+
+    def __missing__(self, key: int) -> Any:
+        if len(self) >= _KEPT:
+            self.clear()
+        value = self[key] = self._function(key)
+        return value
+
+
+def days_table(zero: Any) -> Table:
+    """DATE: day 5 bits, month 4, year -> days since 1970. `zero` is what becomes of no dates; STOP raises NoDate."""
+    return Table(lambda packed: _days(packed >> 9, packed >> 5 & 15, packed & 31, zero))
+
+
+def midnight_table(zero: Any) -> Table:
+    """DATETIME's upper bits (sign, year * 13 + month, day) -> microseconds since 1970 at its midnight."""
+
+    def midnight(packed: int) -> Any:
+        month = (packed & 0x3FFFFF) >> 5
+        days = _days(month // 13, month % 13, packed & 31, zero)
+        return days * DAY if isinstance(days, int) else days
+
+    return Table(midnight)
+
+
+def clock_table() -> Table:
+    """DATETIME's lower bits (hour, minute, second) -> microseconds since midnight."""
+    return Table(lambda packed: ((packed >> 12) * 60 + (packed >> 6 & 63)) * 60 * SECOND + (packed & 63) * SECOND)
+
+
+def old_datetime(zero: Any) -> Callable[[int], Any]:
+    """DATETIME before 5.6: the decimal number YYYYMMDDhhmmss."""
+
+    def value(number: int) -> Any:
+        day, clock = divmod(number, 1_000_000)
+        days = _days(day // 10000, day // 100 % 100, day % 100, zero)
+        seconds = (clock // 10000 * 60 + clock // 100 % 100) * 60 + clock % 100
+        return days * DAY + seconds * SECOND if isinstance(days, int) else days
+
+    return value
+
+
+def zero_instant(zero: Any) -> Callable[[], Any]:
+    """TIMESTAMP 0 stands for 0000-00-00 00:00:00."""
+
+    def value() -> Any:
+        if zero is STOP:
+            raise NoDate("0000-00-00 00:00:00")
+        return zero
+
+    return value
+
+
+def duration(width: int) -> Callable[[int], int]:
+    """TIME2 with `width` bytes of fraction: an offset binary number of 10 + 6 + 6 bits and the fraction."""
+    bits = 8 * width
+    offset, mask, unit = 0x800000 << bits, (1 << bits) - 1, (1_000_000, 10_000, 100, 1)[width]
+
+    def value(stored: int) -> int:
+        number = stored - offset
+        whole = abs(number) >> bits
+        seconds = ((whole >> 12) * 60 + (whole >> 6 & 63)) * 60 + (whole & 63)
+        micros = seconds * SECOND + (abs(number) & mask) * unit
+        return -micros if number < 0 else micros
+
+    return value
+
+
+def old_duration(number: int) -> int:
+    """TIME before 5.6: the signed decimal number hhmmss in 24 bits."""
+    whole = abs(number)
+    micros = ((whole // 10000 * 60 + whole // 100 % 100) * 60 + whole % 100) * SECOND
+    return -micros if number < 0 else micros
+
+
+def _days(year: int, month: int, day: int, zero: Any) -> Any:
+    try:
+        return date(year, month, day).toordinal() - EPOCH_ORDINAL
+    except ValueError:
+        if zero is STOP:
+            raise NoDate(f"{year:04}-{month:02}-{day:02}") from None
+        return zero
+
+
+# --- labels and text ------------------------------------------------------------------------------------------------------
+
+# MySQL's latin1 is cp1252 with the five bytes that cp1252 leaves out read as C1 controls.
+# https://dev.mysql.com/doc/refman/8.0/en/charset-we-sets.html
+_LATIN1 = "".join(
+    chr(byte) if byte in (0x81, 0x8D, 0x8F, 0x90, 0x9D) else bytes([byte]).decode("cp1252") for byte in range(256)
+)
+UTF8_CHARSETS = {"utf8mb4", "utf8mb3", "utf8", "ascii"}  # bytes go on as they are; Arrow checks them
+
+
+def from_latin1(value: bytes) -> bytes:
+    """MySQL's latin1 -> UTF-8."""
+    return value if value.isascii() else codecs.charmap_decode(value, "strict", _LATIN1)[0].encode()
+
+
+def labels(column: Column) -> list[bytes]:
+    """ENUM's labels by index; 0 is the empty one that stands for a refused value."""
+    assert column.type is not None
+    return [b"", *(label.encode() for label in column.type.values)]
+
+
+def label_sets(column: Column) -> Table:
+    """SET's bits -> labels joined by comma, in declaration order."""
+    assert column.type is not None
+    names = [label.encode() for label in column.type.values]
+
+    def joined(bits: int) -> bytes:
+        if bits >> len(names):
+            raise IndexError(f"bit {bits.bit_length()} of a set of {len(names)} labels")
+        return b",".join(name for place, name in enumerate(names) if bits >> place & 1)
+
+    return Table(joined)

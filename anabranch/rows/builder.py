@@ -1,0 +1,179 @@
+"""Collects row images column by column and makes chunks of them: the hot half of every log reader.
+
+A reader appends raw values (rows/arrow.py) to `TableBuffer.columns` and says by a `Run` what the images are. Rows of
+the transaction that is still open stay behind when a chunk is made, unless they are asked for as a fragment.
+What does not live here: how values are decoded, where a log stands.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.errors import ValueRefused
+from anabranch.model.ids import TableId
+from anabranch.model.schema import TableSchema
+from anabranch.rows.arrow import array, arrow_type
+from anabranch.rows.chunk import (
+    META_FIELDS,
+    TRANSACTION_SCHEMA,
+    Barrier,
+    BarrierKind,
+    Chunk,
+    Op,
+    Part,
+    Shape,
+    TableRows,
+)
+
+Run = tuple[int, int, int, int, int, int]
+"""Consecutive images of one kind: op, transaction, ordinal of the first, shape, shape of every second image, images.
+With op BEFORE the images are pairs, BEFORE and AFTER; else both shapes are the same."""
+
+_OP, _TX, _ORDINAL, _SHAPE, _SECOND_SHAPE, _IMAGES = range(6)
+
+
+class TableBuffer:
+    """One version of a table: a list per column, and the runs that say what their values are.
+
+    The lists are the same objects for ever, so that decoders may hold on to their `append`."""
+
+    def __init__(self, schema: TableSchema) -> None:
+        self.schema = schema
+        self.columns: list[list[Any]] = [[] for _ in schema.columns]
+        self.runs: list[Run] = []
+        self._shapes: dict[Shape, int] = {}
+        fields = [pa.field(column.name, arrow_type(column.type)) for column in schema.columns]
+        self._arrow = pa.schema([*META_FIELDS, *fields])
+
+    def shape(self, present: tuple[bool, ...]) -> int:
+        """The number of the shape with these columns."""
+        return self._shapes.setdefault(Shape(present), len(self._shapes))
+
+    def take(self, before_tx: int) -> TableRows | None:
+        """The images of transactions below `before_tx`; what stays is of the open transaction, then number 0."""
+        stay = next((i for i, run in enumerate(reversed(self.runs)) if run[_TX] < before_tx), len(self.runs))
+        kept = len(self.runs) - stay
+        runs, rest = self.runs[:kept], self.runs[kept:]
+        self.runs[:] = [(op, 0, ordinal, first, second, images) for op, _, ordinal, first, second, images in rest]
+        if not runs:
+            return None
+        op, tx, ordinal, shape = _meta(np.array(runs, np.int64))
+        used, shape = np.unique(shape, return_inverse=True)
+        every = tuple(self._shapes)
+        meta = [op.astype(np.int8), tx.astype(np.int32), ordinal, shape.astype(np.int16)]
+        values = [self._values(index, len(op)) for index in range(len(self.columns))]
+        batch = pa.RecordBatch.from_arrays([*map(pa.array, meta), *values], schema=self._arrow)
+        return TableRows(self.schema.id, self.schema.version, batch, tuple(every[number] for number in used))
+
+    def drop(self, tx: int) -> int:
+        """Forget the images of `tx`, the last transaction; returns how many."""
+        dropped = sum(run[_IMAGES] for run in self.runs if run[_TX] == tx)
+        self.runs[:] = [run for run in self.runs if run[_TX] != tx]
+        for column in self.columns:
+            del column[len(column) - dropped :]
+        return dropped
+
+    def _values(self, index: int, count: int) -> pa.Array:
+        column = self.schema.columns[index]
+        if column.type is None:
+            return pa.nulls(count)
+        values = self.columns[index]
+        head = values if len(values) == count else values[:count]
+        try:
+            made = array(column.type, head)
+        except ValueError as error:
+            raise ValueRefused(f"column {column.name}: {error}", table=str(self.schema.id)) from error
+        del values[:count]
+        return made
+
+
+class ChunkBuilder:
+    """Transactions in log order, whole ones and the one that is open.
+
+    `transaction` is the number that a run of the open transaction carries; `images` and `size` (bytes, roughly, as the
+    reader counts them) cover all that was not taken yet."""
+
+    def __init__(self) -> None:
+        self.transaction = 0
+        self.images = 0
+        self.size = 0
+        self._natives: list[str] = []
+        self._gtids: list[str | None] = []
+        self._times: list[int] = []
+        self._rows: list[int] = []
+        self._barriers: list[Barrier] = []
+        self._tables: dict[tuple[TableId, int], TableBuffer] = {}
+
+    def table(self, schema: TableSchema) -> TableBuffer:
+        """The buffer of a table's version. A caller that goes on with another schema object gets a fresh one."""
+        key = (schema.id, schema.version)
+        found = self._tables.get(key)
+        if found is None or (found.schema is not schema and not found.runs):
+            found = self._tables[key] = TableBuffer(schema)
+        return found
+
+    def barrier(self, ordinal: int, kind: BarrierKind, table: TableId, reason: str = "") -> None:
+        """Something happens to `table` at `ordinal` of the open transaction."""
+        self._barriers.append(Barrier(self.transaction, ordinal, kind, table, reason=reason))
+
+    def commit(self, native: str, gtid: str | None, commit_time: int, rows: int) -> None:
+        """The open transaction is complete, with `rows` images since the last fragment."""
+        self._natives.append(native)
+        self._gtids.append(gtid)
+        self._times.append(commit_time)
+        self._rows.append(rows)
+        self.transaction += 1
+
+    def abandon(self) -> None:
+        """The open transaction never ended: its rows and barriers go."""
+        self._barriers = [barrier for barrier in self._barriers if barrier.tx < self.transaction]
+        self.images -= sum(table.drop(self.transaction) for table in self._tables.values())
+
+    def build(self, resume: str, part: Part = Part.WHOLE) -> Chunk:
+        """The whole transactions so far as a chunk; FRAGMENT: the rows of the open one, which must be alone."""
+        if part is Part.FRAGMENT:
+            self.commit("", None, 0, self.images)
+        transactions = pa.RecordBatch.from_arrays(
+            [
+                pa.array(self._natives, pa.string()),
+                pa.array(self._gtids, pa.string()),
+                pa.array(self._times, pa.int64()),
+                pa.array(self._rows, pa.int64()),
+            ],
+            schema=TRANSACTION_SCHEMA,
+        )
+        taken = [rows for rows in (table.take(self.transaction) for table in self._tables.values()) if rows is not None]
+        barriers = self._take_barriers()
+        self._forget(sum(rows.batch.num_rows for rows in taken))
+        return Chunk(transactions, tuple(taken), barriers, part, resume=resume)
+
+    def _take_barriers(self) -> tuple[Barrier, ...]:
+        done = tuple(b for b in self._barriers if b.tx < self.transaction)
+        stay = self._barriers[len(done) :]
+        self._barriers = [Barrier(0, b.ordinal, b.kind, b.table, b.statement, b.reason, b.schema) for b in stay]
+        return done
+
+    def _forget(self, images: int) -> None:
+        self.size = self.size * (self.images - images) // self.images if self.images else 0
+        self.images -= images
+        self.transaction = 0
+        for column in (self._natives, self._gtids, self._times, self._rows):
+            column.clear()
+
+
+def _meta(runs: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], ...]:
+    """Op, transaction, ordinal and shape of every image in `runs`."""
+    counts = runs[:, _IMAGES]
+    run = np.repeat(np.arange(len(runs)), counts)
+    place = np.arange(len(run)) - np.repeat(np.cumsum(counts) - counts, counts)
+    op = runs[run, _OP]
+    after = (op == Op.BEFORE) & (place % 2 == 1)
+    return (
+        np.where(after, int(Op.AFTER), op),
+        runs[run, _TX],
+        runs[run, _ORDINAL] + place,
+        np.where(after, runs[run, _SECOND_SHAPE], runs[run, _SHAPE]),
+    )
