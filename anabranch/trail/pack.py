@@ -178,8 +178,8 @@ def main(directory: str) -> None:
     """The child process: ends when its parent does."""
 
     def end_with_parent() -> None:
-        sys.stdin.buffer.read()
-        os._exit(0)
+        os.read(0, 1)  # not sys.stdin, whose lock would be held at the interpreter's end
+        os._exit(1)
 
     threading.Thread(target=end_with_parent, daemon=True).start()
     os.nice(10)

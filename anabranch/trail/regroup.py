@@ -14,6 +14,7 @@ import pyarrow as pa
 from anabranch.model.ids import TableId
 from anabranch.rows.chunk import META_FIELDS, Barrier, Chunk, Part, Shape, TableRows
 
+_LOOSE = 500  # small chunks are joined as they gather: each costs kilobytes beside its rows
 _TX = [f.name for f in META_FIELDS].index("_tx")
 _SHAPE = [f.name for f in META_FIELDS].index("_shape")
 
@@ -52,6 +53,8 @@ class Group:
         self.rows += chunk.row_count
         self.transactions += chunk.transactions.num_rows
         self._schemas |= {rows.table: (rows.version, rows.batch.schema) for rows in chunk.tables}
+        if len(self.chunks) >= _LOOSE:
+            self.chunks = [join(self.chunks)]
 
 
 def join(chunks: Sequence[Chunk]) -> Chunk:

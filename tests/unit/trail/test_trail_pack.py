@@ -119,7 +119,7 @@ def test_dropped_segment_is_not_brought_back(open_writer, samples, tmp_path, mon
     assert not list(directory.glob("*.packed*"))
 
 
-def test_child_process_packs_while_the_writer_writes(open_writer, open_reader, samples, tmp_path):
+def test_child_process_packs_while_the_writer_writes(open_writer, open_reader, samples, tmp_path, capfd):
     writer = open_writer(segment_bytes=20_000, pack=True)
     fill(writer, samples, 150)
     reader = open_reader()
@@ -131,6 +131,10 @@ def test_child_process_packs_while_the_writer_writes(open_writer, open_reader, s
         time.sleep(0.02)
     assert list((tmp_path / "trail").glob("*.packed"))
     assert samples.found_rows([reader.load(r) for r in refs]) == samples.expected_rows(1, 150, with_large=True)
+    while writer._packer and writer._packer._child:
+        writer._packer.tick()
+        time.sleep(0.02)
+    assert "trail_pack_failed" not in "".join(capfd.readouterr())
     writer.close()
     assert open_reader().check().problems == []
 
@@ -161,6 +165,14 @@ def test_joined_chunks_are_the_transactions_of_all(samples, sizes):
         again = rows_until(rows_after(joined, part.first_sequence - 1), part.last_sequence)
         assert samples.found_rows([again]) == samples.found_rows([part])
         assert again.barriers == part.barriers
+
+
+def test_group_of_very_many_chunks(samples):
+    group = Group()
+    for n in range(1, 1301):
+        group.add(replace(samples.chunk(n, n), first_sequence=n))
+    assert len(group.chunks) < 500 and group.transactions == 1300
+    assert samples.found_rows([join(group.chunks)]) == samples.expected_rows(1, 1300)
 
 
 def test_group_takes_one_version_of_a_table(samples):
