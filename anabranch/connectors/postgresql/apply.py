@@ -1,0 +1,229 @@
+"""Applying epochs to PostgreSQL over the one committing connection: claim, compare-and-set, merge, commit.
+
+What does not live here: how a net change is merged (`merge.py`, `keyless.py`), foreign-key actions (`cascade.py`), single
+rows (`onerow.py`), what errors mean (`errors.py`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import psycopg
+from psycopg import sql
+from psycopg.pq import TransactionStatus
+
+from anabranch.abc import Checkpoint, Conflict, StagedNet, TableState, ValueRules
+from anabranch.connectors.postgresql import cascade as cascades
+from anabranch.connectors.postgresql import merge, onerow, stage
+from anabranch.connectors.postgresql.connection import Connection, connect, session_name, table_name
+from anabranch.connectors.postgresql.errors import Meaning, describe, meaning, translate, translated
+from anabranch.connectors.postgresql.merge import Action, Texts
+from anabranch.connectors.postgresql.staging import ANALYZE_ROWS, StagingTables, copy_rows
+from anabranch.connectors.postgresql.store import READ_CHECKPOINT, TARGET, checkpoint_of, save_table
+from anabranch.errors import Fenced, StateError
+from anabranch.model.endpoint import Endpoint
+from anabranch.model.ids import TableId
+from anabranch.rows.net import Cascade, CascadeRule, RowChange, TableNet, TargetTable
+
+SESSIONS = "SELECT pid FROM pg_stat_activity WHERE application_name = %s AND pid <> pg_backend_pid()"
+TERMINATE = f"SELECT pg_terminate_backend(pid) FROM ({SESSIONS}) AS sessions"
+TERMINATE_WAIT_S = 5.0
+OWN = """
+UPDATE anabranch.checkpoint SET owner = %s WHERE job = %s AND target = %s
+RETURNING owner, epoch, sequence, position, commit_time
+"""
+MOVE = """
+UPDATE anabranch.checkpoint SET epoch = %s, sequence = %s, position = %s, commit_time = %s
+ WHERE job = %s AND target = %s AND owner = %s AND epoch = %s AND sequence = %s
+"""
+# https://www.postgresql.org/docs/current/runtime-config-client.html#GUC-SESSION-REPLICATION-ROLE
+BYPASS = "SET session_replication_role = replica"
+REFERENCED = """
+SELECT EXISTS (SELECT FROM pg_constraint WHERE contype = 'f' AND confrelid = to_regclass(%s) AND conrelid <> confrelid)
+"""
+
+
+class PostgresWriter:
+    """Carries out epochs at a PostgreSQL target.
+
+    Delivery: what an epoch does and its checkpoint commit together or not at all; a fenced owner commits nothing."""
+
+    def __init__(self, endpoint: Endpoint, rules: ValueRules, bypass_constraints: bool = False) -> None:
+        self._endpoint, self._rules, self._bypass = endpoint, rules, bypass_constraints
+        self._job, self._owner = "", ""
+        self._open: Connection | None = None
+        self._stages: StagingTables | None = None
+
+    # --- whose turn it is ---------------------------------------------------------------------------------------------
+
+    def claim(self, job: str, owner: str) -> Checkpoint:
+        self.close()
+        self._job, self._owner = job, owner
+        connection = self._session()
+        with translated("claim the checkpoint"):
+            last = self._checkpoint(connection)
+            connection.commit()
+            if last.owner not in ("", owner):
+                _end_sessions(connection, session_name(job, last.owner))
+            row = connection.execute(OWN, [owner, job, TARGET]).fetchone()
+            connection.commit()
+            _sweep(connection, job)
+        if row is None:
+            raise self._no_checkpoint()
+        return checkpoint_of(row)
+
+    def begin(self, now: Checkpoint, then: Checkpoint) -> str:
+        connection = self._session()
+        if connection.info.transaction_status is not TransactionStatus.IDLE:
+            self.rollback()
+        with translated("begin an epoch"):
+            there = [then.epoch, then.position.sequence, then.position.native, then.commit_time]
+            here = [self._job, TARGET, now.owner, now.epoch, now.position.sequence]
+            if connection.execute(MOVE, [*there, *here], prepare=True).rowcount == 1:
+                return "open"
+            found = self._checkpoint(connection)
+            connection.rollback()
+        if found.owner != now.owner:
+            raise Fenced(f"the checkpoint belongs to another owner since epoch {found.epoch}", job=self._job)
+        same = (found.epoch, found.position.sequence) == (then.epoch, then.position.sequence)
+        return "applied" if same else "replan"
+
+    # --- changes ------------------------------------------------------------------------------------------------------
+
+    def merge(self, net: TableNet) -> list[Texts]:
+        connection, stages = self._transaction()
+        again: list[Texts] = []
+        with translated(f"merge into {net.table.target}", net.table.source):
+            for piece, arrays in merge.pieces(net):
+                if piece.action is Action.INSERT and piece.checked:
+                    copy_rows(connection, net.table.target, piece.columns, arrays, self._rules.nul, piece.values)
+                    continue
+                rows = len(arrays[0])
+                with stages.filled(piece, arrays, self._rules.nul) as staged:
+                    again += merge.carry_out(connection, piece, staged, rows, prepare=rows <= ANALYZE_ROWS)
+        return again
+
+    def merge_staged(self, staged: StagedNet) -> list[Texts]:
+        connection, _ = self._transaction()
+        with translated(f"merge staged changes into {staged.table.target}", staged.table.source):
+            return stage.merge_staged(connection, staged)
+
+    def cascade(self, cascade: Cascade, rules: Sequence[CascadeRule]) -> None:
+        connection, stages = self._transaction()
+        with translated(f"carry out a foreign key's action on {cascade.child.target}", cascade.child.source):
+            cascades.carry_out(connection, stages, cascade, rules, self._rules.nul)
+
+    def change(self, row: RowChange) -> None:
+        connection, stages = self._transaction()
+        table = row.table.source
+        try:
+            onerow.change(connection, stages, row, self._rules.nul)
+        except psycopg.Error as error:
+            if meaning(error)[0] is Meaning.CONFLICT:
+                raise Conflict(
+                    table, f"{row.operation} in {row.table.target}: {describe(error)}", onerow.key(row)
+                ) from None
+            raise translate(error, f"{row.operation} in {row.table.target}", table) from None
+
+    def truncate(self, table: TargetTable, how: str) -> None:
+        """`how` is "truncate" or "delete". A table that others refer to is emptied by DELETE in any case: TRUNCATE
+        refuses it whatever the session's role."""
+        connection, _ = self._transaction()
+        name = table_name(table.target)
+        with translated(f"empty {table.target}", table.source):
+            row = connection.execute(REFERENCED, [name.as_string(connection)]).fetchone()
+            command = "DELETE FROM {}" if how == "delete" or (row and row[0]) else "TRUNCATE {}"
+            connection.execute(sql.SQL(command).format(name))
+
+    def save_table(self, job: str, state: TableState) -> None:
+        connection, _ = self._transaction()
+        with translated("save a table's state", state.source):
+            save_table(connection, job, state)
+
+    # --- ending -------------------------------------------------------------------------------------------------------
+
+    def commit(self) -> None:
+        connection, stages = self._transaction()
+        try:
+            connection.commit()
+        except psycopg.Error as error:
+            stages.rolled_back()
+            raise translate(error, "commit an epoch", _table_of(error)) from None
+        stages.committed()
+        with translated("drop staging tables"):
+            stages.trim()
+
+    def rollback(self) -> None:
+        if self._open is None or self._open.closed or self._stages is None:
+            return
+        try:
+            self._open.rollback()
+        except psycopg.OperationalError:
+            self.close()  # the server has rolled back what the line lost
+        else:
+            self._stages.rolled_back()
+
+    def close(self) -> None:
+        if self._open is not None:
+            self._open.close()
+        self._open = self._stages = None
+
+    # --- the connection -----------------------------------------------------------------------------------------------
+
+    def _session(self) -> Connection:
+        """The claimed owner's connection, opened again after it was lost: the compare-and-set says where it stands."""
+        if not self._owner:
+            raise StateError("nothing was claimed yet")
+        if self._open is None or self._open.closed:
+            connection = connect(self._endpoint, session_name(self._job, self._owner))
+            if self._bypass:
+                with translated("switch foreign keys and triggers off for this session"):
+                    connection.execute(BYPASS)
+                    connection.commit()
+            self._open, self._stages = connection, StagingTables(connection)
+        return self._open
+
+    def _transaction(self) -> tuple[Connection, StagingTables]:
+        """The open epoch. A line that was lost inside it is not opened again here: the epoch is over."""
+        if self._open is None or self._stages is None:
+            raise StateError("no epoch is open")
+        return self._open, self._stages
+
+    def _checkpoint(self, connection: Connection) -> Checkpoint:
+        row = connection.execute(READ_CHECKPOINT, [self._job, TARGET]).fetchone()
+        if row is None:
+            raise self._no_checkpoint()
+        return checkpoint_of(row)
+
+    def _no_checkpoint(self) -> StateError:
+        return StateError("the target has no checkpoint of this job", job=self._job, hint="load the job's tables first")
+
+
+def _end_sessions(connection: Connection, name: str) -> None:
+    """End a previous owner's sessions and wait until they are gone. Where we may not, its compare-and-set fails."""
+    try:
+        connection.execute(TERMINATE, [name])
+        connection.commit()
+    except psycopg.errors.InsufficientPrivilege:
+        connection.rollback()
+        return
+    give_up = time.monotonic() + TERMINATE_WAIT_S
+    while connection.execute(SESSIONS, [name]).fetchone() and time.monotonic() < give_up:
+        connection.commit()
+        time.sleep(0.02)
+    connection.commit()
+
+
+def _sweep(connection: Connection, job: str) -> None:
+    connection.autocommit = True
+    try:
+        stage.sweep(connection, job)
+    finally:
+        connection.autocommit = False
+
+
+def _table_of(error: psycopg.Error) -> TableId | None:
+    """The target table that a deferred constraint names."""
+    schema, name = error.diag.schema_name, error.diag.table_name
+    return TableId(schema, name) if schema and name else None

@@ -1,0 +1,125 @@
+"""Foreign-key actions of the source, done set-wise at the target, level after level (K1).
+
+The parents' old values stand in a staging table; before the children change, what their own children will need is put
+into the next one. Deletes end when a level finds no rows. An update never enters a table twice on one path: such an
+update is refused by the source itself.
+https://dev.mysql.com/doc/refman/8.0/en/create-table-foreign-keys.html#foreign-key-referential-actions
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+
+from psycopg import sql
+
+from anabranch.connectors.postgresql.connection import Connection, column_list, table_name
+from anabranch.connectors.postgresql.merge import Action, Piece, Stage, StageColumn
+from anabranch.connectors.postgresql.staging import StagingTables
+from anabranch.model.ids import TableId
+from anabranch.rows.net import Cascade, CascadeAction, CascadeRule, TargetTable
+
+Step = tuple[TargetTable, tuple[str, ...], CascadeAction]  # a child, its foreign-key columns, what happens to them
+
+
+def carry_out(
+    connection: Connection, stages: StagingTables, cascade: Cascade, rules: Sequence[CascadeRule], nul: str
+) -> None:
+    """Do a cascade and everything that follows from it."""
+    step = (cascade.child, cascade.columns, cascade.action)
+    arrays = [cascade.parents.column(name) for name in cascade.columns]
+    if cascade.action is CascadeAction.UPDATE and cascade.replacements is not None:
+        arrays += [cascade.replacements.column(name) for name in cascade.columns]
+    if arrays[0].length():
+        with stages.filled(_piece(step), arrays, nul) as stage:
+            _Levels(connection, stages, rules).do(step, stage, frozenset())
+
+
+class _Levels:
+    """Walks the rules from a step down to where nothing is found any more."""
+
+    def __init__(self, connection: Connection, stages: StagingTables, rules: Sequence[CascadeRule]) -> None:
+        self.connection, self.stages, self.rules = connection, stages, rules
+
+    def do(self, step: Step, stage: Stage, updated: frozenset[TableId]) -> None:
+        child, _, action = step
+        path = updated if action is CascadeAction.DELETE else updated | {child.target}
+        with ExitStack() as held:
+            following = []
+            for rule, next_step in self._followers(step, path):
+                below = held.enter_context(self.stages.empty(_piece(next_step)))
+                if self.connection.execute(_look_ahead(step, stage, rule, next_step, below)).rowcount:
+                    following.append((next_step, below))
+            self.connection.execute(_change(step, stage))
+            for next_step, below in following:
+                self.do(next_step, below, path)
+
+    def _followers(self, step: Step, updated: frozenset[TableId]) -> Iterator[tuple[CascadeRule, Step]]:
+        child, columns, action = step
+        for rule in self.rules:
+            if rule.parent.target != child.target:
+                continue
+            if action is CascadeAction.DELETE:
+                then = rule.on_delete
+            else:
+                touched = set(rule.parent_columns) & set(columns)
+                then = rule.on_update if touched and rule.child.target not in updated else None
+            if then is not None:
+                yield rule, (rule.child, rule.columns, then)
+
+
+def _piece(step: Step) -> Piece:
+    """The staging table of a step: `p<i>` the values that the children refer to, `r<i>` what replaces them."""
+    child, columns, action = step
+    prefixes = "pr" if action is CascadeAction.UPDATE else "p"
+    places = [StageColumn(f"{p}{i}", child.type_of(n), n) for p in prefixes for i, n in enumerate(columns)]
+    return Piece(child, Action.UPDATE, tuple(places))
+
+
+def _change(step: Step, stage: Stage) -> sql.Composed:
+    child, columns, action = step
+    if action is CascadeAction.DELETE:
+        query = sql.SQL("DELETE FROM {} AS t USING {} AS s WHERE {}")
+        return query.format(table_name(child.target), table_name(stage), _refers(columns))
+    sets = sql.SQL(", ").join(
+        sql.SQL("{} = {}").format(sql.Identifier(name), _replacement(step, name)) for name in columns
+    )
+    query = sql.SQL("UPDATE {} AS t SET {} FROM {} AS s WHERE {}")
+    return query.format(table_name(child.target), sets, table_name(stage), _refers(columns))
+
+
+def _look_ahead(step: Step, stage: Stage, rule: CascadeRule, next_step: Step, below: Stage) -> sql.Composed:
+    """Put into `below` what the next level's children refer to, as it is and as it will be."""
+    child, columns, _ = step
+    old: list[sql.Composable] = [sql.Identifier("t", name) for name in rule.parent_columns]
+    new = [_value_after(step, name) for name in rule.parent_columns]
+    wanted = old + new if next_step[2] is CascadeAction.UPDATE else old
+    return sql.SQL("INSERT INTO {} ({}) SELECT DISTINCT {} FROM {} AS t JOIN {} AS s ON {}").format(
+        table_name(below),
+        column_list(tuple(column.name for column in _piece(next_step).columns)),
+        sql.SQL(", ").join(wanted),
+        table_name(child.target),
+        table_name(stage),
+        _refers(columns),
+    )
+
+
+def _replacement(step: Step, name: str) -> sql.Composable:
+    _, columns, action = step
+    return sql.Identifier("s", f"r{columns.index(name)}") if action is CascadeAction.UPDATE else sql.SQL("NULL")
+
+
+def _value_after(step: Step, name: str) -> sql.Composable:
+    """What a column of the child will hold, with its type also where that is NULL."""
+    if name not in step[1]:
+        return sql.Identifier("t", name)
+    if step[2] is CascadeAction.UPDATE:
+        return _replacement(step, name)
+    return sql.SQL("CASE WHEN false THEN {} END").format(sql.Identifier("t", name))
+
+
+def _refers(columns: tuple[str, ...]) -> sql.Composed:
+    return sql.SQL(" AND ").join(
+        sql.SQL("{} = {}").format(sql.Identifier("t", name), sql.Identifier("s", f"p{i}"))
+        for i, name in enumerate(columns)
+    )

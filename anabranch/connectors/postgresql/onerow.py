@@ -1,0 +1,135 @@
+"""One row change alone: the slow way, where the row that cannot be applied is found and named.
+
+Values are sent as text without a type and read by the server as the column's own. What does not live here: many rows
+(`merge.py`), translation of errors (`apply.py`).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from psycopg import sql
+
+from anabranch.abc import Conflict
+from anabranch.connectors.postgresql.connection import Connection, column_list, table_name
+from anabranch.connectors.postgresql.keyless import REMOVE, REPLACE, match, readable_columns
+from anabranch.connectors.postgresql.merge import NUMBER, Action, Piece, Stage, StageColumn, Texts, copy_into, upsert
+from anabranch.connectors.postgresql.staging import StagingTables
+from anabranch.rows.lines import escaped_line
+from anabranch.rows.net import RowChange, TargetTable
+
+Names = tuple[str, ...]
+
+
+def change(connection: Connection, stages: StagingTables, row: RowChange, nul: str) -> None:
+    """Carry out one change; Conflict unless it hits exactly one row. Psycopg errors pass."""
+    if row.operation == "insert":
+        found = _run(connection, _insert(row.table, tuple(row.values), row.checked), nul, row.values)
+    elif not row.table.key:
+        found = _keyless(connection, stages, row, nul)
+    elif row.operation == "delete":
+        found = _run(connection, _delete(row.table), nul, _ordered(row.table, row.old_key))
+    else:
+        found = _update_row(connection, row, nul)
+    if row.checked and found != 1:
+        raise Conflict(row.table.source, f"{row.operation} in {row.table.target}: {_found(found)}", key(row))
+
+
+def key(row: RowChange) -> Texts:
+    """The key that names a row change in messages; of a keyless table nothing."""
+    if row.operation == "insert":
+        return {name: row.values.get(name) for name in row.table.key}
+    return dict(row.old_key)
+
+
+def _found(count: int) -> str:
+    return "the row is not there" if not count else f"expected one row, found {count}"
+
+
+def _run(connection: Connection, statement: bytes, nul: str, *rows: Texts) -> int:
+    values = [value for row in rows for value in row.values()]
+    if nul == "strip":
+        values = [value and value.replace("\0", "") for value in values]
+    return connection.execute(statement, values).rowcount
+
+
+def _update_row(connection: Connection, row: RowChange, nul: str) -> int:
+    """Not checked, a row that moves may be at its new place already (K3): then the old one goes, the new one is set."""
+    sets, here = dict(row.values), _ordered(row.table, row.old_key)
+    moved = {name: value for name, value in sets.items() if name in here and value != here[name]}
+    if not moved:
+        sets = {name: value for name, value in sets.items() if name not in here} or dict(here)
+    elif not row.checked:
+        there = {**here, **moved}
+        if _run(connection, _exists(row.table), nul, there):
+            _run(connection, _delete(row.table), nul, here)
+            here = there
+            sets = {name: value for name, value in sets.items() if name not in here} or dict(here)
+    return _run(connection, _update(row.table, tuple(sets)), nul, sets, here)
+
+
+def _keyless(connection: Connection, stages: StagingTables, row: RowChange, nul: str) -> int:
+    """Exactly one of the rows that equal `old_values`."""
+    table, names = row.table, tuple(row.old_values)
+    columns = (*(StageColumn(f"v{i}", table.type_of(n), n) for i, n in enumerate(names)), StageColumn("delta", NUMBER))
+    piece = Piece(table, Action.MULTISET, columns, names)
+    with stages.empty(piece) as stage:
+        _stage_one(connection, stage, piece, row.old_values, nul)
+        same = match(names, readable_columns(connection, table.target))
+        target = table_name(table.target)
+        if row.operation == "delete":
+            return connection.execute(REMOVE.format(target=target, stage=table_name(stage), same=same)).rowcount
+        parts = {"target": target, "stage": table_name(stage), "same": same}
+        return _run(
+            connection, _with_values(REPLACE.format(**parts, sets=_equals(tuple(row.values), ", "))), nul, row.values
+        )
+
+
+def _stage_one(connection: Connection, stage: Stage, piece: Piece, values: Texts, nul: str) -> None:
+    line = escaped_line([*values.values(), "-1"])
+    with connection.cursor() as cursor, cursor.copy(copy_into(stage, [c.name for c in piece.columns])) as copy:
+        copy.write(line.replace(b"\0", b"") if nul == "strip" else line)
+
+
+def _ordered(table: TargetTable, values: Texts) -> Texts:
+    """A key's values in the order of the statements' conditions."""
+    return {name: values[name] for name in table.key}
+
+
+# --- statements, by table and columns ---------------------------------------------------------------------------------
+
+VALUE = sql.SQL("\0")  # stands for a parameter until names with a percent sign are safe
+
+
+@lru_cache(maxsize=1024)
+def _insert(table: TargetTable, names: Names, checked: bool) -> bytes:
+    query = sql.SQL("INSERT INTO {} ({}) OVERRIDING SYSTEM VALUE VALUES ({})").format(
+        table_name(table.target), column_list(names), sql.SQL(", ").join([VALUE] * len(names))
+    )
+    return _with_values(query if checked or not table.key else query + upsert(table, names))
+
+
+@lru_cache(maxsize=1024)
+def _update(table: TargetTable, names: Names) -> bytes:
+    query = sql.SQL("UPDATE {} SET {} WHERE {}")
+    return _with_values(query.format(table_name(table.target), _equals(names, ", "), _equals(table.key, " AND ")))
+
+
+@lru_cache(maxsize=1024)
+def _delete(table: TargetTable) -> bytes:
+    query = sql.SQL("DELETE FROM {} WHERE {}")
+    return _with_values(query.format(table_name(table.target), _equals(table.key, " AND ")))
+
+
+@lru_cache(maxsize=1024)
+def _exists(table: TargetTable) -> bytes:
+    query = sql.SQL("SELECT FROM {} WHERE {}")
+    return _with_values(query.format(table_name(table.target), _equals(table.key, " AND ")))
+
+
+def _equals(names: Names, separator: str) -> sql.Composed:
+    return sql.SQL(separator).join(sql.SQL("{} = {}").format(sql.Identifier(name), VALUE) for name in names)
+
+
+def _with_values(query: sql.Composed) -> bytes:
+    return query.as_bytes().replace(b"%", b"%%").replace(b"\0", b"%s")

@@ -1,0 +1,196 @@
+"""State at the target: schema `anabranch` (`state.sql`), its version, and the rows of jobs, checkpoints and tables.
+
+What does not live here: the checkpoint's compare-and-set (`apply.py`), the ledger of chunks (`load.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.resources import files
+from typing import Any
+
+import psycopg
+from psycopg.types.json import Jsonb
+
+from anabranch.abc import Checkpoint, TableState
+from anabranch.connectors.postgresql.connection import Connection, connect
+from anabranch.connectors.postgresql.errors import translated
+from anabranch.connectors.postgresql.stage import sweep
+from anabranch.errors import StateError
+from anabranch.model.endpoint import Endpoint
+from anabranch.model.ids import TableId
+from anabranch.model.position import Position
+from anabranch.model.schema import TableSchema
+
+VERSION = 1
+TARGET = "target"  # the checkpoint row's name of a job's only target
+LOCK = 0x616E61  # pg_advisory_xact_lock: one process at a time makes or removes the schema
+TABLES = ("load_chunk", "table_state", "checkpoint", "job")  # rows of jobs
+MORE_TABLES = ("taken_off",)  # made by the load when it needs them
+COLUMNS = ("uuid", "source_identity", "definition")  # of a job; what else it says goes into facts
+
+READ_VERSION = "SELECT version FROM anabranch.meta"
+HAS_META = "SELECT to_regclass('anabranch.meta') IS NOT NULL"
+READ_JOB = "SELECT uuid, source_identity, definition::text, facts FROM anabranch.job WHERE job = %s"
+SAVE_JOB = """
+INSERT INTO anabranch.job (job, uuid, source_identity, definition, facts) VALUES (%s, %s, %s, %s, %s)
+ON CONFLICT (job) DO UPDATE SET uuid = excluded.uuid, source_identity = excluded.source_identity,
+    definition = excluded.definition, facts = excluded.facts
+"""
+READ_CHECKPOINT = """
+SELECT owner, epoch, sequence, position, commit_time FROM anabranch.checkpoint WHERE job = %s AND target = %s
+"""
+CREATE_CHECKPOINT = """
+INSERT INTO anabranch.checkpoint (job, target, sequence, position, commit_time) VALUES (%s, %s, %s, %s, %s)
+ON CONFLICT DO NOTHING
+"""
+READ_TABLES = """
+SELECT source_table, target_table, state, generation, low, high, reason, rows_loaded, changes_applied, schema, facts
+  FROM anabranch.table_state WHERE job = %s
+"""
+SAVE_TABLE = """
+INSERT INTO anabranch.table_state (job, source_table, target_table, state, generation, low, high, reason, rows_loaded,
+    changes_applied, schema, facts) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+ON CONFLICT (job, source_table) DO UPDATE SET target_table = excluded.target_table, state = excluded.state,
+    generation = excluded.generation, low = excluded.low, high = excluded.high, reason = excluded.reason,
+    rows_loaded = excluded.rows_loaded, changes_applied = excluded.changes_applied,
+    schema = coalesce(excluded.schema, table_state.schema), facts = excluded.facts
+"""
+
+
+class PostgresStore:
+    """State of jobs at a PostgreSQL target. One connection, opened on first use and again after it was lost.
+
+    Delivery: what a call wrote is committed when it returns."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._open: Connection | None = None
+
+    def exists(self) -> bool:
+        with self._session("look for the schema anabranch") as connection:
+            return bool(_one(connection, HAS_META))
+
+    def prepare(self) -> None:
+        """May run in several processes at once: the first makes the schema, the others find it."""
+        with self._session("prepare the schema anabranch") as connection, connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK])
+            if not _one(connection, HAS_META):
+                connection.execute(files(__package__).joinpath("state.sql").read_bytes())
+            _check_version(connection)
+
+    def job(self, job: str) -> dict[str, str] | None:
+        row = self._read("read the job", READ_JOB, [job])
+        if row is None:
+            return None
+        *columns, facts = row
+        return {**{k: v for k, v in zip(COLUMNS, columns, strict=True) if v is not None}, **facts}
+
+    def save_job(self, job: str, facts: Mapping[str, str]) -> None:
+        rest = {name: value for name, value in facts.items() if name not in COLUMNS}
+        with self._session("save the job") as connection:
+            connection.execute(SAVE_JOB, [job, *(facts.get(name) for name in COLUMNS), Jsonb(rest)])
+
+    def checkpoint(self, job: str) -> Checkpoint | None:
+        row = self._read("read the checkpoint", READ_CHECKPOINT, [job, TARGET])
+        return None if row is None else checkpoint_of(row)
+
+    def create_checkpoint(self, job: str, position: Position, commit_time: int) -> None:
+        with self._session("create the checkpoint") as connection:
+            row = [job, TARGET, position.sequence, position.native, commit_time]
+            connection.execute(CREATE_CHECKPOINT, row)
+
+    def tables(self, job: str) -> dict[TableId, TableState]:
+        with self._session("read the tables' states") as connection:
+            if not _one(connection, HAS_META):
+                return {}
+            states = [_state(row) for row in connection.execute(READ_TABLES, [job])]
+        return {state.source: state for state in states}
+
+    def save_table(self, job: str, state: TableState) -> None:
+        with self._session("save a table's state") as connection:
+            save_table(connection, job, state)
+
+    def drop(self, job: str) -> None:
+        """The job's rows and staging tables; with the last job our tables and, if nothing else is in it, the schema."""
+        with self._session("remove the job's state") as connection:
+            if not _one(connection, HAS_META):
+                return
+            sweep(connection, job)
+            with connection.transaction():
+                connection.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK])
+                _drop_rows(connection, job)
+
+    def close(self) -> None:
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    @contextmanager
+    def _session(self, doing: str) -> Iterator[Connection]:
+        if self._open is None or self._open.closed:
+            self._open = connect(self._endpoint, "anabranch-state", autocommit=True)
+        with translated(doing):
+            yield self._open
+
+    def _read(self, doing: str, query: str, values: list[Any]) -> tuple[Any, ...] | None:
+        """One row, None also where no job has ever been."""
+        with self._session(doing) as connection:
+            if not _one(connection, HAS_META):
+                return None
+            return connection.execute(query.encode(), values).fetchone()
+
+
+def save_table(connection: Connection, job: str, state: TableState) -> None:
+    """Write a row of anabranch.table_state in the caller's transaction; a state without schema keeps the one there."""
+    schema = None if state.schema is None else Jsonb(state.schema.to_json())
+    places = [str(state.source), str(state.target), state.state, state.generation, state.low, state.high, state.reason]
+    counts = [state.rows_loaded, state.changes_applied]
+    connection.execute(SAVE_TABLE, [job, *places, *counts, schema, Jsonb(dict(state.facts))])
+
+
+def checkpoint_of(row: tuple[Any, ...]) -> Checkpoint:
+    """A row of READ_CHECKPOINT."""
+    owner, epoch, sequence, native, commit_time = row
+    return Checkpoint(owner, epoch, Position(sequence, native), commit_time)
+
+
+def _state(row: tuple[Any, ...]) -> TableState:
+    source, target, state, generation, low, high, reason, rows, changes, schema, facts = row
+    definition = None if schema is None else TableSchema.from_json(schema)
+    ids = TableId.parse(source), TableId.parse(target)
+    return TableState(*ids, state, generation, low, high, reason, rows, changes, definition, facts)
+
+
+def _check_version(connection: Connection) -> None:
+    found = _one(connection, READ_VERSION)
+    if found != VERSION:
+        raise StateError(
+            f"the state at the target has version {found}, this release knows {VERSION}",
+            hint="use the release that made it, or a newer one",
+        )
+
+
+def _drop_rows(connection: Connection, job: str) -> None:
+    mine = [*TABLES, *(name for name in MORE_TABLES if _exists(connection, name))]
+    for name in mine:
+        connection.execute(f"DELETE FROM anabranch.{name} WHERE job = %s".encode(), [job])
+    if any(_one(connection, f"SELECT EXISTS (SELECT FROM anabranch.{name})") for name in mine):
+        return
+    for name in (*mine, "meta"):
+        connection.execute(f"DROP TABLE anabranch.{name}".encode())
+    try:
+        with connection.transaction():
+            connection.execute("DROP SCHEMA anabranch")
+    except psycopg.errors.DependentObjectsStillExist:
+        pass  # somebody keeps tables of their own in it
+
+
+def _exists(connection: Connection, name: str) -> bool:
+    return bool(_one(connection, f"SELECT to_regclass('anabranch.{name}') IS NOT NULL"))
+
+
+def _one(connection: Connection, query: str) -> Any:
+    row = connection.execute(query.encode()).fetchone()
+    return row[0] if row else None

@@ -1,0 +1,181 @@
+"""State of jobs at a real PostgreSQL: made once by many, versioned, dropped without a trace of ours or a loss of theirs."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from anabranch.abc import TableState
+from anabranch.connectors.postgresql.connection import connect, session_name
+from anabranch.connectors.postgresql.store import PostgresStore
+from anabranch.errors import ConfigError, StateError, TargetError, TargetUnavailable
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.endpoint import Endpoint
+from anabranch.model.ids import TableId
+from anabranch.model.position import Position
+from anabranch.model.schema import Column, TableSchema
+
+ORDERS = TableId("shop", 'odd "orders".x')
+
+
+def endpoint_of(database: Any, **options: str) -> Endpoint:
+    url = urlsplit(database.url)
+    user, password = unquote(url.username or ""), unquote(url.password or "")
+    place = ("postgresql", url.hostname or "", url.port or 0)
+    return Endpoint(*place, user, password, unquote(url.path[1:]), tuple(options.items()))
+
+
+@pytest.fixture
+def store(target_database: Any) -> Iterator[PostgresStore]:
+    made = PostgresStore(endpoint_of(target_database))
+    yield made
+    made.close()
+
+
+def test_nothing_is_there_before_it_is_prepared(store: PostgresStore) -> None:
+    assert not store.exists()
+    assert store.job("shop") is None
+    assert store.checkpoint("shop") is None
+    assert store.tables("shop") == {}
+    store.drop("shop")
+    store.prepare()
+    assert store.exists()
+
+
+def test_many_prepare_at_once(target_database: Any) -> None:
+    failures: list[BaseException] = []
+
+    def prepare() -> None:
+        one = PostgresStore(endpoint_of(target_database))
+        try:
+            one.prepare()
+            one.prepare()
+        except BaseException as error:  # noqa: BLE001 - reported by the assertion below
+            failures.append(error)
+        one.close()
+
+    threads = [threading.Thread(target=prepare) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert target_database.query("SELECT version FROM anabranch.meta") == [(1,)]
+
+
+def test_a_newer_version_is_refused(store: PostgresStore, target_database: Any) -> None:
+    store.prepare()
+    target_database.execute("UPDATE anabranch.meta SET version = 2")
+    with pytest.raises(StateError, match="version 2"):
+        store.prepare()
+
+
+def test_a_job_reads_back_as_it_was_saved(store: PostgresStore) -> None:
+    store.prepare()
+    definition = json.dumps({"b": 1, "a": [1.0, "ä"]})
+    facts = {"uuid": "u", "source_identity": "s", "definition": definition, "note": "n"}
+    store.save_job("shop", facts)
+    assert store.job("shop") == facts
+    store.save_job("shop", {"uuid": "u2"})
+    assert store.job("shop") == {"uuid": "u2"}
+    assert store.job("other") is None
+
+
+def test_the_first_checkpoint_stays(store: PostgresStore) -> None:
+    store.prepare()
+    store.create_checkpoint("shop", Position(7, "bin.1:4"), 123)
+    store.create_checkpoint("shop", Position(9, "bin.1:9"), 456)
+    found = store.checkpoint("shop")
+    assert found is not None
+    assert (found.owner, found.epoch, found.position, found.commit_time) == ("", 0, Position(7, "bin.1:4"), 123)
+
+
+def test_table_states_read_back(store: PostgresStore) -> None:
+    store.prepare()
+    schema = TableSchema(ORDERS, (Column("id", LogicalType(Kind.INT32), "int", False),), ("id",))
+    state = TableState(ORDERS, TableId("public", "orders"), "loading", 3, "l", "h", "why", 10, 20, schema, {"a": "b"})
+    store.save_table("shop", state)
+    assert store.tables("shop") == {ORDERS: state}
+    later = TableState(ORDERS, TableId("public", "orders"), "streaming", 3)
+    store.save_table("shop", later)
+    found = store.tables("shop")[ORDERS]
+    assert (found.state, found.low, found.schema, found.facts) == ("streaming", "", schema, {})
+    assert store.tables("other") == {}
+
+
+def test_drop_leaves_other_jobs_then_takes_the_schema(store: PostgresStore, target_database: Any) -> None:
+    store.prepare()
+    for job in ("one", "two"):
+        store.save_job(job, {"uuid": job})
+        store.create_checkpoint(job, Position(0), 0)
+    store.drop("one")
+    assert store.job("one") is None and store.checkpoint("one") is None and store.job("two") is not None
+    store.drop("two")
+    assert target_database.query("SELECT FROM pg_namespace WHERE nspname = 'anabranch'") == []
+    store.prepare()
+
+
+def test_drop_never_takes_replicated_tables(store: PostgresStore, target_database: Any) -> None:
+    store.prepare()
+    store.save_job("one", {"uuid": "1"})
+    target_database.execute("CREATE TABLE anabranch.orders (id int)", "INSERT INTO anabranch.orders VALUES (1)")
+    store.drop("one")
+    assert target_database.query("SELECT id FROM anabranch.orders") == [(1,)]
+    assert target_database.query("SELECT to_regclass('anabranch.meta')") == [(None,)]
+
+
+def test_without_the_right_to_create_a_schema_the_grant_is_named(target_database: Any) -> None:
+    target_database.execute("DROP ROLE IF EXISTS st_poor", "CREATE ROLE st_poor LOGIN PASSWORD 'p'")
+    endpoint = endpoint_of(target_database)
+    poor = Endpoint("postgresql", endpoint.host, endpoint.port, "st_poor", "p", endpoint.database)
+    one = PostgresStore(poor)
+    try:
+        with pytest.raises(TargetError, match="permission denied"):
+            one.prepare()
+    finally:
+        one.close()
+        target_database.execute("DROP ROLE st_poor")
+
+
+def test_a_lost_line_is_opened_again(store: PostgresStore, target_database: Any) -> None:
+    store.prepare()
+    target_database.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'anabranch-state'"
+    )
+    with pytest.raises(TargetUnavailable):
+        store.save_job("shop", {"uuid": "u"})
+    store.save_job("shop", {"uuid": "u"})
+    assert store.job("shop") == {"uuid": "u"}
+
+
+def test_connections_that_are_refused_say_why(target_database: Any) -> None:
+    endpoint = endpoint_of(target_database)
+    nobody = Endpoint("postgresql", endpoint.host, endpoint.port, endpoint.user, "", "no_such_database")
+    with pytest.raises(TargetError, match="no_such_database") as refused:
+        connect(nobody, "t")
+    assert not isinstance(refused.value, TargetUnavailable)
+    closed = Endpoint("postgresql", "127.0.0.1", 1, "u", "secret-word", "d")
+    with pytest.raises(TargetUnavailable) as lost:
+        connect(closed, "t")
+    assert "secret-word" not in str(lost.value)
+    with pytest.raises(ConfigError, match="ssl_mode"):
+        connect(endpoint_of(target_database, ssl_mode="maybe"), "t")
+
+
+def test_tls_demanded_is_tls_or_nothing(target_database: Any) -> None:
+    with connect(endpoint_of(target_database, ssl_mode="disabled"), "t") as plain:
+        assert plain.execute("SELECT 1").fetchone() == (1,)
+    with pytest.raises(TargetError):
+        connect(endpoint_of(target_database, ssl_mode="required"), "t")
+
+
+def test_session_names_fit_what_the_server_keeps(target_database: Any) -> None:
+    name = session_name("j" * 63, "0" * 32)
+    with connect(endpoint_of(target_database), name) as connection:
+        assert connection.execute("SHOW application_name").fetchone() == (name,)
+    assert session_name("shop", "o") == "anabranch:shop:o"
