@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from anabranch.cli.options import job_argument, log_level
+from anabranch.cli.options import job_argument, log_level, table_option
 
 
 @click.command()
 @job_argument
-@click.option("--table", metavar="T", help="Load this table again, or a new one, while the others stream.")
+@table_option("Load this source table (schema.table) again, or a new one, while the others stream.")
 @click.option(
     "--recreate", is_flag=True, help="With --table, where its definition changed: drop and create the target table."
 )

@@ -23,6 +23,20 @@ json_option = click.option(
 )
 
 
+def table_option(help: str) -> Callable[[Command], Command]:
+    """`--table schema.table`, checked and handed on as text."""
+
+    def parse(context: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
+        from anabranch.model.ids import TableId
+
+        try:
+            return str(TableId.parse(text)) if text else None
+        except ValueError as error:
+            raise click.BadParameter(str(error), context, parameter) from None
+
+    return click.option("--table", metavar="T", callback=parse, help=help)
+
+
 def log_level(default: str) -> Callable[[Command], Command]:
     """`--log-level`: sets logging up for the verb, and for the processes it starts."""
 

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.cli.options import job_argument, json_option, log_level, write_json
+from anabranch.cli.options import job_argument, json_option, log_level, table_option, write_json
 
 if TYPE_CHECKING:
-    from anabranch.model.ids import TableId
     from anabranch.trail.check import CheckReport
     from anabranch.trail.reader import TrailReader
 
@@ -43,7 +42,7 @@ def ls(job: str, as_json: bool) -> None:
 @job_argument
 @click.option("--from", "start", metavar="POSITION", help="First transaction: a position, or its sequence alone.")
 @click.option("--to", "end", metavar="POSITION", help="Last transaction.")
-@click.option("--table", metavar="T", help="Only this source table, as schema.table.")
+@table_option("Only this source table (schema.table).")
 @click.option("--key", metavar="COLUMN=VALUE", multiple=True, help="Only rows with this value; several must all hold.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most N rows.")
 @json_option
@@ -58,16 +57,19 @@ def show(
     as_json: bool,
 ) -> None:
     """Show transactions and rows, one a line. With --json one object a line."""
-    after = _sequence(start, "--from") - 1 if start else None
+    after = max(_sequence(start, "--from") - 1, 0) if start else None
     upto = _sequence(end, "--to") if end else None
-    wanted, keys = _table(table), dict(_pair(text) for text in key)
+    keys = dict(_pair(text) for text in key)
     from itertools import islice
 
+    from anabranch.model.ids import TableId
     from anabranch.trail.show import show as rows
 
     with _reader(job) as reader:
         first = reader.first() - 1 if after is None else after
-        for row in islice(rows(reader, after=first, upto=upto, table=wanted, key=keys), limit):
+        for row in islice(
+            rows(reader, after=first, upto=upto, table=TableId.parse(table) if table else None, key=keys), limit
+        ):
             sys.stdout.write(_json_line(row) if as_json else f"{row}\n")
 
 
@@ -102,15 +104,6 @@ def _sequence(text: str, option: str) -> int:
     if not (number.isascii() and number.isdigit()):
         raise click.BadParameter(f"{text!r} is no position", param_hint=option)
     return int(number)
-
-
-def _table(text: str | None) -> TableId | None:
-    from anabranch.model.ids import TableId
-
-    try:
-        return TableId.parse(text) if text else None
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--table") from None
 
 
 def _pair(text: str) -> tuple[str, str]:

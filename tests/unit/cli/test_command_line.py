@@ -9,9 +9,11 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 from anabranch import __version__
 from anabranch.cli import main as shell
@@ -61,6 +63,12 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     assert HEAVY.isdisjoint(modules)
 
 
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    code = "import json, sys, anabranch; print(json.dumps(sorted({m.partition('.')[0] for m in sys.modules})))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert HEAVY.isdisjoint(json.loads(done.stdout))
+
+
 def test_help_answers_at_once() -> None:
     times = []
     for _ in range(3):
@@ -87,6 +95,7 @@ def test_help_names_every_verb_and_version_is_the_package_s() -> None:
         (["trail", "show", "x", "--from", "soon"], "'soon' is no position"),
         (["trail", "show", "x", "--key", "id"], "'id' is not COLUMN=VALUE"),
         (["trail", "show", "x", "--table", "orders"], "expected schema.table"),
+        (["load", "x", "--table", "orders"], "expected schema.table"),
         (["status", "x", "--log-level", "loud"], "'loud' is not one of"),
     ],
 )
@@ -157,6 +166,13 @@ def test_a_signal_ends_a_verb_with_its_code(tmp_path: Path, number: int, code: i
         connection.close()
     assert process.returncode == code
     assert "Traceback" not in errors
+
+
+@pytest.fixture(autouse=True)
+def _logging_is_put_back() -> Iterator[None]:
+    """A verb that runs in this process binds the log to the test's stderr."""
+    yield
+    structlog.reset_defaults()
 
 
 def broken(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
