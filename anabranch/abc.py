@@ -93,8 +93,9 @@ class LogOrder(Protocol):
         """Is the transaction that committed at `native` (its end position) contained in the state at `mark`? Along one
         server's log a True is never followed by another True after a False, except where `mark` is a set of GTIDs."""
 
-    def bytes_between(self, earlier: LogMark, later: LogMark) -> int | None:
-        """Log bytes between two marks, None where that cannot be said without the server."""
+    def bytes_between(self, native: str, later: LogMark) -> int | None:
+        """Log bytes from the position `native` to a later mark of the same server, None where that cannot be said
+        without asking it."""
 
 
 # --- source: catalogue and DDL ---------------------------------------------------------------------------
@@ -121,10 +122,12 @@ class StatementFacts:
 
     kind: `truncate` (exactly these tables) · `drop`, `rename`, `partition` (rows change or vanish: park) · `create` ·
     `alter` (compare definitions) · `data` (a statement-format change: stop) · `harmless` (views, users, comments,
-    transaction control) · `unknown` (compare definitions, park what it names)."""
+    transaction control) · `unknown` (compare definitions, park what it names). `schema` names, beside `tables`, every
+    table of that schema (DROP DATABASE)."""
 
     kind: str
     tables: tuple[TableId, ...] = ()
+    schema: str = ""
 
 
 class Dialect(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from anabranch import log
 from anabranch.abc import TableState, TargetConnector, ValueRules
@@ -61,16 +61,24 @@ class Finisher:
         try:
             loader = self.target.loader(self.rules)
             try:
-                for table, state in todo.items():
-                    if self._is_closing.is_set() or state.schema is None:
-                        return
-                    open_points = loader.build(self.job, state.schema, tables[table], tables.get)
-                    facts = {"built": "yes", "analyzed": "yes"}
-                    if open_points:
-                        facts["not_built"] = json.dumps(open_points)
-                        log.get(job=self.job, table=str(table)).warning("not_built", points=open_points)
-                    self._results = {**self._results, table: facts}
+                open_points = {t: loader.build(self.job, s, tables[t], tables.get) for t, s in self._some(todo)}
+                for table, schema in self._some(todo):  # a foreign key may have waited for another table's unique key
+                    if open_points.get(table):
+                        open_points[table] = loader.build(self.job, schema, tables[table], tables.get)
+                self._results = {table: self._facts(table, points) for table, points in open_points.items()}
             finally:
                 loader.close()
         except AnabranchError as failure:
             self.failure = failure
+
+    def _some(self, todo: Mapping[TableId, TableState]) -> Iterator[tuple[TableId, TableSchema]]:
+        """Until closing is asked for."""
+        for table, state in todo.items():
+            if state.schema is not None and not self._is_closing.is_set():
+                yield table, state.schema
+
+    def _facts(self, table: TableId, open_points: Sequence[str]) -> dict[str, str]:
+        if not open_points:
+            return {"built": "yes", "analyzed": "yes"}
+        log.get(job=self.job, table=str(table)).warning("not_built", points=open_points)
+        return {"built": "yes", "analyzed": "yes", "not_built": json.dumps(open_points)}

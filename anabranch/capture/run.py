@@ -52,7 +52,8 @@ class Capture:
         lost_since: float | None = None
         while not self.stop():
             try:
-                self.reader.start(self._place(), self.keeper.select)
+                end = self.trail.rewind()  # what no flush made durable is read again
+                self.reader.start(LogMark(end.position.native, end.resume, end.commit_time), self.keeper.select)
                 lost_since = None
                 self._follow()
             except SourceUnavailable as lost:

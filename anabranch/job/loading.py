@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -159,7 +160,8 @@ class Loading:
         while answer is None or answer.is_pending:
             if self.stop():
                 return None
-            answer = requests.wait(self.job.trail, table, 0.5)
+            time.sleep(0.2)
+            answer = requests.answer(self.job.trail, table)
         if answer.refusal:
             raise SchemaError(answer.refusal, table=str(table), job=self.name, hint="look at the table at the source")
         with TrailReader(self.job.trail) as trail:

@@ -11,11 +11,14 @@ from anabranch.job import ends
 from anabranch.job.signals import Stop
 from anabranch.job.watching import ApplyWatcher, CaptureWatcher, part
 from anabranch.state.store import StateStore
+from anabranch.trail.reader import TrailReader, exists
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from anabranch.job.job import Job
+    from anabranch.model.ids import TableId
+    from anabranch.verify.report import Verification
 
 LOCK_SECONDS = 10.0  # a part that was just stopped may still hold the trail
 

@@ -113,7 +113,7 @@ def _lag_bytes(job: Job, checkpoint: Checkpoint | None, source_end: LogMark | No
     if checkpoint is None or source_end is None or not checkpoint.position.native:
         return None
     order = ends.source_of(job).order
-    return order.bytes_between(LogMark(checkpoint.position.native, ""), source_end)
+    return order.bytes_between(checkpoint.position.native, source_end)
 
 
 def _position(position: Any, commit_time: int) -> dict[str, Any]:

@@ -67,7 +67,7 @@ class ChunkWork:
         source cannot say it (K4). None: capture has not come far enough yet."""
         for _ in range(TRIES):
             low, high = snapshot.open(load.schema, self.lock)
-            if load.table.key or low == high:
+            if low == high or (load.table.key and not load.exact):
                 return low.resume, high.resume
             if self.quiet is None:
                 break

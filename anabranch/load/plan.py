@@ -31,7 +31,8 @@ from anabranch.spark.where import Named
 @dataclass(frozen=True)
 class LoadTable:
     """One table's load. `generation` counts its loads from 1; the same number again goes on with an interrupted one.
-    `empty`: rows of the target table go away in the generation's first transaction; `recreate`: the table itself."""
+    `empty`: rows of the target table go away in the generation's first transaction; `recreate`: the table itself. `exact`: all rows
+    are of one moment of the log (order.py); keyless tables always are."""
 
     schema: TableSchema
     table: TargetTable
@@ -39,6 +40,7 @@ class LoadTable:
     generation: int = 1
     empty: bool = False
     recreate: bool = False
+    exact: bool = False
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ class _Planner:
     def _begin(self, load: LoadTable, state: TableState | None) -> list[LoadedChunk]:
         """The definition is saved before the generation begins: a ledger never stands beside another load's facts."""
         self.loader.create_table(load.schema, load.table, self.rules, load.recreate)
-        bounds = self.snapshot.bounds(load.schema, self.rows_per_chunk)
+        bounds = [Bounds()] if load.exact else self.snapshot.bounds(load.schema, self.rows_per_chunk)
         pending = TableState(load.schema.id, load.table.target, "pending", schema=load.schema)
         if state is not None:
             pending = replace(pending, generation=state.generation, changes_applied=state.changes_applied)
