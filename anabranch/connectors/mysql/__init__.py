@@ -1,0 +1,59 @@
+"""MySQL as a source: the descriptor. The driver is imported when a role is asked for, not before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anabranch.abc import Checks, Dialect, LogOptions, LogOrder, LogReader, SourceCatalog, SourceConnector
+from anabranch.model.endpoint import Endpoint
+
+if TYPE_CHECKING:
+    from anabranch.connectors.mysql.load import MysqlSnapshot
+
+FAMILY = "mysql"
+
+
+class MysqlSource:
+    """SourceConnector of the family: MariaDB's differs by `family` only, the roles ask the server what it is."""
+
+    order: LogOrder
+    dialect: Dialect
+
+    def __init__(self, endpoint: Endpoint, family: str = FAMILY) -> None:
+        from anabranch.connectors.mysql.ddl import MysqlDialect
+        from anabranch.connectors.mysql.positions import BinlogOrder
+
+        self.endpoint, self.family = endpoint, family
+        self.order = BinlogOrder()
+        self.dialect = self._dialect = MysqlDialect()
+
+    def leftovers(self, remove: bool) -> list[str]:
+        from anabranch.connectors.mysql.watermark import leftovers
+
+        return leftovers(self.endpoint, remove)
+
+    def log(self, options: LogOptions) -> LogReader:
+        from anabranch.connectors.mysql.capture import BinlogReader
+
+        return BinlogReader(self.endpoint, options)
+
+    def catalog(self) -> SourceCatalog:
+        from anabranch.connectors.mysql.catalog import MysqlCatalog
+
+        catalog = MysqlCatalog(self.endpoint)
+        self._dialect.folds_names = catalog.folds_names
+        return catalog
+
+    def snapshot(self, expected: str = "") -> MysqlSnapshot:
+        from anabranch.connectors.mysql.load import MysqlSnapshot
+
+        return MysqlSnapshot(self.endpoint, expected)
+
+    def checks(self) -> Checks:
+        from anabranch.connectors.mysql.preflight import MysqlChecks
+
+        return MysqlChecks(self.endpoint, self.family)
+
+
+def source(endpoint: Endpoint) -> SourceConnector:
+    return MysqlSource(endpoint)

@@ -1,0 +1,250 @@
+"""Definitions from information_schema: a handful of queries per database, whatever the number of tables.
+
+https://dev.mysql.com/doc/refman/8.0/en/information-schema.html · https://mariadb.com/kb/en/information-schema-tables/
+What does not live here: which types we know (`typemap.py`), how values are spelled (`expressions.py`).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from anabranch.connectors.mysql import defaults
+from anabranch.connectors.mysql.chunks import qualified
+from anabranch.connectors.mysql.connection import ask, connect, family, version
+from anabranch.connectors.mysql.expressions import name
+from anabranch.connectors.mysql.log_end import log_end_with_gtids
+from anabranch.connectors.mysql.typemap import Native, Refused, logical_type
+from anabranch.model.datatype import Kind
+from anabranch.model.endpoint import Endpoint
+from anabranch.model.ids import TableId
+from anabranch.model.position import LogMark
+from anabranch.model.schema import Action, Column, ForeignKey, Index, TableSchema
+
+# `anabranch` holds our watermark; the others belong to the server.
+SYSTEM_SCHEMAS = ("mysql", "information_schema", "performance_schema", "sys", "anabranch")
+# From which version on the log has the rows that foreign-key actions change (K1); None: not in any version.
+# https://dev.mysql.com/doc/relnotes/mysql/9.6/en/ · https://mariadb.com/kb/en/foreign-keys/
+LOGS_CASCADES_FROM: Mapping[str, tuple[int, int, int] | None] = {"mysql": (9, 6, 0), "mariadb": None}
+CASCADES_BY_SERVER = "innodb_native_foreign_keys"  # MySQL 9.6+: ON brings the old way back
+ONE_BY_ONE = 20  # tables up to which each is asked for by name
+ACTIONS = {
+    "CASCADE": Action.CASCADE,
+    "SET NULL": Action.SET_NULL,
+    "SET DEFAULT": Action.SET_DEFAULT,
+    "NO ACTION": Action.RESTRICT,
+    "RESTRICT": Action.RESTRICT,
+}
+_DEFAULT = {"mysql": defaults.of_mysql, "mariadb": defaults.of_mariadb}
+
+_TABLES = "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, ENGINE, TABLE_COMMENT FROM information_schema.TABLES"
+_COLUMNS = (
+    "SELECT TABLE_NAME, COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, CHARACTER_SET_NAME, COLLATION_NAME,"
+    " CHARACTER_MAXIMUM_LENGTH, NUMERIC_PRECISION, NUMERIC_SCALE, DATETIME_PRECISION, IS_NULLABLE, COLUMN_DEFAULT, EXTRA"
+    " FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s{one} ORDER BY TABLE_NAME, ORDINAL_POSITION"
+)
+_INDEXES = (
+    "SELECT TABLE_NAME, INDEX_NAME, NON_UNIQUE, COLUMN_NAME, SUB_PART, INDEX_TYPE"
+    " FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = %s{one} ORDER BY TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX"
+)
+_FOREIGN_KEYS = (
+    "SELECT r.TABLE_NAME, r.CONSTRAINT_NAME, r.DELETE_RULE, r.UPDATE_RULE, k.COLUMN_NAME, k.REFERENCED_TABLE_SCHEMA,"
+    " k.REFERENCED_TABLE_NAME, k.REFERENCED_COLUMN_NAME FROM information_schema.REFERENTIAL_CONSTRAINTS r"
+    " JOIN information_schema.KEY_COLUMN_USAGE k ON k.CONSTRAINT_SCHEMA = r.CONSTRAINT_SCHEMA"
+    " AND k.CONSTRAINT_NAME = r.CONSTRAINT_NAME AND k.TABLE_NAME = r.TABLE_NAME AND k.TABLE_SCHEMA = r.CONSTRAINT_SCHEMA"
+    " WHERE r.CONSTRAINT_SCHEMA = %s{one} ORDER BY r.TABLE_NAME, r.CONSTRAINT_NAME, k.ORDINAL_POSITION"
+)
+_JSON_CHECKS = (  # MariaDB only
+    "SELECT TABLE_NAME, CHECK_CLAUSE FROM information_schema.CHECK_CONSTRAINTS"
+    " WHERE CONSTRAINT_SCHEMA = %s{one} AND CHECK_CLAUSE LIKE 'json_valid(%%'"
+)
+
+Row = dict[str, Any]
+Rows = Mapping[str, list[Row]]  # table name -> rows
+
+
+class MysqlCatalog:
+    """SourceCatalog. What is read is what was there between two moments: the engine compares marks (K19)."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._connection = connect(endpoint)
+        ask(self._connection, "SET SESSION time_zone = '+00:00', sql_mode = ''")
+        self.folds_names = ask(self._connection, "SELECT @@GLOBAL.lower_case_table_names")[0][0] == 1
+
+    def tables(self, wanted: Callable[[TableId], bool]) -> dict[TableId, TableSchema]:
+        chosen = {t: row for row in self._base_tables() if wanted(t := TableId(row["TABLE_SCHEMA"], row["TABLE_NAME"]))}
+        found: dict[TableId, TableSchema] = {}
+        for schema, names in _places(chosen):
+            found |= self._read(schema, names, chosen)
+        return found
+
+    def mark(self) -> LogMark:
+        return log_end_with_gtids(self._connection).mark()
+
+    def logs_cascades(self) -> bool:
+        since = LOGS_CASCADES_FROM[family(self._connection)]
+        if since is None or version(self._connection) < since:
+            return False
+        rows = ask(self._connection, "SHOW GLOBAL VARIABLES LIKE %s", CASCADES_BY_SERVER)
+        return not rows or str(rows[0][1]).upper() != "ON"
+
+    def close(self) -> None:
+        if self._connection.open:
+            self._connection.close()
+
+    def _base_tables(self) -> list[Row]:
+        places = ", ".join(["%s"] * len(SYSTEM_SCHEMAS))
+        kinds = "('BASE TABLE', 'SYSTEM VERSIONED')"
+        where = f" WHERE TABLE_SCHEMA NOT IN ({places}) AND TABLE_TYPE IN {kinds}"
+        return self._rows(_TABLES + where, *SYSTEM_SCHEMAS)
+
+    def _read(self, schema: str, one: str | None, chosen: Mapping[TableId, Row]) -> dict[TableId, TableSchema]:
+        columns = self._by_table(_COLUMNS, schema, one)
+        indexes = self._by_table(_INDEXES, schema, one)
+        keys = self._by_table(_FOREIGN_KEYS, schema, one, "r.TABLE_NAME")
+        kind = family(self._connection)
+        checks = self._by_table(_JSON_CHECKS, schema, one) if kind == "mariadb" else {}
+        ids = [t for t in chosen if t.schema == schema and (one is None or t.name == one) and t.name in columns]
+        found = {}
+        for t in ids:
+            table = _table(kind, t, chosen[t], columns[t.name], indexes.get(t.name, []), keys.get(t.name, []))
+            table = _with_json(table, checks.get(t.name, []), columns[t.name])
+            found[t] = self._with_instants(table) if kind == "mysql" else table
+        return found
+
+    def _by_table(self, sql: str, schema: str, one: str | None, column: str = "TABLE_NAME") -> Rows:
+        grouped: dict[str, list[Row]] = defaultdict(list)
+        condition = "" if one is None else f" AND {column} = %s"
+        for row in self._rows(sql.format(one=condition), schema, *([] if one is None else [one])):
+            grouped[row["TABLE_NAME"]].append(row)
+        return grouped
+
+    def _rows(self, sql: str, *arguments: object) -> list[Row]:
+        names = [part.rpartition(".")[2].strip() for part in sql[7 : sql.index(" FROM")].split(",")]
+        return [dict(zip(names, row, strict=True)) for row in ask(self._connection, sql, *arguments)]
+
+    def _with_instants(self, table: TableSchema) -> TableSchema:
+        """MySQL: constant defaults of TIMESTAMP columns, in UTC."""
+        instants = [c for c in table.columns if _has_constant_instant(c)]
+        if not instants:
+            return table
+        create = str(ask(self._connection, f"SHOW CREATE TABLE {qualified(table.id)}")[0][1])
+        told = {c.name: defaults.instant_in(create, name(c.name)) for c in instants}
+        exact = {c.name: _known(c, told[c.name]) for c in instants}
+        return replace(table, columns=tuple(exact.get(c.name, c) for c in table.columns))
+
+
+def _has_constant_instant(column: Column) -> bool:
+    is_instant = column.type is not None and column.type.kind is Kind.INSTANT
+    return is_instant and column.default is not None and not column.default_is_expression
+
+
+def _known(column: Column, told: str | None) -> Column:
+    if told is None:
+        return replace(column, default=None, default_is_expression=True)
+    return defaults.constant(column, told)
+
+
+def _places(chosen: Iterable[TableId]) -> list[tuple[str, str | None]]:
+    """(schema, table) to ask for: each table alone when they are few, else whole schemas (None)."""
+    ids = sorted(chosen)
+    if len(ids) <= ONE_BY_ONE:
+        return [(t.schema, t.name) for t in ids]
+    return [(schema, None) for schema in sorted({t.schema for t in ids})]
+
+
+def _table(kind: str, t: TableId, facts: Row, columns: list[Row], indexes: list[Row], keys: list[Row]) -> TableSchema:
+    grouped: dict[str, list[Row]] = defaultdict(list)
+    for row in indexes:
+        grouped[row["INDEX_NAME"]].append(row)
+    primary = grouped.pop("PRIMARY", [])
+    is_versioned = facts["TABLE_TYPE"] == "SYSTEM VERSIONED"
+    return TableSchema(
+        id=t,
+        columns=tuple(_column(row, is_versioned, kind) for row in columns),
+        primary_key=tuple(row["COLUMN_NAME"] for row in primary),
+        indexes=tuple(_index(index, rows) for index, rows in grouped.items()),
+        foreign_keys=_foreign_keys(keys),
+        engine=facts["ENGINE"] or "",
+        comment=facts["TABLE_COMMENT"] or "",
+    )
+
+
+def _column(row: Row, is_versioned: bool, kind: str) -> Column:
+    extra = row["EXTRA"].upper()
+    type, refusal = None, "system-versioned tables are not replicated yet"
+    if not is_versioned:
+        try:
+            type, refusal = logical_type(_native(row)), ""
+        except Refused as reason:
+            refusal = str(reason)
+    column = Column(
+        name=row["COLUMN_NAME"],
+        type=type,
+        native=row["COLUMN_TYPE"],
+        nullable=row["IS_NULLABLE"] == "YES",
+        generated="GENERATED" in extra.replace("DEFAULT_GENERATED", "") or "PERSISTENT" in extra,
+        auto_increment="AUTO_INCREMENT" in extra,
+        charset=row["CHARACTER_SET_NAME"] or "",
+        collation=row["COLLATION_NAME"] or "",
+        refusal=refusal,
+    )
+    return column if column.generated else _DEFAULT[kind](column, row["COLUMN_DEFAULT"], extra)
+
+
+def _native(row: Row, is_json: bool = False) -> Native:
+    return Native(
+        name=row["DATA_TYPE"].lower(),
+        full=row["COLUMN_TYPE"],
+        charset=row["CHARACTER_SET_NAME"] or "",
+        length=row["CHARACTER_MAXIMUM_LENGTH"],
+        precision=int(row["NUMERIC_PRECISION"] or 0),
+        scale=int(row["NUMERIC_SCALE"] or 0),
+        fraction=int(row["DATETIME_PRECISION"] or 0),
+        is_json=is_json,
+    )
+
+
+def _with_json(table: TableSchema, checks: list[Row], rows: list[Row]) -> TableSchema:
+    """MariaDB's JSON is a longtext with a check; without that check it is text, and may hold anything.
+
+    https://mariadb.com/kb/en/json-data-type/"""
+    clauses = {row["CHECK_CLAUSE"] for row in checks}
+    natives = {r["COLUMN_NAME"]: _native(r, True) for r in rows if f"json_valid({name(r['COLUMN_NAME'])})" in clauses}
+    columns = (
+        replace(c, type=logical_type(natives[c.name])) if c.name in natives and c.type else c for c in table.columns
+    )
+    return replace(table, columns=tuple(columns)) if natives else table
+
+
+def _index(index: str, rows: Sequence[Row]) -> Index:
+    """An index over expressions (MySQL 8) keeps the columns that it has, and is never carried over as it is."""
+    is_functional = any(row["COLUMN_NAME"] is None for row in rows)
+    return Index(
+        name=index,
+        columns=tuple(row["COLUMN_NAME"] for row in rows if row["COLUMN_NAME"] is not None),
+        unique=not rows[0]["NON_UNIQUE"],
+        prefixes=tuple(row["SUB_PART"] for row in rows if row["COLUMN_NAME"] is not None),
+        kind="functional" if is_functional else rows[0]["INDEX_TYPE"].lower(),
+    )
+
+
+def _foreign_keys(rows: Iterable[Row]) -> tuple[ForeignKey, ...]:
+    grouped: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        grouped[row["CONSTRAINT_NAME"]].append(row)
+    return tuple(_foreign_key(key, parts) for key, parts in grouped.items())
+
+
+def _foreign_key(key: str, parts: Sequence[Row]) -> ForeignKey:
+    first = parts[0]
+    return ForeignKey(
+        name=key,
+        columns=tuple(part["COLUMN_NAME"] for part in parts),
+        parent=TableId(first["REFERENCED_TABLE_SCHEMA"], first["REFERENCED_TABLE_NAME"]),
+        parent_columns=tuple(part["REFERENCED_COLUMN_NAME"] for part in parts),
+        on_delete=ACTIONS[first["DELETE_RULE"]],
+        on_update=ACTIONS[first["UPDATE_RULE"]],
+    )

@@ -1,0 +1,327 @@
+"""What a statement of the log means for replicated tables: classified by its verb, never carried out, never refused.
+
+Reading words is enough for that, so nothing is parsed into a tree. Executed comments (`/*!40000 … */`, `/*M! … */`) are
+text like any other. https://dev.mysql.com/doc/refman/8.0/en/sql-statements.html · https://mariadb.com/kb/en/sql-statements/
+What does not live here: what the engine then does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from anabranch.abc import StatementFacts
+from anabranch.model.ids import TableId
+
+_TOKEN = re.compile(
+    r"""
+      (?P<space>   \s+ | /\*(?!M?!).*?(?:\*/|\Z) | --(?=\s|\Z)[^\n]* | \#[^\n]* )   # ordinary comments are space
+    | (?P<executed> /\*M?!\d* | \*/ )                                              # so are the marks of executed ones
+    | (?P<name>    `(?:[^`]|``)*`? )
+    | (?P<string>  '(?:[^'\\]|\\.|'')*'? | "(?:[^"\\]|\\.|"")*"? )
+    | (?P<word>    [\w$\u0080-\U0010ffff]+ )
+    | (?P<mark>    . )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+# Statements that change no row of a base table, or whose changes are rows in the log.
+HARMLESS = frozenset(
+    """ANALYZE BEGIN CACHE CHANGE CHECK CHECKSUM CLONE COMMIT DEALLOCATE DESC DESCRIBE EXECUTE EXPLAIN FLUSH GRANT HANDLER
+    HELP INSTALL KILL LOCK OPTIMIZE PREPARE PURGE RELEASE REPAIR RESET RESIGNAL RESTART REVOKE ROLLBACK SAVEPOINT SET
+    SHOW SHUTDOWN SIGNAL START STOP UNINSTALL UNLOCK USE""".split()  # noqa: SIM905
+)
+DATA = frozenset(("CALL", "DELETE", "DO", "INSERT", "LOAD", "REPLACE", "SELECT", "UPDATE", "VALUES", "WITH"))
+# What CREATE, ALTER, DROP and RENAME may be about; the first of these words decides.
+OBJECTS = frozenset(
+    """DATABASE EVENT FUNCTION INDEX INSTANCE LOGFILE PACKAGE PROCEDURE RESOURCE ROLE SCHEMA SEQUENCE SERVER SPATIAL
+    TABLE TABLES TABLESPACE TRIGGER UNDO USER VIEW""".split()  # noqa: SIM905
+)
+# https://mariadb.com/kb/en/sequence-functions/: the only functions that are logged and change nothing of ours
+SEQUENCE_FUNCTIONS = frozenset(("SETVAL", "NEXTVAL", "LASTVAL", "NEXT", "PREVIOUS"))
+VANISHING = frozenset(("DROP", "TRUNCATE", "EXCHANGE", "DISCARD", "IMPORT", "CONVERT"))  # … PARTITION
+_BEFORE_TABLE = frozenset(("FROM", "JOIN", "STRAIGHT_JOIN", "INTO", "UPDATE", "USING", "TABLE"))
+_MODIFIERS = frozenset(("LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "QUICK", "IGNORE"))
+_HARMLESS = StatementFacts("harmless")
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    kind: str  # name | string | word | mark
+    text: str  # as written; names and strings without their quotes
+    depth: int = 0  # parentheses around it
+
+    @property
+    def word(self) -> str:
+        return self.text.upper() if self.kind == "word" else ""
+
+
+class MysqlDialect:
+    """Dialect of the family. `folds_names`: the server compares names of tables in lower case
+    (`lower_case_table_names = 1`); the catalogue says so as soon as it is opened."""
+
+    def __init__(self) -> None:
+        self.folds_names = False
+
+    def facts(self, sql: str, default_schema: str) -> StatementFacts:
+        statement = _Statement(list(_tokens(sql)), default_schema, self.folds_names)
+        try:
+            return statement.facts()
+        except IndexError:  # it ends where a name is expected
+            return StatementFacts("unknown")
+
+
+class _Statement:
+    """Tokens with a place: reading goes on from there."""
+
+    def __init__(self, tokens: list[Token], schema: str, folds: bool) -> None:
+        self.tokens, self.schema, self.folds = tokens, schema, folds
+        self.at = 0
+
+    def facts(self) -> StatementFacts:
+        while self._mark("("):
+            self.at += 1
+        verb = self._word()
+        if not self.tokens or verb in HARMLESS:
+            return self._after_set_statement() if verb == "SET" else _HARMLESS
+        if verb in DATA:
+            return self._data(verb)
+        read = _VERBS.get(verb)
+        if read is None:
+            return StatementFacts("unknown")
+        self.at += 1
+        return read(self)
+
+    # --- verbs --------------------------------------------------------------------------------------------------
+
+    def truncate(self) -> StatementFacts:
+        self._skip("TABLE")
+        return StatementFacts("truncate", (self._table(),))
+
+    def rename(self) -> StatementFacts:
+        if self._object() not in ("TABLE", "TABLES"):
+            return _HARMLESS
+        self._skip_if_exists()
+        return StatementFacts("rename", tuple(self._names(separators=("TO",))))
+
+    def drop(self) -> StatementFacts:
+        is_temporary = self._word() == "TEMPORARY"
+        kind = self._object()
+        if kind in ("DATABASE", "SCHEMA"):
+            self._skip_if_exists()
+            return StatementFacts("unknown", schema=self._folded(self._next_name()))
+        if kind == "INDEX":
+            return self._index()
+        if kind not in ("TABLE", "TABLES") or is_temporary:
+            return _HARMLESS if kind else StatementFacts("unknown")
+        self._skip_if_exists()
+        return StatementFacts("drop", tuple(self._names()))
+
+    def create(self) -> StatementFacts:
+        start = self.at
+        kind = self._object()
+        before = {token.word for token in self.tokens[start : self.at]}
+        if kind in ("DATABASE", "SCHEMA"):
+            self._skip_if_exists()
+            schema = self._folded(self._next_name()) if "REPLACE" in before else ""
+            return StatementFacts("unknown", schema=schema) if schema else _HARMLESS
+        if kind == "INDEX":
+            return self._index()
+        if kind != "TABLE" or "TEMPORARY" in before:
+            return _HARMLESS if kind else StatementFacts("unknown")
+        self._skip_if_exists()
+        return StatementFacts("drop" if "REPLACE" in before else "create", (self._table(),))
+
+    def alter(self) -> StatementFacts:
+        kind = self._object()
+        if kind != "TABLE":
+            return _HARMLESS if kind else StatementFacts("unknown")
+        self._skip_if_exists()
+        table = self._table()
+        self._skip_wait()
+        clauses = list(self._clauses())
+        renamed, partition = self._renamed_to(clauses), self._lost_partition(clauses)
+        if partition is not None:
+            return StatementFacts("partition", (table, *partition, *renamed))
+        return StatementFacts("rename", (table, *renamed)) if renamed else StatementFacts("alter", (table,))
+
+    # --- parts of statements ------------------------------------------------------------------------------------
+
+    def _after_set_statement(self) -> StatementFacts:
+        """MariaDB: SET STATEMENT variable = value FOR statement."""
+        if self._word(1) == "STATEMENT":
+            for at, token in enumerate(self.tokens):
+                if token.word == "FOR" and not token.depth:
+                    return _Statement(self.tokens[at + 1 :], self.schema, self.folds).facts()
+        return _HARMLESS
+
+    def _index(self) -> StatementFacts:
+        """CREATE or DROP INDEX … ON table."""
+        words = [token.word for token in self.tokens]
+        if "ON" not in words[self.at :]:
+            return StatementFacts("unknown")
+        return StatementFacts("alter", (self._table_at(words.index("ON", self.at) + 1),))
+
+    def _renamed_to(self, clauses: Sequence[tuple[int, Token]]) -> list[TableId]:
+        """ALTER TABLE … RENAME [TO | AS | =] name, and not RENAME COLUMN, INDEX or KEY."""
+        found = []
+        for at, token in clauses:
+            if token.word == "RENAME" and self.tokens[at + 1].word not in ("COLUMN", "INDEX", "KEY"):
+                self.at = at + 1
+                self._skip("TO", "AS", "=")
+                found.append(self._table())
+        return found
+
+    def _lost_partition(self, clauses: Sequence[tuple[int, Token]]) -> list[TableId] | None:
+        """Tables that a partition clause names beside the altered one; None when no clause takes rows away."""
+        for at, token in clauses:
+            following = self.tokens[at + 1].word if at + 1 < len(self.tokens) else ""
+            if token.word in ("DISCARD", "IMPORT") and following == "TABLESPACE":
+                return []
+            if token.word in VANISHING and following == "PARTITION":
+                return [self._table_at(i + 1) for i in range(at, len(self.tokens)) if self._names_other_table(i)]
+            if token.word == "CONVERT" and following == "TABLE":
+                return [self._table_at(at + 2)]
+        return None
+
+    def _names_other_table(self, at: int) -> bool:
+        """EXCHANGE PARTITION p WITH TABLE t; CONVERT PARTITION p TO TABLE t."""
+        return self.tokens[at].word == "TABLE" and self.tokens[at - 1].word in ("WITH", "TO")
+
+    def _clauses(self) -> Iterator[tuple[int, Token]]:
+        """First words of the clauses of ALTER TABLE, which commas separate."""
+        for at in range(self.at, len(self.tokens)):
+            token, before = self.tokens[at], self.tokens[at - 1]
+            if not token.depth and (at == self.at or (before.kind, before.text) == ("mark", ",")):
+                yield at, token
+
+    def _data(self, verb: str) -> StatementFacts:
+        if verb in ("SELECT", "DO", "CALL"):
+            words = {token.word for token in self.tokens}
+            return _HARMLESS if verb != "CALL" and words & SEQUENCE_FUNCTIONS else StatementFacts("data")
+        self.at += 1
+        while self._word() in _MODIFIERS:
+            self.at += 1
+        if verb in ("INSERT", "REPLACE"):
+            self._skip("INTO")
+            return StatementFacts("data", (self._table(),))
+        if verb == "DELETE" and self._is_all_of_one_table():
+            return StatementFacts("truncate", (self._table_at(self.at + 1),))
+        return StatementFacts("data", tuple(dict.fromkeys(self._anywhere(verb))))
+
+    def _is_all_of_one_table(self) -> bool:
+        """`DELETE FROM t` and nothing else: what a server writes for a MEMORY table that a restart has emptied."""
+        rest = self.tokens[self.at + 1 :]
+        if self._word() == "FROM" and rest and rest[-1].text == ";":
+            rest = rest[:-1]
+        return self._word() == "FROM" and (len(rest) == 1 or (len(rest) == 3 and rest[1].text == "."))
+
+    def _anywhere(self, verb: str) -> Iterator[TableId]:
+        """Every table that UPDATE, DELETE, LOAD or WITH may change: all that are named where tables are."""
+        expects = in_list = verb in ("UPDATE", "DELETE")
+        while self.at < len(self.tokens):
+            token = self.tokens[self.at]
+            if token.word in _BEFORE_TABLE:
+                expects = in_list = True
+            elif expects and (token.kind == "name" or token.word not in ("", "SET", "WHERE")):
+                yield self._table()
+                expects = False
+                continue
+            elif token.word in ("SET", "WHERE"):
+                expects = in_list = False
+            else:
+                expects = in_list and token.text in (",", "(")
+            self.at += 1
+
+    def _names(self, separators: tuple[str, ...] = ()) -> Iterator[TableId]:
+        """Tables separated by commas (or by `separators`), to the end."""
+        while True:
+            yield self._table()
+            self._skip_wait()
+            if not (self._mark(",") or (self._word() and self._word() in separators)):
+                return
+            self.at += 1
+
+    def _table_at(self, at: int) -> TableId:
+        self.at = at
+        return self._table()
+
+    def _table(self) -> TableId:
+        first = self._next_name()
+        if not self._mark("."):
+            return TableId(self._folded(self.schema), self._folded(first))
+        self.at += 1
+        return TableId(self._folded(first), self._folded(self._next_name()))
+
+    def _next_name(self) -> str:
+        token = self.tokens[self.at]
+        if token.kind == "mark":
+            raise IndexError(self.at)
+        self.at += 1
+        return token.text
+
+    def _folded(self, name: str) -> str:
+        return name.lower() if self.folds else name
+
+    def _object(self) -> str:
+        """The kind of thing that the statement is about; reading goes on behind it."""
+        while self.at < len(self.tokens):
+            token = self.tokens[self.at]
+            self.at += 1
+            if token.word == "DEFINER" and self._mark("="):
+                self.at += 4 if self._mark("@", 2) else 2
+            elif token.word in OBJECTS and not (token.word == "SPATIAL" and self._word() == "INDEX"):
+                return token.word
+        return ""
+
+    def _skip_if_exists(self) -> None:
+        if self._word() == "IF":
+            while self._word() in ("IF", "NOT", "EXISTS"):
+                self.at += 1
+
+    def _skip_wait(self) -> None:
+        """MariaDB: WAIT n and NOWAIT behind a table. https://mariadb.com/kb/en/wait-and-nowait/"""
+        if self._word() == "WAIT" and self._word(1).isdigit():
+            self.at += 2
+        elif self._word() == "NOWAIT":
+            self.at += 1
+
+    def _skip(self, *texts: str) -> None:
+        if self.at < len(self.tokens) and (self._word() or self.tokens[self.at].text) in texts:
+            self.at += 1
+
+    def _word(self, ahead: int = 0) -> str:
+        at = self.at + ahead
+        return self.tokens[at].word if at < len(self.tokens) else ""
+
+    def _mark(self, text: str, ahead: int = 0) -> bool:
+        at = self.at + ahead
+        return at < len(self.tokens) and self.tokens[at].kind == "mark" and self.tokens[at].text == text
+
+
+_VERBS: Mapping[str, Callable[[_Statement], StatementFacts]] = {
+    "TRUNCATE": _Statement.truncate,
+    "RENAME": _Statement.rename,
+    "DROP": _Statement.drop,
+    "CREATE": _Statement.create,
+    "ALTER": _Statement.alter,
+}
+
+
+def _tokens(sql: str) -> Iterator[Token]:
+    depth = 0
+    for found in _TOKEN.finditer(sql):
+        kind, text = str(found.lastgroup), found[0]
+        if kind in ("space", "executed"):
+            continue
+        if text == ")" and kind == "mark":
+            depth -= 1
+        yield Token(kind, _unquoted(text) if kind in ("name", "string") else text, depth)
+        if text == "(" and kind == "mark":
+            depth += 1
+
+
+def _unquoted(text: str) -> str:
+    quote = text[0]
+    inner = text[1:-1] if len(text) > 1 and text.endswith(quote) else text[1:]
+    return inner.replace(quote * 2, quote)

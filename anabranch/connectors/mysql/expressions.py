@@ -1,0 +1,146 @@
+"""How the server is asked for values: SQL that gives a column's text form, and literals that compare with a column.
+
+Lines are made of marked bytes. Text of the server is UTF-8, in which bytes from 0xF5 on never occur: they separate
+values and rows, stand for NULL, and mark dates and floats, so that the server escapes nothing and `lines.py` finishes
+a whole block at once. What does not live here: statements (`load.py`, `chunks.py`), finishing of blocks (`lines.py`).
+"""
+
+from __future__ import annotations
+
+from anabranch.connectors.mysql.typemap import BLOBS, INTEGERS, TEXTS, is_utf8
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.schema import Column
+
+SEPARATOR, NULL, ROW = b"\xff", b"\xfe", b"\xfd"
+DATE, FLOAT32, FLOAT64 = b"\xf9", b"\xf8", b"\xf7"
+
+_INTEGERS = frozenset(kind for pair in INTEGERS.values() for kind in pair)
+_WORDS = frozenset({Kind.TEXT, Kind.ENUM, Kind.SET, Kind.JSON})
+_MARKS = {
+    Kind.DATE: DATE,
+    Kind.TIMESTAMP: DATE,
+    Kind.INSTANT: DATE,
+    Kind.FLOAT32: FLOAT32,
+    Kind.FLOAT64: FLOAT64,
+}
+_WIDTHS = {  # most bytes of a value's text form
+    Kind.DECIMAL: 70,
+    Kind.FLOAT32: 32,
+    Kind.FLOAT64: 32,
+    Kind.BIT: 64,
+    Kind.JSON: TEXTS["longtext"],
+}
+_NARROW = 40  # numbers, dates, clocks
+_WIDEST_CHARACTER = 4
+
+
+def name(identifier: str) -> str:
+    """An identifier in backticks."""
+    return "`" + identifier.replace("`", "``") + "`"
+
+
+def marker(byte: bytes) -> str:
+    return f"_binary x'{byte.hex()}'"
+
+
+def text(column: Column, of: str | None = None) -> str:
+    """SQL for the text form of `column` (model/datatype.py), or of the expression `of` of its type; NULL stays NULL.
+
+    Floats come as exact doubles (K34): `c*1e0`, because a sum would lose the sign of zero."""
+    kind, value = _type(column).kind, of or name(column.name)
+    if kind is Kind.BINARY:
+        return f"CONCAT('\\\\x', LOWER(HEX({value})))"
+    if kind is Kind.BIT:
+        return f"LPAD(BIN({value}+0), {_type(column).length}, '0')"
+    if kind in (Kind.FLOAT32, Kind.FLOAT64):
+        return f"({value}*1e0)"
+    if kind in (Kind.TIMESTAMP, Kind.INSTANT, Kind.DURATION):
+        return _clock(_type(column), value)
+    if kind is Kind.YEAR or "zerofill" in column.native:
+        return f"({value}+0)"
+    return f"CAST({value} AS CHAR)" if column.native == "json" else value
+
+
+def cell(column: Column) -> str:
+    """SQL for a value inside a line: marked bytes, NULL as its mark."""
+    mark = _MARKS.get(_type(column).kind)
+    value = text(column) if mark is None else f"CONCAT({marker(mark)}, {text(column)})"
+    value = as_bytes(column, value)
+    return f"IFNULL({value}, {marker(NULL)})" if column.nullable else value
+
+
+def as_bytes(column: Column, value: str) -> str:
+    """Words as UTF-8 bytes that no character set of the session touches; anything else as it is."""
+    if _type(column).kind not in _WORDS:
+        return value
+    if column.charset and not is_utf8(column.charset):
+        value = f"CONVERT({value} USING utf8mb4)"
+    return f"CAST({value} AS BINARY)"
+
+
+def width(column: Column) -> int:
+    """The most bytes that `cell` of this column can have."""
+    type = _type(column)
+    if type.kind is Kind.BINARY:
+        return 2 * (BLOBS.get(column.native, 0) or type.length or 0) + 3
+    if type.kind in (Kind.ENUM, Kind.SET):
+        return sum(len(label.encode()) + 1 for label in type.values) + 1
+    if type.kind is Kind.TEXT:
+        return (TEXTS.get(column.native.split()[0], 0) or type.length or 0) * _WIDEST_CHARACTER + 1
+    return _WIDTHS.get(type.kind, _NARROW)
+
+
+# --- keys: bounds and comparison --------------------------------------------------------------------------------------
+
+
+def key_text(column: Column) -> str:
+    """SQL for a key value as bounds carry it: the text form; labels by their number, which is their order."""
+    if _type(column).kind in (Kind.ENUM, Kind.SET):
+        return f"({name(column.name)}+0)"
+    return text(column)
+
+
+def literal(column: Column, value: str) -> str:
+    """A value of `key_text` as SQL that compares with the bare column by the column's own collation and index."""
+    kind = _type(column).kind
+    if kind in _INTEGERS or kind in (Kind.DECIMAL, Kind.ENUM, Kind.SET):
+        return _digits(value)
+    if kind in (Kind.FLOAT32, Kind.FLOAT64):
+        return f"{float(value)!r}" + "e0" * ("e" not in repr(float(value)))
+    if kind is Kind.BINARY:
+        return f"x'{bytes.fromhex(value.removeprefix(chr(92) + 'x')).hex()}'"
+    if kind is Kind.BIT:
+        return f"b'{_digits(value)}'"
+    if kind is Kind.YEAR:
+        return f"'{int(value):04d}'"
+    return string(value.removesuffix("+00") if kind is Kind.INSTANT else value)
+
+
+def equality(column: Column, value: str) -> str:
+    """SQL for `column = value` with the value in text form; other than in bounds, labels are words here."""
+    is_word = _type(column).kind in (Kind.ENUM, Kind.SET)
+    return f"{name(column.name)} = {string(value) if is_word else literal(column, value)}"
+
+
+def string(value: str) -> str:
+    """A string literal in utf8mb4, whatever the session's character set is (`sql_mode` is empty)."""
+    escaped = value.replace("\\", "\\\\").replace("'", "''").replace("\0", "\\0")
+    return f"_utf8mb4'{escaped}'"
+
+
+def _digits(value: str) -> str:
+    if not value.lstrip("-").replace(".", "", 1).isdigit():
+        raise ValueError(f"{value!r} is no number")
+    return value
+
+
+def _clock(type: LogicalType, value: str) -> str:
+    """Six decimals, whatever the column has; an instant ends with its zone, which is the session's: UTC."""
+    zone = "+00" if type.kind is Kind.INSTANT else ""
+    decimals = "." * (type.fraction == 0) + "0" * (6 - type.fraction)
+    return f"CONCAT({value}, '{decimals}{zone}')" if decimals + zone else value
+
+
+def _type(column: Column) -> LogicalType:
+    assert column.type is not None, f"column {column.name} is refused: {column.refusal}"
+    return column.type

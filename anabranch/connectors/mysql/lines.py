@@ -1,0 +1,106 @@
+"""From marked bytes to lines: escapes, NULL, dates that are none, floats; a whole block at once.
+
+`expressions.py` says what the marks are; the result is rows/lines.py's form, byte for byte what the log gives for the
+same values. What does not live here: SQL, the socket.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anabranch.abc import ValueRules
+from anabranch.connectors.mysql.expressions import DATE, FLOAT32, FLOAT64, NULL, ROW, SEPARATOR
+from anabranch.errors import ValueRefused
+from anabranch.model.datatype import Kind
+from anabranch.model.schema import TableSchema
+
+BLOCK = 1_000_000  # bytes of lines that are finished together
+_ESCAPES = ((b"\\", b"\\\\"), (b"\t", b"\\t"), (b"\n", b"\\n"), (b"\r", b"\\r"))
+_FRAMES = bytes.maketrans(SEPARATOR + ROW, b"\t\n")
+_MARKS = DATE + FLOAT32 + FLOAT64
+# A zero in year, month or day: https://dev.mysql.com/doc/refman/8.0/en/date-and-time-types.html#id369575
+_NO_DATE = re.compile(DATE + rb"(?:0000|....-00|....-..-00)[^\xfd\xff]*")
+_FLOATS = (
+    (Kind.FLOAT32, FLOAT32, np.float32, re.compile(FLOAT32 + rb"([^\xfd-\xff]+)")),
+    (Kind.FLOAT64, FLOAT64, np.float64, re.compile(FLOAT64 + rb"([^\xfd-\xff]+)")),
+)
+_KINDS_OF_DATES = (Kind.DATE, Kind.TIMESTAMP, Kind.INSTANT)
+
+
+class Finisher:
+    """Makes lines of one table's rows."""
+
+    def __init__(self, table: TableSchema, columns: Sequence[str], rules: ValueRules) -> None:
+        self._table, self._columns, self._rules = table, columns, rules
+        kinds = {column.type.kind for name in columns if (column := table.column(name)).type}
+        self._has_dates = not kinds.isdisjoint(_KINDS_OF_DATES)
+        self._floats = [entry for entry in _FLOATS if entry[0] in kinds]
+
+    def blocks(self, rows: Iterable[Sequence[bytes]]) -> Iterator[bytes]:
+        """Blocks of whole lines, of about 1 MB each."""
+        waiting: list[bytes] = []
+        size = 0
+        for some in rows:
+            waiting += some
+            size += sum(map(len, some))
+            if size >= BLOCK:
+                yield self.finish(waiting)
+                waiting, size = [], 0
+        if waiting:
+            yield self.finish(waiting)
+
+    def finish(self, rows: Sequence[bytes]) -> bytes:
+        block = ROW.join([*rows, b""])
+        for raw, escaped in _ESCAPES:
+            block = block.replace(raw, escaped)
+        if b"\0" in block:
+            block = self._without_nul(block)
+        if self._has_dates:
+            block = self._with_real_dates(block)
+        for _, mark, width, pattern in self._floats:
+            block = _with_shortest(block, mark, width, pattern)
+        return block.translate(_FRAMES, _MARKS).replace(NULL, b"\\N")
+
+    def _without_nul(self, block: bytes) -> bytes:
+        if self._rules.nul != "strip":
+            raise self._refusal(block, block.index(b"\0"), "a zero character in text", 'nul = "strip"')
+        return block.replace(b"\0", b"")
+
+    def _with_real_dates(self, block: bytes) -> bytes:
+        if self._rules.zero_date == "null":
+            return _NO_DATE.sub(NULL, block)
+        found = _NO_DATE.search(block)
+        if found:
+            value = found[0][1:].decode()
+            raise self._refusal(block, found.start(), f"the date {value!r}, which is none", 'zero_date = "null"')
+        return block
+
+    def _refusal(self, block: bytes, at: int, what: str, setting: str) -> ValueRefused:
+        """Names table, row and column of the value at `at`."""
+        start = block.rfind(ROW, 0, at) + 1
+        column = self._columns[block.count(SEPARATOR, start, at)]
+        row = block[start : block.index(ROW, at)].translate(None, _MARKS).split(SEPARATOR)
+        named = dict(zip(self._columns, row, strict=True))
+        key = ", ".join(
+            f"{name} = {named[name].decode('utf-8', 'replace')}" for name in self._table.primary_key if name in named
+        )
+        return ValueRefused(
+            f"column {column} of the row {key or '(no key)'} holds {what}",
+            table=str(self._table.id),
+            hint=f"correct the row, or set [types] {setting}",
+        )
+
+
+def _with_shortest(block: bytes, mark: bytes, width: type, pattern: re.Pattern[bytes]) -> bytes:
+    """Floats as the trail prints them: the shortest digits that read back equal in their own width."""
+    found = pattern.findall(block)
+    if not found:
+        return block
+    numbers = pa.array(np.array(found).astype(np.float64).astype(width))
+    texts = iter(pc.cast(numbers, pa.string()).to_pylist())
+    return pattern.sub(lambda _: next(texts).encode(), block)

@@ -1,0 +1,198 @@
+"""SnapshotReader of MySQL and MariaDB: bounds, a consistent snapshot, rows as lines that the server builds.
+
+What does not live here: how a table is cut (`chunks.py`), how a snapshot gets its place in the log (`snapshot.py`), how
+values become text (`expressions.py`, `lines.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pymysql
+
+from anabranch.abc import Bounds, ValueRules
+from anabranch.connectors.mysql import chunks
+from anabranch.connectors.mysql.connection import ask, connect, family
+from anabranch.connectors.mysql.errors import translate
+from anabranch.connectors.mysql.expressions import NULL, SEPARATOR, as_bytes, cell, equality, marker, name, text, width
+from anabranch.connectors.mysql.lines import Finisher
+from anabranch.connectors.mysql.log_end import identity
+from anabranch.connectors.mysql.packets import NO_LINE, RawRows, single, values
+from anabranch.connectors.mysql.snapshot import open_snapshot
+from anabranch.errors import SourceError
+from anabranch.model.datatype import Kind
+from anabranch.model.endpoint import Endpoint
+from anabranch.model.position import LogMark
+from anabranch.model.schema import Column, TableSchema
+
+# What a reading session needs, whatever the server's defaults are. Instants are printed in UTC, no mode changes what a
+# literal means or how CHAR is printed, and a slow target does not make the server hang up.
+SESSION = (
+    "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+    "SET SESSION time_zone = '+00:00', sql_mode = '', net_write_timeout = 86400, net_read_timeout = 86400,"
+    " wait_timeout = 86400, sql_select_limit = DEFAULT",
+)
+# https://mariadb.com/kb/en/server-system-variables/#max_statement_time
+# https://dev.mysql.com/doc/refman/8.0/en/server-system-variables.html#sysvar_max_execution_time
+NO_TIME_LIMIT = {"mariadb": "SET SESSION max_statement_time = 0", "mysql": "SET SESSION max_execution_time = 0"}
+
+
+class MysqlSnapshot:
+    """Rows of one source. `expected` is the identity of the server that capture follows: any other is refused (K29).
+
+    Delivery: every row that a chunk's bounds contain in the snapshot, exactly once; a line that cannot be read or printed
+    raises, it is never left out."""
+
+    def __init__(self, endpoint: Endpoint, expected: str = "") -> None:
+        self.endpoint, self.expected = endpoint, expected
+        self._connection: pymysql.Connection | None = None
+        self._limit = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"endpoint": self.endpoint, "expected": self.expected, "_connection": None, "_limit": 0}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    def bounds(self, table: TableSchema, rows_per_chunk: int) -> list[Bounds]:
+        return chunks.bounds(self._named, table, rows_per_chunk)
+
+    def estimate(self, table: TableSchema) -> int:
+        found = ask(
+            self._session(),
+            "SELECT TABLE_ROWS FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s",
+            table.id.schema,
+            table.id.name,
+        )
+        return int(found[0][0] or 0) if found else 0
+
+    def open(self, table: TableSchema, lock: str) -> tuple[LogMark, LogMark]:
+        session = self._session()
+        ask(session, "ROLLBACK")
+        return open_snapshot(session, self.endpoint, table, lock)
+
+    def lines(self, table: TableSchema, columns: Sequence[str], bounds: Bounds, rules: ValueRules) -> Iterator[bytes]:
+        where = chunks.condition(chunks.key_columns(table), bounds) if bounds != Bounds() else ""
+        return self._lines(table, columns, where, rules)
+
+    def lines_of(
+        self, table: TableSchema, columns: Sequence[str], keys: Sequence[Mapping[str, str | None]], rules: ValueRules
+    ) -> Iterator[bytes]:
+        """The rows that have one of these primary keys (source column -> text form), as `lines` gives them (K3)."""
+        where = " OR ".join(f"({_same_key(table, key)})" for key in keys)
+        return self._lines(table, columns, where, rules) if keys else iter(())
+
+    def close(self) -> None:
+        if self._connection is not None and self._connection.open:
+            self._connection.close()
+        self._connection = None
+
+    def _lines(self, table: TableSchema, columns: Sequence[str], where: str, rules: ValueRules) -> Iterator[bytes]:
+        parts = _parts([table.column(column) for column in columns], self._longest())
+        wanted = ", ".join(part.sql for part in parts)
+        rows = chunks.source(table, bool(where)) + (f" WHERE {where}" if where else "")
+        raw = RawRows(self._session(), f"SELECT {wanted} FROM {rows}")
+        return Finisher(table, columns, rules).blocks(_joined(raw, parts))
+
+    def _session(self) -> pymysql.Connection:
+        if self._connection is None or not self._connection.open:
+            self._connection = self._checked(connect(self.endpoint))
+        return self._connection
+
+    def _checked(self, connection: pymysql.Connection) -> pymysql.Connection:
+        found = identity(connection)
+        if self.expected and found != self.expected:
+            connection.close()
+            raise SourceError(
+                f"the server at {self.endpoint.host}:{self.endpoint.port} is {found}, capture follows {self.expected}",
+                hint="let the URL name one server, not a proxy that chooses",
+            )
+        for statement in (*SESSION, NO_TIME_LIMIT[family(connection)]):
+            ask(connection, statement)
+        return connection
+
+    def _longest(self) -> int:
+        """Bytes that a string function of this session may return: beyond it the server gives NULL and a warning."""
+        if not self._limit:
+            self._limit = int(ask(self._session(), "SELECT @@SESSION.max_allowed_packet")[0][0])
+        return self._limit
+
+    def _named(self, sql: str) -> list[dict[str, Any]]:
+        try:
+            with self._session().cursor(pymysql.cursors.DictCursor) as cursor:
+                cursor.execute(sql)
+                return list(cursor.fetchall())
+        except (pymysql.err.Error, OSError) as error:
+            raise translate(error) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A result column: neighbouring values that the server joins, or one value that is too long for that."""
+
+    sql: str
+    is_alone: bool = False
+    is_binary: bool = False
+
+    def finish(self, value: bytes | None) -> bytes:
+        if value is None:
+            if self.is_alone:
+                return NULL
+            raise SourceError(
+                "the source could not build a line: it is longer than max_allowed_packet",
+                hint="SET GLOBAL max_allowed_packet = 1073741824 at the source",
+            )
+        return b"\\x" + value.hex().encode() if self.is_binary else value
+
+
+def _parts(columns: Sequence[Column], longest: int) -> list[_Part]:
+    """As few result columns as `max_allowed_packet` allows, for any value that the types admit.
+
+    https://dev.mysql.com/doc/refman/8.0/en/string-functions.html: a longer result is NULL"""
+    parts: list[_Part] = []
+    near: list[Column] = []
+    for column in columns:
+        if sum(map(_space, [*near, column])) > longest:
+            parts += _together(near)
+            near = []
+        if _space(column) > longest:
+            parts.append(_alone(column))
+        else:
+            near.append(column)
+    return parts + _together(near)
+
+
+def _space(column: Column) -> int:
+    return width(column) + 1
+
+
+def _together(columns: Sequence[Column]) -> list[_Part]:
+    if not columns:
+        return []
+    return [_Part(f"CONCAT_WS({marker(SEPARATOR)}, {', '.join(map(cell, columns))})")]
+
+
+def _alone(column: Column) -> _Part:
+    if column.type is not None and column.type.kind is Kind.BINARY:
+        return _Part(name(column.name), is_alone=True, is_binary=True)
+    return _Part(as_bytes(column, text(column)), is_alone=True)
+
+
+def _joined(raw: RawRows, parts: Sequence[_Part]) -> Iterator[list[bytes]]:
+    """Rows as marked bytes, in the lists in which they came."""
+    for payloads in raw.payloads():
+        if len(parts) == 1 and not parts[0].is_alone and NO_LINE not in payloads:
+            yield [single(payload) for payload in payloads]
+        else:
+            yield [
+                SEPARATOR.join(
+                    part.finish(value) for part, value in zip(parts, values(payload, raw.width), strict=True)
+                )
+                for payload in payloads
+            ]
+
+
+def _same_key(table: TableSchema, key: Mapping[str, str | None]) -> str:
+    return " AND ".join(equality(column, key[column.name] or "") for column in chunks.key_columns(table))

@@ -1,0 +1,72 @@
+"""Which server this is, and where its binary log ends now: asked with the statements of each family and version.
+
+What does not live here: the text forms and order of places (`positions.py`), the log's content (`capture.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pymysql
+
+from anabranch.connectors.mysql.connection import ask, family, version
+from anabranch.connectors.mysql.positions import Place, gtid_set
+from anabranch.errors import SourceError
+
+# https://dev.mysql.com/doc/relnotes/mysql/8.2/en/news-8-2-0.html: SHOW MASTER STATUS got a new name
+RENAMED_IN = (8, 2, 0)
+# https://dev.mysql.com/doc/refman/8.0/en/replication-options.html#sysvar_server_uuid; MariaDB has no such thing everywhere
+IDENTITY = {"mysql": "SELECT @@GLOBAL.server_uuid", "mariadb": "SELECT CONCAT('mariadb-', @@GLOBAL.server_id)"}
+# https://mariadb.com/kb/en/gtid/#gtid_binlog_pos
+EXECUTED = {"mysql": "SELECT @@GLOBAL.gtid_executed", "mariadb": "SELECT @@GLOBAL.gtid_binlog_pos"}
+TRIES = 5  # to read place and set without a commit between them
+
+
+def identity(connection: pymysql.Connection) -> str:
+    """Text that is equal for the same server."""
+    return str(ask(connection, IDENTITY[family(connection)])[0][0])
+
+
+def log_status(connection: pymysql.Connection) -> tuple[str, ...]:
+    """The row of SHOW MASTER STATUS: file, offset, filters. Raises SourceError when there is no binary log."""
+    is_renamed = family(connection) == "mysql" and version(connection) >= RENAMED_IN
+    rows = ask(connection, "SHOW BINARY LOG STATUS" if is_renamed else "SHOW MASTER STATUS")
+    if not rows:
+        raise SourceError(
+            "the source has no binary log", hint="set log_bin in the server's configuration and restart it"
+        )
+    return tuple("" if value is None else str(value) for value in rows[0])
+
+
+def is_filtered(connection: pymysql.Connection) -> bool:
+    """Does the server leave some databases out of its log (binlog_do_db, binlog_ignore_db)?"""
+    return any(log_status(connection)[2:4])
+
+
+def place_at(connection: pymysql.Connection, file: str, offset: int, gtid: str = "") -> Place:
+    """A place in this server's log."""
+    return Place(identity(connection), family(connection), file, offset, gtid)
+
+
+def log_end(connection: pymysql.Connection) -> Place:
+    """The end, without GTIDs."""
+    file, offset, *_ = log_status(connection)
+    return place_at(connection, file, int(offset))
+
+
+def executed(connection: pymysql.Connection) -> str:
+    """The set of everything executed, normalised; "" without GTIDs."""
+    kind = family(connection)
+    return str(gtid_set(kind, str(ask(connection, EXECUTED[kind])[0][0] or "")))
+
+
+def log_end_with_gtids(connection: pymysql.Connection) -> Place:
+    """The end with the set of what is before it: no commit came between the two answers.
+
+    On a server that is never quiet: the set read first, which is contained in the place."""
+    for _ in range(TRIES):
+        before = executed(connection)
+        place = log_end(connection)
+        if executed(connection) == before:
+            break
+    return replace(place, gtid=before)

@@ -1,0 +1,111 @@
+"""Opening a consistent snapshot and saying between which two places of the binary log it lies (K2).
+
+The log runs ahead of the engine, so a position read before the snapshot may be ahead of it. Each way below gives a `low`
+that is not: the server's own word (MariaDB, Percona), the GTIDs that are executed, a row of ours that was committed in
+between, or a lock for the moment of opening. What does not live here: reading rows (`load.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+
+import pymysql
+
+from anabranch.connectors.mysql import watermark
+from anabranch.connectors.mysql.chunks import qualified
+from anabranch.connectors.mysql.connection import ask, connect, variables
+from anabranch.connectors.mysql.errors import translated
+from anabranch.connectors.mysql.log_end import executed, is_filtered, log_end, place_at
+from anabranch.errors import SourceError, SourceUnavailable
+from anabranch.model.endpoint import Endpoint
+from anabranch.model.position import LogMark
+from anabranch.model.schema import TableSchema
+
+# https://dev.mysql.com/doc/refman/8.0/en/commit.html and https://mariadb.com/kb/en/enhancements-for-start-transaction-with-consistent-snapshot/
+START = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
+# https://mariadb.com/kb/en/replication-and-binary-log-status-variables/#binlog_snapshot_file
+OWN_PLACE = "SHOW STATUS WHERE Variable_name IN ('Binlog_snapshot_file', 'Binlog_snapshot_position')"
+LOCK_WAIT = 30  # seconds: whoever waits for a lock makes all writers behind it wait
+LOCKS: dict[str, Callable[[TableSchema], str]] = {
+    "global": lambda table: "FLUSH TABLES WITH READ LOCK",
+    "table": lambda table: f"LOCK TABLES {qualified(table.id)} READ",
+}
+CHOICES = (
+    "GRANT CREATE, SELECT, INSERT, DELETE ON anabranch.* TO this user, "
+    'or gtid_mode = ON at the source, or [load] lock = "table" or "global"'
+)
+
+
+def open_snapshot(
+    connection: pymysql.Connection, endpoint: Endpoint, table: TableSchema, lock: str
+) -> tuple[LogMark, LogMark]:
+    """Open it on `connection`; (low, high). Raises SourceError where no way gives `low`."""
+    own = _by_own_word(connection)
+    if own is not None:
+        return own, own
+    if lock in LOCKS:
+        return _under_lock(connection, endpoint, LOCKS[lock](table))
+    facts = variables(connection, "gtid_mode", "binlog_order_commits")
+    low = _by_gtid(connection) if facts.get("gtid_mode") == "ON" else _by_watermark(connection, facts)
+    ask(connection, "COMMIT")
+    ask(connection, START)
+    return low, log_end(connection).mark()
+
+
+def _by_own_word(connection: pymysql.Connection) -> LogMark | None:
+    """The snapshot's exact place as the server tells this session; None on a server that does not."""
+    ask(connection, START)
+    told = {str(name).lower(): str(value) for name, value in ask(connection, OWN_PLACE)}
+    file = told.get("binlog_snapshot_file", "")
+    if not file:
+        ask(connection, "COMMIT")
+        return None
+    return place_at(connection, file, int(told["binlog_snapshot_position"])).mark()
+
+
+def _under_lock(connection: pymysql.Connection, endpoint: Endpoint, statement: str) -> tuple[LogMark, LogMark]:
+    """Exact: under the lock nothing that matters is between log and engine."""
+    with _locked(endpoint, statement) as holder:
+        place = log_end(holder).mark()
+        ask(connection, START)
+    return place, place
+
+
+@contextmanager
+def _locked(endpoint: Endpoint, statement: str) -> Iterator[pymysql.Connection]:
+    """A second connection that holds the lock: LOCK TABLES and START TRANSACTION end each other on one."""
+    with closing(connect(endpoint)) as holder, translated():
+        ask(holder, f"SET SESSION lock_wait_timeout = {LOCK_WAIT}")
+        ask(holder, statement)
+        yield holder
+        ask(holder, "UNLOCK TABLES")
+
+
+def _by_gtid(connection: pymysql.Connection) -> LogMark:
+    """What is executed now: a transaction enters the set after the engine has committed it."""
+    low = executed(connection)
+    return replace(log_end(connection), gtid=low, gtid_only=True).mark()
+
+
+def _by_watermark(connection: pymysql.Connection, facts: dict[str, str]) -> LogMark:
+    """Commits reach the engine in the log's order: once our row is committed, so is all that was logged before it."""
+    if facts.get("binlog_order_commits", "ON") != "ON":
+        raise SourceError(
+            "commits reach the engine in another order than the log's",
+            hint=f"SET GLOBAL binlog_order_commits = ON, or {CHOICES}",
+        )
+    if is_filtered(connection):
+        raise SourceError(
+            "binlog_do_db or binlog_ignore_db may leave our watermark out of the log",
+            hint='take the filters away, or [load] lock = "table" or "global"',
+        )
+    low = log_end(connection)
+    try:
+        watermark.write(connection)
+    except SourceUnavailable:
+        raise
+    except SourceError as error:
+        raise SourceError(f"no consistent start for the load: {error.message}", hint=CHOICES) from error
+    return low.mark()

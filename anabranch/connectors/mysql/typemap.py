@@ -1,0 +1,130 @@
+"""Native types of MySQL and MariaDB -> logical types, as data.
+
+What is not in the tables is refused with a reason, so that preflight can offer to drop the column. Vendor pages:
+https://dev.mysql.com/doc/refman/8.0/en/data-types.html · https://mariadb.com/kb/en/data-types/
+What does not live here: how values are spelled (`expressions.py`), how a target stores a logical type.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from anabranch.model.datatype import Kind, LogicalType
+
+# https://dev.mysql.com/doc/refman/8.0/en/integer-types.html: name -> (signed, unsigned)
+INTEGERS = {
+    "tinyint": (Kind.INT8, Kind.UINT8),
+    "smallint": (Kind.INT16, Kind.UINT16),
+    "mediumint": (Kind.INT32, Kind.UINT32),
+    "int": (Kind.INT32, Kind.UINT32),
+    "bigint": (Kind.INT64, Kind.UINT64),
+}
+# https://dev.mysql.com/doc/refman/8.0/en/string-type-syntax.html: name -> most bytes a value has
+TEXTS = {"tinytext": 255, "text": 65_535, "mediumtext": 16_777_215, "longtext": 4_294_967_295}
+BLOBS = {"tinyblob": 255, "blob": 65_535, "mediumblob": 16_777_215, "longblob": 4_294_967_295}
+# https://dev.mysql.com/doc/refman/8.0/en/date-and-time-types.html
+CLOCKS = {"datetime": Kind.TIMESTAMP, "timestamp": Kind.INSTANT, "time": Kind.DURATION}
+# Character sets we decode; https://dev.mysql.com/doc/refman/8.0/en/charset-charsets.html. True: its bytes are UTF-8.
+CHARSETS = {"utf8mb4": True, "utf8mb3": True, "utf8": True, "ascii": True, "latin1": False}
+# Why a type is refused, where there is more to say than that it is not known.
+REASONS = {
+    "vector": "vectors are not replicated yet",
+    "uuid": "MariaDB's UUID type is not replicated yet",
+    "inet4": "MariaDB's INET4 type is not replicated yet",
+    "inet6": "MariaDB's INET6 type is not replicated yet",
+    **dict.fromkeys(
+        ("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon",
+         "geometrycollection", "geomcollection"),
+        "geometry is not replicated yet",
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Native:
+    """A column's type as information_schema.COLUMNS tells it."""
+
+    name: str  # DATA_TYPE
+    full: str  # COLUMN_TYPE
+    charset: str = ""
+    length: int | None = None  # CHARACTER_MAXIMUM_LENGTH
+    precision: int = 0
+    scale: int = 0
+    fraction: int = 0
+    is_json: bool = False  # MariaDB: a longtext whose check says json_valid(column)
+
+
+class Refused(Exception):
+    """This native type has no logical type; the text says why."""
+
+
+def logical_type(native: Native) -> LogicalType:
+    """The logical type of a native one. Raises Refused."""
+    if "COMPRESSED" in native.full:
+        raise Refused("compressed columns are not replicated yet")
+    if native.name in INTEGERS:
+        return LogicalType(INTEGERS[native.name]["unsigned" in native.full])
+    make = _MAKERS.get(native.name)
+    if make is None:
+        raise Refused(REASONS.get(native.name, f"the type {native.full} is not known"))
+    return make(native)
+
+
+def labels(full: str) -> tuple[str, ...]:
+    """The values of `enum('a','it''s')` or `set(…)` in declaration order, with escapes undone."""
+    return tuple(_unescape(quoted) for quoted in re.findall(r"'((?:[^'\\]|''|\\.)*)'", full, re.DOTALL))
+
+
+def unquote(literal: str) -> str:
+    """The text of a string literal in single quotes, as the server prints it."""
+    return _unescape(literal[1:-1])
+
+
+def is_utf8(charset: str) -> bool:
+    """Are this character set's bytes UTF-8 as they are?"""
+    return CHARSETS.get(charset, False)
+
+
+_ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
+
+
+def _unescape(text: str) -> str:
+    """https://dev.mysql.com/doc/refman/8.0/en/string-literals.html"""
+    return re.sub(r"''|\\(.)", lambda m: _ESCAPED.get(m[1], m[1]) if m[1] is not None else "'", text, flags=re.DOTALL)
+
+
+def _text(native: Native) -> LogicalType:
+    if native.charset not in CHARSETS:
+        raise Refused(f"the character set {native.charset} is not replicated yet")
+    if native.is_json:
+        return LogicalType(Kind.JSON)
+    return LogicalType(Kind.TEXT, length=None if native.name in TEXTS else native.length)
+
+
+def _labelled(kind: Kind) -> Callable[[Native], LogicalType]:
+    def make(native: Native) -> LogicalType:
+        if native.charset not in CHARSETS:
+            raise Refused(f"the character set {native.charset} is not replicated yet")
+        return LogicalType(kind, values=labels(native.full))
+
+    return make
+
+
+_MAKERS: dict[str, Callable[[Native], LogicalType]] = {
+    "decimal": lambda n: LogicalType(Kind.DECIMAL, precision=n.precision, scale=n.scale),
+    "float": lambda n: LogicalType(Kind.FLOAT32),
+    "double": lambda n: LogicalType(Kind.FLOAT64),
+    "bit": lambda n: LogicalType(Kind.BIT, length=n.precision),
+    "date": lambda n: LogicalType(Kind.DATE),
+    "year": lambda n: LogicalType(Kind.YEAR),
+    "json": lambda n: LogicalType(Kind.JSON),
+    "enum": _labelled(Kind.ENUM),
+    "set": _labelled(Kind.SET),
+    "binary": lambda n: LogicalType(Kind.BINARY, length=n.length),
+    "varbinary": lambda n: LogicalType(Kind.BINARY, length=n.length),
+    **dict.fromkeys(("char", "varchar", *TEXTS), _text),
+    **{name: lambda n: LogicalType(Kind.BINARY) for name in BLOBS},
+    **{name: lambda n: LogicalType(CLOCKS[n.name], fraction=n.fraction) for name in CLOCKS},
+}

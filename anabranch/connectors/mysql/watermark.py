@@ -1,0 +1,47 @@
+"""Our one table at the source: a row of it, committed, proves what the engine has taken over from the log (K2).
+
+Only a MySQL without GTIDs needs it. What does not live here: when it is written (`snapshot.py`).
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import pymysql
+
+from anabranch.connectors.mysql.connection import ask, connect
+from anabranch.model.endpoint import Endpoint
+
+SCHEMA, TABLE = "anabranch", "watermark"
+SLOTS = 64  # rows: loaders that write at the same moment do not wait for each other
+_CREATE = (
+    f"CREATE DATABASE IF NOT EXISTS {SCHEMA}",
+    f"CREATE TABLE IF NOT EXISTS {SCHEMA}.{TABLE}"
+    " (slot INT PRIMARY KEY, written TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6)) ENGINE=InnoDB",
+)
+_WRITE = f"REPLACE INTO {SCHEMA}.{TABLE} VALUES (CONNECTION_ID() % {SLOTS}, CURRENT_TIMESTAMP(6))"
+_TABLES = "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s"
+
+
+def write(connection: pymysql.Connection) -> None:
+    """Committed when this returns. The table is made only when it is not there: that needs one more right."""
+    if not _exists(connection):
+        for statement in _CREATE:
+            ask(connection, statement)
+    ask(connection, _WRITE)
+
+
+def leftovers(endpoint: Endpoint, remove: bool) -> list[str]:
+    """The table, if it is there; removed if asked, with its database when nothing else is in it."""
+    with closing(connect(endpoint)) as connection:
+        if not _exists(connection):
+            return []
+        if remove:
+            ask(connection, f"DROP TABLE {SCHEMA}.{TABLE}")
+            if not ask(connection, _TABLES, SCHEMA):
+                ask(connection, f"DROP DATABASE {SCHEMA}")
+    return [f"table {SCHEMA}.{TABLE}"]
+
+
+def _exists(connection: pymysql.Connection) -> bool:
+    return (TABLE,) in ask(connection, _TABLES, SCHEMA)
