@@ -115,17 +115,23 @@ def merge_staged(connection: Connection, staged: StagedNet) -> list[merge.Texts]
     pieces = staged.layout["pieces"]
     if not isinstance(pieces, tuple):
         raise StateError("the staged change is not one of this connector")
-    _prove(connection, staged, pieces)
+    if not pieces:
+        return []
+    names = sql.SQL(", ").join(one.name for one in pieces)
+    _prove(connection, staged, pieces, names)
     again = []
     for one in pieces:
         again += merge.carry_out(connection, one.piece, one.id, one.rows, prepare=False)
-    if pieces:
-        names = sql.SQL(", ").join(one.name for one in pieces)
-        connection.execute(sql.SQL("DROP TABLE {}").format(names))
+    connection.execute(sql.SQL("DROP TABLE {}").format(names))
     return again
 
 
-def _prove(connection: Connection, staged: StagedNet, pieces: tuple[StagedPiece, ...]) -> None:
+def _prove(connection: Connection, staged: StagedNet, pieces: tuple[StagedPiece, ...], names: sql.Composed) -> None:
+    """Nothing more gets into the tables, then rows and numbers are those that were staged."""
+    try:
+        connection.execute(sql.SQL("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE").format(names))
+    except psycopg.errors.UndefinedTable:
+        raise Conflict(staged.table.source, "what was staged is gone") from None
     digest = 0
     for one in pieces:
         query = sql.SQL("SELECT count(*), coalesce(sum(proof), 0)::bigint FROM {}").format(one.name)
