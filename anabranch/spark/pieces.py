@@ -18,8 +18,10 @@ import pyarrow as pa
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import AccumulatorParam, InheritableThread
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import vectorized_udf
+from pyspark.util import PythonEvalType
 
 from anabranch import errors
 from anabranch.errors import AnabranchError
@@ -181,13 +183,20 @@ def filtered(spark: SparkSession, work: Work, pieces: Sequence[Any], where: Wher
     schema = spark.createDataFrame([], _READ_SCHEMA).schema
     for field in spark_schema(where.types):
         schema = schema.add(field)
-    read = spark.createDataFrame(packed, "piece binary").mapInArrow(partial(_read_for_filter, work, where), schema)
+    read = _mapped(spark.createDataFrame(packed, "piece binary"), partial(_read_for_filter, work, where), schema)
     try:
         kept = read.where(F.col(HEADER).isNotNull() | F.expr(where.expression))
     except PySparkException as refusal:
         raise refused(where.expression, refusal) from None
-    done = kept.mapInArrow(partial(_finish_filtered, work), "outcome binary")
+    done = _mapped(kept, partial(_finish_filtered, work), "outcome binary")
     return done.rdd.map(lambda row: pickle.loads(row[0]))
+
+
+def _mapped(frame: Any, function: Callable[[Iterator[Any]], Iterator[Any]], schema: Any) -> Any:
+    """`frame.mapInArrow(function, schema)`, which in pyspark 4.3 insists on pandas though no pandas takes part in it."""
+    udf = vectorized_udf(function, schema, PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+    columns = udf(*[frame[name] for name in frame.columns])
+    return DataFrame(frame._jdf.mapInArrow(columns._jc, False, None), frame.sparkSession)
 
 
 def run(
@@ -238,8 +247,9 @@ class _Job:
     def give(self, take: Callable[[Outcome], None]) -> None:
         found = self._found.value
         while self._taken < len(found):
+            outcome, found[self._taken] = found[self._taken], None  # what was taken needs no memory any more
             self._taken += 1
-            take(found[self._taken - 1])
+            take(outcome)
 
     def cancel(self) -> None:
         if not self._ended.is_set():

@@ -6,8 +6,8 @@ expression names (ddl/rules.py), running it over a table's pieces (pieces.py).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import localcontext
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,9 @@ from pyspark.sql.types import StructField, StructType
 from anabranch.errors import ConfigError, ValueRefused
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.rows.arrow import array, parse_text
+from anabranch.rows.lines import unescape
 
+DIGITS = 100  # of decimal arithmetic: more than any value has, so that nothing is rounded
 WIDEST_DECIMAL = 38  # https://spark.apache.org/docs/latest/sql-ref-datatypes.html
 NUMBER = "__row"
 
@@ -93,15 +95,6 @@ def _unsigned(values: Any) -> Any:
 
 # --- values out of lines ----------------------------------------------------------------------------------------------
 
-_ESCAPE = re.compile(rb"\\(.)", re.DOTALL)
-_MEANT = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
-
-
-def unescape(cell: bytes) -> bytes:
-    """The characters of a cell of a line (rows/lines.py)."""
-    return _ESCAPE.sub(lambda found: _MEANT.get(found[1], found[1]), cell) if b"\\" in cell else cell
-
-
 def columns_of(rows: Sequence[bytes], places: Sequence[int], types: Mapping[str, LogicalType]) -> list[Any]:
     """Columns of some lines (without their newlines) as arrays for Spark; `places` are the cells' in the line.
 
@@ -115,7 +108,8 @@ def columns_of(rows: Sequence[bytes], places: Sequence[int], types: Mapping[str,
 
 def _column(name: str, type: LogicalType, cells: Iterable[bytes]) -> Any:
     try:
-        return to_spark(type, array(type, [_raw(type, cell) for cell in cells]))
+        with localcontext(prec=DIGITS):
+            return to_spark(type, array(type, [_raw(type, cell) for cell in cells]))
     except (ValueError, pa.ArrowInvalid):
         raise ValueRefused(
             f"a value of column {name} is no {type} and cannot be filtered by", hint="filter by another column"

@@ -11,7 +11,7 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import PIPE
@@ -27,6 +27,7 @@ LOG4J = Path(__file__).with_name("log4j2.properties")
 PACKAGE_PARENT = str(Path(__file__).parents[2])
 ATTEMPTS = 4  # local[N] alone gives a task one attempt
 NOISE = ("WARNING: Using incubator modules",)  # printed by the JVM itself, before any log is set up
+ENDED_WORKER = "pyspark/daemon.py"  # in the traceback of a worker whose task was cancelled
 
 _LOCAL = re.compile(r"local(?:\[(\*|\d+)\])?$")
 
@@ -119,7 +120,19 @@ def _start(chosen: Mapping[str, str]) -> SparkSession:
 
 def _relay(lines: IO[bytes]) -> None:
     """Pass on what the JVM prints, without its noise."""
-    for line in lines:
-        text = line.decode(errors="replace")
-        if not text.startswith(NOISE):
+    for text in _paragraphs(line.decode(errors="replace") for line in lines):
+        if not text.startswith(NOISE) and ENDED_WORKER not in text:
             sys.stderr.write(text)
+
+
+def _paragraphs(lines: Iterable[str]) -> Iterator[str]:
+    """Lines one by one, but a Python traceback as a whole."""
+    held = ""
+    for line in lines:
+        if held or line.startswith("Traceback "):
+            held += line
+            if held == line or line.startswith(" "):
+                continue
+        yield held or line
+        held = ""
+    yield held

@@ -1,0 +1,126 @@
+"""One text form for both sides, where the same value has several: floats, JSON, escapes.
+
+Everything else is equal as it stands (rows/lines.py and the connectors see to that). What does not live here: digests.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from anabranch.abc import ValueRules
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.rows.net import TargetTable
+from anabranch.spark.rows import unescape
+
+NULL = b"\\N"
+# COPY writes these control characters with a letter: https://www.postgresql.org/docs/current/sql-copy.html#id-1.9.3.55.9.2
+_LETTERS = re.compile(rb"\\([\\bfv])")
+_CONTROLS = {b"b": b"\b", b"f": b"\f", b"v": b"\v", b"\\": b"\\\\"}
+
+Cell = Callable[[bytes], bytes]
+
+
+class Canonical:
+    """Makes comparable rows of one table out of blocks of lines."""
+
+    def __init__(self, table: TargetTable, rules: ValueRules) -> None:
+        forms = {place: _form(type, rules) for place, type in enumerate(table.types)}
+        self._cells = {place: form for place, form in forms.items() if form is not None}
+
+    def rows(self, block: bytes) -> list[bytes]:
+        """The block's rows without their newlines."""
+        rows = _same_escapes(block).split(b"\n")
+        rows.pop()
+        return [self._row(row) for row in rows] if self._cells else rows
+
+    def _row(self, row: bytes) -> bytes:
+        cells = row.split(b"\t")
+        for place, form in self._cells.items():
+            if cells[place] != NULL:
+                cells[place] = form(cells[place])
+        return b"\t".join(cells)
+
+
+def _same_escapes(block: bytes) -> bytes:
+    if b"\\b" in block or b"\\f" in block or b"\\v" in block:
+        return _LETTERS.sub(lambda found: _CONTROLS[found[1]], block)
+    return block
+
+
+def _form(type: LogicalType, rules: ValueRules) -> Cell | None:
+    if type.kind is Kind.FLOAT32:
+        return _float32
+    if type.kind is Kind.FLOAT64:
+        return _float64
+    if type.kind is Kind.JSON:
+        return partial(_json, jsonb if rules.json == "jsonb" else as_written)
+    return None
+
+
+def _float64(cell: bytes) -> bytes:
+    return repr(float(cell)).encode()
+
+
+def _float32(cell: bytes) -> bytes:
+    return repr(float(np.float32(cell.decode()))).encode()
+
+
+def _json(form: Callable[[str], str], cell: bytes) -> bytes:
+    """Text that is no JSON is left as it stands: then it has to be equal to the letter."""
+    try:
+        return form(unescape(cell).decode()).encode()
+    except (ValueError, RecursionError):
+        return cell
+
+
+def jsonb(text: str) -> str:
+    """What PostgreSQL's jsonb tells apart: numbers by value, keys without order, the last of equal keys; no -0.
+
+    https://www.postgresql.org/docs/current/datatype-json.html"""
+    value = json.loads(text, parse_float=_Number, parse_int=_Number)
+    return json.dumps(_printable(value), sort_keys=True, separators=(",", ":"))
+
+
+def as_written(text: str) -> str:
+    """JSON that the target keeps as text: only the space between tokens is free."""
+    value = json.loads(text, parse_float=_Literal, parse_int=_Literal, object_pairs_hook=_Pairs)
+    return json.dumps(_printable(value), separators=(",", ":"))
+
+
+class _Number:
+    """A number by its value: 1, 1.0 and 1e0 are one."""
+
+    def __init__(self, text: str) -> None:
+        sign, digits, exponent = Decimal(text).as_tuple()
+        whole = "".join(map(str, digits)).lstrip("0")
+        short = whole.rstrip("0")
+        self.text = f"{'-' * sign}{short}e{int(exponent) + len(whole) - len(short)}" if short else "0"
+
+
+class _Literal:
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """An object whose keys keep their order and number."""
+
+
+def _printable(value: Any) -> Any:
+    """Numbers and ordered objects become lists with a mark that no JSON array of the same text has."""
+    if isinstance(value, _Number | _Literal):
+        return {"#": value.text}
+    if isinstance(value, _Pairs):
+        return {"{}": [[name, _printable(one)] for name, one in value]}
+    if isinstance(value, dict):
+        return {f"={name}": _printable(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_printable(one) for one in value]
+    return value

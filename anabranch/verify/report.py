@@ -1,0 +1,113 @@
+"""The result of a verification: its values, its JSON shape, and its form for people.
+
+Keys are shown, values only where they were asked for. What does not live here: comparing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import IO, Any
+
+from anabranch.errors import DifferencesFound, TablesParked
+
+VERSION = 1
+SHOWN = 10  # differences of a table on a terminal; --json has the whole sample
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One key that differs. `kind`: missing (at the target), extra (there only) or different, with the `columns` that are.
+    `copies` counts equal rows at source and target, for tables without a key. `values`, where asked for: per column the
+    source's and the target's text form."""
+
+    kind: str
+    key: Mapping[str, str | None] = field(default_factory=dict)
+    columns: tuple[str, ...] = ()
+    copies: tuple[int, int] = (0, 0)
+    values: Mapping[str, tuple[str | None, str | None]] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        place = ", ".join(f"{name}={value}" for name, value in self.key.items())
+        place = place or f"a row without a key: {self.copies[0]} at the source, {self.copies[1]} at the target"
+        facts = "; ".join(f"{name}: {there!r} -> {here!r}" for name, (there, here) in self.values.items())
+        facts = facts or ", ".join(self.columns)
+        return f"{self.kind:<9} {place}" + (f" ({facts})" if facts else "")
+
+
+@dataclass(frozen=True, slots=True)
+class TableResult:
+    """`missing`, `extra`, `different` count rows; they are exact if `is_complete`, else at least so many. `sample` has the
+    first of them."""
+
+    source: str
+    target: str
+    rows_source: int
+    rows_target: int
+    identical: bool
+    missing: int = 0
+    extra: int = 0
+    different: int = 0
+    is_complete: bool = True
+    sample: tuple[Difference, ...] = ()
+
+    def __str__(self) -> str:
+        if self.identical:
+            return f"identical  {self.source} -> {self.target}: {self.rows_source} rows"
+        least = "" if self.is_complete else "at least "
+        counts = ", ".join(
+            f"{least}{count} {what}"
+            for count, what in ((self.missing, "missing"), (self.extra, "extra"), (self.different, "different"))
+            if count
+        )
+        rows = f"{self.rows_source} rows at the source, {self.rows_target} at the target"
+        return f"DIFFERENT  {self.source} -> {self.target}: {rows}; {counts}"
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """A table that is not compared because it is not replicated at present."""
+
+    source: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    tables: tuple[TableResult, ...]
+    parked: tuple[Parked, ...] = ()
+
+    @property
+    def identical(self) -> bool:
+        return all(table.identical for table in self.tables)
+
+    @property
+    def exit_code(self) -> int:
+        if not self.identical:
+            return DifferencesFound.exit_code
+        return TablesParked.exit_code if self.parked else 0
+
+    @property
+    def summary(self) -> str:
+        equal = sum(table.identical for table in self.tables)
+        parked = f", {len(self.parked)} parked" if self.parked else ""
+        return f"identical: {equal} of {len(self.tables)} tables{parked}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "version": VERSION,
+            "identical": self.identical,
+            "tables": [asdict(table) for table in self.tables],
+            "parked": [asdict(table) for table in self.parked],
+        }
+
+    def write(self, file: IO[str]) -> None:
+        for table in self.tables:
+            file.write(f"{table}\n")
+            for difference in table.sample[:SHOWN]:
+                file.write(f"    {difference}\n")
+            if len(table.sample) > SHOWN:
+                file.write(f"    … {len(table.sample) - SHOWN} more in --json\n")
+        for parked in self.parked:
+            file.write(f"parked     {parked.source}: {parked.reason}\n")
+        file.write(f"{self.summary}\n")

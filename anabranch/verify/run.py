@@ -1,0 +1,158 @@
+"""The driver of a verification: digests of every piece, then the rows of the buckets that differ.
+
+Both ends are read as they are at that moment: the writer has to be quiet and the stream drained for the answer to mean
+equality. Nothing is written and nothing locked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from anabranch.abc import SourceConnector, TargetConnector, ValueRules
+from anabranch.model.ids import TableId
+from anabranch.spark import pieces
+from anabranch.spark.pieces import Outcome, Work
+from anabranch.spark.where import where
+from anabranch.verify.compare import Comparison, Found, Picking
+from anabranch.verify.digest import Summing, Sums, add
+from anabranch.verify.plan import Piece, VerifyTable, cut
+from anabranch.verify.report import Difference, TableResult, Verification
+
+ROWS_PER_PIECE = 200_000
+LIMIT_KEYS = 100
+LIMIT_ROWS = 2_000_000  # rows of differing buckets that are brought together, per table
+
+
+@dataclass
+class _Sides:
+    """The buckets of a table at both ends."""
+
+    source: Sums = field(default_factory=dict)
+    target: Sums = field(default_factory=dict)
+
+    @property
+    def differing(self) -> list[int]:
+        both = self.source.keys() | self.target.keys()
+        return sorted(bucket for bucket in both if self.source.get(bucket) != self.target.get(bucket))
+
+    def chosen(self) -> frozenset[int]:
+        """Differing buckets of at most LIMIT_ROWS rows, at least one of them."""
+        found: list[int] = []
+        rows = 0
+        for bucket in self.differing:
+            rows += max(self.source.get(bucket, (0, 0))[0], self.target.get(bucket, (0, 0))[0])
+            if found and rows > LIMIT_ROWS:
+                break
+            found.append(bucket)
+        return frozenset(found)
+
+
+def verify_tables(
+    spark_factory: Callable[[], SparkSession],
+    source: SourceConnector,
+    target: TargetConnector,
+    tables: Sequence[VerifyTable],
+    *,
+    rules: ValueRules | None = None,
+    rows_per_piece: int = ROWS_PER_PIECE,
+    limit_keys: int = LIMIT_KEYS,
+    show_values: bool = False,
+    expected_identity: str = "",
+    stop: Callable[[], bool] = lambda: False,
+) -> Verification | None:
+    """Compare tables; None when `stop()` ended it. At most `limit_keys` keys are shown per table. Raises what a task
+    raised, as one message."""
+    values = rules or ValueRules()
+    ends = (source, target, values, expected_identity)
+    all_pieces = cut(
+        source, target, tables, rows_per_piece=rows_per_piece, rules=values, expected_identity=expected_identity
+    )
+    run = _Run(spark_factory, all_pieces, stop)
+    sides = run.sides(Summing(*ends))
+    if sides is None:
+        return None
+    buckets = {table: chosen for table, both in sides.items() if (chosen := both.chosen())}
+    comparison = Comparison({one.table.source: one.table for one in tables}, limit_keys, show_values)
+    found = run.differences(Picking(*ends, buckets), comparison) if buckets else {}
+    if found is None:
+        return None
+    return Verification(
+        tuple(_result(one, sides[one.table.source], found.get(one.table.source, []), limit_keys) for one in tables)
+    )
+
+
+@dataclass(frozen=True)
+class _Run:
+    spark_factory: Callable[[], SparkSession]
+    pieces: Sequence[Piece]
+    stop: Callable[[], bool]
+
+    def sides(self, work: Work) -> dict[TableId, _Sides] | None:
+        found: dict[TableId, _Sides] = {piece.one.table.source: _Sides() for piece in self.pieces}
+
+        def take(outcome: Outcome) -> None:
+            sides = found[outcome.piece.one.table.source]
+            add(sides.source if outcome.piece.is_source else sides.target, outcome.value)
+
+        spark = self.spark_factory()
+        return found if self._run(spark, list(self._outcomes(spark, work, self.pieces)), take) else None
+
+    def differences(self, work: Picking, comparison: Comparison) -> dict[TableId, list[Found]] | None:
+        found: dict[TableId, list[Found]] = {table: [] for table in work.buckets}
+
+        def take(outcome: Outcome) -> None:
+            found[outcome.piece[0]].append(outcome.value)
+
+        spark = self.spark_factory()
+        wanted = [piece for piece in self.pieces if piece.one.table.source in work.buckets]
+        rows = spark.sparkContext.union(list(self._outcomes(spark, work, wanted))).flatMap(comparison.spread)
+        compared = rows.groupByKey(spark.sparkContext.defaultParallelism * 4).flatMap(comparison.bucket)
+        return found if self._run(spark, [compared], take) else None
+
+    def _outcomes(self, spark: SparkSession, work: Work, wanted: Sequence[Piece]) -> Iterator[Any]:
+        """RDDs: one of every piece that is read as it stands, one of each filtered table's source pieces."""
+        filtered: dict[TableId, list[Piece]] = {}
+        plain: list[Piece] = []
+        for piece in wanted:
+            is_filtered = piece.is_source and piece.one.filter is not None
+            (filtered.setdefault(piece.one.table.source, []) if is_filtered else plain).append(piece)
+        yield pieces.plain(spark, work, plain)
+        for some in filtered.values():
+            one = some[0].one
+            assert one.filter is not None
+            yield pieces.filtered(spark, work, some, where(one.schema, one.table, one.filter))
+
+    def _run(self, spark: SparkSession, outcomes: list[Any], take: Callable[[Outcome], None]) -> bool:
+        def checked(outcome: Outcome) -> None:
+            if outcome.failure is not None:
+                error = outcome.failure.error()
+                error.table = error.table or str(outcome.piece.one.table.source)
+                raise error
+            take(outcome)
+
+        return pieces.run(spark, outcomes, checked, self.stop)
+
+
+def _result(one: VerifyTable, sides: _Sides, found: Sequence[Found], limit_keys: int) -> TableResult:
+    sample = sorted((difference for bucket in found for difference in bucket.sample), key=_order)
+    return TableResult(
+        source=str(one.table.source),
+        target=str(one.table.target),
+        rows_source=sum(count for count, _ in sides.source.values()),
+        rows_target=sum(count for count, _ in sides.target.values()),
+        identical=not sides.differing,
+        missing=sum(bucket.missing for bucket in found),
+        extra=sum(bucket.extra for bucket in found),
+        different=sum(bucket.different for bucket in found),
+        is_complete=len(sides.chosen()) == len(sides.differing),
+        sample=tuple(sample[:limit_keys]),
+    )
+
+
+def _order(difference: Difference) -> list[tuple[int, str]]:
+    """Numbers by size, texts by letter: short ones first sorts both well enough."""
+    return [(len(value or ""), value or "") for value in difference.key.values()]
