@@ -6,6 +6,7 @@ resolved on first use.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,7 +18,5 @@ __all__ = ["Job", "__version__"]
 
 def __getattr__(name: str) -> object:
     if name == "Job":
-        from anabranch.job import Job
-
-        return Job
+        return import_module("anabranch.job").Job
     raise AttributeError(f"module 'anabranch' has no attribute {name!r}")

@@ -165,6 +165,11 @@ class SnapshotReader(Protocol):
         """The rows inside `bounds` as lines (rows/lines.py): blocks of whole lines, about 1 MB each, nothing buffered
         beyond. Encodings are identical with what LogReader gives for the same value (K34, pitfall 29)."""
 
+    def lines_of(
+        self, table: TableSchema, columns: Sequence[str], keys: Sequence[Mapping[str, str | None]], rules: ValueRules
+    ) -> Iterator[bytes]:
+        """The rows that have one of these primary keys (source column -> text form), as `lines` gives them (K3)."""
+
     def close(self) -> None: ...
 
 

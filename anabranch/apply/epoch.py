@@ -9,7 +9,7 @@ Delivery: after any crash the target is exactly at its checkpoint; nothing is ap
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from anabranch import log
@@ -78,6 +78,20 @@ class Applier:
         """Move the checkpoint over log that holds nothing for us."""
         then = self._then(position, commit_time)
         self._with_reconnect(lambda: self._commit(then, self._work()) if self._begin(then) else None)
+
+    def put(self, changes: Iterable[RowChange], state: TableState) -> None:
+        """One epoch of changes that are not from the trail (rows read again), with the table's new state."""
+        some = list(changes)
+
+        def once() -> None:
+            then = self._then(self.checkpoint.position, self.checkpoint.commit_time)
+            if self._begin(then):
+                work = Work(self.context, {**self.states, state.source: state}, self.target_of)
+                for change in some:
+                    self.writer.change(change)
+                self._commit(then, work)
+
+        self._with_reconnect(once)
 
     def join(self, state: TableState, replayed: ApplyContext, joined: ApplyContext) -> None:
         """One epoch that carries out a new table's part of the trail, from its window's begin to the checkpoint, by

@@ -14,6 +14,7 @@ from anabranch.model.schema import TableSchema
 from anabranch.rows.chunk import META, Chunk, Op, TableRows
 from anabranch.rows.net import TargetTable
 
+END = (1 << 63) - 1
 ORDINAL_BITS = 40  # order = (sequence - base) << 40 | ordinal: 8 million transactions of 10^12 images in a group
 
 Bools = npt.NDArray[np.bool_]
@@ -21,8 +22,9 @@ Ints = npt.NDArray[np.int64]
 
 
 def order_of(sequence: int, base: int, ordinal: int = 0) -> int:
-    """Place of (sequence, ordinal) on the one axis that everything in a group of chunks is sorted by."""
-    return ((sequence - base) << ORDINAL_BITS) + ordinal
+    """Place of (sequence, ordinal) on the one axis that everything in a group of chunks is sorted by. What lies far
+    outside the group is before or after all of it."""
+    return max(-END, min(END, ((sequence - base) << ORDINAL_BITS) + ordinal))
 
 
 def sequence_of(order: int, base: int) -> int:

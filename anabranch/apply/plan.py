@@ -15,13 +15,12 @@ from anabranch.apply import cascade
 from anabranch.apply.compact import compact
 from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.filter import with_filter_columns
-from anabranch.apply.images import Images, gather, order_of, sequence_of
+from anabranch.apply.images import END, Images, gather, order_of, sequence_of
 from anabranch.model.ids import TableId
 from anabranch.rows.chunk import Barrier, BarrierKind, Chunk, Op
 from anabranch.rows.net import Cascade, TableNet, TargetTable
 
 FilterImages = Callable[[Followed, Images], Images]
-END = (1 << 63) - 1
 
 
 @dataclass(frozen=True)

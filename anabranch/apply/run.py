@@ -19,6 +19,7 @@ from anabranch.apply.epoch import Applier
 from anabranch.apply.filter import StreamFilter
 from anabranch.apply.finish import Finisher
 from anabranch.apply.join import join_loaded
+from anabranch.apply.reread import Rereader
 from anabranch.apply.staging import Executors
 from anabranch.apply.stream import EpochQuery
 from anabranch.apply.window import WindowResolver, is_followed
@@ -66,12 +67,14 @@ class ApplyRun:
     where: Callable[[TableSchema], Filter | None]
     logs_cascades: bool
     truncate: str
+    lock: str
     per_transaction: bool
     stage_rows: int | None
     spark: Callable[[], SparkSession]
     stop: Callable[[], bool]
     watcher: Watcher
     resolver: WindowResolver = field(init=False)
+    rereader: Rereader = field(init=False)
     applier: Applier = field(init=False)
     finisher: Finisher = field(init=False)
 
@@ -140,6 +143,8 @@ class ApplyRun:
         checkpoint = writer.claim(self.job, uuid.uuid4().hex)
         states = store.tables(self.job)
         self.resolver = WindowResolver(trail, self.source.order)
+        identity = trail.identity.source_identity
+        self.rereader = Rereader(self.source, self.resolver, self.rules, self.lock, identity)
         tables = {
             table: self._follow_table(state, self.resolver.window(state) if state.state == "loading" else (0, 0))
             for table, state in states.items()
@@ -197,6 +202,7 @@ class ApplyRun:
         at = applier.checkpoint.position
         if end.position.sequence == at.sequence and (end.position.native != at.native or self._has_ended_windows()):
             applier.move_on(Position(at.sequence, end.position.native), end.commit_time)
+        self.rereader.look(applier)
         join_loaded(applier, store, self.resolver, self._follow_table, logs_cascades=self.logs_cascades)
         self.watcher.applied(applier.checkpoint)
         consistent = all(state.state != "loading" for state in applier.states.values())

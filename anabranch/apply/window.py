@@ -36,6 +36,12 @@ class WindowResolver:
         low = self._low(state.low or "[]")
         return low, max((self._high(mark) for mark in json.loads(state.high or "[]")), default=low)
 
+    def low(self, resume: str) -> int:
+        """The last sequence up to which every transaction is included in one mark, as far as the trail goes now."""
+        low = self._low(json.dumps([resume]))
+        del self._lows[json.dumps([resume])]
+        return low
+
     def _low(self, marks: str) -> int:
         """The last sequence up to which every transaction is included in all the marks."""
         if marks not in self._lows:

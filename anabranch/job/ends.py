@@ -165,7 +165,7 @@ def loaded_tables(job: Job) -> list[TableId]:
 
 
 def preflight_report(job: Job) -> Report:
-    return preflight(job.config, job.rules, source_of(job), target_of(job), loaded_tables(job))
+    return preflight(job.config, job.rules, source_of(job), target_of(job), lambda: loaded_tables(job))
 
 
 def spark_home(job: Job) -> Path:

@@ -58,6 +58,7 @@ def run_apply(job: Job) -> None:
             target_table=job.rules.target_table,
             where=job.rules.where,
             logs_cascades=ends.logs_cascades(source),
+            lock=job.config.load.lock,
             truncate=job.config.apply.truncate,
             per_transaction=job.config.apply.mode == "transaction",
             stage_rows=job.config.apply.stage_rows,

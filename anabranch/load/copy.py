@@ -77,7 +77,7 @@ class ChunkWork:
             if verdict:
                 return low.resume, low.resume
         raise SourceError(
-            "the table has no key, and no moment was found at which nothing changed it",
+            "the table has to be loaded as of one moment, and none was found at which nothing changed it",
             table=str(load.schema.id),
             hint=LOCK_HINT,
         )

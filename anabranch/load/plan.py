@@ -31,8 +31,8 @@ from anabranch.spark.where import Named
 @dataclass(frozen=True)
 class LoadTable:
     """One table's load. `generation` counts its loads from 1; the same number again goes on with an interrupted one.
-    `empty`: rows of the target table go away in the generation's first transaction; `recreate`: the table itself. `exact`: all rows
-    are of one moment of the log (order.py); keyless tables always are."""
+    `empty`: rows of the target table go away in the generation's first transaction; `recreate`: the table itself.
+    `exact`: all rows are of one moment of the log (order.py); keyless tables always are."""
 
     schema: TableSchema
     table: TargetTable

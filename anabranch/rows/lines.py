@@ -7,6 +7,7 @@ What does not live here: how a server builds the same lines (each connector), ty
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,8 @@ from anabranch.rows.arrow import arrow_type
 
 NULL = "\\N"
 ESCAPES = ((b"\\", "\\\\"), (b"\t", "\\t"), (b"\n", "\\n"), (b"\r", "\\r"))  # the backslash first
+_ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
+_MEANT = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
 LARGE = 1 << 30  # bytes of one result from which 64-bit offsets are used
 EXPONENT_SCALE = 7  # from this scale on Arrow prints small decimals with an exponent
 
@@ -44,6 +47,16 @@ def lines(types: Sequence[LogicalType], columns: Sequence[Any], null: str = NULL
 def escaped_line(values: Iterable[str | None]) -> bytes:
     """One line of values that are in text form already."""
     return ("\t".join(NULL if value is None else _escape_one(value) for value in values) + "\n").encode()
+
+
+def unescape(cell: bytes) -> bytes:
+    """The characters that a cell of a line stands for (not for `\\N`)."""
+    return _ESCAPED.sub(lambda found: _MEANT.get(found[1], found[1]), cell) if b"\\" in cell else cell
+
+
+def parse_line(line: bytes) -> list[str | None]:
+    """A line, without its newline, as values in text form."""
+    return [None if cell == b"\\N" else unescape(cell).decode() for cell in line.split(b"\t")]
 
 
 def text_value(type: LogicalType, value: Any) -> str | None:

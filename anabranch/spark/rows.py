@@ -95,6 +95,7 @@ def _unsigned(values: Any) -> Any:
 
 # --- values out of lines ----------------------------------------------------------------------------------------------
 
+
 def columns_of(rows: Sequence[bytes], places: Sequence[int], types: Mapping[str, LogicalType]) -> list[Any]:
     """Columns of some lines (without their newlines) as arrays for Spark; `places` are the cells' in the line.
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from anabranch.abc import ValueRules
 from anabranch.model.datatype import Kind, LogicalType
+from anabranch.rows.lines import unescape
 from anabranch.rows.net import TargetTable
-from anabranch.spark.rows import unescape
 
 NULL = b"\\N"
 # COPY writes these control characters with a letter: https://www.postgresql.org/docs/current/sql-copy.html#id-1.9.3.55.9.2
