@@ -53,35 +53,40 @@ LOCAL_ONLY = {
 }
 
 
-def session(app_name: str, master: str = "local[*]", conf: Mapping[str, str] | None = None) -> SparkSession:
-    """A Spark session with our settings; `conf` (the job's `[spark.conf]`) wins over them.
+def session(
+    app_name: str, master: str = "local[*]", conf: Mapping[str, str] | None = None, parallel: int = 0
+) -> SparkSession:
+    """A Spark session with our settings; `conf` (the job's `[spark.conf]`) wins over them. `parallel`: tasks at once, where
+    the master leaves that open (0: as many as there are cores).
 
     An active session of this process is taken as it is: notebooks have one. The JVM ends with this process, also when
     that is killed: its standard input closes. Raises ConfigError without Java 17."""
     if SparkContext._active_spark_context is not None:
         return SparkSession.builder.getOrCreate()
-    chosen = settings(app_name, master, conf or {})
+    chosen = settings(app_name, master, conf or {}, parallel)
     local = chosen["spark.master"].startswith("local")
     _set_environment(require_java(), local)
     with _own_signals():
         return _start(chosen)
 
 
-def settings(app_name: str, master: str, conf: Mapping[str, str]) -> dict[str, str]:
+def settings(app_name: str, master: str, conf: Mapping[str, str], parallel: int = 0) -> dict[str, str]:
     """Everything Spark is told, as one table."""
     found = _LOCAL.match(master)
-    cores = _cores(found) if found else None
+    cores = _cores(found, parallel) if found else None
     mine = FIXED | {"spark.app.name": app_name, "spark.master": f"local[{cores},{ATTEMPTS}]" if cores else master}
     if cores:
         mine |= LOCAL_ONLY | {"spark.sql.shuffle.partitions": str(cores), "spark.default.parallelism": str(cores)}
+    elif parallel:
+        mine |= {"spark.cores.max": str(parallel)}  # of a standalone cluster; others count executors
     return mine | dict(conf)
 
 
-def _cores(found: re.Match[str]) -> int:
+def _cores(found: re.Match[str], parallel: int) -> int:
     wanted = found.group(1)
     if wanted is None:
         return 1
-    return len(os.sched_getaffinity(0)) if wanted == "*" else max(1, int(wanted))
+    return max(1, (parallel or len(os.sched_getaffinity(0))) if wanted == "*" else int(wanted))
 
 
 def _set_environment(java: str, local: bool) -> None:

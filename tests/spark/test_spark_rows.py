@@ -12,8 +12,8 @@ import pytest
 from anabranch.errors import ConfigError, ValueRefused
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.rows import arrow
-from anabranch.rows.lines import texts
-from anabranch.spark.rows import columns_of, evaluate, to_spark, unescape
+from anabranch.rows.lines import lines, texts, unescape
+from anabranch.spark.rows import columns_of, evaluate, to_spark
 
 UTC = UTC
 SAMPLES: list[tuple[LogicalType, list[Any], list[Any], str]] = [
@@ -55,8 +55,6 @@ def test_a_type_is_exact_in_spark(
 
 @pytest.mark.parametrize(("type", "raw", "expected", "passing"), SAMPLES, ids=lambda v: str(v)[:20])
 def test_lines_give_what_the_trail_gives(type: LogicalType, raw: list[Any], expected: list[Any], passing: str) -> None:
-    from anabranch.rows.lines import lines
-
     stored = arrow.array(type, raw)
     rows = lines([LogicalType(Kind.TEXT), type], [pa.array(["x"] * len(raw)), stored]).split(b"\n")[:-1]
     assert columns_of(rows, [1], {"c": type})[0].equals(to_spark(type, stored))
