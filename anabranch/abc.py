@@ -322,6 +322,9 @@ class Loader(Protocol):
     def create_table(self, schema: TableSchema, table: TargetTable, rules: ValueRules, recreate: bool) -> None:
         """Create target schema and table with primary key and nothing else, unless the table is there."""
 
+    def ddl(self, schema: TableSchema, table: TargetTable) -> list[str]:
+        """The statements that `create_table` would run where the table is not there."""
+
     def begin_generation(
         self, job: str, table: TargetTable, generation: int, bounds: Sequence[Bounds], empty: bool
     ) -> None:

@@ -91,6 +91,9 @@ class PostgresLoader:
             if read_table(connection, table.target) is None:
                 _run(connection, statement)
 
+    def ddl(self, schema: TableSchema, table: TargetTable) -> list[str]:
+        return [ddl.create_table(schema, table, self._rules)]
+
     def begin_generation(
         self, job: str, table: TargetTable, generation: int, bounds: Sequence[Bounds], empty: bool
     ) -> None:
