@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import psycopg
 from psycopg import sql
 from psycopg.pq import TransactionStatus
 
-from anabranch.abc import Checkpoint, Conflict, StagedNet, TableState, ValueRules
+from anabranch.abc import Checkpoint, StagedNet, TableState, ValueRules
 from anabranch.connectors.postgresql import cascade as cascades
 from anabranch.connectors.postgresql import merge, onerow, stage
 from anabranch.connectors.postgresql.connection import Connection, connect, session_name, table_name
-from anabranch.connectors.postgresql.errors import Meaning, describe, meaning, translate, translated
-from anabranch.connectors.postgresql.merge import Action, Texts
+from anabranch.connectors.postgresql.errors import translate, translated
+from anabranch.connectors.postgresql.merge import Action, Piece, Texts
 from anabranch.connectors.postgresql.staging import ANALYZE_ROWS, StagingTables, copy_rows
 from anabranch.connectors.postgresql.store import READ_CHECKPOINT, TARGET, checkpoint_of, save_table
 from anabranch.errors import Fenced, StateError
@@ -29,6 +30,9 @@ from anabranch.rows.net import Cascade, CascadeRule, RowChange, TableNet, Target
 SESSIONS = "SELECT pid FROM pg_stat_activity WHERE application_name = %s AND pid <> pg_backend_pid()"
 TERMINATE = f"SELECT pg_terminate_backend(pid) FROM ({SESSIONS}) AS sessions"
 TERMINATE_WAIT_S = 5.0
+FEW_ROWS = (
+    12  # up to here single statements by key are quicker than staging (about 0.05 ms each against 0.6 ms and more)
+)
 OWN = """
 UPDATE anabranch.checkpoint SET owner = %s WHERE job = %s AND target = %s
 RETURNING owner, epoch, sequence, position, commit_time
@@ -96,13 +100,20 @@ class PostgresWriter:
         again: list[Texts] = []
         with translated(f"merge into {net.table.target}", net.table.source):
             for piece, arrays in merge.pieces(net):
-                if piece.action is Action.INSERT and piece.checked:
-                    copy_rows(connection, net.table.target, piece.columns, arrays, self._rules.nul, piece.values)
-                    continue
-                rows = len(arrays[0])
-                with stages.filled(piece, arrays, self._rules.nul) as staged:
-                    again += merge.carry_out(connection, piece, staged, rows, prepare=rows <= ANALYZE_ROWS)
+                again += self._merge_piece(connection, stages, piece, arrays)
         return again
+
+    def _merge_piece(
+        self, connection: Connection, stages: StagingTables, piece: Piece, arrays: Sequence[Any]
+    ) -> list[Texts]:
+        rows, nul = len(arrays[0]), self._rules.nul
+        if rows <= FEW_ROWS and piece.action is not Action.MULTISET:
+            return onerow.merge_few(connection, piece, arrays, nul)
+        if piece.action is Action.INSERT and piece.checked:
+            copy_rows(connection, piece.table.target, piece.columns, arrays, nul, piece.values)
+            return []
+        with stages.filled(piece, arrays, nul) as staged:
+            return merge.carry_out(connection, piece, staged, rows, prepare=rows <= ANALYZE_ROWS)
 
     def merge_staged(self, staged: StagedNet) -> list[Texts]:
         connection, _ = self._transaction()
@@ -116,15 +127,8 @@ class PostgresWriter:
 
     def change(self, row: RowChange) -> None:
         connection, stages = self._transaction()
-        table = row.table.source
-        try:
+        with translated(f"{row.operation} in {row.table.target}", row.table.source, onerow.key(row)):
             onerow.change(connection, stages, row, self._rules.nul)
-        except psycopg.Error as error:
-            if meaning(error)[0] is Meaning.CONFLICT:
-                raise Conflict(
-                    table, f"{row.operation} in {row.table.target}: {describe(error)}", onerow.key(row)
-                ) from None
-            raise translate(error, f"{row.operation} in {row.table.target}", table) from None
 
     def truncate(self, table: TargetTable, how: str) -> None:
         """`how` is "truncate" or "delete". A table that others refer to is emptied by DELETE in any case: TRUNCATE

@@ -78,29 +78,28 @@ def _piece(step: Step) -> Piece:
 
 def _change(step: Step, stage: Stage) -> sql.Composed:
     child, columns, action = step
+    target = table_name(child.target)
     if action is CascadeAction.DELETE:
-        query = sql.SQL("DELETE FROM {} AS t USING {} AS s WHERE {}")
-        return query.format(table_name(child.target), table_name(stage), _refers(columns))
+        return sql.SQL("DELETE FROM {} AS t WHERE {}").format(target, _refers(step, stage))
     sets = sql.SQL(", ").join(
         sql.SQL("{} = {}").format(sql.Identifier(name), _replacement(step, name)) for name in columns
     )
-    query = sql.SQL("UPDATE {} AS t SET {} FROM {} AS s WHERE {}")
-    return query.format(table_name(child.target), sets, table_name(stage), _refers(columns))
+    query = sql.SQL("UPDATE {} AS t SET {} {} WHERE {}")
+    return query.format(target, sets, _beside(step, stage, "FROM"), _refers(step, stage))
 
 
 def _look_ahead(step: Step, stage: Stage, rule: CascadeRule, next_step: Step, below: Stage) -> sql.Composed:
     """Put into `below` what the next level's children refer to, as it is and as it will be."""
-    child, columns, _ = step
-    old: list[sql.Composable] = [sql.Identifier("t", name) for name in rule.parent_columns]
-    new = [_value_after(step, name) for name in rule.parent_columns]
-    wanted = old + new if next_step[2] is CascadeAction.UPDATE else old
-    return sql.SQL("INSERT INTO {} ({}) SELECT DISTINCT {} FROM {} AS t JOIN {} AS s ON {}").format(
+    places: list[sql.Composable] = [sql.Identifier("t", name) for name in rule.parent_columns]
+    if next_step[2] is CascadeAction.UPDATE:
+        places += [_value_after(step, name) for name in rule.parent_columns]
+    return sql.SQL("INSERT INTO {} ({}) SELECT DISTINCT {} FROM {} AS t {} WHERE {}").format(
         table_name(below),
         column_list(tuple(column.name for column in _piece(next_step).columns)),
-        sql.SQL(", ").join(wanted),
-        table_name(child.target),
-        table_name(stage),
-        _refers(columns),
+        sql.SQL(", ").join(places),
+        table_name(step[0].target),
+        _beside(step, stage, "CROSS JOIN"),
+        _refers(step, stage),
     )
 
 
@@ -118,8 +117,23 @@ def _value_after(step: Step, name: str) -> sql.Composable:
     return sql.SQL("CASE WHEN false THEN {} END").format(sql.Identifier("t", name))
 
 
-def _refers(columns: tuple[str, ...]) -> sql.Composed:
-    return sql.SQL(" AND ").join(
-        sql.SQL("{} = {}").format(sql.Identifier("t", name), sql.Identifier("s", f"p{i}"))
-        for i, name in enumerate(columns)
-    )
+def _beside(step: Step, stage: Stage, word: str) -> sql.Composable:
+    """The staging table, where values of its rows are needed."""
+    if step[2] is not CascadeAction.UPDATE:
+        return sql.SQL("")
+    return sql.SQL(word) + sql.SQL(" {} AS s").format(table_name(stage))
+
+
+def _refers(step: Step, stage: Stage) -> sql.Composed:
+    """The children that refer to a staged row. For one column an array: the planner takes it for a handful of values
+    and uses the child's index, where it would take the staging table for a thousand rows and read the whole child."""
+    _, columns, action = step
+    ours, places = column_list(columns), column_list([f"p{i}" for i in range(len(columns))])
+    if action is CascadeAction.UPDATE:
+        pairs = (
+            sql.SQL("t.{} = s.{}").format(sql.Identifier(n), sql.Identifier(f"p{i}")) for i, n in enumerate(columns)
+        )
+        return sql.SQL(" AND ").join(pairs)
+    if len(columns) == 1:
+        return sql.SQL("t.{} = ANY (ARRAY(SELECT {} FROM {}))").format(ours, places, table_name(stage))
+    return sql.SQL("({}) IN (SELECT {} FROM {})").format(ours, places, table_name(stage))

@@ -7,14 +7,14 @@ exception only the words are kept, of a constraint its name.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
 
 import psycopg
 
 from anabranch.abc import Conflict
-from anabranch.errors import AnabranchError, TargetError, TargetUnavailable
+from anabranch.errors import TargetError, TargetUnavailable
 from anabranch.model.ids import TableId
 
 
@@ -69,10 +69,11 @@ REFUSALS: dict[str, str] = {
 
 
 def meaning(error: psycopg.Error) -> tuple[Meaning, str]:
-    """What an error asks for, with a hint. Without a SQLSTATE it is the line, or a value the driver will not send."""
-    state = error.sqlstate or next((code for words, code in REFUSALS.items() if words in str(error)), "")
-    if not state:
-        return (Meaning.CONFLICT if isinstance(error, psycopg.DataError) else Meaning.RETRY), ""
+    """What an error asks for, with a hint. Without a SQLSTATE it is a zero character that the driver will not send, or
+    the line."""
+    if error.sqlstate is None and isinstance(error, psycopg.DataError):
+        return MEANINGS["22021"]
+    state = error.sqlstate or next((code for words, code in REFUSALS.items() if words in str(error)), "08")
     return MEANINGS.get(state) or MEANINGS.get(state[:2]) or (Meaning.REFUSED, "")
 
 
@@ -93,20 +94,22 @@ def _column_of_copy(context: str) -> str:
     return found[1] if found else ""
 
 
-def translate(error: psycopg.Error, doing: str, table: TableId | None = None) -> Exception:
+def translate(
+    error: psycopg.Error, doing: str, table: TableId | None = None, key: Mapping[str, str | None] | None = None
+) -> Exception:
     """Our error for the driver's. Without a table a conflict is a TargetError."""
     kind, hint = meaning(error)
-    what = describe(error)
+    what = f"{doing}: {describe(error)}"
     if kind is Meaning.CONFLICT and table is not None:
-        return Conflict(table, f"{doing}: {what}" + (f" — {hint}" if hint else ""))
-    classes: dict[Meaning, type[AnabranchError]] = {Meaning.RETRY: TargetUnavailable}
-    return classes.get(kind, TargetError)(f"{doing}: {what}", hint=hint, table=str(table) if table else None)
+        return Conflict(table, what + (f" — {hint}" if hint else ""), key)
+    ours = TargetUnavailable if kind is Meaning.RETRY else TargetError
+    return ours(what, hint=hint, table=str(table) if table else None)
 
 
 @contextmanager
-def translated(doing: str, table: TableId | None = None) -> Iterator[None]:
-    """Turn psycopg errors inside the block into ours; `doing` says what was being done."""
+def translated(doing: str, table: TableId | None = None, key: Mapping[str, str | None] | None = None) -> Iterator[None]:
+    """Turn psycopg errors inside the block into ours; `doing` says what was being done, `key` with which row."""
     try:
         yield
     except psycopg.Error as error:
-        raise translate(error, doing, table) from None
+        raise translate(error, doing, table, key) from None

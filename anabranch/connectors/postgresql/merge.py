@@ -27,6 +27,7 @@ from anabranch.rows.net import TableNet, TargetTable, Updates
 Texts = dict[str, str | None]
 TEXT, NUMBER = LogicalType(Kind.TEXT), LogicalType(Kind.INT64)
 DELTA = "_delta"
+CHAIN = "a key moves to where another one moves away, inside the load's window"
 
 
 class Action(StrEnum):
@@ -231,7 +232,7 @@ def _refuse_chains(connection: Connection, piece: Piece, stage: Stage) -> None:
     )
     row = connection.execute(query).fetchone()
     if row and row[0]:
-        raise Conflict(piece.table.source, "a key moves to where another one moves away, inside the load's window")
+        raise Conflict(piece.table.source, CHAIN)
 
 
 def _missing(connection: Connection, piece: Piece, stage: Stage) -> list[Texts]:

@@ -1,4 +1,5 @@
-"""One row change alone: the slow way, where the row that cannot be applied is found and named.
+"""Rows one by one: the slow way, where the row that cannot be applied is found and named, and net changes of so few rows
+that a staging table costs more than they do.
 
 Values are sent as text without a type and read by the server as the column's own. What does not live here: many rows
 (`merge.py`), translation of errors (`apply.py`).
@@ -6,16 +7,28 @@ Values are sent as text without a type and read by the server as the column's ow
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from typing import Any
 
 from psycopg import sql
 
 from anabranch.abc import Conflict
 from anabranch.connectors.postgresql.connection import Connection, column_list, table_name
 from anabranch.connectors.postgresql.keyless import REMOVE, REPLACE, match, readable_columns
-from anabranch.connectors.postgresql.merge import NUMBER, Action, Piece, Stage, StageColumn, Texts, copy_into, upsert
+from anabranch.connectors.postgresql.merge import (
+    CHAIN,
+    NUMBER,
+    Action,
+    Piece,
+    Stage,
+    StageColumn,
+    Texts,
+    copy_into,
+    upsert,
+)
 from anabranch.connectors.postgresql.staging import StagingTables
-from anabranch.rows.lines import escaped_line
+from anabranch.rows.lines import escaped_line, texts
 from anabranch.rows.net import RowChange, TargetTable
 
 Names = tuple[str, ...]
@@ -23,16 +36,57 @@ Names = tuple[str, ...]
 
 def change(connection: Connection, stages: StagingTables, row: RowChange, nul: str) -> None:
     """Carry out one change; Conflict unless it hits exactly one row. Psycopg errors pass."""
+    keyless = not row.table.key and row.operation != "insert"
+    found = _keyless(connection, stages, row, nul) if keyless else _keyed(connection, row, nul)
+    _check(row, found)
+
+
+def merge_few(connection: Connection, piece: Piece, arrays: Sequence[Any], nul: str) -> list[Texts]:
+    """A piece of a net change, row by row. Returns keys to read again. Raises Conflict; psycopg errors pass."""
+    again = []
+    rows = list(_rows(piece, arrays))
+    if piece.moves and not piece.checked:
+        _refuse_chains(rows)
+    for row in rows:
+        found = _keyed(connection, row, nul)
+        _check(row, found)
+        if not found and row.operation == "update":
+            again.append({**row.old_key, **{name: row.values[name] for name in row.old_key if name in row.values}})
+    return again
+
+
+def _rows(piece: Piece, arrays: Sequence[Any]) -> Iterator[RowChange]:
+    """The rows of a piece as single changes."""
+    table = piece.table
+    width = 0 if piece.action is Action.INSERT else len(table.key)
+    columns = [texts(c.type, a).to_pylist() for c, a in zip(piece.columns, arrays, strict=True)]
+    for row in zip(*columns, strict=True):
+        old = dict(zip(table.key, row[:width], strict=False)) if width else {}
+        values = dict(zip(piece.values, row[width:], strict=False))
+        yield RowChange(table, piece.action.value, old, values, checked=piece.checked)
+
+
+def _refuse_chains(rows: Sequence[RowChange]) -> None:
+    """As merge.py does for many rows."""
+    left = {tuple(row.old_key.values()) for row in rows}
+    for row in rows:
+        if tuple(row.values.get(name, value) for name, value in row.old_key.items()) in left:
+            raise Conflict(row.table.source, CHAIN)
+
+
+def _keyed(connection: Connection, row: RowChange, nul: str) -> int:
+    """How many rows a change of a table with a key, or any insert, has hit."""
     if row.operation == "insert":
-        found = _run(connection, _insert(row.table, tuple(row.values), row.checked), nul, row.values)
-    elif not row.table.key:
-        found = _keyless(connection, stages, row, nul)
-    elif row.operation == "delete":
-        found = _run(connection, _delete(row.table), nul, _ordered(row.table, row.old_key))
-    else:
-        found = _update_row(connection, row, nul)
+        return _run(connection, _insert(row.table, tuple(row.values), row.checked), nul, row.values)
+    if row.operation == "delete":
+        return _run(connection, _delete(row.table), nul, _ordered(row.table, row.old_key))
+    return _update_row(connection, row, nul)
+
+
+def _check(row: RowChange, found: int) -> None:
     if row.checked and found != 1:
-        raise Conflict(row.table.source, f"{row.operation} in {row.table.target}: {_found(found)}", key(row))
+        what = "the row is not there" if not found else f"expected one row, found {found}"
+        raise Conflict(row.table.source, f"{row.operation} in {row.table.target}: {what}", key(row))
 
 
 def key(row: RowChange) -> Texts:
@@ -40,10 +94,6 @@ def key(row: RowChange) -> Texts:
     if row.operation == "insert":
         return {name: row.values.get(name) for name in row.table.key}
     return dict(row.old_key)
-
-
-def _found(count: int) -> str:
-    return "the row is not there" if not count else f"expected one row, found {count}"
 
 
 def _run(connection: Connection, statement: bytes, nul: str, *rows: Texts) -> int:
