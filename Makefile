@@ -1,0 +1,73 @@
+# Everything here happens in .venv, .anabranch/demo and the cache (~/.cache/anabranch or $ANABRANCH_CACHE).
+# As root missing Debian packages are installed; without root they are unpacked into the cache.
+
+PYTHON = python3
+VENV   = .venv
+BIN    = $(VENV)/bin
+STAMP  = $(VENV)/.installed
+ARGS   =
+# The Java runtime that the Spark tests use: found, or fetched.
+JAVA   = $(BIN)/python -c 'import sys; sys.excepthook = lambda kind, error, at: print(error, file=sys.stderr); \
+  from anabranch.testing.packages import find_java; print(find_java().parent.parent)'
+
+.PHONY: help venv demo check test test-unit test-faults bench docs clean
+
+help:
+	@echo 'make demo         MariaDB -> PostgreSQL on private servers, from nothing to verified (ARGS="--seconds 20", "--forever")'
+	@echo 'make test         everything that CI runs; starts its own MariaDB, MySQL and PostgreSQL'
+	@echo 'make test-unit    the tests without servers and Spark (seconds)'
+	@echo 'make test-faults  the long runs with killed processes and cut lines'
+	@echo 'make bench        the figures of the performance page, each against its ceiling'
+	@echo 'make docs         the reference pages, from the code'
+	@echo 'make venv         the virtual environment in .venv (PYTHON=python3.12 for another Python)'
+	@echo 'make clean        remove .venv, caches and build results'
+
+venv: $(STAMP)
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo 'anabranch needs Python 3.11 or later, and $(PYTHON) is missing or older; name another one: make PYTHON=python3.12 …' >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  package=`$(PYTHON) -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])'`; \
+	  if [ "`id -u`" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "installing $$package"; \
+	    DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $$package >/dev/null 2>&1 || { \
+	      apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $$package >/dev/null; }; \
+	  else \
+	    echo "$(PYTHON) cannot make a virtual environment: apt-get install $$package (as root)" >&2; exit 1; \
+	  fi; }
+	@echo 'installing anabranch and what it needs into $(VENV) (Spark is large: this takes a minute or two)'
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $(STAMP)
+
+demo: $(STAMP)
+	@$(BIN)/anabranch demo $(ARGS)
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: check
+	$(BIN)/python -m pytest -m 'not faults' --durations=10 tests/unit
+	JAVA_HOME=`$(JAVA)` && export JAVA_HOME && \
+	  $(BIN)/python -m pytest -m 'not faults' --durations=25 --ignore=tests/unit tests $(ARGS)
+
+test-unit: $(STAMP)
+	$(BIN)/python -m pytest -m 'not faults' --durations=10 tests/unit $(ARGS)
+
+test-faults: $(STAMP)
+	JAVA_HOME=`$(JAVA)` && export JAVA_HOME && \
+	  $(BIN)/python -m pytest -m faults --durations=0 tests $(ARGS)
+
+bench: $(STAMP)
+	JAVA_HOME=`$(JAVA)` && export JAVA_HOME && $(BIN)/python bench/run.py $(ARGS)
+
+docs: $(STAMP)
+	$(BIN)/python docs/generate.py
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache spark-warehouse
+	find anabranch tests docs bench -name __pycache__ -type d -prune -exec rm -rf {} +

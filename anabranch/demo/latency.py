@@ -1,0 +1,88 @@
+"""How long a transaction takes from the writer's clock to being visible at the target, asked from outside the job.
+
+Both clocks are this machine's. What does not live here: the ledger rows themselves (writer.py).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from contextlib import closing
+from datetime import UTC
+from typing import Any, Self
+
+from anabranch.testing.databases import Database
+
+POLL_SECONDS = 0.01
+NEWEST = "SELECT writer, max(number) FROM public.ledger GROUP BY writer"
+NEWER = "SELECT number, written FROM public.ledger WHERE writer = %s AND number > %s ORDER BY number"
+
+
+class Distribution:
+    """Counts per millisecond: bounded, however long the demo runs."""
+
+    LONGEST = 600_000  # ms; what takes longer counts as this
+
+    def __init__(self) -> None:
+        self.counts: dict[int, int] = {}
+        self.total = 0
+
+    def add(self, seconds: Iterable[float]) -> None:
+        for value in seconds:
+            bucket = min(max(round(value * 1000), 0), self.LONGEST)
+            self.counts[bucket] = self.counts.get(bucket, 0) + 1
+            self.total += 1
+
+    def percentile(self, share: float) -> int | None:
+        """Milliseconds that `share` (0 to 1) of all values do not exceed; None without values."""
+        needed, seen = share * self.total, 0
+        for bucket in sorted(self.counts):
+            seen += self.counts[bucket]
+            if seen >= needed:
+                return bucket
+        return None
+
+
+class LatencyWatch:
+    """Looks for new ledger rows at the target from its start until it is left, in a thread of its own."""
+
+    def __init__(self, target: Database, workers: int) -> None:
+        self.latencies = Distribution()
+        self._target, self._workers = target, workers
+        self._stop = threading.Event()
+        self._failures: list[Exception] = []
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def check(self) -> None:
+        """Raise what ended the thread."""
+        if self._failures:
+            raise self._failures[0]
+
+    def _watch(self) -> None:
+        import psycopg
+
+        try:
+            with closing(self._target.connect()) as connection:
+                self._look(connection)
+        except psycopg.Error as error:
+            self._failures.append(error)
+
+    def _look(self, connection: Any) -> None:
+        """A worker's transactions commit in the order of their numbers, so what is new has a higher one."""
+        newest = dict.fromkeys(range(1, self._workers + 1), 0) | dict(connection.execute(NEWEST).fetchall())
+        while not self._stop.wait(POLL_SECONDS):
+            for worker, number in newest.items():
+                rows = connection.execute(NEWER, (worker, number)).fetchall()
+                now = time.time()
+                if rows:
+                    newest[worker] = rows[-1][0]
+                    self.latencies.add(now - written.replace(tzinfo=UTC).timestamp() for _, written in rows)

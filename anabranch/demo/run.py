@@ -1,0 +1,98 @@
+"""The demo's story, in order: servers, shop, job under a writer, verification, summary.
+
+Progress goes to stderr, the summary to stdout. What does not live here: any of the actors. Each is a context, so that
+nothing is left running however the story ends.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import time
+from pathlib import Path
+
+from anabranch.demo import place, shop
+from anabranch.demo.following import follow
+from anabranch.demo.pipeline import Pipeline
+from anabranch.demo.summary import Summary
+from anabranch.errors import ConfigError
+from anabranch.testing import packages
+from anabranch.testing.cache import ServerUnavailable
+from anabranch.testing.servers import Server, start_mariadb, start_postgresql
+
+RATE = 250.0  # the writer's transactions per second: two cores have room left
+DRIVERS = ("pymysql", "psycopg", "pyspark")
+LEVEL_VARIABLE = "ANABRANCH_LOG_LEVEL"
+
+
+def run_demo(seconds: float | None = 60.0, *, keep: bool = False, rate: float = RATE) -> int:
+    """Run it in the working directory; `seconds` None = until Ctrl-C. The exit code: 0 only if all is identical."""
+    started = time.monotonic()
+    java_home = requirements()
+    if sys.stderr.isatty():
+        os.environ.setdefault(LEVEL_VARIABLE, "warning")  # the job's log lines would tear its live line
+    with place.demo_directory(Path.cwd()) as directory:
+        summary = _on_servers(directory, java_home, seconds, rate)
+        print("\n".join(["", *summary.lines(), ""]), flush=True)
+        if keep or summary.exit_code:
+            say(f"databases, job and trail are kept in {_short(directory)} until the next demo")
+        else:
+            place.remove_own(directory)
+    say(f"done in {time.monotonic() - started:.0f} s; nothing is left running")
+    return summary.exit_code
+
+
+def requirements() -> Path:
+    """JAVA_HOME. Raises, with what to do, when something is missing that cannot be fetched."""
+    missing = [name for name in DRIVERS if importlib.util.find_spec(name) is None]
+    try:
+        packages.find_postgresql()
+    except ServerUnavailable:
+        missing.append("PostgreSQL")
+    if missing:
+        raise ConfigError(f"the demo needs {', '.join(missing)}", hint="pip install 'anabranch[all]'")
+    packages.find_mariadb()
+    return packages.find_java().parent.parent
+
+
+def say(*lines: str) -> None:
+    for line in lines:
+        print(line, file=sys.stderr, flush=True)
+
+
+def _on_servers(directory: Path, java_home: Path, seconds: float | None, rate: float) -> Summary:
+    say("starting MariaDB and PostgreSQL, privately")
+    with start_mariadb(directory / "mariadb") as mariadb, start_postgresql(directory / "postgresql") as postgresql:
+        say(f"  source  {_described(mariadb)}", f"  target  {_described(postgresql)}")
+        source, target = shop.create_source(mariadb), shop.create_target(postgresql)
+        rows, tables = shop.count_rows(source)
+        say(f"a shop with {rows:,} rows in {tables} tables; a writer begins, {rate:.0f} transactions a second")
+        pipeline = Pipeline.write(directory, source, target, java_home)
+        say("from another terminal:", f"  . {_short(pipeline.env_file)} && {_command('status', pipeline)}")
+        say("", _command("run", pipeline), f"  {_until(seconds)}, then the writer stops, and all of it is verified", "")
+        streamed = follow(pipeline, source, target, seconds, rate, say)
+        say(_command("verify", pipeline))
+        verification = pipeline.verify()
+        return Summary(pipeline.job().status(), verification, streamed)
+
+
+def _described(server: Server) -> str:
+    return f"{server.name} {server.version} on {server.host}:{server.port}"
+
+
+def _command(verb: str, pipeline: Pipeline) -> str:
+    """As the user would type it here."""
+    program = Path(sys.argv[0])
+    name = _short(program) if program.name == "anabranch" else "anabranch"
+    return f"{name} {verb} {_short(pipeline.job_file)}"
+
+
+def _until(seconds: float | None) -> str:
+    return "until Ctrl-C" if seconds is None else f"for {seconds:.0f} seconds of streaming, or until Ctrl-C"
+
+
+def _short(path: Path) -> str:
+    """Relative to the working directory where it is below it."""
+    path = path.absolute()
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

@@ -1,0 +1,67 @@
+"""The two databases and the account that the job uses at each: only the rights a job needs.
+
+The shop's tables and rows are in shop.sql, what happens in it in writer.py.
+"""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import closing
+from dataclasses import dataclass, field
+from importlib.resources import files
+
+from anabranch.testing.databases import Database, connect
+from anabranch.testing.servers import Server
+
+NAME = "shop"
+ACCOUNT = "anabranch"
+# https://mariadb.com/kb/en/grant/#global-privileges; the last is for preflight: is this server itself a replica?
+SOURCE_RIGHTS = "SELECT, REPLICATION SLAVE, REPLICATION CLIENT, SLAVE MONITOR"
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """One end of the demo: its database, and the job's password there."""
+
+    database: Database
+    password: str = field(repr=False)
+
+    @property
+    def address(self) -> str:
+        return f"{self.database.server.host}:{self.database.server.port}"
+
+
+def create_source(server: Server) -> End:
+    """The shop with its first rows, made by the server itself."""
+    end = End(Database(server, NAME), secrets.token_hex(12))
+    with closing(connect(server)) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute("SET time_zone = '+00:00'")
+        cursor.execute(f"CREATE DATABASE {NAME} CHARACTER SET utf8mb4")
+        cursor.execute(f"USE {NAME}")
+        for statement in statements():
+            cursor.execute(statement)
+        cursor.execute(f"CREATE USER {ACCOUNT}@'127.0.0.1' IDENTIFIED BY '{end.password}'")
+        cursor.execute(f"GRANT {SOURCE_RIGHTS} ON *.* TO {ACCOUNT}@'127.0.0.1'")
+    return end
+
+
+def create_target(server: Server) -> End:
+    """An empty database that the job's account owns, and the right to switch triggers and foreign keys off."""
+    end = End(Database(server, NAME), secrets.token_hex(12))
+    with closing(connect(server)) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute(f"CREATE ROLE {ACCOUNT} LOGIN PASSWORD '{end.password}'")
+        cursor.execute(f"CREATE DATABASE {NAME} OWNER {ACCOUNT}")
+        cursor.execute(f"GRANT SET ON PARAMETER session_replication_role TO {ACCOUNT}")
+    return end
+
+
+def statements() -> list[str]:
+    """The statements of shop.sql, in order."""
+    text = files("anabranch.demo").joinpath("shop.sql").read_text(encoding="utf-8")
+    return [statement for part in text.split(";\n") if (statement := part.strip())]
+
+
+def count_rows(end: End) -> tuple[int, int]:
+    """How many rows in how many tables the source has."""
+    tables = [name for (name,) in end.database.query("SHOW TABLES")]
+    return sum(end.database.query(f"SELECT COUNT(*) FROM {name}")[0][0] for name in tables), len(tables)

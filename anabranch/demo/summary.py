@@ -1,0 +1,71 @@
+"""What the demo says at its end. What does not live here: measuring and comparing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch.demo.following import Streamed
+from anabranch.errors import DifferencesFound, TablesParked
+
+SHOWN = 5  # differences of a table
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """`status` and `verification` are the JSON of the commands of that name."""
+
+    status: Mapping[str, Any]
+    verification: Mapping[str, Any]
+    streamed: Streamed
+
+    @property
+    def exit_code(self) -> int:
+        """0 only if every table of the shop was compared and is equal."""
+        if not self.verification["identical"]:
+            return DifferencesFound.exit_code
+        return TablesParked.exit_code if self.verification["parked"] or not self.verification["tables"] else 0
+
+    def lines(self) -> list[str]:
+        return [*self._figures(), *self._verdict()]
+
+    def _figures(self) -> list[str]:
+        streamed, writer, tables = self.streamed, self.streamed.writer, self._tables()
+        loaded = sum(table["rows_loaded"] for table in tables)
+        changes = sum(table["changes_applied"] for table in tables)
+        return [
+            f"loaded      {loaded:,} rows of {len(tables)} tables; streaming {streamed.load_seconds:.0f} s after the start",
+            f"applied     {streamed.transactions:,} transactions, {changes:,} changes",
+            f"streamed    for {streamed.stream_seconds:.0f} s; latency {self._latency()}",
+            f"the writer  {writer.committed:,} committed, {writer.rolled_back:,} rolled back, "
+            f"{writer.refused:,} refused (deadlocks and the like)",
+        ]
+
+    def _latency(self) -> str:
+        found = self.streamed.latencies
+        if not found.total:
+            return "not measured: no transaction became visible"
+        p50, p99 = found.percentile(0.5), found.percentile(0.99)
+        return f"p50 {p50} ms, p99 {p99} ms (writer's clock to visible, {found.total:,} transactions)"
+
+    def _verdict(self) -> list[str]:
+        tables = self.verification["tables"]
+        equal = [table for table in tables if table["identical"]]
+        parked = self.verification["parked"]
+        total = len(tables) + len(parked)
+        rows = sum(table["rows_source"] for table in equal)
+        return [
+            *(line for table in tables if not table["identical"] for line in _different(table)),
+            *(f"PARKED      {table['source']}: {table['reason']}" for table in parked),
+            f"identical:  {len(equal)} of {total} tables ({rows:,} rows compared)",
+        ]
+
+    def _tables(self) -> list[Mapping[str, Any]]:
+        return [table for target in self.status["targets"] for table in target["tables"]]
+
+
+def _different(table: Mapping[str, Any]) -> list[str]:
+    counts = ", ".join(f"{table[what]} {what}" for what in ("missing", "extra", "different") if table[what])
+    shown = [f"            {one['kind']} {one['key'] or one['copies']}" for one in table["sample"][:SHOWN]]
+    return [f"DIFFERENT   {table['source']}: {counts}", *shown]

@@ -1,0 +1,318 @@
+"""Life in the shop: transactions at a steady rate, each with a row in the ledger that carries the writer's clock.
+
+Inserts, updates, deletes, changed keys, cascades, whole and partial rollbacks, several tables in one transaction, rows
+without a key. Deadlocks and refused rows happen as in any shop: the transaction is rolled back and life goes on. What
+does not live here: measuring (latency.py).
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Self
+
+from anabranch.testing.databases import Database
+
+WORKERS = 2
+KEPT_LEDGER = 100_000  # rows per worker; older ones are removed now and then
+# Deadlock, lock wait, changed since it was read: https://mariadb.com/kb/en/mariadb-error-code-reference/
+COLLISIONS = frozenset({1213, 1205, 1020})
+
+
+@dataclass
+class Totals:
+    """What the writers did: transactions that committed, that they took back, and that the server refused."""
+
+    committed: int = 0
+    rolled_back: int = 0
+    refused: int = 0
+
+    def __add__(self, other: Totals) -> Totals:
+        return Totals(
+            self.committed + other.committed, self.rolled_back + other.rolled_back, self.refused + other.refused
+        )
+
+
+class Shop:
+    """The transactions of one worker, on one connection. Each returns whether it is to be committed."""
+
+    def __init__(self, connection: Any, worker: int) -> None:
+        self.connection, self.worker = connection, worker
+        self.cursor = connection.cursor()
+        self.random = random.Random(worker)
+        self.orders: deque[int] = deque(maxlen=500)  # own orders, newest last
+        self.customers: deque[int] = deque(maxlen=200)
+        self.number = 0
+        self.totals = Totals()
+
+    def one(self) -> None:
+        """One transaction with its ledger row. Raises driver errors other than collisions and refused rows."""
+        import pymysql
+
+        event, work = self.random.choices(EVENTS, WEIGHTS)[0]
+        try:
+            keep = work(self)
+            self.write_ledger(event)
+            self.connection.commit() if keep else self.connection.rollback()
+        except (pymysql.err.OperationalError, pymysql.err.IntegrityError) as error:
+            if isinstance(error, pymysql.err.OperationalError) and error.args[0] not in COLLISIONS:
+                raise
+            self.connection.rollback()
+            self.totals.refused += 1
+        else:
+            self.totals.committed += keep
+            self.totals.rolled_back += not keep
+
+    def write_ledger(self, event: str) -> None:
+        """Last in its transaction, so that the clock is near the commit."""
+        self.number += 1
+        self.run("INSERT INTO ledger VALUES (%s, %s, %s, %s)", self.worker, self.number, event, clock())
+
+    def run(self, sql: str, *values: object) -> int:
+        """Run a statement; the id it made, where it made one."""
+        self.cursor.execute(sql, values)
+        return int(self.cursor.lastrowid or 0)
+
+    def some_order(self) -> int:
+        return self.random.choice(self.orders) if self.orders else self.random.randint(1, 30_000)
+
+    def some_customer(self) -> int:
+        return self.random.randint(1, 20_000)
+
+    def some_product(self) -> int:
+        return self.random.randint(1, 10_000)
+
+    def some_price(self) -> str:
+        return f"{self.random.randint(100, 50_000) / 100:.2f}"
+
+    # --- transactions ------------------------------------------------------------------------------------------------
+
+    def place_order(self) -> bool:
+        """An order with its items; the stock of each goes down."""
+        order = self.run(
+            "INSERT INTO orders (customer_id, reference, total, note, ordered_at) VALUES (%s, %s, %s, %s, %s)",
+            *(self.some_customer(), self.random.randbytes(8), self.some_price()),
+            *(self.random.choice((None, "leave at the door", "für Zoë ☂")), clock()),
+        )
+        for line, product in enumerate(sorted({self.some_product() for _ in range(self.random.randint(1, 4))}), 1):
+            self.run("INSERT INTO order_items VALUES (%s, %s, %s, 1, %s)", order, line, product, self.some_price())
+            self.run("UPDATE stock SET quantity = quantity - 1 WHERE product_id = %s AND warehouse = 'OST'", product)
+        self.orders.append(order)
+        return True
+
+    def pay(self) -> bool:
+        order = self.some_order()
+        self.run("UPDATE orders SET state = 'paid' WHERE id = %s", order)
+        self.run(
+            "INSERT INTO payments (order_id, method, amount, paid_on) SELECT id, %s, total, %s FROM orders WHERE id = %s",
+            *(self.random.randint(1, 3), clock().date(), order),
+        )
+        return True
+
+    def cancel_order(self) -> bool:
+        """Items and payments go with it, by cascade."""
+        self.run("DELETE FROM orders WHERE id = %s", self.some_order())
+        return True
+
+    def renumber_order(self) -> bool:
+        """A changed primary key that items and payments follow, by cascade."""
+        order = self.some_order()
+        self.run("UPDATE orders SET id = -id WHERE id = %s", order)
+        if order in self.orders:
+            self.orders.remove(order)
+            self.orders.append(-order)
+        return True
+
+    def count_stock(self) -> bool:
+        self.run(
+            "UPDATE stock SET quantity = quantity + %s, counted_at = CURRENT_TIME(3) WHERE product_id = %s",
+            *(self.random.randint(1, 50), self.some_product()),
+        )
+        return True
+
+    def move_stock(self) -> bool:
+        """A changed part of a composite key."""
+        came, went = self.random.sample(("WST", "NRD", "SUD"), 2)
+        self.run(
+            "UPDATE stock SET warehouse = %s WHERE product_id = %s AND warehouse = %s", came, self.some_product(), went
+        )
+        return True
+
+    def reprice(self) -> bool:
+        """A range of products, in the order of their keys."""
+        first = self.some_product()
+        self.run(
+            "UPDATE products SET price = price + 0.01, rating = RAND() * 5, weight = RAND() WHERE id BETWEEN %s AND %s",
+            *(first, first + self.random.randint(0, 12)),
+        )
+        return True
+
+    def describe(self) -> bool:
+        self.run(
+            "UPDATE products SET description = %s, thumbnail = %s WHERE id = %s",
+            *(
+                "New: " + "words and wörds " * self.random.randint(0, 80),
+                self.random.randbytes(40),
+                self.some_product(),
+            ),
+        )
+        return True
+
+    def register(self) -> bool:
+        """A customer with two addresses."""
+        customer = self.run(
+            "INSERT INTO customers (email, name, interests, flags, preferences, secret) VALUES (%s, %s, %s, %s, %s, %s)",
+            *(f"{self.worker}.{time.time_ns()}@example.org", "Renée Ångström", self.random.randint(0, 31)),
+            *(self.random.randint(0, 255), '{"theme": "dark", "size": 1.50}', self.random.randbytes(16)),
+        )
+        for kind in ("home", "work"):
+            self.run(
+                "INSERT INTO addresses (customer_id, kind, street, city, latitude) VALUES (%s, %s, %s, %s, RAND())",
+                *(
+                    customer,
+                    kind,
+                    f"Straße {self.random.randint(1, 200)}",
+                    self.random.choice(("Köln", "大阪", "Oslo")),
+                ),
+            )
+        self.customers.append(customer)
+        return True
+
+    def edit_customer(self) -> bool:
+        self.run(
+            "UPDATE customers SET credit = credit + 1, status = %s, is_newsletter = 1 - is_newsletter, born = %s WHERE id = %s",
+            *(self.random.randint(1, 4), self.random.choice((None, "1999-12-31")), self.some_customer()),
+        )
+        return True
+
+    def leave(self) -> bool:
+        """A customer who never ordered goes, the addresses by cascade."""
+        if self.customers:
+            self.run("DELETE FROM customers WHERE id = %s", self.customers.popleft())
+        return True
+
+    def close_category(self) -> bool:
+        """Its products and sub-categories lose it (SET NULL), and most products find another."""
+        self.run("SELECT id FROM categories ORDER BY RAND() LIMIT 1")
+        self.run("DELETE FROM categories WHERE id = %s", *self.cursor.fetchone())
+        category = self.run("INSERT INTO categories (parent_id, name) VALUES (NULL, 'Opened today')")
+        self.run("UPDATE products SET category_id = %s WHERE category_id IS NULL ORDER BY id LIMIT 60", category)
+        return True
+
+    def browse(self) -> bool:
+        """Rows without a key, equal ones among them."""
+        for event in ("login", "search", "search"):
+            self.run("INSERT INTO event_log VALUES (NOW(), %s, NULL)", event)
+        return True
+
+    def tidy(self) -> bool:
+        """Old rows go, also from the table without a key."""
+        self.run("DELETE FROM event_log ORDER BY happened LIMIT 20")
+        self.run("DELETE FROM ledger WHERE writer = %s AND number < %s", self.worker, self.number - KEPT_LEDGER)
+        return True
+
+    def think_again(self) -> bool:
+        """All of it is taken back."""
+        self.place_order()
+        self.orders.pop()
+        self.edit_customer()
+        return False
+
+    def half_a_change(self) -> bool:
+        """A part is taken back."""
+        self.edit_customer()
+        self.run("SAVEPOINT before_price")
+        self.reprice()
+        self.run("ROLLBACK TO SAVEPOINT before_price")
+        return True
+
+
+# name in the ledger, transaction, weight
+LIFE: tuple[tuple[str, Callable[[Shop], bool], int], ...] = (
+    ("place order", Shop.place_order, 240),
+    ("pay", Shop.pay, 180),
+    ("browse", Shop.browse, 120),
+    ("count stock", Shop.count_stock, 120),
+    ("edit customer", Shop.edit_customer, 80),
+    ("cancel order", Shop.cancel_order, 50),
+    ("describe", Shop.describe, 40),
+    ("register", Shop.register, 40),
+    ("move stock", Shop.move_stock, 30),
+    ("think again", Shop.think_again, 30),
+    ("reprice", Shop.reprice, 20),
+    ("renumber order", Shop.renumber_order, 20),
+    ("half a change", Shop.half_a_change, 20),
+    ("leave", Shop.leave, 20),
+    ("tidy", Shop.tidy, 4),
+    ("close category", Shop.close_category, 2),
+)
+EVENTS = [(event, work) for event, work, _ in LIFE]
+WEIGHTS = [weight for _, _, weight in LIFE]
+
+
+class Writer:
+    """Workers in threads; `rate` is for all of them together. Use as a context: leaving it stops them."""
+
+    def __init__(self, database: Database, rate: float, workers: int = WORKERS) -> None:
+        self._stop = threading.Event()
+        self._failures: list[Exception] = []
+        self._shops: list[Shop] = []
+        self._threads = [
+            threading.Thread(target=self._live, args=(database, number, workers / rate), daemon=True)
+            for number in range(1, workers + 1)
+        ]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def stop(self) -> Totals:
+        """End after the running transactions. Raises what ended a worker early."""
+        self.__exit__()
+        self.check()
+        return self.totals
+
+    def check(self) -> None:
+        """Raise what ended a worker."""
+        if self._failures:
+            raise self._failures[0]
+
+    @property
+    def totals(self) -> Totals:
+        return sum((shop.totals for shop in self._shops), Totals())
+
+    def _live(self, database: Database, number: int, pause: float) -> None:
+        import pymysql
+
+        try:
+            with closing(database.connect(autocommit=False)) as connection:
+                shop = Shop(connection, number)
+                shop.run("SET time_zone = '+00:00'")
+                self._shops.append(shop)
+                self._work(shop, pause)
+        except pymysql.err.Error as error:
+            self._failures.append(error)
+
+    def _work(self, shop: Shop, pause: float) -> None:
+        due = time.monotonic()
+        while not self._stop.is_set():
+            shop.one()
+            due = max(due + pause, time.monotonic() - 1.0)  # a second of delay is made up for, more is not
+            self._stop.wait(max(0.0, due - time.monotonic()))
+
+
+def clock() -> datetime:
+    """UTC without a zone, as DATETIME(6) holds it."""
+    return datetime.now(UTC).replace(tzinfo=None)
