@@ -53,7 +53,7 @@ class Assembler:
     def __init__(self, place: Place, select: Select, rules: ValueRules, skip_to: int = 0) -> None:
         self.ready: deque[Chunk | LogStatement] = deque()
         self.failure: AnabranchError | None = None  # to be raised once what is ready was taken
-        self._select, self._rules = select, rules
+        self._select, self._rules, self._family = select, rules, place.family
         self._file, self._offset = place.file, place.offset  # after the event read last
         self._skip_to = skip_to  # events up to here were read before
         self._group = Group(place)
@@ -267,7 +267,7 @@ class Assembler:
         decoders = None
         if schema is not None:
             try:
-                decoders = TableDecoders(parse_table_map(raw), self._builder.table(schema), self._rules)
+                decoders = TableDecoders(parse_table_map(raw), self._builder.table(schema), self._rules, self._family)
             except Unfit as unfit:
                 self._park(table, str(unfit))
         if len(self._maps) >= _MAPS:

@@ -60,6 +60,7 @@ MEANING: dict[int, tuple[type[SourceError], str]] = {
     3118: (SourceError, "the account is locked at the source"),
     3159: (SourceError, _TLS),
     4031: (SourceUnavailable, "the connection was idle for too long"),
+    4052: (SourceError, "give this job another [capture] server_id: a replica or another job uses this one"),
     4151: (SourceError, "the account is locked at the source"),
 }
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import struct
 from collections.abc import Callable
 
 _LITERALS = {0: "null", 1: "true", 2: "false"}
+_PLAIN = (-14, 15)  # places of the decimal point, from the first digit, without exponent; further if digits follow it
 _DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)  # bytes of 0..9 leftover digits of a DECIMAL
 _DATE, _TIME, _DATETIME, _TIMESTAMP, _DECIMAL = 10, 11, 12, 7, 246
 
@@ -84,42 +86,20 @@ def _double(data: bytes, at: int) -> str:
 
 
 def double_text(value: float) -> str:
-    """The shortest digits that read back equal, as the server writes them: 1.0, 0.1, 1e20, 1.5e-7."""
-    text = repr(value)
-    if "e" not in text and "E" not in text:
-        digits = text.lstrip("-")
-        whole, _, fraction = digits.partition(".")
-        if len(whole) <= 15 and not (whole == "0" and fraction.startswith("0000") and value):
-            return text
-    return _scientific_or_plain(value)
+    """The shortest digits that read back equal, as the server's my_gcvt writes them: 1.0, 0.00001, 1e16, 1.5e-20.
 
-
-def _scientific_or_plain(value: float) -> str:
-    """my_gcvt: https://github.com/mysql/mysql-server/blob/8.0/strings/dtoa.cc — plain while it is no longer than the
-    scientific form allows (17 + sign digits for a double), else with an exponent without `+` and leading zeros."""
-    sign = "-" if str(value).startswith("-") else ""
-    mantissa, _, exponent_text = f"{abs(value)!r}".partition("e")
-    digits, point = _digits(mantissa, int(exponent_text or 0))
-    if -5 < point <= 0 and not _too_long(len(digits) - point + 2):
-        return f"{sign}0.{'0' * -point}{digits}"
-    if 0 < point < 22 and not _too_long(max(point, len(digits) + 1)) and point <= 15:
-        padded = digits.ljust(point, "0")
-        return f"{sign}{padded[:point]}.{padded[point:] or '0'}"
-    exponent = point - 1
-    head = digits[0] + ("." + digits[1:] if len(digits) > 1 else "")
-    return f"{sign}{head}e{exponent}"
-
-
-def _digits(mantissa: str, exponent: int) -> tuple[str, int]:
-    """Significant digits and the place of the decimal point before or among them."""
+    https://github.com/mysql/mysql-server/blob/8.0/strings/dtoa.cc"""
+    text = repr(abs(value))
+    mantissa, _, exponent = text.partition("e")
     whole, _, fraction = mantissa.partition(".")
     digits = (whole + fraction).lstrip("0")
-    point = len(whole) + exponent if whole != "0" else exponent - (len(fraction) - len(fraction.lstrip("0")))
-    return digits.rstrip("0") or "0", point
-
-
-def _too_long(length: int) -> bool:
-    return length > 22
+    point = int(exponent or 0) + (len(digits) - len(fraction) if whole == "0" else len(whole))
+    digits = digits.rstrip("0") or "0"
+    sign = "-" if math.copysign(1.0, value) < 0 else ""
+    if not value or (point >= _PLAIN[0] and (point <= _PLAIN[1] or len(digits) > point)):
+        plain = text if "e" not in text else digits.rjust(len(digits) - point, "0")
+        return sign + (plain if "e" not in text else f"0.{plain}")
+    return f"{sign}{digits[0]}{'.' * (len(digits) > 1)}{digits[1:]}e{point - 1}"
 
 
 def _string(data: bytes, at: int) -> str:

@@ -226,9 +226,9 @@ class BinlogOrder:
             raise LogLost(f"the source's binary log changed its name from {marked} to {name}: order is not known")
         return (number, int(offset)) <= (marked_number, place.offset)
 
-    def bytes_between(self, earlier: LogMark, later: LogMark) -> int | None:
+    def bytes_between(self, native: str, later: LogMark) -> int | None:
         """Within one file; across files only the server knows their sizes."""
-        first, last = place_of(earlier.resume), place_of(later.resume)
-        if first.gtid_only or last.gtid_only or (first.identity, first.file) != (last.identity, last.file):
+        place, (file, _, offset) = place_of(later.resume), native.rpartition(":")
+        if place.gtid_only or file != place.file:
             return None
-        return last.offset - first.offset
+        return max(0, place.offset - int(offset))

@@ -29,6 +29,9 @@ Decode = Callable[[bytes, int, int], int]
 ROW_EVENTS = {
     kind: op for kinds, op in ((b.WRITE, Op.INSERT), (b.UPDATE, Op.BEFORE), (b.DELETE, Op.DELETE)) for kind in kinds
 }
+# Does a partial after image carry virtual columns that have changed? MariaDB leaves them out under MINIMAL (seen).
+LOGS_COMPUTED = {"mysql": True, "mariadb": False}
+_REMEDY = "; binlog_row_image = FULL at the source would log it"
 _PATTERNS = 256  # combinations of present columns that are kept per table
 
 
@@ -41,11 +44,11 @@ class TableDecoders:
 
     `kinds`: kind of event -> bytes of its bitmaps of present columns, and decoders by these bitmaps."""
 
-    def __init__(self, seen: TableMap, buffer: TableBuffer, rules: ValueRules) -> None:
+    def __init__(self, seen: TableMap, buffer: TableBuffer, rules: ValueRules, family: str) -> None:
         why = mismatch(seen, buffer.schema)
         if why:
             raise Unfit(why)
-        self.seen, self.buffer, self.rules = seen, buffer, rules
+        self.seen, self.buffer, self.rules, self.family = seen, buffer, rules, family
         self.count_width = 1 if len(seen.columns) < 0xFB else 3
         self._width = (len(seen.columns) + 7) // 8
         self._fields = tuple(map(field_of, seen.columns, buffer.schema.columns))
@@ -72,6 +75,8 @@ class TableDecoders:
     def _make(self, op: Op, bitmaps: bytes) -> Decoder:
         images, schema = self._images(bitmaps), self.buffer.schema
         fill = _defaults(schema, images[0]) if op is Op.INSERT else {}
+        if op is Op.BEFORE and not LOGS_COMPUTED[self.family]:
+            _check_computed(schema, images[1])
         zero = None if self.rules.zero_date == "null" else STOP
         decode = self._generate(images, fill, self.buffer.columns, zero)
         carried = [
@@ -97,15 +102,21 @@ def _defaults(schema: TableSchema, present: Sequence[bool]) -> dict[int, Any]:
     }
 
 
+def _check_computed(schema: TableSchema, present: Sequence[bool]) -> None:
+    for place, column in enumerate(schema.columns):
+        if column.generated and column.type is not None and not present[place]:
+            raise Unfit(f"an update leaves out column {column.name}, which the source computes{_REMEDY}")
+
+
 def _default(column: Column) -> Any:
     missing = f"an insert leaves out column {column.name}"
     if column.generated:
-        raise Unfit(f"{missing}, which the source computes")
+        raise Unfit(f"{missing}, which the source computes{_REMEDY}")
     if column.default_is_expression:
-        raise Unfit(f"{missing}, whose default is an expression")
+        raise Unfit(f"{missing}, whose default is an expression{_REMEDY}")
     if not column.has_default or column.default is None:
         if not column.nullable:
-            raise Unfit(f"{missing}, which has no default and is not nullable")
+            raise Unfit(f"{missing}, which has no default and is not nullable{_REMEDY}")
         return None
     assert column.type is not None
     try:

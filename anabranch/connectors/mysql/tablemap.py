@@ -25,7 +25,7 @@ _META_BYTES = {
     **dict.fromkeys((TIMESTAMP2, DATETIME2, TIME2, TINY_BLOB, MEDIUM_BLOB, LONG_BLOB), 1),
     **dict.fromkeys((VARCHAR, BIT, NEWDECIMAL, STRING, VAR_STRING, ENUM, SET, VARCHAR_COMPRESSED), 2),
 }
-_NUMERIC = {TINY, SHORT, INT24, LONG, LONGLONG, FLOAT, DOUBLE, NEWDECIMAL}
+_SIGNED = {TINY, SHORT, INT24, LONG, LONGLONG, FLOAT, DOUBLE, NEWDECIMAL, YEAR}  # columns that have a bit of signedness
 _SIGNEDNESS, _NAMES, _SET_LABELS, _ENUM_LABELS, _KEY, _PREFIX_KEY = 1, 4, 5, 6, 8, 9
 
 
@@ -132,13 +132,10 @@ def _with_facts(columns: tuple[LogColumn, ...], facts: dict[int, bytes]) -> tupl
 
 
 def _signs(columns: tuple[LogColumn, ...], bits: bytes | None) -> dict[int, bool]:
-    """Which numeric columns are unsigned, first column in the highest bit. MariaDB counts YEAR among them."""
+    """Which numeric columns are unsigned: the first in the highest bit."""
     if bits is None:
         return {}
-    numeric = [place for place, column in enumerate(columns) if column.type in _NUMERIC]
-    with_years = [place for place, column in enumerate(columns) if column.type in _NUMERIC | {YEAR}]
-    if len(numeric) != len(with_years):  # the two families disagree, and the event does not say whose it is
-        return {}
+    numeric = [place for place, column in enumerate(columns) if column.type in _SIGNED]
     return {place: bool(bits[i // 8] << i % 8 & 0x80) for i, place in enumerate(numeric)}
 
 
