@@ -54,7 +54,7 @@ class Stop:
 
     def _watch_supervisor(self) -> None:
         """EOF: whoever started us is dead; nothing that matters waits for a clean end."""
-        while sys.stdin.buffer.read(4096):
+        while os.read(sys.stdin.fileno(), 4096):  # unbuffered: a lock on the buffer would outlive the interpreter
             pass
         if not self._asked.is_set():
             os._exit(128 + signal.SIGTERM)

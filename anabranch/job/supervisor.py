@@ -22,6 +22,7 @@ from anabranch.job.caughtup import CaughtUp, Progress
 from anabranch.job.display import Display
 from anabranch.job.signals import SUPERVISED, Stop
 from anabranch.job.watching import part
+from anabranch.preflight.report import Report
 from anabranch.state.store import StateStore
 
 if TYPE_CHECKING:
@@ -120,8 +121,9 @@ class Supervisor:
         self.state.phase("preflight")
         report = self.job.preflight()
         if report.verdict != "ok":
-            report.write(sys.stderr)
+            Report(report.job, report.warnings + report.failed).write(sys.stderr)
         report.require()
+        self.state.phase("waiting", "for the parts to start")
 
     def _child(self, name: str) -> Child:
         return Child(name, [sys.executable, "-m", "anabranch", name, str(self.job.path)])

@@ -74,8 +74,8 @@ class ChunkWork:
             verdict = self._ask(self.quiet, load.schema.id, low, high)
             if verdict is None:
                 return None
-            if verdict:
-                return low.resume, low.resume
+            if verdict:  # nothing touched the table in between: its rows are those of `high`, a place in the log
+                return high.resume, high.resume
         raise SourceError(
             "the table has to be loaded as of one moment, and none was found at which nothing changed it",
             table=str(load.schema.id),
