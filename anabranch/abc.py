@@ -348,6 +348,9 @@ class Loader(Protocol):
     def extra_columns(self, table: TargetTable) -> tuple[str, ...]:
         """Columns of the target table that the job does not write."""
 
+    def has_guards(self, tables: Sequence[TargetTable]) -> bool:
+        """Do foreign keys or triggers of these target tables react to rows?"""
+
     def build(
         self, job: str, schema: TableSchema, table: TargetTable, resolve: Callable[[TableId], TargetTable | None]
     ) -> list[str]:

@@ -236,7 +236,7 @@ class Applier:
     def _commit(self, then: Checkpoint, work: Work) -> None:
         work.pass_windows(then.position.sequence)
         for table, state in work.states.items():
-            if state != self.states.get(table):
+            if state is not self.states.get(table):
                 self.writer.save_table(self.job, state)
         self.writer.commit()
         self.totals.transactions += then.position.sequence - self.checkpoint.position.sequence

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from anabranch import log
 from anabranch.abc import TableState, TargetConnector, ValueRules
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, TargetUnavailable
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.net import TargetTable
@@ -68,6 +68,8 @@ class Finisher:
                 self._results = {table: self._facts(table, points) for table, points in open_points.items()}
             finally:
                 loader.close()
+        except TargetUnavailable as lost:
+            log.get(job=self.job).warning("target_lost", doing="build indexes", error=lost.message)
         except AnabranchError as failure:
             self.failure = failure
 

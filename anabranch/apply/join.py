@@ -12,6 +12,7 @@ from anabranch.apply.cascade import rules_of
 from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.epoch import Applier
 from anabranch.apply.window import WindowResolver, is_followed
+from anabranch.trail import retention
 
 Follow = Callable[[TableState, tuple[int, int]], Followed]  # a table's state and window -> how it is followed
 
@@ -19,7 +20,12 @@ Follow = Callable[[TableState, tuple[int, int]], Followed]  # a table's state an
 def join_loaded(
     applier: Applier, store: TargetStore, resolver: WindowResolver, follow: Follow, *, logs_cascades: bool
 ) -> None:
-    """Let every table join that has been loaded since, as soon as the trail reaches past its load."""
+    """Let every table join that has been loaded since, as soon as the trail reaches past its load. Loads announce
+    themselves by what they hold of the trail."""
+    directory = applier.trail.directory
+    holds = {name for name in retention.readers(directory) if name.startswith(retention.LOAD)}
+    if not holds:
+        return
     for table, state in store.tables(applier.job).items():
         if table in applier.context.tables:
             continue
@@ -28,6 +34,7 @@ def join_loaded(
             followed = follow(state, resolver.window(state))
             _join(applier, state, followed, logs_cascades)
             log.get(job=applier.job).info("table_joined", table=str(table), low=followed.low, high=followed.high)
+            retention.unregister(directory, f"{retention.LOAD}{table}")
 
 
 def _join(applier: Applier, state: TableState, followed: Followed, logs_cascades: bool) -> None:

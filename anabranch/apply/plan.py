@@ -78,7 +78,8 @@ def group(chunks: Sequence[Chunk], context: ApplyContext, filtered: FilterImages
         for order, c, b in reversed(barriers)
         if b.kind is BarrierKind.PARK and c.first_sequence + b.tx > _low(context, b.table)
     }
-    whole = {table: _images(chunks, followed, base, filtered) for table, followed in context.tables.items()}
+    present = {rows.table for chunk in chunks for rows in chunk.tables} & context.tables.keys()
+    whole = {table: _images(chunks, context.tables[table], base, filtered) for table in sorted(present)}
     seen = {table: images for table, images in whole.items() if images is not None}
     mine = {
         table: images.between(order_of(context.tables[table].low + 1, base), parked.get(table, END))

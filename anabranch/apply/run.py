@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from anabranch import log
 from anabranch.abc import Checkpoint, SourceConnector, TableState, TargetConnector, TargetStore, ValueRules
 from anabranch.apply.cascade import rules_of
 from anabranch.apply.context import ApplyContext, Followed
-from anabranch.apply.epoch import Applier
+from anabranch.apply.epoch import RECONNECT_SECONDS, Applier
 from anabranch.apply.filter import StreamFilter
 from anabranch.apply.finish import Finisher
 from anabranch.apply.join import join_loaded
@@ -24,7 +25,7 @@ from anabranch.apply.staging import Executors
 from anabranch.apply.stream import EpochQuery
 from anabranch.apply.window import WindowResolver, is_followed
 from anabranch.ddl.rules import Filter
-from anabranch.errors import StateError
+from anabranch.errors import SourceUnavailable, StateError, TargetUnavailable
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema
@@ -77,6 +78,7 @@ class ApplyRun:
     rereader: Rereader = field(init=False)
     applier: Applier = field(init=False)
     finisher: Finisher = field(init=False)
+    away_since: float | None = field(default=None, init=False)
 
     def run(self) -> None:
         """Returns when `stop` says so. Raises what a person has to look at."""
@@ -139,7 +141,8 @@ class ApplyRun:
             retention.advance(self.trail_directory, READER, self.applier.checkpoint.position.sequence)
 
     def _applier(self, store: TargetStore, trail: TrailReader) -> Applier:
-        writer = self.target.writer(self.rules, True)
+        states = store.tables(self.job)
+        writer = self.target.writer(self.rules, self._is_guarded(states))
         checkpoint = writer.claim(self.job, uuid.uuid4().hex)
         states = store.tables(self.job)
         self.resolver = WindowResolver(trail, self.source.order)
@@ -167,6 +170,17 @@ class ApplyRun:
             ),
         )
 
+    def _is_guarded(self, states: Mapping[TableId, TableState]) -> bool:
+        """Do foreign keys or triggers react to the rows we write, now or once the source's foreign keys are built?"""
+        schemas = [state.schema for state in states.values() if state.schema]
+        if any(key.parent in states for schema in schemas for key in schema.foreign_keys):
+            return True
+        loader = self.target.loader(self.rules)
+        try:
+            return loader.has_guards([self.target_table(schema) for schema in schemas])
+        finally:
+            loader.close()
+
     def _follow_table(self, state: TableState, window: tuple[int, int]) -> Followed:
         if state.schema is None:
             raise StateError("a loaded table without its definition", table=str(state.source), hint="load it again")
@@ -188,12 +202,24 @@ class ApplyRun:
             query.wait(TICK_SECONDS)
             now = time.monotonic()
             if query.is_warm.is_set() and now >= next_chores:
-                with query.idle:
-                    self._chores(store)
                 next_chores = now + CHORES_SECONDS
+                self._do_chores(query, store)
             if now >= next_register:
                 retention.advance(self.trail_directory, READER, self.applier.checkpoint.position.sequence)
                 next_register = now + REGISTER_SECONDS
+
+    def _do_chores(self, query: EpochQuery, store: TargetStore) -> None:
+        """An end that is away is tried again for as long as an epoch would."""
+        try:
+            with query.idle:
+                self._chores(store)
+            self.away_since = None
+        except (TargetUnavailable, SourceUnavailable) as lost:
+            self.away_since = self.away_since or time.monotonic()
+            if time.monotonic() - self.away_since > RECONNECT_SECONDS:
+                raise
+            log.get(job=self.job).warning("end_lost", error=lost.message)
+            store.close()
 
     def _chores(self, store: TargetStore) -> None:
         """Between two epochs: positions over idle log, tables that join, windows that end, what to build then."""

@@ -44,6 +44,7 @@ class Capture:
     wanted: Wanted
     stop: Callable[[], bool]
     watcher: Watcher
+    followed: str  # identity of the server that the trail was read from
 
     def run(self) -> None:
         """Returns when `stop` says so. Raises what a person has to look at; a lost line is retried for five minutes."""
@@ -55,6 +56,7 @@ class Capture:
                 end = self.trail.rewind()  # what no flush made durable is read again
                 self.reader.start(LogMark(end.position.native, end.resume, end.commit_time), self.keeper.select)
                 lost_since = None
+                self._take_over(self.reader.identity())
                 self._follow()
             except SourceUnavailable as lost:
                 lost_since = lost_since or time.monotonic()
@@ -63,6 +65,13 @@ class Capture:
                 self._pause(f"source lost: {lost.message}")
             except StorageFull as full:
                 self._pause(f"disk full: {full.message}")
+
+    def _take_over(self, identity: str) -> None:
+        """The log was opened, so this server contains ours (K18): from here on the trail is read from it."""
+        if identity != self.followed:
+            log.get().warning("source_switched", before=self.followed, now=identity)
+            self.trail.adopt_identity(identity)
+            self.followed = identity
 
     def _place(self) -> LogMark:
         end = self.trail.end

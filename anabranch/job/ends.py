@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from anabranch import connectors
 from anabranch.abc import LogOptions, SourceConnector, TargetConnector, TargetStore, ValueRules
 from anabranch.config import describe_change
-from anabranch.errors import JobChanged, SchemaError, StateError, TrailLocked
+from anabranch.errors import JobChanged, SchemaError, SourceError, StateError, TrailLocked
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.preflight.report import Report
@@ -49,6 +49,28 @@ def trail_uuid(job: Job) -> str | None:
     """The job uuid that the trail carries, None where no trail was begun."""
     found = identity.load(LocalStorage(job.trail)) if exists(job.trail) else None
     return found.job_uuid if found else None
+
+
+def followed_identity(job: Job) -> str | None:
+    """The server that the trail was read from last."""
+    found = identity.load(LocalStorage(job.trail)) if exists(job.trail) else None
+    return found.source_identity if found else None
+
+
+def refuse_switch_while_loading(job: Job, followed: str, now: str) -> None:
+    """Another server's log has other positions: the marks of a load that is not finished would mean nothing in it."""
+    store = target_of(job).store()
+    try:
+        states = store.tables(job.config.name) if store.exists() else {}
+    finally:
+        store.close()
+    loading = [str(table) for table, state in states.items() if state.state in ("pending", "loading")]
+    if loading:
+        raise SourceError(
+            f"this server is {now}, the trail follows {followed}, and {', '.join(loading[:5])} are not past their load",
+            job=job.config.name,
+            hint="connect to the former server until every table streams, or drop the job and load again",
+        )
 
 
 def new_trail_uuid(job: Job) -> str:

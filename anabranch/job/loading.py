@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from anabranch.job.job import Job
 
-HOLD = "load"
+ALL = "load"  # holds the trail while the first load runs
 
 
 class Loading:
@@ -59,13 +59,13 @@ class Loading:
         if todo:
             self.state.phase("loading")
             self._load(todo, states)
-        retention.unregister(self.job.trail, HOLD)
+        retention.unregister(self.job.trail, ALL)
 
     def _begin(self, store: TargetStore) -> None:
         """The trail is held from its start, and the target's checkpoint stands there, before the first snapshot."""
         with TrailReader(self.job.trail) as trail:
             before_first, end = trail.first() - 1, trail.end()
-        retention.hold(self.job.trail, HOLD, before_first)
+        retention.hold(self.job.trail, ALL, before_first)
         native = end.position.native if end.position.sequence == before_first else ""
         store.create_checkpoint(self.name, Position(before_first, native), end.commit_time)
 
@@ -153,7 +153,7 @@ class Loading:
         """The definition from which on capture writes the table's rows; None when stopped while waiting for capture."""
         self._refuse_unconfirmed(table, state, recreate)
         with TrailReader(self.job.trail) as trail:
-            retention.hold(self.job.trail, f"load {table}", trail.end().position.sequence)
+            retention.hold(self.job.trail, f"{retention.LOAD}{table}", trail.end().position.sequence)
         requests.request_table(self.job.trail, table)
         log.get(job=self.name, table=str(table)).info("waiting_for_capture", why="it has to bring the table in")
         answer = requests.answer(self.job.trail, table)

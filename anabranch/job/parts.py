@@ -31,9 +31,12 @@ def run_capture(job: Job) -> None:
         source = ends.source_of(job)
         reader = source.log(ends.log_options(job, job_uuid))
         try:
-            with ends.open_trail(job, reader.identity(), job_uuid, LOCK_SECONDS) as trail:
+            followed = ends.followed_identity(job) or reader.identity()
+            with ends.open_trail(job, followed, job_uuid, LOCK_SECONDS) as trail:
+                if followed != reader.identity():
+                    ends.refuse_switch_while_loading(job, followed, reader.identity())
                 log.get(job=job.config.name).info("capture_started", end=str(trail.end.position))
-                Capture(source, reader, trail, job.rules.includes, stop.asked, CaptureWatcher(state)).run()
+                Capture(source, reader, trail, job.rules.includes, stop.asked, CaptureWatcher(state), followed).run()
         finally:
             reader.close()
     state.close()

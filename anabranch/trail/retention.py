@@ -24,6 +24,7 @@ from anabranch.trail.storage import LocalStorage, Storage, read_whole
 
 FOLDER = "readers"
 PASSED = "retention.json"
+LOAD = "load "  # and a table's name: holds the trail until that table has joined
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from psycopg import sql
 
 from anabranch.abc import Bounds, LoadedChunk, ValueRules
 from anabranch.connectors.postgresql import constraints, ddl
-from anabranch.connectors.postgresql.catalog import ExistingTable, holds_rows, read_table
+from anabranch.connectors.postgresql.catalog import ExistingTable, holds_rows, read_table, read_tables
 from anabranch.connectors.postgresql.connection import Connection, column_list, connect, table_name
 from anabranch.connectors.postgresql.errors import Meaning, describe, meaning, translate, translated
 from anabranch.errors import Fenced, RowRefused, TargetError
@@ -147,6 +147,11 @@ class PostgresLoader:
         with translated(f"read the columns of {table.target}"):
             existing = read_table(self._session(), table.target)
         return tuple(c.name for c in existing.columns if c.name not in table.columns) if existing else ()
+
+    def has_guards(self, tables: Sequence[TargetTable]) -> bool:
+        with translated("read triggers and foreign keys of the target"):
+            found = read_tables(self._session(), [table.target for table in tables])
+        return any(t.triggers or t.foreign_keys or t.referenced_by for t in found.values())
 
     def build(
         self, job: str, schema: TableSchema, table: TargetTable, resolve: Callable[[TableId], TargetTable | None]
