@@ -1,0 +1,90 @@
+"""The reference twin: a database inside this process, in both roles, for tests of what databases have in common.
+
+It does what the contracts say and nothing more, slowly and plainly: text forms in dictionaries, one lock. Databases are
+named by the endpoint's `database` and live as long as the process (`database.py`).
+"""
+
+from __future__ import annotations
+
+from anabranch.abc import (
+    Checks,
+    Dialect,
+    LogOptions,
+    LogOrder,
+    LogReader,
+    SnapshotReader,
+    SourceCatalog,
+    SourceConnector,
+    Stager,
+    TargetConnector,
+    TargetReader,
+    TargetStore,
+    TypeMap,
+    ValueRules,
+    Writer,
+)
+from anabranch.abc import Loader as LoaderContract
+from anabranch.connectors.memory.apply import MemoryStager, MemoryWriter
+from anabranch.connectors.memory.capture import MemoryLog, MemoryOrder
+from anabranch.connectors.memory.catalog import MemoryCatalog, MemoryDialect
+from anabranch.connectors.memory.database import database
+from anabranch.connectors.memory.load import MemoryLoader, MemorySnapshot
+from anabranch.connectors.memory.preflight import MemoryChecks
+from anabranch.connectors.memory.store import MemoryStore
+from anabranch.connectors.memory.typemap import MemoryTypes
+from anabranch.connectors.memory.verify import MemoryReader
+from anabranch.model.endpoint import Endpoint
+
+
+class MemorySource:
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self.order: LogOrder = MemoryOrder()
+        self.dialect: Dialect = MemoryDialect()
+
+    def leftovers(self, remove: bool) -> list[str]:
+        return []
+
+    def log(self, options: LogOptions) -> LogReader:
+        return MemoryLog(database(self.endpoint.database))
+
+    def catalog(self) -> SourceCatalog:
+        return MemoryCatalog(database(self.endpoint.database))
+
+    def snapshot(self, expected: str = "") -> SnapshotReader:
+        return MemorySnapshot(self.endpoint.database, expected)
+
+    def checks(self) -> Checks:
+        return MemoryChecks(self.endpoint.database)
+
+
+class MemoryTarget:
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self.types: TypeMap = MemoryTypes()
+
+    def store(self) -> TargetStore:
+        return MemoryStore(database(self.endpoint.database))
+
+    def writer(self, rules: ValueRules, bypass_constraints: bool) -> Writer:
+        return MemoryWriter(database(self.endpoint.database), rules)
+
+    def stager(self, rules: ValueRules) -> Stager:
+        return MemoryStager(database(self.endpoint.database))
+
+    def loader(self, rules: ValueRules) -> LoaderContract:
+        return MemoryLoader(database(self.endpoint.database))
+
+    def reader(self, rules: ValueRules) -> TargetReader:
+        return MemoryReader(database(self.endpoint.database))
+
+    def checks(self) -> Checks:
+        return MemoryChecks(self.endpoint.database)
+
+
+def source(endpoint: Endpoint) -> SourceConnector:
+    return MemorySource(endpoint)
+
+
+def target(endpoint: Endpoint) -> TargetConnector:
+    return MemoryTarget(endpoint)

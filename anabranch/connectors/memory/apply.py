@@ -1,0 +1,278 @@
+"""Writer and Stager of the twin: epochs on copies of the tables that they touch, put in place when they commit."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from anabranch.abc import Checkpoint, Conflict, StagedNet, TableState, ValueRules
+from anabranch.connectors.memory.database import Database, Relation, Texts, Transaction
+from anabranch.errors import Fenced, StateError
+from anabranch.rows.lines import texts
+from anabranch.rows.net import Cascade, CascadeAction, CascadeRule, RowChange, TableNet, TargetTable, Updates
+
+DELTA = "_delta"
+
+
+class MemoryWriter:
+    """Delivery: what an epoch does and its checkpoint are there together or not at all; a fenced owner commits nothing."""
+
+    def __init__(self, database: Database, rules: ValueRules) -> None:
+        self._database, self._rules = database, rules
+        self._job, self._owner = "", ""
+        self._open: Transaction | None = None
+        self._moves: tuple[Checkpoint, Checkpoint] | None = None
+        self._states: list[TableState] = []
+
+    # --- whose turn it is ---------------------------------------------------------------------------------------------
+
+    def claim(self, job: str, owner: str) -> Checkpoint:
+        with self._database.lock:
+            state = self._database.job(job)
+            if state.checkpoint is None:
+                raise StateError("the target has no checkpoint of this job", job=job)
+            self._job, self._owner = job, owner
+            state.checkpoint = replace(state.checkpoint, owner=owner)
+            return state.checkpoint
+
+    def begin(self, now: Checkpoint, then: Checkpoint) -> str:
+        self.rollback()
+        found = self._found(now)
+        if _place(found) == _place(now):
+            self._open, self._moves = Transaction(self._database), (now, then)
+            return "open"
+        return "applied" if _place(found) == _place(then) else "replan"
+
+    def _found(self, now: Checkpoint) -> Checkpoint:
+        found = self._database.job(self._job).checkpoint
+        if not self._owner or found is None:
+            raise StateError("nothing was claimed yet")
+        if found.owner != now.owner:
+            raise Fenced(f"the checkpoint belongs to another owner since epoch {found.epoch}", job=self._job)
+        return found
+
+    def commit(self) -> None:
+        done, (now, then) = self._transaction(), self._moves or (None, None)
+        assert now is not None and then is not None
+        with self._database.lock:
+            if _place(self._found(now)) != _place(now):
+                raise Fenced("another epoch came between", job=self._job)
+            state = self._database.job(self._job)
+            state.checkpoint = replace(then, owner=self._owner)
+            state.tables |= {table.source: table for table in self._states}
+            self._database.commit(done)
+        self.rollback()
+
+    def rollback(self) -> None:
+        self._open, self._moves, self._states = None, None, []
+
+    def close(self) -> None:
+        self.rollback()
+
+    def save_table(self, job: str, state: TableState) -> None:
+        self._transaction()
+        self._states.append(state)
+
+    def _transaction(self) -> Transaction:
+        if self._open is None:
+            raise StateError("no epoch is open")
+        return self._open
+
+    def _relation(self, table: TargetTable) -> Relation:
+        return self._transaction().table(table.target)
+
+    # --- net changes --------------------------------------------------------------------------------------------------
+
+    def merge(self, net: TableNet) -> list[dict[str, str | None]]:
+        relation, again = self._relation(net.table), []
+        for key in _rows(net.table, net.deletes):
+            _remove(net.table, relation, key, net.checked)
+        for updates in sorted(net.updates, key=lambda one: not one.moves_keys):
+            again += _update(net.table, relation, updates, net.checked)
+        for values in _rows(net.table, net.inserts):
+            _insert(net.table, relation, values, net.checked)
+        _merge_multiset(net, relation)
+        return again
+
+    def merge_staged(self, staged: StagedNet) -> list[dict[str, str | None]]:
+        net = self._database.staged.pop(staged.staging, None)
+        if net is None or (_counts(net), _digest(net)) != (dict(staged.counts), staged.digest):
+            raise Conflict(staged.table.source, "what was staged is not there as it was staged")
+        return self.merge(net)
+
+    def truncate(self, table: TargetTable, how: str) -> None:
+        self._relation(table).rows.clear()
+
+    # --- single rows --------------------------------------------------------------------------------------------------
+
+    def change(self, row: RowChange) -> None:
+        relation, table = self._relation(row.table), row.table
+        if row.operation == "insert":
+            _insert(table, relation, row.values, row.checked)
+        elif row.operation == "delete":
+            _remove(table, relation, row.old_key or row.old_values, row.checked)
+        else:
+            _change_row(table, relation, row.old_key or row.old_values, row.values, row.checked)
+
+    # --- cascades -----------------------------------------------------------------------------------------------------
+
+    def cascade(self, cascade: Cascade, rules: Sequence[CascadeRule]) -> None:
+        parents = list(_plain_rows(cascade.child, cascade.columns, cascade.parents))
+        new = list(_plain_rows(cascade.child, cascade.columns, cascade.replacements)) or [{}] * len(parents)
+        for old, values in zip(parents, new, strict=True):
+            self._act(cascade.child, cascade.action, old, values, rules)
+
+    def _act(
+        self, child: TargetTable, action: CascadeAction, old: Texts, new: Texts, rules: Sequence[CascadeRule]
+    ) -> None:
+        relation = self._relation(child)
+        for before in [row for row in map(relation.texts, relation.rows.values()) if old.items() <= row.items()]:
+            relation.rows.pop(_place_of(relation, before))
+            after = None
+            if action is not CascadeAction.DELETE:
+                after = before | (dict(new) if action is CascadeAction.UPDATE else dict.fromkeys(old))
+                relation.put(relation.row(after))
+            self._follow(child, before, after, rules)
+
+    def _follow(self, table: TargetTable, before: Texts, after: Texts | None, rules: Sequence[CascadeRule]) -> None:
+        """The next level: children of a row that went or changed."""
+        for rule in (rule for rule in rules if rule.parent.target == table.target):
+            old = {c: before[p] for c, p in zip(rule.columns, rule.parent_columns, strict=True)}
+            new = {c: after[p] for c, p in zip(rule.columns, rule.parent_columns, strict=True)} if after else {}
+            action = rule.on_delete if after is None else rule.on_update
+            if action is not None and old != new and None not in old.values():
+                self._act(rule.child, action, old, new, rules)
+
+
+class MemoryStager:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def stage(self, job: str, nets: Iterable[TableNet]) -> list[StagedNet]:
+        found = []
+        for net in nets:
+            name = uuid.uuid4().hex
+            self._database.staged[name] = net
+            found.append(StagedNet(net.table, name, _counts(net), _digest(net), net.checked))
+        return found
+
+    def close(self) -> None:
+        pass
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def _place(checkpoint: Checkpoint) -> tuple[int, int]:
+    return checkpoint.epoch, checkpoint.position.sequence
+
+
+def _rows(table: TargetTable, rows: Any) -> Iterator[dict[str, str | None]]:
+    """Rows of an Arrow table as text forms by column; none for None."""
+    return _plain_rows(table, rows.column_names if rows is not None else (), rows)
+
+
+def _plain_rows(table: TargetTable, names: Sequence[str], rows: Any) -> Iterator[dict[str, str | None]]:
+    if rows is not None and rows.num_rows:
+        columns = [texts(table.type_of(name), rows.column(name)).to_pylist() for name in names]
+        yield from (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
+
+
+def _place_of(relation: Relation, values: Texts) -> Any:
+    place = relation.find(values)
+    assert place is not None
+    return place
+
+
+def _remove(table: TargetTable, relation: Relation, values: Texts, checked: bool) -> None:
+    place = relation.find(values)
+    if place is not None:
+        del relation.rows[place]
+    elif checked:
+        raise Conflict(table.source, "delete: the row is not there", _named(table, values))
+
+
+def _insert(table: TargetTable, relation: Relation, values: Texts, checked: bool) -> None:
+    place = relation.find({name: values[name] for name in table.key}) if table.key else None
+    if place is not None and checked:
+        raise Conflict(table.source, "insert: the key is there already", _named(table, values))
+    kept = relation.texts(relation.rows[place]) if place is not None else {}
+    relation.put(relation.row({**kept, **values}))
+
+
+def _update(table: TargetTable, relation: Relation, updates: Updates, checked: bool) -> list[dict[str, str | None]]:
+    """Rows that move leave together before they arrive, so that keys may be exchanged. Keys of missing rows return."""
+    pairs = list(zip(_rows(table, updates.old_keys), _rows(table, updates.values), strict=True))
+    if updates.moves_keys and checked:
+        taken = [(_take(table, relation, old), new) for old, new in pairs]
+        for before, new in taken:
+            _insert(table, relation, {**before, **new}, True)
+        return []
+    found = [(old, new, _change_row(table, relation, old, new, checked)) for old, new in pairs]
+    return [{name: {**old, **new}[name] for name in table.key} for old, new, was_there in found if not was_there]
+
+
+def _take(table: TargetTable, relation: Relation, key: Texts) -> dict[str, str | None]:
+    place = relation.find(key)
+    if place is None:
+        raise Conflict(table.source, "update: the row is not there", _named(table, key))
+    return relation.texts(relation.rows.pop(place))
+
+
+def _change_row(table: TargetTable, relation: Relation, old: Texts, new: Texts, checked: bool) -> bool:
+    """Set values in one row. Not checked, it may be at its new place already (K3): then the old one goes."""
+    place, arrived = relation.find(old), None
+    if table.key and any(new.get(name, old[name]) != old[name] for name in table.key):
+        arrived = relation.find({name: new.get(name, old[name]) for name in table.key})
+        if arrived is not None and checked:
+            raise Conflict(table.source, "update: the new key is there already", _named(table, old))
+    if place is None and arrived is None:
+        if checked:
+            raise Conflict(table.source, "update: the row is not there", _named(table, old))
+        return False
+    before = relation.rows.pop(place) if place is not None else None
+    if arrived is not None:
+        before = relation.rows.pop(arrived)
+    assert before is not None
+    relation.put(relation.row({**relation.texts(before), **new}))
+    return True
+
+
+def _merge_multiset(net: TableNet, relation: Relation) -> None:
+    if net.multiset is None:
+        return
+    names = [name for name in net.multiset.column_names if name != DELTA]
+    deltas = net.multiset.column(DELTA).to_pylist()
+    rows = list(zip(_plain_rows(net.table, names, net.multiset), deltas, strict=True))
+    for values, delta in rows:
+        for _ in range(-delta):
+            _remove(net.table, relation, values, True)
+    for values, delta in rows:
+        for _ in range(delta):
+            relation.put(relation.row(values))
+
+
+def _named(table: TargetTable, values: Texts) -> dict[str, str | None]:
+    return {name: values.get(name) for name in table.key}
+
+
+# --- staging ----------------------------------------------------------------------------------------------------------
+
+
+def _parts(net: TableNet) -> dict[str, Any]:
+    updates = {f"update{i}": one.values for i, one in enumerate(net.updates)}
+    parts = {"delete": net.deletes, "insert": net.inserts, "multiset": net.multiset, **updates}
+    return {name: part for name, part in parts.items() if part is not None}
+
+
+def _counts(net: TableNet) -> dict[str, int]:
+    return {name: part.num_rows for name, part in _parts(net).items()}
+
+
+def _digest(net: TableNet) -> int:
+    """Equal for equal rows within a process."""
+    rows = Counter((name, str(row)) for name, part in _parts(net).items() for row in part.to_pylist())
+    return hash(frozenset(rows.items()))

@@ -1,0 +1,44 @@
+"""Definitions of the twin's tables, and what its statements mean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from anabranch.abc import StatementFacts
+from anabranch.connectors.memory.capture import mark
+from anabranch.connectors.memory.database import Database
+from anabranch.model.ids import TableId
+from anabranch.model.position import LogMark
+from anabranch.model.schema import TableSchema
+
+_TRUNCATE = re.compile(r"\s*TRUNCATE\s+TABLE\s+(\w+)\s*$", re.IGNORECASE)
+
+
+class MemoryCatalog:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def tables(self, wanted: Callable[[TableId], bool]) -> dict[TableId, TableSchema]:
+        with self._database.lock:
+            found = [relation.schema for relation in self._database.tables.values()]
+        return {schema.id: schema for schema in found if schema is not None and wanted(schema.id)}
+
+    def mark(self) -> LogMark:
+        with self._database.lock:
+            return mark(self._database.identity, len(self._database.log))
+
+    def logs_cascades(self) -> bool:
+        """The twin has no foreign-key actions: every change is in the log."""
+        return True
+
+    def close(self) -> None:
+        pass
+
+
+class MemoryDialect:
+    def facts(self, sql: str, default_schema: str) -> StatementFacts:
+        found = _TRUNCATE.match(sql)
+        if found:
+            return StatementFacts("truncate", (TableId(default_schema, found[1]),))
+        return StatementFacts("unknown")

@@ -1,0 +1,206 @@
+"""Databases of this process: tables of text forms, transactions, a log of what they committed, and job state.
+
+A row is a tuple of text forms (rows/lines.py, without escapes). A table with a key holds rows by key, another by number.
+Nobody sees an open transaction; commits are in the log in their order.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass, field
+
+from anabranch.abc import Checkpoint, LoadedChunk, TableState
+from anabranch.errors import TargetError
+from anabranch.model.datatype import LogicalType
+from anabranch.model.ids import TableId
+from anabranch.model.schema import TableSchema
+from anabranch.rows.net import TableNet
+
+Row = tuple[str | None, ...]
+Texts = Mapping[str, str | None]
+Place = tuple[str | None, ...] | int
+
+
+@dataclass
+class Relation:
+    """A table. `schema` is set where it is a source's."""
+
+    id: TableId
+    columns: tuple[str, ...]
+    types: tuple[LogicalType, ...]
+    key: tuple[str, ...]
+    schema: TableSchema | None = None
+    rows: dict[Place, Row] = field(default_factory=dict)
+    counter: int = 0
+
+    def copy(self) -> Relation:
+        made = copy(self)
+        made.rows = dict(self.rows)
+        return made
+
+    def row(self, values: Texts) -> Row:
+        """A row of these values; columns that are not named are NULL."""
+        return tuple(values.get(name) for name in self.columns)
+
+    def place(self, values: Texts) -> tuple[str | None, ...]:
+        return tuple(values[name] for name in self.key)
+
+    def texts(self, row: Row) -> dict[str, str | None]:
+        return dict(zip(self.columns, row, strict=True))
+
+    def put(self, row: Row) -> None:
+        """Insert, or replace the row that has the key."""
+        self.counter += 1
+        self.rows[self.place(self.texts(row)) if self.key else self.counter] = row
+
+    def find(self, values: Texts) -> Place | None:
+        """Where a row is that has these values, None if none has."""
+        if self.key and all(name in values for name in self.key):
+            place = self.place(values)
+            return place if place in self.rows else None
+        return next((p for p, row in self.rows.items() if values.items() <= self.texts(row).items()), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """One row change of a source transaction."""
+
+    table: TableId
+    before: Row | None
+    after: Row | None
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """An entry of the log: a transaction's images, or one statement."""
+
+    number: int
+    time: int
+    images: tuple[Image, ...] = ()
+    statement: str = ""
+    schema: str = ""
+
+
+@dataclass
+class JobState:
+    """What a target keeps for one job."""
+
+    facts: dict[str, str] | None = None
+    checkpoint: Checkpoint | None = None
+    tables: dict[TableId, TableState] = field(default_factory=dict)
+    chunks: dict[tuple[TableId, int], list[LoadedChunk]] = field(default_factory=dict)
+
+
+@dataclass
+class Database:
+    name: str
+    identity: str = field(default_factory=lambda: str(uuid.uuid4()))
+    tables: dict[TableId, Relation] = field(default_factory=dict)
+    log: list[Commit] = field(default_factory=list)
+    jobs: dict[str, JobState] = field(default_factory=dict)
+    staged: dict[str, TableNet] = field(default_factory=dict)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    is_prepared: bool = False
+    purged: int = 0  # commits at the log's beginning that are forgotten
+
+    def create(self, schema: TableSchema) -> None:
+        """A source table."""
+        names = tuple(column.name for column in schema.columns)
+        types = tuple(column.type for column in schema.columns if column.type is not None)
+        with self.lock:
+            self.tables[schema.id] = Relation(schema.id, names, types, schema.primary_key, schema)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """Changes that commit together when the block ends, and not at all when it raises."""
+        with self.lock:
+            open_ = Transaction(self)
+            yield open_
+            self.commit(open_)
+
+    def commit(self, done: Transaction) -> None:
+        self.tables |= done.touched
+        if done.images:
+            self.log.append(Commit(len(self.log) + 1, time.time_ns() // 1000, tuple(done.images)))
+
+    def execute(self, statement: str, schema: str) -> None:
+        """Log a statement; what it does to tables is the caller's business."""
+        with self.lock:
+            self.log.append(Commit(len(self.log) + 1, time.time_ns() // 1000, (), statement, schema))
+
+    def purge(self) -> None:
+        """Forget the log so far. Its entries stay counted."""
+        with self.lock:
+            self.purged = len(self.log)
+
+    def table(self, table: TableId) -> Relation:
+        found = self.tables.get(table)
+        if found is None:
+            raise TargetError(f"the table {table} does not exist")
+        return found
+
+    def job(self, job: str) -> JobState:
+        return self.jobs.setdefault(job, JobState())
+
+
+class Transaction:
+    """Changes of tables that nobody else sees yet."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.touched: dict[TableId, Relation] = {}
+        self.images: list[Image] = []
+
+    def table(self, table: TableId) -> Relation:
+        """The table as this transaction sees it, to be changed."""
+        if table not in self.touched:
+            self.touched[table] = self._database.table(table).copy()
+        return self.touched[table]
+
+    def insert(self, table: TableId, values: Texts) -> None:
+        relation = self.table(table)
+        row = relation.row(values)
+        if relation.key and relation.find(values) is not None:
+            raise ValueError(f"{table} has a row with this key")
+        relation.put(row)
+        self.images.append(Image(table, None, row))
+
+    def update(self, table: TableId, where: Texts, values: Texts) -> None:
+        """The first row that `where` finds; it may move to another key."""
+        relation = self.table(table)
+        before = self._take(relation, where)
+        after = relation.row({**relation.texts(before), **values})
+        relation.put(after)
+        self.images.append(Image(table, before, after))
+
+    def delete(self, table: TableId, where: Texts) -> None:
+        before = self._take(self.table(table), where)
+        self.images.append(Image(table, before, None))
+
+    def _take(self, relation: Relation, where: Texts) -> Row:
+        place = relation.find(where)
+        if place is None:
+            raise ValueError(f"{relation.id} has no such row")
+        return relation.rows.pop(place)
+
+
+_databases: dict[str, Database] = {}
+_lock = threading.Lock()
+
+
+def database(name: str) -> Database:
+    """The database of this name, made on first use."""
+    with _lock:
+        return _databases.setdefault(name, Database(name))
+
+
+def forget(names: Sequence[str] | None = None) -> None:
+    """Drop databases, all of them by default."""
+    with _lock:
+        for name in list(_databases) if names is None else names:
+            _databases.pop(name, None)

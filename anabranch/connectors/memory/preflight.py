@@ -1,0 +1,16 @@
+"""What can be wrong with the twin: nothing but its place."""
+
+from __future__ import annotations
+
+from anabranch.abc import CheckResult, PreflightContext
+
+
+class MemoryChecks:
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def run(self, context: PreflightContext) -> list[CheckResult]:
+        return [CheckResult("memory.database", "ok", f"database {self._name} of this process")]
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,53 @@
+"""Job state of the twin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from anabranch.abc import Checkpoint, TableState
+from anabranch.connectors.memory.database import Database
+from anabranch.model.ids import TableId
+from anabranch.model.position import Position
+
+
+class MemoryStore:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def exists(self) -> bool:
+        return self._database.is_prepared
+
+    def prepare(self) -> None:
+        self._database.is_prepared = True
+
+    def job(self, job: str) -> dict[str, str] | None:
+        found = self._database.job(job).facts
+        return None if found is None else dict(found)
+
+    def save_job(self, job: str, facts: Mapping[str, str]) -> None:
+        self._database.job(job).facts = dict(facts)
+
+    def checkpoint(self, job: str) -> Checkpoint | None:
+        return self._database.job(job).checkpoint
+
+    def create_checkpoint(self, job: str, position: Position, commit_time: int) -> None:
+        with self._database.lock:
+            state = self._database.job(job)
+            if state.checkpoint is None:
+                state.checkpoint = Checkpoint("", 0, position, commit_time)
+
+    def tables(self, job: str) -> dict[TableId, TableState]:
+        with self._database.lock:
+            return dict(self._database.job(job).tables)
+
+    def save_table(self, job: str, state: TableState) -> None:
+        with self._database.lock:
+            self._database.job(job).tables[state.source] = state
+
+    def drop(self, job: str) -> None:
+        with self._database.lock:
+            self._database.jobs.pop(job, None)
+            self._database.is_prepared = bool(self._database.jobs)
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,11 @@
+"""The twin keeps every logical type as it is."""
+
+from __future__ import annotations
+
+from anabranch.abc import Fit, ValueRules
+from anabranch.model.datatype import Fidelity, LogicalType
+
+
+class MemoryTypes:
+    def fit(self, type: LogicalType, rules: ValueRules) -> Fit:
+        return Fit(str(type), Fidelity.EXACT)

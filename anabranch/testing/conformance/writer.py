@@ -1,0 +1,415 @@
+"""Conformance of a target: Writer, Stager, Loader and TargetStore, seen through its own TargetReader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from anabranch.abc import Bounds, Checkpoint, Conflict, TableState, TargetConnector, ValueRules, Writer
+from anabranch.errors import Fenced, RowRefused, StateError, TargetError, TargetUnavailable
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.ids import TableId
+from anabranch.model.position import Position
+from anabranch.model.schema import Column, TableSchema
+from anabranch.rows.lines import escaped_line, parse_line
+from anabranch.rows.net import Cascade, CascadeAction, CascadeRule, RowChange, TableNet, TargetTable, Updates
+from anabranch.testing.conformance.subject import refuses
+
+JOB, OWNER = "conformance", "owner-1"
+RULES = ValueRules()
+NUMBER, WORD = LogicalType(Kind.INT32), LogicalType(Kind.TEXT, length=40)
+ARROW = {"id": pa.int32(), "parent": pa.int32(), "word": pa.string()}
+Line = tuple[str | None, ...]
+
+
+@dataclass(frozen=True)
+class Target:
+    """An empty target database; `prepare()` was called."""
+
+    connector: TargetConnector
+
+
+def table(name: str, has_key: bool = True) -> TargetTable:
+    names = ("id", "parent", "word")
+    key = ("id",) if has_key else ()
+    return TargetTable(TableId("shop", name), TableId("public", name), names, (NUMBER, NUMBER, WORD), key, names)
+
+
+def schema(of: TargetTable) -> TableSchema:
+    columns = tuple(
+        Column(name, type, str(type), nullable=name not in of.key)
+        for name, type in zip(of.source_columns, of.types, strict=True)
+    )
+    return TableSchema(of.source, columns, of.key)
+
+
+def make(target: Target, of: TargetTable, rows: Sequence[Line] = ()) -> TargetTable:
+    """The table at the target with rows, by way of the initial load."""
+    with closing(target.connector.loader(RULES)) as loader:
+        loader.create_table(schema(of), of, RULES, False)
+        loader.begin_generation(JOB, of, 1, [Bounds()], False)
+        loader.load_chunk(JOB, of, 1, 0, ("{}", "{}"), [b"".join(map(escaped_line, rows))] if rows else [])
+    return of
+
+
+def rows(target: Target, of: TargetTable) -> list[Line]:
+    with closing(target.connector.reader(RULES)) as reader:
+        blocks = [block for piece in reader.pieces(of, 100) for block in reader.lines(of, piece)]
+    lines = [tuple(parse_line(line)) for block in blocks for line in block.split(b"\n")[:-1]]
+    return sorted(lines, key=str)
+
+
+def arrow(*lines: Line, names: Sequence[str] = ("id", "parent", "word")) -> pa.Table:
+    """Rows of text forms as a net change carries them."""
+    columns = list(zip(*lines, strict=True)) or [()] * len(names)
+    values = {
+        name: [int(v) if v is not None and name != "word" else v for v in column]
+        for name, column in zip(names, columns, strict=True)
+    }
+    return pa.table({name: pa.array(column, ARROW[name]) for name, column in values.items()})
+
+
+def keys(*numbers: int) -> pa.Table:
+    return arrow(*((str(number),) for number in numbers), names=("id",))
+
+
+class Epochs:
+    """A claimed writer that makes one epoch after another."""
+
+    def __init__(self, target: Target, owner: str = OWNER) -> None:
+        with closing(target.connector.store()) as store:
+            store.create_checkpoint(JOB, Position(0, "start"), 1)
+        self.writer = target.connector.writer(RULES, False)
+        self.now = self.writer.claim(JOB, owner)
+
+    def __enter__(self) -> Epochs:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.writer.close()
+
+    @property
+    def next(self) -> Checkpoint:
+        sequence = self.now.position.sequence + 10
+        return replace(self.now, epoch=self.now.epoch + 1, position=Position(sequence, f"at-{sequence}"), commit_time=2)
+
+    def do(self, work: Callable[[Writer], object]) -> object:
+        """One epoch; rolled back when `work` raises."""
+        then = self.next
+        assert self.writer.begin(self.now, then) == "open"
+        try:
+            result = work(self.writer)
+        except Conflict:
+            self.writer.rollback()
+            raise
+        self.writer.commit()
+        self.now = then
+        return result
+
+    def merge(self, net: TableNet) -> object:
+        return self.do(lambda writer: writer.merge(net))
+
+    def change(self, row: RowChange) -> object:
+        return self.do(lambda writer: writer.change(row))
+
+
+# --- the checkpoint (K9) ----------------------------------------------------------------------------------------------
+
+
+def without_a_checkpoint_nothing_is_claimed(target: Target) -> None:
+    with closing(target.connector.writer(RULES, False)) as writer:
+        refuses(StateError, lambda: writer.claim(JOB, OWNER))
+
+
+def rule_09_the_row_says_where_an_epoch_stands(target: Target) -> None:
+    with Epochs(target) as epochs:
+        first, then = epochs.now, epochs.next
+        epochs.do(lambda writer: None)
+        assert epochs.writer.begin(first, then) == "applied"
+        further = replace(then, epoch=then.epoch + 5, position=Position(999, "far"))
+        assert epochs.writer.begin(first, further) == "replan"
+    with closing(target.connector.store()) as store:
+        found = store.checkpoint(JOB)
+    assert found == then
+
+
+def rule_09_a_fenced_owner_commits_nothing(target: Target) -> None:
+    of = make(target, table("a"))
+    old = Epochs(target)
+    with Epochs(target, "owner-2") as new:
+        try:
+            refuses(Fenced, lambda: _begin(old))
+        finally:
+            old.writer.close()
+        new.merge(TableNet(of, inserts=arrow(("1", None, "new"))))
+    assert rows(target, of) == [("1", None, "new")]
+
+
+def _begin(epochs: Epochs) -> str:
+    """A session that the new owner has ended is opened again, as the engine does."""
+    try:
+        return epochs.writer.begin(epochs.now, epochs.next)
+    except TargetUnavailable:
+        return epochs.writer.begin(epochs.now, epochs.next)
+
+
+def what_is_rolled_back_leaves_nothing(target: Target) -> None:
+    of = make(target, table("a"))
+    with Epochs(target) as epochs:
+        before = epochs.now
+        assert epochs.writer.begin(epochs.now, epochs.next) == "open"
+        epochs.writer.merge(TableNet(of, inserts=arrow(("1", None, "x"))))
+        epochs.writer.save_table(JOB, TableState(of.source, of.target, "parked", reason="no"))
+        epochs.writer.rollback()
+        with closing(target.connector.store()) as store:
+            assert store.checkpoint(JOB) == before and store.tables(JOB)[of.source].state != "parked"
+        assert rows(target, of) == []
+
+
+def table_states_commit_with_the_epoch(target: Target) -> None:
+    of = make(target, table("a"))
+    state = TableState(of.source, of.target, "parked", 1, reason="said so", schema=schema(of), facts={"a": "b"})
+    with Epochs(target) as epochs:
+        epochs.do(lambda writer: writer.save_table(JOB, state))
+    with closing(target.connector.store()) as store:
+        assert store.tables(JOB)[of.source] == state
+
+
+# --- net changes ------------------------------------------------------------------------------------------------------
+
+
+def three(target: Target, name: str = "a") -> TargetTable:
+    return make(target, table(name), [("1", None, "one"), ("2", "1", "two"), ("3", "1", None)])
+
+
+def a_net_change_is_carried_out(target: Target) -> None:
+    of = three(target)
+    with Epochs(target) as epochs:
+        updates = Updates(keys(2), arrow(("9", "zwei\t\\"), names=("parent", "word")))
+        net = TableNet(of, deletes=keys(1), updates=(updates,), inserts=arrow(("4", None, "vier")))
+        assert epochs.merge(net) == []
+    assert rows(target, of) == [("2", "9", "zwei\t\\"), ("3", "1", None), ("4", None, "vier")]
+
+
+def absent_columns_are_kept(target: Target) -> None:
+    of = three(target)
+    with Epochs(target) as epochs:
+        epochs.merge(TableNet(of, updates=(Updates(keys(2), arrow((None,), names=("word",))),)))
+    assert ("2", "1", None) in rows(target, of)
+
+
+def a_row_may_move_to_another_key(target: Target) -> None:
+    of = three(target)
+    with Epochs(target) as epochs:
+        moving = Updates(keys(1), arrow(("10", "eins"), names=("id", "word")), moves_keys=True)
+        epochs.merge(TableNet(of, updates=(moving,)))
+    assert rows(target, of) == [("10", None, "eins"), ("2", "1", "two"), ("3", "1", None)]
+
+
+def rule_28_what_was_expected_is_checked(target: Target) -> None:
+    of = three(target)
+    missing = Updates(keys(77), arrow(("x",), names=("word",)))
+    with Epochs(target) as epochs:
+        for net in (
+            TableNet(of, deletes=keys(1, 77)),
+            TableNet(of, updates=(missing,)),
+            TableNet(of, inserts=arrow(("4", None, "x"), ("1", None, "there already"))),
+        ):
+            refuses(Conflict, lambda net=net: epochs.merge(net))  # type: ignore[misc]
+    assert rows(target, of) == [("1", None, "one"), ("2", "1", "two"), ("3", "1", None)]
+
+
+def rule_03_in_the_window_changes_are_idempotent(target: Target) -> None:
+    of = three(target)
+    missing = Updates(keys(2, 77), arrow(("zwei",), ("x",), names=("word",)))
+    net = TableNet(
+        of, deletes=keys(1, 88), updates=(missing,), inserts=arrow(("3", "9", "drei"), ("5", None, "x")), checked=False
+    )
+    with Epochs(target) as epochs:
+        assert epochs.merge(net) == [{"id": "77"}]
+        assert epochs.merge(net) == [{"id": "77"}]
+    assert rows(target, of) == [("2", "1", "zwei"), ("3", "9", "drei"), ("5", None, "x")]
+
+
+def rule_03_a_moving_row_may_have_been_loaded_at_either_place(target: Target) -> None:
+    of = make(target, table("a"), [("1", None, "old"), ("20", None, "new"), ("3", None, "o"), ("30", None, "n")])
+    old = keys(1, 2, 3, 4)
+    new = arrow(("10", "a"), ("20", "b"), ("30", "c"), ("40", "d"), names=("id", "word"))
+    with Epochs(target) as epochs:
+        again = epochs.merge(TableNet(of, updates=(Updates(old, new, moves_keys=True),), checked=False))
+    assert again == [{"id": "40"}]
+    assert rows(target, of) == [("10", None, "a"), ("20", None, "b"), ("30", None, "c")]
+
+
+def many(target: Target) -> tuple[TargetTable, TableNet, list[Line]]:
+    """A net change of more rows than a connector would send one by one."""
+    of = make(target, table("a"), [(str(number), None, "old") for number in range(200)])
+    updates = Updates(keys(*range(50, 150)), arrow(*[(f"new{n}",) for n in range(50, 150)], names=("word",)))
+    inserts = arrow(*[(str(n), "7", "x") for n in range(200, 260)])
+    net = TableNet(of, deletes=keys(*range(50)), updates=(updates,), inserts=inserts)
+    expected: list[Line] = [(str(n), None, f"new{n}" if n < 150 else "old") for n in range(50, 200)]
+    return of, net, sorted(expected + [(str(n), "7", "x") for n in range(200, 260)], key=str)
+
+
+def many_rows_are_merged(target: Target) -> None:
+    of, net, expected = many(target)
+    with Epochs(target) as epochs:
+        epochs.merge(net)
+        assert rows(target, of) == expected
+        refuses(Conflict, lambda: epochs.merge(net))
+    assert rows(target, of) == expected
+
+
+def rule_10_staged_rows_are_proved_and_merged(target: Target) -> None:
+    of, net, expected = many(target)
+    with Epochs(target) as epochs, closing(target.connector.stager(RULES)) as stager:
+        first, second = stager.stage(JOB, [net])[0], stager.stage(JOB, [net])[0]
+        refuses(Conflict, lambda: epochs.do(lambda w: w.merge_staged(replace(first, digest=first.digest + 1))))
+        epochs.do(lambda writer: writer.merge_staged(second))
+    assert rows(target, of) == expected
+
+
+def rule_28_equal_rows_are_counted(target: Target) -> None:
+    of = make(target, table("k", has_key=False), [("1", None, "x")] * 3 + [("1", None, None)] * 2)
+    multiset = arrow(("1", None, "x"), ("1", None, None), ("2", "2", "y"))
+    net = TableNet(of, multiset=multiset.append_column("_delta", pa.array([-2, -1, 2], pa.int64())))
+    with Epochs(target) as epochs:
+        epochs.merge(net)
+        expected = [("1", None, "x"), ("1", None, None), ("2", "2", "y"), ("2", "2", "y")]
+        assert rows(target, of) == sorted(expected, key=str)
+        refuses(Conflict, lambda: epochs.merge(net))
+    assert rows(target, of) == sorted(expected, key=str)
+
+
+# --- one row at a time ------------------------------------------------------------------------------------------------
+
+
+def single_changes_hit_exactly_one_row(target: Target) -> None:
+    of = three(target)
+    with Epochs(target) as epochs:
+        epochs.change(RowChange(of, "insert", values={"id": "4", "parent": None, "word": "vier\n"}))
+        epochs.change(RowChange(of, "update", {"id": "2"}, {"id": "20", "word": None}))
+        epochs.change(RowChange(of, "delete", {"id": "1"}))
+        for refused in (
+            RowChange(of, "insert", values={"id": "4", "parent": None, "word": "again"}),
+            RowChange(of, "update", {"id": "77"}, {"word": "x"}),
+            RowChange(of, "delete", {"id": "77"}),
+        ):
+            error = refuses(Conflict, lambda row=refused: epochs.change(row))  # type: ignore[misc]
+            assert isinstance(error, Conflict) and error.key["id"] in ("4", "77")
+    assert rows(target, of) == [("20", "1", None), ("3", "1", None), ("4", None, "vier\n")]
+
+
+def single_changes_take_one_of_equal_rows(target: Target) -> None:
+    of = make(target, table("k", has_key=False), [("1", None, "x")] * 3)
+    same = {"id": "1", "parent": None, "word": "x"}
+    with Epochs(target) as epochs:
+        epochs.change(RowChange(of, "delete", old_values=same))
+        epochs.change(RowChange(of, "update", values={"word": "y"}, old_values=same))
+        refuses(Conflict, lambda: epochs.change(RowChange(of, "delete", old_values={**same, "word": "z"})))
+    assert rows(target, of) == [("1", None, "x"), ("1", None, "y")]
+
+
+def a_truncate_empties_the_table(target: Target) -> None:
+    for how in ("truncate", "delete"):
+        of = three(target, f"t_{how}")
+        with Epochs(target) as epochs:
+            epochs.do(lambda writer, of=of, how=how: writer.truncate(of, how))  # type: ignore[misc]
+        assert rows(target, of) == []
+
+
+# --- cascades (K1) ----------------------------------------------------------------------------------------------------
+
+
+def rule_01_cascades_run_over_levels(target: Target) -> None:
+    child = make(target, table("child"), [("10", "1", "a"), ("11", "2", "b"), ("12", None, "c")])
+    grandchild = make(target, table("grandchild"), [("100", "10", "x"), ("101", "11", "y")])
+    rule = CascadeRule(grandchild, ("parent",), child, ("id",), CascadeAction.SET_NULL, None)
+    with Epochs(target) as epochs:
+        gone = Cascade(child, ("parent",), CascadeAction.DELETE, arrow(("1",), names=("parent",)))
+        epochs.do(lambda writer: writer.cascade(gone, [rule]))
+        assert rows(target, child) == [("11", "2", "b"), ("12", None, "c")]
+        assert rows(target, grandchild) == [("100", None, "x"), ("101", "11", "y")]
+        old, new = arrow(("2",), names=("parent",)), arrow(("22",), names=("parent",))
+        epochs.do(lambda writer: writer.cascade(Cascade(child, ("parent",), CascadeAction.UPDATE, old, new), [rule]))
+        nulled = Cascade(child, ("parent",), CascadeAction.SET_NULL, new)
+        assert rows(target, child) == [("11", "22", "b"), ("12", None, "c")]
+        epochs.do(lambda writer: writer.cascade(nulled, [rule]))
+    assert rows(target, child) == [("11", None, "b"), ("12", None, "c")]
+
+
+# --- load -------------------------------------------------------------------------------------------------------------
+
+
+def rule_29_a_chunk_is_loaded_once(target: Target) -> None:
+    of = table("a")
+    with closing(target.connector.loader(RULES)) as loader:
+        loader.create_table(schema(of), of, RULES, False)
+        loader.begin_generation(JOB, of, 1, [Bounds(None, ("5",)), Bounds(("5",), None)], False)
+        for _ in range(2):
+            assert loader.load_chunk(JOB, of, 1, 0, ("low", "high"), [b"1\t\\N\tone\n2\t1\ttwo\n"]) == 2
+        done, open_ = loader.chunks(JOB, of.source, 1)
+    assert (done.rows, done.low, done.high, done.bounds.upper) == (2, "low", "high", ("5",))
+    assert (open_.rows, open_.low, open_.bounds) == (None, "", Bounds(("5",), None))
+    assert rows(target, of) == [("1", None, "one"), ("2", "1", "two")]
+    with closing(target.connector.store()) as store:
+        state = store.tables(JOB)[of.source]
+    assert (state.state, state.generation) == ("loading", 1)
+
+
+def a_chunk_that_breaks_leaves_nothing(target: Target) -> None:
+    of = table("a")
+
+    def broken() -> Iterator[bytes]:
+        yield b"1\t\\N\tone\n"
+        raise ConnectionResetError("the source went away")
+
+    with closing(target.connector.loader(RULES)) as loader:
+        loader.create_table(schema(of), of, RULES, False)
+        loader.begin_generation(JOB, of, 1, [Bounds()], False)
+        refuses(Exception, lambda: loader.load_chunk(JOB, of, 1, 0, ("", ""), broken()))
+    with closing(target.connector.loader(RULES)) as loader:
+        assert loader.chunks(JOB, of.source, 1)[0].rows is None
+        error = refuses(RowRefused, lambda: loader.load_chunk(JOB, of, 1, 0, ("", ""), [b"1\t\\N\ta\n77\toops\tb\n"]))
+        assert "77" in str(error)
+        assert loader.load_chunk(JOB, of, 1, 0, ("", ""), [b"1\t\\N\tone\n"]) == 1
+    assert rows(target, of) == [("1", None, "one")]
+
+
+def rule_29_a_later_load_fences_the_earlier(target: Target) -> None:
+    of = three(target)
+    with closing(target.connector.loader(RULES)) as loader:
+        refuses(TargetError, lambda: loader.begin_generation(JOB, of, 2, [Bounds()], False))
+        loader.begin_generation(JOB, of, 2, [Bounds()], True)
+        assert rows(target, of) == []
+        refuses(Fenced, lambda: loader.load_chunk(JOB, of, 1, 0, ("", ""), [b"9\t\\N\tzombie\n"]))
+        refuses(Fenced, lambda: loader.begin_generation(JOB, of, 1, [Bounds()], True))
+    assert rows(target, of) == []
+
+
+CHECKS: tuple[Callable[[Target], None], ...] = (
+    without_a_checkpoint_nothing_is_claimed,
+    rule_09_the_row_says_where_an_epoch_stands,
+    rule_09_a_fenced_owner_commits_nothing,
+    what_is_rolled_back_leaves_nothing,
+    table_states_commit_with_the_epoch,
+    a_net_change_is_carried_out,
+    absent_columns_are_kept,
+    a_row_may_move_to_another_key,
+    rule_28_what_was_expected_is_checked,
+    rule_03_in_the_window_changes_are_idempotent,
+    rule_03_a_moving_row_may_have_been_loaded_at_either_place,
+    many_rows_are_merged,
+    rule_10_staged_rows_are_proved_and_merged,
+    rule_28_equal_rows_are_counted,
+    single_changes_hit_exactly_one_row,
+    single_changes_take_one_of_equal_rows,
+    a_truncate_empties_the_table,
+    rule_01_cascades_run_over_levels,
+    rule_29_a_chunk_is_loaded_once,
+    a_chunk_that_breaks_leaves_nothing,
+    rule_29_a_later_load_fences_the_earlier,
+)

@@ -1,0 +1,146 @@
+"""The conformance suites' subjects: the memory twin, MySQL and MariaDB as sources; the twin and PostgreSQL as targets."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import pytest
+
+from anabranch import connectors
+from anabranch.config.url import parse_url
+from anabranch.connectors.memory.database import Transaction, database, forget
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.endpoint import Endpoint
+from anabranch.model.ids import TableId
+from anabranch.model.schema import Column, TableSchema
+from anabranch.testing.conformance.subject import COLUMNS, Texts
+from anabranch.testing.conformance.writer import Target
+from anabranch.testing.databases import Database, create_database, drop_database
+
+TYPES = (
+    LogicalType(Kind.INT64),
+    LogicalType(Kind.TEXT, length=100),
+    LogicalType(Kind.INT32),
+    LogicalType(Kind.DECIMAL, precision=12, scale=2),
+    LogicalType(Kind.BINARY, length=100),
+    LogicalType(Kind.TIMESTAMP),
+)
+SQL_TYPES = ("BIGINT NOT NULL", "VARCHAR(100)", "INT", "DECIMAL(12,2)", "VARBINARY(100)", "DATETIME(6)")
+
+
+class MemorySubject:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.connector = connectors.source(Endpoint("memory", "", 0, "", "", name))
+
+    def create(self, name: str, has_key: bool = True) -> TableId:
+        columns = tuple(
+            Column(column, type, str(type), nullable=column != "id")
+            for column, type in zip(COLUMNS, TYPES, strict=True)
+        )
+        table = TableId(self.name, name)
+        database(self.name).create(TableSchema(table, columns, ("id",) if has_key else ()))
+        return table
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        with database(self.name).transaction() as open_:
+            yield open_
+
+    def truncate(self, table: TableId) -> None:
+        database(self.name).table(table).rows.clear()
+        database(self.name).execute(f"TRUNCATE TABLE {table.name}", self.name)
+
+    def purge(self) -> None:
+        database(self.name).purge()
+
+
+class SqlSubject:
+    """MySQL or MariaDB."""
+
+    def __init__(self, made: Database) -> None:
+        self.database = made
+        self.connector = connectors.source(endpoint(made.url))
+
+    def create(self, name: str, has_key: bool = True) -> TableId:
+        columns = ", ".join(f"{column} {type}" for column, type in zip(COLUMNS, SQL_TYPES, strict=True))
+        self.database.execute(f"CREATE TABLE {name} ({columns}{', PRIMARY KEY (id)' if has_key else ''})")
+        return TableId(self.database.name, name)
+
+    @contextmanager
+    def transaction(self) -> Iterator[SqlChanges]:
+        with closing(self.database.connect(autocommit=False)) as connection:
+            yield SqlChanges(connection)
+            connection.commit()
+
+    def truncate(self, table: TableId) -> None:
+        self.database.execute(f"TRUNCATE TABLE {table.name}")
+
+    def purge(self) -> None:
+        """A file that a reader has just left may stay for a moment."""
+        self.database.execute("FLUSH BINARY LOGS")
+        newest = self.database.query("SHOW BINARY LOGS")[-1][0]
+        until = time.monotonic() + 10
+        while len(self.database.query("SHOW BINARY LOGS")) > 1 and time.monotonic() < until:
+            self.database.execute(f"PURGE BINARY LOGS TO '{newest}'")
+            time.sleep(0.1)
+
+
+class SqlChanges:
+    def __init__(self, connection: Any) -> None:
+        self.cursor = connection.cursor()
+
+    def insert(self, table: TableId, values: Texts) -> None:
+        marks = ", ".join(["%s"] * len(values))
+        self.cursor.execute(f"INSERT INTO {table.name} ({', '.join(values)}) VALUES ({marks})", _native(values))
+
+    def update(self, table: TableId, where: Texts, values: Texts) -> None:
+        sets = ", ".join(f"{name} = %s" for name in values)
+        self.cursor.execute(
+            f"UPDATE {table.name} SET {sets} WHERE {_condition(where)}", [*_native(values), *_native(where)]
+        )
+
+    def delete(self, table: TableId, where: Texts) -> None:
+        self.cursor.execute(f"DELETE FROM {table.name} WHERE {_condition(where)}", _native(where))
+
+
+def _condition(where: Texts) -> str:
+    return " AND ".join(f"{name} = %s" for name in where)
+
+
+def _native(values: Texts) -> list[Any]:
+    return [bytes.fromhex(v[2:]) if n == "data" and v is not None else v for n, v in values.items()]
+
+
+def endpoint(url: str) -> Endpoint:
+    found, problems = parse_url(url, {}, needs_database=True)
+    assert found is not None, problems
+    return found
+
+
+@pytest.fixture(params=["memory", "mariadb", "mysql"])
+def source(request: pytest.FixtureRequest) -> Iterator[Any]:
+    if request.param == "memory":
+        yield MemorySubject("conformance")
+        forget()
+        return
+    made = create_database(request.getfixturevalue(request.param), request.node.name)
+    yield SqlSubject(made)
+    drop_database(made)
+
+
+@pytest.fixture(params=["memory", "postgresql"])
+def target(request: pytest.FixtureRequest) -> Iterator[Target]:
+    made = None
+    if request.param == "memory":
+        connector = connectors.target(Endpoint("memory", "", 0, "", "", "conformance"))
+    else:
+        made = create_database(request.getfixturevalue("postgresql"), request.node.name)
+        connector = connectors.target(endpoint(made.url))
+    with closing(connector.store()) as store:
+        store.prepare()
+    yield Target(connector)
+    forget() if made is None else drop_database(made)

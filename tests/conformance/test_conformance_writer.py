@@ -1,0 +1,15 @@
+"""Conformance of the writer role, on the twin and on real servers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from anabranch.testing.conformance import writer
+
+
+@pytest.mark.parametrize("check", writer.CHECKS, ids=lambda check: check.__name__)
+def test_writer(check: Callable[[Any], None], target: Any) -> None:
+    check(target)
