@@ -15,8 +15,10 @@ from anabranch.testing.servers import Server
 
 NAME = "shop"
 ACCOUNT = "anabranch"
-# https://mariadb.com/kb/en/grant/#global-privileges; the last is for preflight: is this server itself a replica?
-SOURCE_RIGHTS = "SELECT, REPLICATION SLAVE, REPLICATION CLIENT, SLAVE MONITOR"
+# https://mariadb.com/kb/en/grant/#global-privileges. SLAVE MONITOR: preflight asks whether this server is itself a replica.
+# SHOW VIEW: without any right but SELECT on a table, MariaDB hides what its foreign keys do on delete and update
+# (https://mariadb.com/kb/en/information-schema-referential_constraints-table/).
+SOURCE_RIGHTS = "SELECT, SHOW VIEW, REPLICATION SLAVE, REPLICATION CLIENT, SLAVE MONITOR"
 
 
 @dataclass(frozen=True, slots=True)

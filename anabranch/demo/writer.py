@@ -235,22 +235,22 @@ class Shop:
 
 # name in the ledger, transaction, weight
 LIFE: tuple[tuple[str, Callable[[Shop], bool], int], ...] = (
-    ("place order", Shop.place_order, 240),
+    ("place order", Shop.place_order, 260),
     ("pay", Shop.pay, 180),
-    ("browse", Shop.browse, 120),
+    ("browse", Shop.browse, 140),
     ("count stock", Shop.count_stock, 120),
     ("edit customer", Shop.edit_customer, 80),
-    ("cancel order", Shop.cancel_order, 50),
+    ("cancel order", Shop.cancel_order, 25),
     ("describe", Shop.describe, 40),
     ("register", Shop.register, 40),
     ("move stock", Shop.move_stock, 30),
     ("think again", Shop.think_again, 30),
     ("reprice", Shop.reprice, 20),
-    ("renumber order", Shop.renumber_order, 20),
+    ("renumber order", Shop.renumber_order, 8),
     ("half a change", Shop.half_a_change, 20),
-    ("leave", Shop.leave, 20),
+    ("leave", Shop.leave, 8),
     ("tidy", Shop.tidy, 4),
-    ("close category", Shop.close_category, 2),
+    ("close category", Shop.close_category, 1),
 )
 EVENTS = [(event, work) for event, work, _ in LIFE]
 WEIGHTS = [weight for _, _, weight in LIFE]
