@@ -136,9 +136,15 @@ class Assembler:
             self._builder,
             self._group,
         )
-        maps, tables = self._maps, self._tables
+        maps, tables, giant = self._maps, self._tables, self._giant
         offset, checksums, skip_to = self._offset, self._checksums, self._skip_to
         while not ready:
+            if giant and not is_single:
+                at = self._giant_packet(data, at)
+                offset, checksums = self._offset, self._checksums
+                if self._missing > 0:
+                    break
+                continue
             if size - at < b.PACKET.size:
                 at = self._short(data, at)
                 break
@@ -149,10 +155,10 @@ class Assembler:
                 break
             if status:
                 self._refuse(data[at + 4 : stop])
-            if (word & b.GIANT == b.GIANT or self._giant) and not is_single:
+            if word & b.GIANT == b.GIANT:
                 self._offset = offset
-                at = self._giant_packet(data, at, stop)
-                offset, checksums, skip_to = self._offset, self._checksums, self._skip_to
+                giant.append(data[at + 4 : stop])
+                at = stop
                 continue
             body = at + 24
             end = stop
@@ -239,14 +245,20 @@ class Assembler:
             raise error
         raise SourceUnavailable("the source ended the stream of its log", position=self._group.place)
 
-    def _giant_packet(self, data: bytes, at: int, stop: int) -> int:
-        """One part of an event of more than 16 MB; with the last part the event is followed. Returns where to go on."""
-        self._giant.append(data[at + 4 : stop])
-        if stop - at - 4 < b.GIANT:
+    def _giant_packet(self, data: bytes, at: int) -> int:
+        """The next part of an event of more than 16 MB; with the last part it is followed. Returns where to go on."""
+        length = int.from_bytes(data[at : at + 3], "little")
+        missing = at + 4 + (length if len(data) >= at + 4 else 0) - len(data)
+        if missing > 0:
+            self._missing = missing
+            return at
+        self._giant.append(data[at + 4 : at + 4 + length])
+        if length < b.GIANT:
             whole = b"".join((b"\0\0\0\0", *self._giant))
-            self._giant = []
+            self._giant.clear()
             self._follow(whole, 0, True)
-        return stop
+        self._missing = 0
+        return at + 4 + length
 
     def _jump(self, kind: int, flags: int, offset: int, after: int) -> int:
         """The place after an event whose size does not lead there: artificial events stand nowhere, a heartbeat says
@@ -380,10 +392,11 @@ class Assembler:
             if group.is_ours:
                 self._held.append(statement)
                 return
+            self.flush()
         else:
+            self.flush()  # its resume is the place before the statement
             gtid, _ = group.end(self._offset, seconds)
             statement = LogStatement(query.sql, query.schema, self.mark(), gtid)
-        self.flush()
         self.ready.append(statement)
 
     # --- events that are rare -------------------------------------------------------------------------------------

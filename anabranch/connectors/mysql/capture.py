@@ -12,7 +12,7 @@ from anabranch.abc import LogIdle, LogOptions, LogStatement, Select
 from anabranch.connectors.mysql.assemble import Assembler
 from anabranch.connectors.mysql.connection import connect
 from anabranch.connectors.mysql.continuity import continued
-from anabranch.connectors.mysql.dump import FARTHEST, Dump, open_dump
+from anabranch.connectors.mysql.dump import FARTHEST, Dump
 from anabranch.connectors.mysql.log_end import identity, log_end_with_gtids
 from anabranch.connectors.mysql.positions import place_of
 from anabranch.errors import SourceUnavailable
@@ -61,7 +61,7 @@ class BinlogReader:
         self._select, self._last, self._stale = select, after, False
         skip_to = place.offset if place.offset > FARTHEST and not place.by_gtid else 0
         self._assembler = Assembler(place, select, self._options.rules, skip_to)
-        self._dump = open_dump(self._endpoint, self._options.server_id, place)
+        self._dump = Dump(self._endpoint, self._options.server_id, place)
         self._heard = self._told = time.monotonic()
         self._waiting_since: float | None = None
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import select
 import ssl
 import struct
-import time
 
 import pymysql
 
@@ -20,13 +19,10 @@ from anabranch.errors import SourceUnavailable
 from anabranch.model.endpoint import Endpoint
 
 HEARTBEAT = 1.0  # seconds after which a server with nothing to say says so
-FIRST = 5.0  # seconds in which the server answers the request, at least by naming the file
-ENDING = 10.0  # seconds in which the server notices that our connection before this one is gone
 PATIENCE = 600  # seconds that the server waits for us to read
 BLOCK = 1 << 18  # bytes asked of the socket at once
 _REGISTER, _DUMP, _DUMP_GTID = 0x15, 0x12, 0x1E  # commands
 _THROUGH_GTID = 0x04
-_SAME_SERVER_ID = 4052  # https://mariadb.com/kb/en/mariadb-error-code-reference/
 FARTHEST = 0xFFFFFFFF  # COM_BINLOG_DUMP takes 32 bits: beyond, we read the file from its beginning and skip
 START = 4  # offset of the first event
 
@@ -41,50 +37,23 @@ _CHECKSUM = "SET @master_binlog_checksum = @@GLOBAL.binlog_checksum, @source_bin
 _MARIADB_SESSION = ("SET @mariadb_slave_capability = 4",)
 
 
-def open_dump(endpoint: Endpoint, server_id: int, place: Place) -> Dump:
-    """A Dump; where the server still serves our connection before this one, as soon as it has noticed its end."""
-    until = time.monotonic() + ENDING
-    while True:
-        dump = Dump(endpoint, server_id, place, place.by_gtid)
-        if not dump.is_taken or time.monotonic() > until:
-            return dump
-        dump.close()
-        time.sleep(0.1)
-
-
 class Dump:
     """One stream of the log after `place`. Delivery: what the server sends, in order, or SourceUnavailable."""
 
-    def __init__(self, endpoint: Endpoint, server_id: int, place: Place, by_gtid: bool) -> None:
+    def __init__(self, endpoint: Endpoint, server_id: int, place: Place) -> None:
         self._connection = connect(endpoint)
         try:
             self._prepare()
             self._register(server_id)
-            self._request(server_id, place, by_gtid)
+            self._request(server_id, place)
         except BaseException:
             self._connection._force_close()
             raise
         self._socket = self._connection._sock
         self._socket.settimeout(0)
-        self._first = self._receive_within(FIRST)
-
-    @property
-    def is_taken(self) -> bool:
-        """Did the server refuse because it still serves a connection of this server id? MariaDB does."""
-        first = self._first or b""
-        return first[4:5] == b"\xff" and int.from_bytes(first[5:7], "little") == _SAME_SERVER_ID
 
     def receive(self, timeout: float) -> bytes | None:
         """The next bytes, None when there are none within `timeout` seconds."""
-        if self._first is not None:
-            block, self._first = self._first, None
-            return block
-        return self._receive_within(timeout)
-
-    def close(self) -> None:
-        self._connection._force_close()
-
-    def _receive_within(self, timeout: float) -> bytes | None:
         with translated():
             block = self._receive()
             if block is None and timeout > 0:
@@ -93,6 +62,9 @@ class Dump:
         if block == b"":
             raise SourceUnavailable("the source closed the connection that its log came over")
         return block
+
+    def close(self) -> None:
+        self._connection._force_close()
 
     def _receive(self) -> bytes | None:
         try:
@@ -118,11 +90,11 @@ class Dump:
         except (pymysql.err.Error, OSError) as error:
             raise translate(error) from error
 
-    def _request(self, server_id: int, place: Place, by_gtid: bool) -> None:
-        if by_gtid and place.family == "mariadb":
+    def _request(self, server_id: int, place: Place) -> None:
+        if place.by_gtid and place.family == "mariadb":
             ask(self._connection, "SET @slave_connect_state = %s, @slave_gtid_strict_mode = 1", place.gtid)
             self._command(_DUMP, struct.pack("<IHI", START, 0, server_id))
-        elif by_gtid:
+        elif place.by_gtid:
             gtids = MysqlGtids(place.gtid).encode()
             head = struct.pack("<HIIQI", _THROUGH_GTID, server_id, 0, START, len(gtids))
             self._command(_DUMP_GTID, head + gtids)

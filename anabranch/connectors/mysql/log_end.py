@@ -9,14 +9,16 @@ from dataclasses import replace
 
 import pymysql
 
-from anabranch.connectors.mysql.connection import ask, family, version
+from anabranch.connectors.mysql.connection import ask, family, variables, version
 from anabranch.connectors.mysql.positions import Place, gtid_set
 from anabranch.errors import SourceError
 
 # https://dev.mysql.com/doc/relnotes/mysql/8.2/en/news-8-2-0.html: SHOW MASTER STATUS got a new name
 RENAMED_IN = (8, 2, 0)
-# https://dev.mysql.com/doc/refman/8.0/en/replication-options.html#sysvar_server_uuid; MariaDB has no such thing everywhere
-IDENTITY = {"mysql": "SELECT @@GLOBAL.server_uuid", "mariadb": "SELECT CONCAT('mariadb-', @@GLOBAL.server_id)"}
+# https://dev.mysql.com/doc/refman/8.0/en/replication-options.html#sysvar_server_uuid. MariaDB keeps no such thing: its
+# server_uid (https://mariadb.com/kb/en/server-system-variables/#server_uid, not in older releases) comes from hardware
+# address and port, so a server that moves counts as another one, and the switch is allowed by GTID.
+IDENTITY = {"mysql": ("server_uuid",), "mariadb": ("server_id", "server_uid")}
 # https://mariadb.com/kb/en/gtid/#gtid_binlog_pos
 EXECUTED = {"mysql": "SELECT @@GLOBAL.gtid_executed", "mariadb": "SELECT @@GLOBAL.gtid_binlog_pos"}
 TRIES = 5  # to read place and set without a commit between them
@@ -24,7 +26,10 @@ TRIES = 5  # to read place and set without a commit between them
 
 def identity(connection: pymysql.Connection) -> str:
     """Text that is equal for the same server."""
-    return str(ask(connection, IDENTITY[family(connection)])[0][0])
+    kind = family(connection)
+    told = variables(connection, *IDENTITY[kind])
+    facts = [told[name] for name in IDENTITY[kind] if name in told]
+    return "-".join(facts) if kind == "mysql" else "-".join(["mariadb", *facts])
 
 
 def log_status(connection: pymysql.Connection) -> tuple[str, ...]:

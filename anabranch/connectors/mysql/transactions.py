@@ -63,6 +63,8 @@ class Group:
 
     def move(self, file: str, offset: int) -> None:
         """Nothing is open, and the log goes on there."""
+        if file != self.file:
+            self.created = 0
         self.file, self.safe = file, offset
 
     def previous(self, body: bytes) -> None:

@@ -1,0 +1,298 @@
+"""Where the log may be entered again, and where that is refused: purged, reset, restored, another server (K18)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from anabranch.abc import LogOptions
+from anabranch.connectors.mysql.assemble import Assembler
+from anabranch.connectors.mysql.capture import BinlogReader
+from anabranch.connectors.mysql.connection import connect
+from anabranch.connectors.mysql.dump import Dump
+from anabranch.connectors.mysql.positions import BinlogOrder, place_of
+from anabranch.errors import LogLost, SourceError, SourceUnavailable
+from anabranch.model.endpoint import Endpoint
+from anabranch.model.position import LogMark
+from anabranch.testing.databases import Database, create_database
+from anabranch.testing.servers import Server, start_mariadb, start_mysql
+
+START = {"mariadb": start_mariadb, "mysql": start_mysql}
+RESET = "RESET MASTER"
+
+
+@pytest.fixture(scope="module", params=["mariadb", "mysql"])
+def own_server(request: pytest.FixtureRequest, servers_directory: Path) -> Iterator[Server]:
+    """A server of this file alone: its log is purged and reset."""
+    with START[request.param](servers_directory / f"own-{request.param}") as server:
+        yield server
+
+
+def prepared(server: Server) -> Database:
+    database = create_database(server, "log")
+    database.execute("CREATE TABLE t (id int PRIMARY KEY AUTO_INCREMENT, v varchar(20))")
+    return database
+
+
+def insert(database: Database, count: int = 1) -> None:
+    database.execute(*["INSERT INTO t (v) VALUES ('x')"] * count)
+
+
+def ids(follower) -> list[int]:
+    return [image["id"] for image in follower.images("t")]
+
+
+def test_pitfall_26_a_purged_log_is_refused(own_server: Server, follow: Callable) -> None:
+    database = prepared(own_server)
+    follower = follow(database)
+    mark = follower.begin()
+    follower.stop()
+    insert(database)
+    database.execute("FLUSH BINARY LOGS")
+    newest = database.query("SHOW BINARY LOGS")[-1][0]
+    with closing(database.connect()) as connection, closing(connection.cursor()) as cursor:
+        for _ in range(50):  # the server lets go of a file some moments after its reader
+            cursor.execute(f"PURGE BINARY LOGS TO '{newest}'")
+            if len(database.query("SHOW BINARY LOGS")) == 1:
+                break
+            time.sleep(0.1)
+    with pytest.raises(LogLost) as lost:
+        follower.begin(mark)
+    assert mark.native in str(lost.value) and newest in str(lost.value)
+
+
+def test_pitfall_26_a_reset_log_is_refused(own_server: Server, follow: Callable) -> None:
+    database = prepared(own_server)
+    follower = follow(database)
+    follower.begin()
+    insert(database, 3)
+    follower.take()
+    mark = follower.mark
+    follower.stop()
+    database.execute(RESET)
+    with pytest.raises(LogLost):
+        follower.begin(mark)
+
+
+def test_pitfall_26_a_log_that_was_reset_and_grew_again_is_refused(own_server: Server, follow: Callable) -> None:
+    database = prepared(own_server)
+    database.execute(RESET)
+    follower = follow(database)
+    follower.begin()
+    insert(database, 3)
+    follower.take()
+    mark = follower.mark
+    follower.stop()
+    time.sleep(1.1)  # a file's birth is told in seconds
+    database.execute(RESET)
+    insert(database, 50)
+    with pytest.raises(LogLost) as lost:
+        follower.begin(mark)
+        follower.take()
+    assert "reset" in str(lost.value) or "restored" in str(lost.value)
+
+
+def test_pitfall_26_a_log_that_ends_before_the_trail_is_refused(own_server: Server, follow: Callable) -> None:
+    database = prepared(own_server)
+    follower = follow(database)
+    follower.begin()
+    insert(database)
+    follower.take()
+    place = place_of(follower.mark.resume)
+    with pytest.raises(LogLost, match="restored or has lost its tail"):
+        follower.begin(replace(place, offset=place.offset + 100_000).mark())
+
+
+def test_rule_18_another_server_without_our_transactions_is_refused(own_server: Server, follow: Callable) -> None:
+    database = prepared(own_server)
+    follower = follow(database)
+    follower.begin()
+    insert(database)
+    follower.take()
+    place = place_of(follower.mark.resume)
+    foreign = "9-9-99" if place.family == "mariadb" else "00000000-0000-0000-0000-00000000abcd:1-7"
+    with pytest.raises(LogLost) as lost:
+        follower.begin(replace(place, identity="the-old-server", gtid=f"{place.gtid},{foreign}").mark())
+    assert "the-old-server" in str(lost.value) and follower.reader.identity() in str(lost.value)
+    assert foreign in str(lost.value)
+    with pytest.raises(LogLost, match="no GTIDs"):
+        follower.begin(replace(place, identity="the-old-server", gtid="").mark())
+
+
+def test_rule_18_a_server_that_contains_everything_is_continued_by_gtid(own_server: Server, follow: Callable) -> None:
+    """The log itself as it would be on a promoted replica: entered by the set, nothing twice, nothing left out."""
+    database = prepared(own_server)
+    follower = follow(database)
+    follower.begin()
+    insert(database, 5)
+    follower.take()
+    place = place_of(follower.mark.resume)
+    insert(database, 2)
+    database.execute("FLUSH BINARY LOGS")
+    insert(database, 2)
+    seen = ids(follower)
+    follower.begin(replace(place, identity="the-old-server", file="binlog.000001", offset=4).mark())
+    follower.take()
+    assert ids(follower) == [*seen, 6, 7, 8, 9]
+    here = place_of(follower.mark.resume)
+    assert here.identity == follower.reader.identity() and not here.by_gtid
+    follower.begin(follower.mark)
+    insert(database)
+    follower.take()
+    assert ids(follower)[-2:] == [9, 10]
+
+
+def test_rule_18_before_its_first_transaction_a_switched_log_is_entered_by_gtid_again(
+    own_server: Server, follow: Callable
+) -> None:
+    database = prepared(own_server)
+    follower = follow(database)
+    follower.begin()
+    insert(database, 5)
+    follower.take()
+    place = place_of(follower.mark.resume)
+    reader = follower.begin(replace(place, identity="the-old-server").mark()) and follower.reader
+    deadline = time.monotonic() + 2
+    mark = None
+    while time.monotonic() < deadline:
+        mark = getattr(reader.read(0.2), "mark", mark)
+    assert mark is not None and place_of(mark.resume).by_gtid
+    follower.begin(mark)
+    insert(database)
+    assert follower.take() and ids(follower)[-1] == 6 and ids(follower).count(5) == 1
+
+
+def test_mysql_live_a_restart_of_the_source_is_survived(own_server: Server, follow: Callable) -> None:
+    database = prepared(own_server)
+    follower = follow(database)
+    follower.begin()
+    insert(database)
+    follower.take()
+    own_server.kill()
+    with pytest.raises((SourceUnavailable, SourceError)) as lost:
+        for _ in range(50):
+            follower.reader.read(0.1)
+    assert isinstance(lost.value, SourceUnavailable)
+    with pytest.raises(SourceUnavailable):
+        follower.reader.end()
+    with pytest.raises(SourceUnavailable):
+        follower.begin(follower.mark)
+    own_server.start()
+    insert(database)
+    follower.begin(follower.mark)
+    follower.take()
+    assert ids(follower) == [1, 2]
+
+
+def test_mysql_live_the_same_server_id_comes_back_at_once(own_server: Server, follow: Callable) -> None:
+    """A reader whose machine is gone leaves a connection behind: the next one takes its place, and it is told why."""
+    database = prepared(own_server)
+    first, second = follow(database), follow(database)
+    second.server_id = first.server_id
+    mark = first.begin()
+    insert(database)
+    second.begin(mark)
+    second.take()
+    assert ids(second) == [1]
+    with pytest.raises(SourceError, match="server_id") as told:
+        for _ in range(50):
+            first.reader.read(0.1)
+    assert "[capture] server_id" in told.value.hint
+
+
+def test_mysql_live_a_log_without_checksums(own_server: Server, follow: Callable) -> None:
+    database = prepared(own_server)
+    follower = follow(database)
+    follower.begin()
+    insert(database)
+    database.execute("SET GLOBAL binlog_checksum = 'NONE'")
+    try:
+        insert(database)
+        follower.take()
+        follower.begin(follower.mark)
+        insert(database)
+        follower.take()
+    finally:
+        database.execute("SET GLOBAL binlog_checksum = 'CRC32'")
+    insert(database)
+    follower.take()
+    follower.begin(follower.mark)
+    insert(database)
+    follower.take()
+    assert ids(follower) == [1, 2, 3, 4, 5]
+
+
+def test_mysql_live_files_that_are_farther_than_32_bits(own_server: Server, follow: Callable) -> None:
+    """The offset is skipped to from the file's beginning; here with an ordinary one."""
+    database = prepared(own_server)
+    follower = follow(database)
+    follower.begin()
+    insert(database, 3)
+    follower.take()
+    place = place_of(follower.mark.resume)
+    insert(database, 2)
+    end = follower.reader.end()
+    follower.stop()
+    dump = Dump(follower.endpoint, 77099, replace(place, offset=4))
+    assembler = Assembler(place, follower.tables.get, follower.rules, skip_to=place.offset)
+    deadline = time.monotonic() + 10
+    while not BinlogOrder().includes(assembler.mark(), end.native, None) and time.monotonic() < deadline:
+        block = dump.receive(0.2)
+        if block:
+            assembler.feed(block)
+            assembler.advance()
+    dump.close()
+    assembler.flush()
+    assert [image["id"] for image in follower.images("t", list(assembler.ready))] == [4, 5]
+
+
+def test_mysql_live_log_over_tls(
+    mysql: Server, source_database: Callable[[Server], Database], follow: Callable
+) -> None:
+    database = source_database(mysql)
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v longtext)")
+    follower = follow(database)
+    follower.tables = follower.definitions()
+    endpoint = Endpoint("mysql", mysql.host, mysql.port, mysql.user, mysql.password, "", (("ssl_mode", "required"),))
+    with closing(connect(endpoint)) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute("SHOW SESSION STATUS LIKE 'Ssl_cipher'")
+        assert cursor.fetchone()[1]
+    follower.reader = BinlogReader(endpoint, LogOptions(77098, 1.0))
+    follower.mark = follower.reader.end()
+    follower.reader.start(follower.mark, follower.tables.get)
+    follower.run(*(f"INSERT INTO t VALUES ({n}, repeat('y', {n * 10000}))" for n in range(100)))
+    assert ids(follower) == list(range(100))
+    assert [len(image["v"]) for image in follower.images("t")] == [n * 10000 for n in range(100)]
+
+
+def test_rule_18_without_gtids_file_and_offset_decide(servers_directory: Path, follow: Callable) -> None:
+    options = ["--gtid-mode=OFF", "--enforce-gtid-consistency=OFF", "--binlog-row-metadata=MINIMAL"]
+    with start_mysql(servers_directory / "nogtid", options=options) as server:
+        database = prepared(server)
+        follower = follow(database)
+        follower.begin()
+        insert(database, 2)
+        follower.take()
+        transactions = [t for chunk in follower.chunks() for t in chunk.transactions.to_pylist()]
+        assert [t["gtid"] for t in transactions] == [None, None]
+        assert place_of(follower.mark.resume).gtid == ""
+        mark = follower.mark
+        insert(database)
+        follower.begin(mark)
+        follower.take()
+        assert ids(follower) == [1, 2, 3]
+        place = place_of(mark.resume)
+        with pytest.raises(LogLost, match="no GTIDs"):
+            follower.begin(replace(place, identity="other").mark())
+        follower.stop()
+        time.sleep(1.1)
+        database.execute(RESET)
+        insert(database, 30)
+        with pytest.raises(LogLost, match="reset"):
+            follower.begin(LogMark(mark.native, mark.resume))
+            follower.take()
