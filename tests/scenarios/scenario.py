@@ -1,0 +1,347 @@
+"""A job between a source database and a target database, driven through the command line in processes of its own.
+
+Both ends are compared by SQL of this file, never by `anabranch verify`. What does not live here: servers (conftest),
+what is written at the source (anabranch/testing/workload.py), faults (anabranch/testing/faults.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from anabranch.testing import faults
+from anabranch.testing.databases import Database
+
+POLL = 0.05
+SOURCE_SECRET, TARGET_SECRET = "SCENARIO_SOURCE_PASSWORD", "SCENARIO_TARGET_PASSWORD"
+MARKS = "CREATE TABLE scenario_mark (id INT PRIMARY KEY)"
+
+
+@dataclass(frozen=True)
+class Result:
+    """A command that has ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.stdout)
+
+
+class Running:
+    """A command that runs; its output goes to files."""
+
+    def __init__(self, command: Sequence[str], environment: dict[str, str], log: Path) -> None:
+        self.command, self.out, self.err = command, log.with_suffix(".out"), log.with_suffix(".err")
+        with self.out.open("wb") as out, self.err.open("wb") as err:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment, start_new_session=True
+            )
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        return self.process.poll() is None
+
+    @property
+    def stderr(self) -> str:
+        return self.err.read_text(errors="replace")
+
+    def wait(self, seconds: float = 90.0) -> Result:
+        try:
+            code = self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            tail = self.tail()
+            self.kill()
+            raise AssertionError(f"{' '.join(self.command)} did not end within {seconds} s:\n{tail}") from None
+        return Result(code if code >= 0 else 128 - code, self.out.read_text(errors="replace"), self.stderr)
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def stop(self, seconds: float = 60.0, code: int | None = 0) -> Result:
+        """SIGTERM, and its end."""
+        if self.is_alive:
+            self.signal(signal.SIGTERM)
+        result = self.wait(seconds)
+        assert code is None or result.code == code, f"ended with {result.code}, not {code}:\n{self.tail()}"
+        return result
+
+    def kill(self) -> None:
+        """SIGKILL for it and everything below it."""
+        faults.kill_tree(self.pid)
+        self.process.wait()
+
+    def part(self, name: str, seconds: float = 20.0) -> int:
+        """The process id of a part that `run` has started."""
+        return wait_until(
+            lambda: next(iter(faults.find(self.pid, f"-m anabranch {name} ")), None),
+            seconds,
+            f"a process of the part {name}",
+            self.tail,
+        )
+
+    def tail(self, lines: int = 60) -> str:
+        return "\n".join(self.stderr.splitlines()[-lines:])
+
+
+@dataclass
+class Scenario:
+    """One job. `source_at`, `target_at`: (host, port) to use instead of the servers' own, for a proxy between."""
+
+    source: Database
+    target: Database
+    directory: Path
+    name: str = "shop"
+    source_at: tuple[str, int] | None = None
+    target_at: tuple[str, int] | None = None
+    user: tuple[str, str] | None = None
+    _marks: int = 0
+    _logs: int = 0
+    _running: list[Running] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.source.execute(MARKS)
+        self.write_job()
+
+    # --- the job file ----------------------------------------------------------------------------------------------
+
+    @property
+    def job_file(self) -> Path:
+        return self.directory / f"{self.name}.toml"
+
+    @property
+    def home(self) -> Path:
+        return self.directory / "home" / self.name
+
+    @property
+    def environment(self) -> dict[str, str]:
+        source_secret = self.user[1] if self.user else self.source.server.password
+        return {
+            **os.environ,
+            "ANABRANCH_HOME": str(self.directory / "home"),
+            SOURCE_SECRET: source_secret,
+            TARGET_SECRET: self.target.server.password,
+        }
+
+    def write_job(self, text: str = "", *, rules: str = "", spark: str = "local[2]") -> None:
+        """A job over the whole source database; `text` is added to the file."""
+        source, target = self.source.server, self.target.server
+        at, to = self.source_at or (source.host, source.port), self.target_at or (target.host, target.port)
+        user = self.user[0] if self.user else source.user
+        rules = rules or f'[[rules]]\ninclude = ["{self.source.name}.*"]\ntarget = "public.{{table}}"\n'
+        self.job_file.write_text(
+            f'name = "{self.name}"\n'
+            f'[source]\nurl = "{source.name}://{user}:${{{SOURCE_SECRET}}}@{at[0]}:{at[1]}"\n'
+            f'[target]\nurl = "postgresql://{target.user}:${{{TARGET_SECRET}}}@{to[0]}:{to[1]}/{self.target.name}"\n'
+            f"{rules}{text}\n" + ("" if "[spark]" in text else f'[spark]\nmaster = "{spark}"\n')
+        )
+
+    # --- commands --------------------------------------------------------------------------------------------------
+
+    def start(self, *arguments: str) -> Running:
+        """`anabranch VERB JOB …` in the background; ended with the scenario."""
+        self._logs += 1
+        logs = self.directory / "output"
+        logs.mkdir(exist_ok=True)
+        words = [arguments[0], *arguments[1:]]
+        words.insert(2 if arguments[0] == "trail" else 1, str(self.job_file))
+        command = [sys.executable, "-m", "anabranch", *words]
+        running = Running(command, self.environment, logs / f"{self._logs:02}-{arguments[0]}")
+        self._running.append(running)
+        return running
+
+    def cli(self, *arguments: str, code: int | None = 0, seconds: float = 120.0) -> Result:
+        """The same to its end; `code` is what it has to end with."""
+        running = self.start(*arguments)
+        result = running.wait(seconds)
+        assert code is None or result.code == code, (
+            f"{' '.join(arguments)} ended with {result.code}, not {code}:\n{result.stdout[-3000:]}\n{running.tail()}"
+        )
+        assert "Traceback (most recent call last)" not in result.stderr, result.stderr[-5000:]
+        return result
+
+    def run_until_caught_up(self, seconds: float = 240.0, code: int = 0) -> Result:
+        return self.cli("run", "--until-caught-up", code=code, seconds=seconds)
+
+    def close(self) -> None:
+        for running in self._running:
+            if running.is_alive:
+                running.kill()
+
+    # --- where it is -----------------------------------------------------------------------------------------------
+
+    def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.cli("status", "--json").json
+        return found
+
+    def states(self) -> dict[str, str]:
+        """Source table -> state, as the target has it; empty before the job has any."""
+        if not self.target.query("SELECT to_regclass('anabranch.table_state') IS NOT NULL")[0][0]:
+            return {}
+        rows = self.target.query("SELECT source_table, state FROM anabranch.table_state WHERE job = %s", [self.name])
+        return {table.split(".", 1)[1]: state for table, state in rows}
+
+    def facts(self, table: str) -> dict[str, Any]:
+        query = "SELECT facts FROM anabranch.table_state WHERE source_table = %s"
+        return dict(self.target.query(query, [f"{self.source.name}.{table}"])[0][0])
+
+    def reason(self, table: str) -> str:
+        query = "SELECT reason FROM anabranch.table_state WHERE source_table = %s"
+        return str(self.target.query(query, [f"{self.source.name}.{table}"])[0][0])
+
+    def checkpoint(self) -> tuple[str, int, int]:
+        """Owner, epoch, sequence."""
+        query = "SELECT owner, epoch, sequence FROM anabranch.checkpoint WHERE job = %s"
+        owner, epoch, sequence = self.target.query(query, [self.name])[0]
+        return owner, epoch, sequence
+
+    def wait_streaming(self, running: Running | None = None, seconds: float = 120.0) -> None:
+        """Every table is past its load and its window, or parked."""
+        wait_until(
+            lambda: (states := self.states()) and set(states.values()) <= {"streaming", "parked"},
+            seconds,
+            "all tables stream",
+            lambda: f"{self.states()}\n{running.tail() if running else ''}",
+            running,
+        )
+
+    def sync(self, running: Running | None = None, seconds: float = 60.0) -> None:
+        """Everything committed up to now is at the target: a mark of ours has come through."""
+        self._marks += 1
+        self.source.execute(f"INSERT INTO scenario_mark VALUES ({self._marks})")
+        mark = "SELECT count(*) FROM public.scenario_mark WHERE id = %s"
+        wait_until(
+            lambda: self.target.query(mark, [self._marks])[0][0] == 1,
+            seconds,
+            f"mark {self._marks} at the target",
+            running.tail if running else str,
+            running,
+        )
+
+    # --- comparison ------------------------------------------------------------------------------------------------
+
+    def assert_identical(self, *tables: str, without: Sequence[str] = ()) -> None:
+        """Both ends hold the same rows, equal ones as often. All source tables, or these."""
+        for table in tables or self.source_tables():
+            if table in without:
+                continue
+            there, here = self.source_rows(table), self.target_rows(table)
+            missing, surplus = Counter(there), Counter(here)
+            missing, surplus = missing - surplus, surplus - missing
+            assert not missing and not surplus, (
+                f"{table}: {len(there)} rows at the source, {len(here)} at the target; "
+                f"missing {list(missing.items())[:5]}, too much {list(surplus.items())[:5]}"
+            )
+
+    def source_tables(self) -> list[str]:
+        query = "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_TYPE = 'BASE TABLE'"
+        return sorted(str(name) for (name,) in self.source.query(query, [self.source.name]))
+
+    def source_columns(self, table: str) -> list[tuple[str, str]]:
+        """Names and types, in order."""
+        query = (
+            "SELECT COLUMN_NAME, COLUMN_TYPE FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
+            " ORDER BY ORDINAL_POSITION"
+        )
+        return [(str(name), str(type_)) for name, type_ in self.source.query(query, [self.source.name, table])]
+
+    def source_rows(
+        self, table: str, columns: Sequence[str] | None = None, where: str = "TRUE"
+    ) -> list[tuple[Any, ...]]:
+        types = dict(self.source_columns(table))
+        names = list(columns or types)
+        shown = ", ".join(f"`{n}`+0e0" if types[n].startswith("float") else f"`{n}`" for n in names)
+        connection = self.source.connect(init_command="SET time_zone = '+00:00'")
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(f"SELECT {shown} FROM `{table}` WHERE {where}")
+                rows = cursor.fetchall()
+        finally:
+            connection.close()
+        return sorted((tuple(map(_source_value, row, (types[n] for n in names))) for row in rows), key=repr)
+
+    def target_rows(
+        self, table: str, columns: Sequence[str] | None = None, where: str = "TRUE"
+    ) -> list[tuple[Any, ...]]:
+        types = dict(self.source_columns(table))
+        names = list(columns or types)
+        shown = ", ".join(f'"{name}"' for name in names)
+        with self.target.connect(options="-c timezone=UTC") as connection:
+            rows = connection.execute(f'SELECT {shown} FROM public."{table}" WHERE {where}').fetchall()
+        kinds = [types.get(name, "") for name in names]
+        return sorted((tuple(map(_target_value, row, kinds)) for row in rows), key=repr)
+
+
+def _source_value(value: Any, type_: str) -> Any:
+    if value is None:
+        return None
+    if type_.startswith("json") or (type_ == "longtext" and value[:1] in "{["):
+        return json.dumps(json.loads(value), sort_keys=True)
+    if type_.startswith("bit"):
+        width = int(re.findall(r"\d+", type_)[0])
+        return f"{int.from_bytes(value, 'big'):0{width}b}"
+    if type_.startswith("float"):
+        return _float4(value)
+    return value
+
+
+def _target_value(value: Any, type_: str) -> Any:
+    if isinstance(value, datetime) and value.tzinfo:
+        return value.astimezone(UTC).replace(tzinfo=None)
+    if isinstance(value, dict | list):
+        return json.dumps(value, sort_keys=True)
+    if type_ == "longtext" and isinstance(value, str) and value[:1] in "{[":
+        return json.dumps(json.loads(value), sort_keys=True)
+    if isinstance(value, memoryview):
+        return bytes(value)
+    return _float4(value) if type_.startswith("float") and value is not None else value
+
+
+def _float4(value: float) -> float:
+    import struct
+
+    return float(struct.unpack("f", struct.pack("f", value))[0])
+
+
+def wait_until(
+    condition: Callable[[], Any],
+    seconds: float,
+    what: str,
+    explain: Callable[[], str] = str,
+    running: Running | None = None,
+) -> Any:
+    """Poll until it is true, and return what it gave. Fails early when `running` has ended."""
+    until = time.monotonic() + seconds
+    while not (found := condition()):
+        if running is not None and not running.is_alive:
+            raise AssertionError(f"waiting until {what}: it ended with {running.process.returncode}\n{running.tail()}")
+        assert time.monotonic() < until, f"not within {seconds} s: {what}\n{explain()}"
+        time.sleep(POLL)
+    return found
+
+
+@contextmanager
+def timed(what: str) -> Iterator[None]:
+    """Print how long it took (pytest shows it where a test fails, and with -s)."""
+    began = time.monotonic()
+    yield
+    print(f"{what}: {time.monotonic() - began:.1f} s")
