@@ -7,6 +7,8 @@ a whole block at once. What does not live here: statements (`load.py`, `chunks.p
 
 from __future__ import annotations
 
+import numpy as np
+
 from anabranch.connectors.mysql.typemap import BLOBS, INTEGERS, TEXTS, is_utf8
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.schema import Column
@@ -46,14 +48,16 @@ def marker(byte: bytes) -> str:
 def text(column: Column, of: str | None = None) -> str:
     """SQL for the text form of `column` (model/datatype.py), or of the expression `of` of its type; NULL stays NULL.
 
-    Floats come as exact doubles (K34): `c*1e0`, because a sum would lose the sign of zero."""
+    FLOAT comes as the double it is (K34): `c*1e0`, because a sum would lose the sign of zero. DOUBLE is printed by the
+    column itself: MySQL cuts an expression's text at 22 characters, which is enough for a FLOAT and not for a DOUBLE. Not
+    so DOUBLE(m,d), of which the column prints d decimals and holds more."""
     kind, value = _type(column).kind, of or name(column.name)
     if kind is Kind.BINARY:
         return f"CONCAT('\\\\x', LOWER(HEX({value})))"
     if kind is Kind.BIT:
         return f"LPAD(BIN({value}+0), {_type(column).length}, '0')"
     if kind in (Kind.FLOAT32, Kind.FLOAT64):
-        return f"({value}*1e0)"
+        return f"({value}*1e0)" if kind is Kind.FLOAT32 or "(" in column.native else value
     if kind in (Kind.TIMESTAMP, Kind.INSTANT, Kind.DURATION):
         return _clock(_type(column), value)
     if kind is Kind.YEAR or "zerofill" in column.native:
@@ -106,7 +110,7 @@ def literal(column: Column, value: str) -> str:
     if kind in _INTEGERS or kind in (Kind.DECIMAL, Kind.ENUM, Kind.SET):
         return _digits(value)
     if kind in (Kind.FLOAT32, Kind.FLOAT64):
-        return f"{float(value)!r}" + "e0" * ("e" not in repr(float(value)))
+        return _double(float(np.float32(value)) if kind is Kind.FLOAT32 else float(value))
     if kind is Kind.BINARY:
         return f"x'{bytes.fromhex(value.removeprefix(chr(92) + 'x')).hex()}'"
     if kind is Kind.BIT:
@@ -126,6 +130,11 @@ def string(value: str) -> str:
     """A string literal in utf8mb4, whatever the session's character set is (`sql_mode` is empty)."""
     escaped = value.replace("\\", "\\\\").replace("'", "''").replace("\0", "\\0")
     return f"_utf8mb4'{escaped}'"
+
+
+def _double(value: float) -> str:
+    """A literal of type DOUBLE: without an exponent it would be a decimal number."""
+    return repr(value) + "e0" * ("e" not in repr(value))
 
 
 def _digits(value: str) -> str:

@@ -1,0 +1,248 @@
+"""MySQL and MariaDB: a row has one text form, whether the load reads it or the log brings it (pitfall 29, K34)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from decimal import Decimal
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from anabranch import connectors
+from anabranch.abc import Bounds, LogOptions, SourceConnector, ValueRules
+from anabranch.errors import ValueRefused
+from anabranch.model.endpoint import Endpoint
+from anabranch.model.position import LogMark
+from anabranch.model.schema import TableSchema
+from anabranch.rows.chunk import META, Chunk
+from anabranch.rows.lines import lines
+from anabranch.testing.databases import Database
+from anabranch.testing.servers import Server
+
+Make = Callable[[Server], Database]
+
+INTEGERS = {
+    "tinyint": (-128, 127, 1),
+    "tinyint(1)": (-128, 127, 2),
+    "tinyint unsigned": (0, 255),
+    "smallint": (-32768, 32767),
+    "smallint unsigned": (0, 65535),
+    "mediumint": (-8388608, 8388607),
+    "mediumint unsigned": (0, 16777215),
+    "int": (-2147483648, 2147483647),
+    "int unsigned": (0, 4294967295),
+    "int(6) unsigned zerofill": (0, 42, 4294967295),
+    "bigint": (-(2**63), 2**63 - 1, 0),
+    "bigint unsigned": (0, 2**63, 2**64 - 1),
+    "year": (1901, 2155, 2024),
+}
+NUMBERS = {
+    "decimal(10,2)": ("-12345678.91", "0.00", "0.5", "-0.01"),
+    "decimal(65,30)": ("99999999999999999999999999999999999.999999999999999999999999999999", "-1e-30", "0"),
+    "decimal(65,0)": ("9" * 65, "-" + "9" * 65),
+    "decimal(5,0) unsigned zerofill": ("7", "0"),
+    "float": ("16777215", "0.1", "-1.5e-7", "3.4028234e38", "1e-45", "-0.0", "1e7", "123456789"),
+    "double": ("1e308", "0.1", "-0.0", "5e-324", "1e15", "123456789012345678", "2.5e-7"),
+    "double(12,3)": ("123456789.125", "-0.001", "0"),
+    "float(7,2)": ("12345.67", "0.01"),
+}
+TEXTS = ("", " ", "a\tb\nc\rd\\e", "\\N", "\\x41", "ÄöÜ", "'\"`", "trailing  ", "2024-00-15", "1e5", "\x01\x7f")
+WORDS = {
+    "varchar(60) character set utf8mb4": (*TEXTS, "😀€"),
+    "varchar(60) character set utf8mb3": (*TEXTS, "€"),
+    "char(20) character set utf8mb4": ("", "ab", "😀"),
+    "varchar(60) character set latin1": ("", "ÄöÜ", "€‰", "a\\b"),
+    "text character set latin1": ("ÄöÜ\t",),
+    "varchar(60) character set ascii": ("", "plain\\"),
+    "tinytext": ("x", ""),
+    "mediumtext": ("m" * 70_000, ""),
+    "longtext": ("l\\" * 40_000, ""),
+    "enum('a','b\\\\c','it''s','','ä,b')": ("a", "b\\c", "it's", "", "ä,b"),
+    "enum('x','ä') character set latin1": ("ä",),
+    "set('p','q','r\\tx')": ("", "p", "p,r\tx", "p,q,r\tx"),
+    "json": ('{"a": 1, "b": [true, null, "x\\\\y"]}', '"\\u20ac"', "null", "[]", "12345678901234567890"),
+}
+BYTES = {
+    "binary(4)": (b"", b"ab", b"\0\0\0\0", b"\\x\t\n"),
+    "varbinary(300)": (b"", b"\xff\xfe\xfd\0", bytes(range(256))),
+    "blob": (b"\\N", b""),
+    "longblob": (bytes(range(256)) * 300, b""),
+}
+CLOCKS = {
+    "date": ("1000-01-01", "9999-12-31", "2024-02-29"),
+    "datetime": ("1000-01-01 00:00:00", "9999-12-31 23:59:59"),
+    "datetime(3)": ("2024-02-29 12:00:00.125",),
+    "datetime(6)": ("9999-12-31 23:59:59.999999", "1000-01-01 00:00:00.000001"),
+    "timestamp null": ("1970-01-01 00:00:01", "2038-01-19 03:14:07", "2024-03-31 02:30:00"),
+    "timestamp(6) null": ("2038-01-19 03:14:07.499999",),
+    "time": ("-838:59:59", "838:59:59", "00:00:00", "-00:00:01", "08:05:03"),
+    "time(6)": ("-838:59:58.999999", "838:59:58.999999", "-00:00:00.000001", "100:00:00.5"),
+    "time(2)": ("-00:00:00.01", "12:00:00.99"),
+}
+BITS = {"bit(1)": (0, 1), "bit(10)": (0, 513, 1023), "bit(64)": (0, 2**63, 2**64 - 1)}
+ALL = {**INTEGERS, **NUMBERS, **WORDS, **BYTES, **CLOCKS, **BITS}
+
+
+def endpoint(database: Database, scheme: str = "") -> Endpoint:
+    server = database.server
+    return Endpoint(scheme or server.name, server.host, server.port, server.user, server.password, database.name)
+
+
+def source_of(database: Database) -> SourceConnector:
+    return connectors.source(endpoint(database))
+
+
+def definitions(source: SourceConnector, database: Database) -> dict[str, TableSchema]:
+    with closing(source.catalog()) as catalog:
+        return {t.name: s for t, s in catalog.tables(lambda t: t.schema == database.name).items()}
+
+
+def end_of(source: SourceConnector) -> LogMark:
+    with closing(source.catalog()) as catalog:
+        return catalog.mark()
+
+
+def loaded(source: SourceConnector, table: TableSchema, rules: ValueRules | None = None) -> bytes:
+    columns = [column.name for column in table.columns]
+    with closing(source.snapshot()) as snapshot:
+        snapshot.open(table, "none")
+        return b"".join(snapshot.lines(table, columns, Bounds(), rules or ValueRules()))
+
+
+def logged(source: SourceConnector, after: LogMark, tables: Sequence[TableSchema], rows: int) -> dict[str, bytes]:
+    """The lines of the row images that the log has after a mark, by table."""
+    by_id = {table.id: table for table in tables}
+    found, seen, deadline = dict.fromkeys((t.id.name for t in tables), b""), 0, time.monotonic() + 30
+    with closing(source.log(LogOptions(4711, 0.02))) as reader:
+        reader.start(after, by_id.get)
+        while seen < rows:
+            assert time.monotonic() < deadline, f"only {seen} of {rows} rows came"
+            item = reader.read(1.0)
+            for part in item.tables if isinstance(item, Chunk) else ():
+                types = [column.type for column in by_id[part.table].columns]
+                found[part.table.name] += lines(types, part.batch.columns[META:])
+                seen += part.batch.num_rows
+    return found
+
+
+def test_pitfall_29_load_and_log_agree(mysql_family: Server, source_database: Make) -> None:
+    database = source_database(mysql_family)
+    made = {f"t{i}": native for i, native in enumerate(ALL)}
+    database.execute(
+        *(f"CREATE TABLE {t} (id int auto_increment primary key, v {n}, after_it varchar(3))" for t, n in made.items())
+    )
+    source, mark = source_of(database), end_of(source_of(database))
+    for table, native in made.items():
+        insert(database, table, [*ALL[native], None])
+    found = definitions(source, database)
+    from_log = logged(source, mark, list(found.values()), sum(len(values) + 1 for values in ALL.values()))
+    for table, native in made.items():
+        assert from_log[table].splitlines() == loaded(source, found[table]).splitlines(), native
+        assert from_log[table].count(b"\n") == len(ALL[native]) + 1, native
+
+
+def insert(database: Database, table: str, values: Sequence[object]) -> None:
+    with closing(database.connect()) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute("SET time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES'")
+        cursor.executemany(f"INSERT INTO {table} (v, after_it) VALUES (%s, 'end')", [(value,) for value in values])
+
+
+def test_mysql_live_expected_texts(mysql_family: Server, source_database: Make) -> None:
+    """Written out by hand, so that load and log cannot both be wrong in the same way."""
+    database = source_database(mysql_family)
+    database.execute(
+        "CREATE TABLE t (i int primary key, f float, d double, n decimal(6,3), b varbinary(9), t bit(4), y year,"
+        " dt datetime(1), ts timestamp null, du time(1), e enum('x','y'), s text, z int(5) zerofill)",
+        "SET SESSION time_zone = '+05:00'",
+        "INSERT INTO t VALUES (1, 16777215, '-0.0', 1.5, 'a\\\\b', b'101', 2024, '2024-01-02 03:04:05.6',"
+        " NULL, '-1:02:03.4', 'y', 'a\\tb\\\\', 42), (2, 0.1, 1e0, -1, '', 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL)",
+        "UPDATE t SET ts = FROM_UNIXTIME(86399) WHERE i = 1",
+    )
+    source = source_of(database)
+    found = loaded(source, definitions(source, database)["t"]).decode().splitlines()
+    zero = "-0" if mysql_family.name == "mysql" else "0"  # MariaDB stores no negative zero
+    assert found[0].split("\t") == [
+        "1", "16777215", zero, "1.500", "\\\\x615c62", "0101", "2024", "2024-01-02 03:04:05.600000",
+        "1970-01-01 23:59:59.000000+00", "-01:02:03.400000", "y", "a\\tb\\\\", "42",
+    ]  # fmt: skip
+    assert found[1].split("\t") == ["2", "0.1", "1", "-1.000", "\\\\x", "0000", *["\\N"] * 7]
+
+
+@settings(
+    max_examples=8,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    st.lists(
+        st.tuples(
+            st.none() | st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=40),
+            st.none() | st.floats(allow_nan=False, allow_infinity=False, width=32),
+            st.none() | st.floats(allow_nan=False, allow_infinity=False),
+            st.none() | st.binary(max_size=40),
+            st.none() | st.decimals(-(10**12), 10**12, allow_nan=False, places=9),
+        ),
+        min_size=1,
+        max_size=40,
+    )
+)
+def test_mysql_live_any_rows_agree(
+    mysql_family: Server, source_database: Make, rows: list[tuple[str | None, float, float, bytes, Decimal]]
+) -> None:
+    database = source_database(mysql_family)
+    database.execute(
+        "CREATE TABLE t (id int auto_increment primary key, s varchar(60), f float, d double, b varbinary(60),"
+        " n decimal(30,9)) CHARACTER SET utf8mb4"
+    )
+    source, mark = source_of(database), end_of(source_of(database))
+    with closing(database.connect()) as connection, closing(connection.cursor()) as cursor:
+        cursor.executemany("INSERT INTO t (s, f, d, b, n) VALUES (%s, %s, %s, %s, %s)", rows)
+    table = definitions(source, database)["t"]
+    assert logged(source, mark, [table], len(rows))["t"] == loaded(source, table)
+
+
+# --- values that do not fit -------------------------------------------------------------------------------------------
+
+
+def zero_dates(database: Database) -> None:
+    database.execute("CREATE TABLE t (id int, d date, ts timestamp null, s text, primary key (id))")
+    with closing(database.connect()) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute("SET sql_mode = ''")
+        cursor.execute(
+            "INSERT INTO t VALUES (7, '2024-00-15', '0000-00-00', '0000-00-00'), (8, '0000-00-00', NULL, '')"
+        )
+
+
+def test_pitfall_32_zero_date_stops_with_the_key(mysql_family: Server, source_database: Make) -> None:
+    database = source_database(mysql_family)
+    zero_dates(database)
+    source = source_of(database)
+    with pytest.raises(ValueRefused) as refused:
+        loaded(source, definitions(source, database)["t"])
+    assert "column d of the row id = 7 holds the date '2024-00-15'" in str(refused.value)
+    assert 'zero_date = "null"' in refused.value.hint
+
+
+def test_pitfall_32_zero_date_null(mysql_family: Server, source_database: Make) -> None:
+    database = source_database(mysql_family)
+    zero_dates(database)
+    source = source_of(database)
+    found = loaded(source, definitions(source, database)["t"], ValueRules(zero_date="null"))
+    assert found == b"7\t\\N\t\\N\t0000-00-00\n8\t\\N\t\\N\t\n"
+
+
+def test_pitfall_36_nul_in_text(mysql_family: Server, source_database: Make) -> None:
+    database = source_database(mysql_family)
+    database.execute(
+        "CREATE TABLE t (a int, b varchar(9) character set latin1, c varbinary(3), primary key (a, b))",
+        "INSERT INTO t VALUES (1, 'ä', x'00'), (2, 'x\\0y', x'0001')",
+    )
+    source = source_of(database)
+    table = definitions(source, database)["t"]
+    with pytest.raises(ValueRefused, match=r"column b of the row a = 2, b = x.y holds a zero character"):
+        loaded(source, table)
+    assert loaded(source, table, ValueRules(nul="strip")) == "1\tä\t\\\\x00\n2\txy\t\\\\x0001\n".encode()
