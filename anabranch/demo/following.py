@@ -30,6 +30,7 @@ class Streamed:
 
     writer: Totals
     latencies: Distribution
+    caught_up_after: float | None
     load_seconds: float
     stream_seconds: float
     transactions: int
@@ -65,6 +66,7 @@ def follow(
     return Streamed(
         writer=totals,
         latencies=watch.latencies,
+        caught_up_after=watch.caught_up_after,
         load_seconds=streaming - started,
         stream_seconds=stream_seconds,
         transactions=progress.checkpoint.position.sequence,

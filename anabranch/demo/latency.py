@@ -15,6 +15,7 @@ from typing import Any, Self
 from anabranch.testing.databases import Database
 
 POLL_SECONDS = 0.01
+CAUGHT_UP_SECONDS = 1.0
 NEWEST = "SELECT writer, max(number) FROM public.ledger GROUP BY writer"
 NEWER = "SELECT number, written FROM public.ledger WHERE writer = %s AND number > %s ORDER BY number"
 
@@ -45,10 +46,14 @@ class Distribution:
 
 
 class LatencyWatch:
-    """Looks for new ledger rows at the target from its start until it is left, in a thread of its own."""
+    """Looks for new ledger rows at the target from its start until it is left, in a thread of its own.
+
+    What was written while the tables were still loading waits for the load, not for the stream: rows count from the
+    first one on that was visible within a second (`caught_up_after`: seconds since the start)."""
 
     def __init__(self, target: Database, workers: int) -> None:
         self.latencies = Distribution()
+        self.caught_up_after: float | None = None
         self._target, self._workers = target, workers
         self._stop = threading.Event()
         self._failures: list[Exception] = []
@@ -78,11 +83,18 @@ class LatencyWatch:
 
     def _look(self, connection: Any) -> None:
         """A worker's transactions commit in the order of their numbers, so what is new has a higher one."""
+        started = time.time()
         newest = dict.fromkeys(range(1, self._workers + 1), 0) | dict(connection.execute(NEWEST).fetchall())
         while not self._stop.wait(POLL_SECONDS):
             for worker, number in newest.items():
                 rows = connection.execute(NEWER, (worker, number)).fetchall()
-                now = time.time()
                 if rows:
                     newest[worker] = rows[-1][0]
-                    self.latencies.add(now - written.replace(tzinfo=UTC).timestamp() for _, written in rows)
+                    self._saw([time.time() - written.replace(tzinfo=UTC).timestamp() for _, written in rows], started)
+
+    def _saw(self, latencies: list[float], started: float) -> None:
+        if self.caught_up_after is None and latencies[-1] < CAUGHT_UP_SECONDS:
+            self.caught_up_after = time.time() - started
+            latencies = latencies[-1:]
+        if self.caught_up_after is not None:
+            self.latencies.add(latencies)

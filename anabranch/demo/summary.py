@@ -37,17 +37,23 @@ class Summary:
         return [
             f"loaded      {loaded:,} rows of {len(tables)} tables; streaming {streamed.load_seconds:.0f} s after the start",
             f"applied     {streamed.transactions:,} transactions, {changes:,} changes",
-            f"streamed    for {streamed.stream_seconds:.0f} s; latency {self._latency()}",
+            f"streamed    for {streamed.stream_seconds:.0f} s{self._caught_up()}",
+            f"latency     {self._latency()}",
             f"the writer  {writer.committed:,} committed, {writer.rolled_back:,} rolled back, "
             f"{writer.refused:,} refused (deadlocks and the like)",
         ]
 
+    def _caught_up(self) -> str:
+        after = self.streamed.caught_up_after
+        return "" if after is None else f", from {after:.0f} s on within a second of the writer"
+
     def _latency(self) -> str:
-        found = self.streamed.latencies
-        if not found.total:
-            return "not measured: no transaction became visible"
+        """From the moment the stream had caught up with what was written during the load."""
+        found, after = self.streamed.latencies, self.streamed.caught_up_after
+        if after is None:
+            return "not measured: the stream never came within a second of the writer"
         p50, p99 = found.percentile(0.5), found.percentile(0.99)
-        return f"p50 {p50} ms, p99 {p99} ms (writer's clock to visible, {found.total:,} transactions)"
+        return f"p50 {p50} ms, p99 {p99} ms ({found.total:,} transactions, writer's clock to visible)"
 
     def _verdict(self) -> list[str]:
         tables = self.verification["tables"]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
 from anabranch.demo.following import Streamed
-from anabranch.demo.latency import Distribution
+from anabranch.demo.latency import Distribution, LatencyWatch
 from anabranch.demo.summary import Summary
 from anabranch.demo.writer import Totals
+from anabranch.testing.databases import Database
+from anabranch.testing.servers import Server
 
 ORDERS: dict[str, Any] = {"source": "shop.orders", "identical": True, "rows_source": 30_000, "missing": 0, "extra": 0}
 ORDERS |= {"different": 0, "sample": []}
@@ -29,7 +32,9 @@ def summary(
     status = {"targets": [{"tables": [{"rows_loaded": 100_000, "changes_applied": 2_500}] * len(tables)}]}
     identical = all(table["identical"] for table in tables)
     verification = {"identical": identical, "tables": list(tables), "parked": list(parked)}
-    return Summary(status, verification, Streamed(Totals(2_000, 30, 4), found, 21.4, 60.2, 2_010))
+    return Summary(
+        status, verification, Streamed(Totals(2_000, 30, 4), found, 3.2 if latencies else None, 21.4, 60.2, 2_010)
+    )
 
 
 def test_real_numbers_of_a_good_run() -> None:
@@ -38,6 +43,7 @@ def test_real_numbers_of_a_good_run() -> None:
     text = "\n".join(good.lines())
     assert "loaded      200,000 rows of 2 tables" in text
     assert "applied     2,010 transactions, 5,000 changes" in text
+    assert "streamed    for 60 s, from 3 s on within a second of the writer" in text
     assert "p50 60 ms, p99 900 ms" in text
     assert "2,000 committed, 30 rolled back, 4 refused" in text
     assert good.lines()[-1] == "identical:  2 of 2 tables (30,500 rows compared)"
@@ -58,8 +64,21 @@ def test_a_parked_table_counts_and_is_a_failure() -> None:
     assert parked.lines()[-1].startswith("identical:  1 of 2 tables")
 
 
+def test_a_stream_that_never_caught_up_has_no_latency() -> None:
+    assert "latency     not measured: the stream never came within a second of the writer" in summary(ORDERS).lines()
+
+
 def test_nothing_compared_is_no_success() -> None:
     assert summary().exit_code != 0
+
+
+def test_latency_counts_from_the_first_row_that_was_visible_at_once() -> None:
+    watch = LatencyWatch(Database(Server("postgresql", "18", "127.0.0.1", 1, "postgres", ""), "shop"), 2)
+    for seen in ([40.0, 30.0], [20.0, 0.4], [0.1, 0.2]):
+        watch._saw(seen, started=time.time() - 5)
+    assert watch.latencies.total == 3
+    assert watch.latencies.percentile(1.0) == 400
+    assert watch.caught_up_after == pytest.approx(5, abs=1)
 
 
 @pytest.mark.parametrize(
