@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pickle
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from anabranch.spark.rows import arrow_type, columns_of, refused, spark_schema
 from anabranch.spark.where import Where, cut
 
 POLL = 0.1  # seconds between looks at stop() and at finished pieces
+LONGEST_CANCEL = 30.0
 HEADER, LINE = "__header", "__line"
 _READ_SCHEMA = "__header binary, __line binary"
 _COLUMNS = ((HEADER, pa.binary()), (LINE, pa.binary()))
@@ -252,9 +254,11 @@ class _Job:
             take(outcome)
 
     def cancel(self) -> None:
-        if not self._ended.is_set():
+        """End it if it runs, again and again: a job that Spark has not begun yet does not hear the first time."""
+        until = time.monotonic() + LONGEST_CANCEL
+        while not self._ended.is_set() and time.monotonic() < until:
             self._context.cancelJobGroup(self._group)
-            self._ended.wait(10)
+            self._ended.wait(POLL)
 
     def check(self) -> None:
         if self._problem is not None:

@@ -118,6 +118,16 @@ def test_tables_are_loaded_in_chunks_and_handed_over(mysql_family: Server, route
     assert chunks[0][0] >= 5
 
 
+def test_passwords_are_nowhere_in_spark_s_settings(mariadb: Server, route: Make) -> None:
+    made = route(mariadb, *table("a"))
+    made.load(made.tables())
+    secrets = [server.password for server in (mariadb, made.target.server) if server.password]
+    told = str(made.spark.sparkContext.getConf().getAll())
+    command_lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    assert secrets and not any(secret in told for secret in secrets)
+    assert not any(secret.encode() in line for secret in secrets for line in command_lines if b"java" in line)
+
+
 def test_a_second_start_does_nothing_and_needs_no_spark(mariadb: Server, route: Make) -> None:
     made = route(mariadb, *table("a"))
     made.load(made.tables())

@@ -1,0 +1,138 @@
+"""A Spark session of ours: quiet, leaves our signals alone, and ends with the process, however that ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anabranch.errors import AnabranchError, TargetError
+from anabranch.spark import pieces
+from anabranch.spark.pieces import Failure, Outcome
+from anabranch.spark.session import session
+
+DRIVER = """
+import os, signal, sys, time
+mine = lambda *_: None
+signal.signal(signal.SIGINT, mine)
+from anabranch.spark.session import session
+spark = session("victim", "local[2]")
+assert signal.getsignal(signal.SIGINT) is mine
+def work(number):
+    print(os.getpid(), flush=True, file=sys.stderr)
+    time.sleep(600 if number else 0)
+    return os.getpid()
+assert spark.sparkContext.parallelize([0, 0], 2).map(work).count() == 2
+print("up", flush=True)
+spark.sparkContext.parallelize([1, 1], 2).map(work).count()
+"""
+
+
+def test_a_killed_driver_takes_jvm_and_workers_with_it(tmp_path: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    errors = tmp_path / "stderr"
+    with errors.open("wb") as stderr:
+        driver = subprocess.Popen(
+            [sys.executable, "-c", DRIVER], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=stderr
+        )
+    assert driver.stdout is not None and driver.stdout.readline() == b"up\n"
+    time.sleep(1.0)
+    family = _descendants(driver.pid)
+    assert len(family) >= 3, "a JVM, a daemon and a worker at least"
+    driver.send_signal(signal.SIGKILL)
+    driver.wait()
+    until = time.monotonic() + 20
+    while (left := [pid for pid in family if _lives(pid)]) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not left
+    printed = [line for line in errors.read_text().splitlines() if not line.strip().isdigit()]
+    assert printed == [], "nothing on the terminal"
+    assert [path.name for path in tmp_path.iterdir()] == ["stderr"], "nothing in the working directory"
+
+
+def _descendants(pid: int) -> set[int]:
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue  # it ended meanwhile
+    found, todo = set(), [pid]
+    while todo:
+        children = [child for child, parent in parents.items() if parent == todo[-1]]
+        todo.pop()
+        found.update(children)
+        todo += children
+    return found
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_an_active_session_is_taken(spark: Any) -> None:
+    assert session("another", "local[1]").sparkContext is spark.sparkContext
+
+
+def test_outcomes_come_while_the_job_runs_and_the_first_failure_ends_it(spark: Any, tmp_path: Path) -> None:
+    def work(number: int) -> Outcome:
+        if number == 3:
+            return Outcome(number, failure=Failure.of(TargetError("no")))
+        time.sleep(0.05 if number < 3 else 600)
+        return Outcome(number, number)
+
+    seen: list[int] = []
+
+    def take(outcome: Outcome) -> None:
+        if outcome.failure:
+            raise outcome.failure.error()
+        seen.append(outcome.value)
+
+    began = time.monotonic()
+    with pytest.raises(TargetError, match="no"):
+        pieces.run(spark, [spark.sparkContext.parallelize(range(40), 40).map(work)], take, lambda: False)
+    assert set(seen) <= {0, 1, 2} and time.monotonic() - began < 60
+
+
+def test_a_stop_ends_the_job_at_once(spark: Any) -> None:
+    def work(number: int) -> Outcome:
+        time.sleep(600)
+        return Outcome(number)
+
+    began = time.monotonic()
+    rdd = spark.sparkContext.parallelize(range(4), 4).map(work)
+    assert not pieces.run(spark, [rdd], lambda outcome: None, lambda: True)
+    assert time.monotonic() - began < 60
+
+
+def test_an_error_that_is_none_of_ours_is_one_message(spark: Any) -> None:
+    def work(number: int) -> Outcome:
+        raise KeyError("a bug")
+
+    with pytest.raises(AnabranchError, match="KeyError: 'a bug'"):
+        pieces.run(spark, [spark.sparkContext.parallelize([1], 1).map(work)], lambda outcome: None, lambda: False)
+
+
+def test_a_worker_that_is_killed_is_tried_again(spark: Any, tmp_path: Path) -> None:
+    marker = tmp_path / "killed"
+
+    def work(number: int) -> Outcome:
+        if not marker.exists():
+            marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return Outcome(number, number)
+
+    seen: list[int] = []
+    rdd = spark.sparkContext.parallelize([7], 1).map(work)
+    assert pieces.run(spark, [rdd], lambda outcome: seen.append(outcome.value), lambda: False)
+    assert seen == [7]

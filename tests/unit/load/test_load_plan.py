@@ -1,0 +1,167 @@
+"""Planning, marks and hand-over of the load, on the memory twin: no server, no Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from anabranch import connectors
+from anabranch.abc import Bounds, LoadedChunk, SnapshotReader, SourceConnector, TableState, ValueRules
+from anabranch.connectors.memory.database import database, forget
+from anabranch.errors import SchemaError, SourceError
+from anabranch.load.copy import TRIES, ChunkWork
+from anabranch.load.handover import loaded
+from anabranch.load.plan import LoadTable, Planned, plan
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.endpoint import Endpoint
+from anabranch.model.ids import TableId
+from anabranch.model.position import LogMark
+from anabranch.model.schema import Column, TableSchema
+from anabranch.rows.net import TargetTable
+from anabranch.spark.pieces import do
+
+JOB = "job"
+NUMBER = LogicalType(Kind.INT32)
+
+
+@pytest.fixture
+def source() -> Iterator[SourceConnector]:
+    yield connectors.source(Endpoint("memory", "", 0, "", "", "plan-source"))
+    forget()
+
+
+TARGET = connectors.target(Endpoint("memory", "", 0, "", "", "plan-target"))
+
+
+def create(name: str, rows: int, has_key: bool = True) -> LoadTable:
+    columns = (Column("id", NUMBER, "int", nullable=False), Column("n", NUMBER, "int"))
+    schema = TableSchema(TableId("shop", name), columns, ("id",) if has_key else ())
+    database("plan-source").create(schema)
+    with database("plan-source").transaction() as t:
+        for number in range(rows):
+            t.insert(schema.id, {"id": str(number), "n": None})
+    target = TargetTable(
+        schema.id, TableId("public", name), ("id", "n"), (NUMBER, NUMBER), schema.primary_key, ("id", "n")
+    )
+    return LoadTable(schema, target)
+
+
+def planned(source: SourceConnector, *tables: LoadTable) -> list[Planned]:
+    return plan(JOB, source, TARGET, list(tables), rows_per_chunk=10, rules=ValueRules(), expected_identity="")
+
+
+def work(source: SourceConnector, **changes: object) -> ChunkWork:
+    return replace(ChunkWork(JOB, source, TARGET, ValueRules()), **changes)  # type: ignore[arg-type]
+
+
+def state(table: LoadTable) -> TableState:
+    with closing(TARGET.store()) as store:
+        return store.tables(JOB)[table.schema.id]
+
+
+def test_large_tables_come_first_and_every_chunk_is_open(source: SourceConnector) -> None:
+    small, large = create("small", 5), create("large", 45)
+    first, second = planned(source, small, large)
+    assert (first.load, second.load) == (large, small)
+    assert [piece.number for piece in first.pieces] == [0, 1, 2, 3, 4] and len(second.pieces) == 1
+    assert state(large).state == "loading" and state(large).schema == large.schema
+
+
+def test_a_plan_goes_on_where_the_ledger_stands(source: SourceConnector) -> None:
+    table = create("a", 45)
+    pieces = planned(source, table)[0].pieces
+    assert do(work(source), pieces[2]).value == 10
+    again = planned(source, table)[0]
+    assert [piece.number for piece in again.pieces] == [0, 1, 3, 4] and again.rows == 10
+    assert [piece.bounds for piece in again.pieces] == [pieces[n].bounds for n in (0, 1, 3, 4)]
+
+
+def test_what_is_handed_over_or_streams_is_left_out(source: SourceConnector) -> None:
+    table = create("a", 3)
+    (one,) = planned(source, table)
+    do(work(source), one.pieces[0])
+    with closing(TARGET.store()) as store, closing(TARGET.loader(ValueRules())) as loader:
+        done = loaded(state(table), loader.chunks(JOB, table.schema.id, 1))
+        store.save_table(JOB, done)
+    assert planned(source, table) == []
+    with closing(TARGET.store()) as store:
+        store.save_table(JOB, replace(done, state="streaming", low="", high="", facts={}))
+    assert planned(source, table) == []
+    assert len(planned(source, replace(table, generation=2, empty=True))) == 1
+
+
+def test_rule_19_a_changed_definition_stops_the_load_that_goes_on(source: SourceConnector) -> None:
+    table = create("a", 3)
+    planned(source, table)
+    other = replace(table.schema, columns=(*table.schema.columns, Column("more", NUMBER, "int")))
+    with pytest.raises(SchemaError, match="changed while"):
+        planned(source, replace(table, schema=other))
+
+
+def test_rule_05_the_window_has_every_mark_once() -> None:
+    chunks = [
+        LoadedChunk(n, Bounds(), 10, low, high) for n, (low, high) in enumerate([("a", "b"), ("a", "c"), ("b", "c")])
+    ]
+    done = loaded(TableState(TableId("s", "t"), TableId("p", "t"), "loading", 1), chunks)
+    assert (json.loads(done.low), json.loads(done.high), done.rows_loaded) == (["a", "b"], ["b", "c"], 30)
+    assert done.state == "loading" and done.facts == {"loaded": "yes"}
+
+
+# --- K4: keyless tables -----------------------------------------------------------------------------------------------
+
+
+class Inexact:
+    """A source whose snapshots lie between two marks, counted."""
+
+    def __init__(self, source: SourceConnector) -> None:
+        self.source, self.opened = source, 0
+
+    def snapshot(self, expected: str = "") -> SnapshotReader:
+        reader = self.source.snapshot(expected)
+        opened = reader.open
+
+        def open_(table: TableSchema, lock: str) -> tuple[LogMark, LogMark]:
+            self.opened += 1
+            low, _ = opened(table, lock)
+            return low, LogMark(str(self.opened), f"high-{self.opened}")
+
+        reader.open = open_  # type: ignore[method-assign]
+        return reader
+
+
+def quiet(verdicts: list[bool | None]) -> object:
+    return lambda table, low, high: verdicts.pop(0) if len(verdicts) > 1 else verdicts[0]
+
+
+def test_rule_04_the_snapshot_is_opened_until_nothing_happened(source: SourceConnector) -> None:
+    table = create("k", 4, has_key=False)
+    inexact = Inexact(source)
+    (one,) = planned(source, table)
+    outcome = do(work(inexact, quiet=quiet([False, None, False, True])), one.pieces[0])  # type: ignore[arg-type]
+    assert outcome.value == 4 and inexact.opened == 3
+    with closing(TARGET.loader(ValueRules())) as loader:
+        (chunk,) = loader.chunks(JOB, table.schema.id, 1)
+    assert chunk.low == chunk.high == "high-3"
+
+
+def test_rule_04_a_busy_table_offers_the_lock(source: SourceConnector) -> None:
+    table = create("k", 4, has_key=False)
+    (one,) = planned(source, table)
+    inexact = Inexact(source)
+    failed = do(work(inexact, quiet=quiet([False])), one.pieces[0])  # type: ignore[arg-type]
+    assert failed.failure is not None and inexact.opened == TRIES
+    assert isinstance(failed.failure.error(), SourceError) and 'lock = "table"' in failed.failure.hint
+    without_capture = do(work(Inexact(source)), one.pieces[0])  # type: ignore[arg-type]
+    assert without_capture.failure is not None
+
+
+def test_rule_04_a_piece_waits_for_capture(source: SourceConnector, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("anabranch.load.copy.PATIENCE", 0.3)
+    table = create("k", 4, has_key=False)
+    (one,) = planned(source, table)
+    assert do(work(Inexact(source), quiet=quiet([None])), one.pieces[0]).value is None  # type: ignore[arg-type]
+    assert len(planned(source, table)[0].pieces) == 1
