@@ -93,6 +93,9 @@ class LogOrder(Protocol):
         """Is the transaction that committed at `native` (its end position) contained in the state at `mark`? Along one
         server's log a True is never followed by another True after a False, except where `mark` is a set of GTIDs."""
 
+    def is_set(self, mark: LogMark) -> bool:
+        """Is the mark a set of transactions only? Then `includes` needs `gtid`, and a True may follow a False."""
+
     def bytes_between(self, native: str, later: LogMark) -> int | None:
         """Log bytes from the position `native` to a later mark of the same server, None where that cannot be said
         without asking it."""

@@ -8,7 +8,8 @@ the connector which of the trail's transactions a mark includes: nobody here com
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 
 from anabranch.abc import LogOrder, TableState
 from anabranch.model.position import LogMark
@@ -23,6 +24,7 @@ class WindowResolver:
         self.trail, self.order = trail, order
         self._lows: dict[str, int] = {}
         self._highs: dict[str, int] = {}
+        self._known: list[ChunkRef] = []
 
     def reached(self, state: TableState) -> bool:
         """Has the trail everything up to every `high`? Before that a window's end is not known."""
@@ -46,36 +48,53 @@ class WindowResolver:
         """The last sequence up to which every transaction is included in all the marks."""
         if marks not in self._lows:
             lows = [self.order.mark(resume) for resume in json.loads(marks)]
-            outside = (
-                sequence
-                for ref in self._refs()
-                for sequence, native, gtid in self._transactions(ref)
-                if not all(self.order.includes(low, native, gtid) for low in lows)
-            )
-            self._lows[marks] = next(outside, self.trail.end().position.sequence + 1) - 1
+            ordered = [low for low in lows if not self.order.is_set(low)]
+            sets = [low for low in lows if self.order.is_set(low)]
+            refs = self._refs()
+            at = bisect_left(refs, True, key=lambda ref: not self._ends_inside(ordered, ref))
+            outside = self._first_outside(refs[at : at + 1], ordered)
+            self._lows[marks] = min(outside, self._first_outside(refs, sets)) - 1
         return self._lows[marks]
+
+    def _ends_inside(self, marks: list[LogMark], ref: ChunkRef) -> bool:
+        return all(self.order.includes(mark, ref.last_native, None) for mark in marks)
+
+    def _first_outside(self, refs: Sequence[ChunkRef], marks: list[LogMark]) -> int:
+        """The first sequence that one of the marks does not include."""
+        outside = (
+            sequence
+            for ref in (refs if marks else ())
+            for sequence, native, gtid in self._transactions(ref)
+            if not all(self.order.includes(mark, native, gtid) for mark in marks)
+        )
+        return next(outside, self.trail.end().position.sequence + 1)
 
     def _high(self, resume: str) -> int:
         """The last sequence that is included at all: in the first chunk that ends outside, or before it."""
         if resume not in self._highs:
-            mark = self.order.mark(resume)
-            last = self.trail.first() - 1
-            for ref in self._refs():
-                if not self.order.includes(mark, ref.last_native, None):
-                    transactions = self._transactions(ref)
-                    inside = (s for s, native, gtid in transactions if self.order.includes(mark, native, gtid))
-                    last = max(inside, default=last)
-                    break
-                last = ref.last_sequence
-            self._highs[resume] = last
+            mark, refs = self.order.mark(resume), self._refs()
+            at = bisect_left(refs, True, key=lambda ref: not self._ends_inside([mark], ref))
+            last = refs[at - 1].last_sequence if at else self.trail.first() - 1
+            inside = (
+                sequence
+                for ref in refs[at : at + 1]
+                for sequence, native, gtid in self._transactions(ref)
+                if self.order.includes(mark, native, gtid)
+            )
+            self._highs[resume] = max(inside, default=last)
         return self._highs[resume]
 
     def _refs(self) -> list[ChunkRef]:
-        refs = self.trail.descriptors(self.trail.first() - 1, self.trail.end().position.sequence)
-        return [ref for ref in refs if ref.part is not Part.FRAGMENT]
+        """All chunks that end a transaction. Kept, because the trail grows while many tables ask."""
+        first, end = self.trail.first(), self.trail.end().position.sequence
+        known = [ref for ref in self._known if ref.last_sequence >= first]
+        after = known[-1].last_sequence if known else first - 1
+        new = self.trail.descriptors(after, end) if after < end else []
+        self._known = known + [ref for ref in new if ref.part is not Part.FRAGMENT]
+        return self._known
 
     def _transactions(self, ref: ChunkRef) -> Iterator[tuple[int, str, str | None]]:
-        directory = self.trail.load(ref).transactions
+        directory = self.trail.transactions(ref)
         natives, gtids = directory.column("native").to_pylist(), directory.column("gtid").to_pylist()
         return zip(range(ref.first_sequence, ref.last_sequence + 1), natives, gtids, strict=True)
 

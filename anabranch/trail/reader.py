@@ -17,6 +17,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
+import pyarrow as pa
+
 from anabranch.errors import TrailCorrupt, TrailError
 from anabranch.model.position import Position
 from anabranch.rows.chunk import Chunk, Part
@@ -169,6 +171,16 @@ class TrailReader:
                 f"segment {ref.segment}, offset {ref.offset}: sequences or counts are not the announced ones"
             )
         return rows_until(rows_after(chunk, ref.after), ref.upto)
+
+    def transactions(self, ref: ChunkRef) -> pa.RecordBatch:
+        """The chunk's transactions without their rows, whatever the ref's window (rows/chunk.py, TRANSACTION_SCHEMA)."""
+        try:
+            with self._missing_is_moved():
+                segment = self._segment(ref.segment)
+                frame, head = segment.frame(ref.offset)
+                return decode_transactions(head, segment.body(ref.offset, frame))
+        except _Moved:
+            return self._again(lambda: self._find_moved(ref)).transactions
 
     def position_at(self, sequence: int) -> Position:
         """The position just after a transaction that the trail holds, or just before its first one."""

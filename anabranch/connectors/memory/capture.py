@@ -35,6 +35,9 @@ class MemoryOrder:
     def includes(self, mark: LogMark, native: str, gtid: str | None) -> bool:
         return int(native) <= number_of(mark)
 
+    def is_set(self, mark: LogMark) -> bool:
+        return False
+
     def bytes_between(self, native: str, later: LogMark) -> int | None:
         return number_of(later) - int(native)
 

@@ -226,6 +226,9 @@ class BinlogOrder:
             raise LogLost(f"the source's binary log changed its name from {marked} to {name}: order is not known")
         return (number, int(offset)) <= (marked_number, place.offset)
 
+    def is_set(self, mark: LogMark) -> bool:
+        return place_of(mark.resume).gtid_only
+
     def bytes_between(self, native: str, later: LogMark) -> int | None:
         """Within one file; across files only the server knows their sizes."""
         place, (file, _, offset) = place_of(later.resume), native.rpartition(":")
