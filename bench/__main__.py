@@ -1,0 +1,54 @@
+"""`python -m bench [W1 …] [--scale 0.2] [--repeat 3] [--source mariadb]`: one line per figure; 1 when a floor is missed."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from bench import capture, catchup, latency, load
+from bench.stand import STARTERS, Stand, start_target
+
+WORKLOADS = {"W1": load.run, "W2": capture.run, "W3": catchup.run, "W4": latency.run}
+SCALE = 0.2
+
+
+def main() -> int:
+    chosen = _arguments()
+    kept = True
+    with tempfile.TemporaryDirectory(prefix="anabranch-bench-", dir=chosen.directory) as place:
+        directory = Path(place)
+        directory.chmod(0o755)
+        with start_target(directory) as target:
+            for name in chosen.source or list(STARTERS):
+                with Stand(name, directory / name, target) as stand:
+                    for workload in chosen.workloads or list(WORKLOADS):
+                        kept &= _run(workload, stand, chosen)
+    return 0 if kept else 1
+
+
+def _run(workload: str, stand: Stand, chosen: argparse.Namespace) -> bool:
+    begin = time.monotonic()
+    figures = WORKLOADS[workload](stand, chosen.scale, chosen.repeat)
+    for figure in figures:
+        print(figure, flush=True)
+    print(f"{workload} {stand.name}: {time.monotonic() - begin:.0f} s", file=sys.stderr)
+    return all(figure.is_kept for figure in figures)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("workloads", nargs="*", choices=[[], *WORKLOADS], metavar="W1..W4", help="default: all")
+    parser.add_argument("--source", action="append", choices=list(STARTERS), help="default: each")
+    parser.add_argument(
+        "--scale", type=float, default=SCALE, help=f"1 = the sizes of the performance page (default {SCALE})"
+    )
+    parser.add_argument("--repeat", type=int, default=3, help="the median of so many runs (default 3)")
+    parser.add_argument("--directory", help="where servers and trails are kept meanwhile (default: the temporary one)")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,139 @@
+"""W3, catch-up: a backlog at the source, applied and visible at the target, against a replica of the source's own kind.
+
+Capture and apply run, with Spark warm, while the backlog is made; capture's process is stopped (SIGSTOP) meanwhile, so
+that both sides begin at the same moment with everything still in the source's log. The replica stands on a copy of the
+source's data, with its vendor's defaults, and applies the very same transactions."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from anabranch.testing.databases import connect
+from anabranch.testing.servers import Server
+from bench.figures import Figure, middle
+from bench.orders import Orders
+from bench.processes import Cost, Program, cpu, is_java, peak_rss, until
+from bench.stand import Job, Stand
+
+BASE, CHANGES = 3_000_000, 1_000_000
+PATIENCE = 1800.0
+POLL = 0.02
+FOLLOW = """
+CHANGE MASTER TO MASTER_HOST = '{0.host}', MASTER_PORT = {0.port}, MASTER_USER = '{0.user}',
+  MASTER_PASSWORD = '{0.password}', MASTER_LOG_FILE = '{1}', MASTER_LOG_POS = {2}{3}
+"""
+PUBLIC_KEY = {"mariadb": "", "mysql": ", GET_MASTER_PUBLIC_KEY = 1"}
+# The replica writes no log of its own: a target does not either.
+REPLICA_OPTIONS = ("--server-id=2", "--skip-log-bin", "--relay-log=relay", "--skip-slave-start")
+
+
+def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
+    source, target = stand.databases("catchup")
+    orders, changes = Orders(source), int(CHANGES * scale)
+    orders.create(int(BASE * scale))
+    replica = _replica(stand)
+    job = stand.job("catchup", source, target)
+    ours, theirs = [], []
+    with job.start("capture") as capture, closing(connect(target.server, target.name)) as connection:
+        until(lambda: job.written() >= 0, 60, "the trail's begin", check=capture.check)
+        with job.start("load") as load:
+            load.process.wait()
+        assert load.process.returncode == 0, "\n".join(line for _, line in load.said)
+        with job.start("apply") as apply:
+            _wait_for_stream(connection, orders, apply)
+            for _ in range(repeat):
+                with _stopped(capture):
+                    goal = job.written() + orders.backlog(changes)
+                ours.append(_ours(job, connection, goal, capture, apply))
+                theirs.append(_theirs(stand, replica))
+            java = peak_rss([pid for pid in apply.tree if is_java(pid)])
+    _check(source.query("SELECT count(*), sum(amount) FROM orders"), connection_rows(target))
+    seconds, other = middle([cost.seconds for cost in ours]), middle(theirs)
+    facts = {
+        "changes": changes,
+        "base_rows": orders.base,
+        "changes_per_s": changes / seconds,
+        "replica_changes_per_s": changes / other,
+        "cpu_s": middle([cost.cpu for cost in ours]),
+        "python_rss_mb": max(cost.rss for cost in ours),
+        "java_rss_mb": java,
+    }
+    return [Figure("W3 catch-up", stand.name, "ratio", other / seconds, facts=facts)]
+
+
+class _stopped:
+    """A process that does nothing meanwhile."""
+
+    def __init__(self, program: Program) -> None:
+        self._pid = program.process.pid
+
+    def __enter__(self) -> None:
+        os.kill(self._pid, signal.SIGSTOP)
+
+    def __exit__(self, *_: object) -> None:
+        os.kill(self._pid, signal.SIGCONT)
+
+
+def _wait_for_stream(connection: Any, orders: Orders, apply: Program) -> None:
+    """A change is through: everything is warm."""
+    orders.insert(1000)
+    query = "SELECT count(*) FROM public.orders"
+    until(lambda: connection.execute(query).fetchone()[0] >= orders.next, 180, "the first change", check=apply.check)
+
+
+def _ours(job: Job, connection: Any, goal: int, capture: Program, apply: Program) -> Cost:
+    tree = [*capture.tree, *apply.tree]
+    begin, before = time.monotonic(), cpu(tree)
+
+    def check() -> None:
+        capture.check()
+        apply.check()
+
+    end = until(lambda: job.applied(connection) >= goal, PATIENCE, "the backlog's end at the target", POLL, check)
+    pythons = [pid for pid in tree if not is_java(pid)]
+    return Cost(end - begin, cpu(tree) - before, peak_rss(pythons))
+
+
+def _replica(stand: Stand) -> Server:
+    """On a copy of the source's data as it is now."""
+    place = stand.directory / f"{stand.name}-replica"
+    shutil.rmtree(place, ignore_errors=True)
+    position = stand.log_end()
+    stand.source.stop()
+    subprocess.run(["cp", "-a", str(stand.source.datadir.parent), str(place)], check=True)  # type: ignore[union-attr]
+    stand.source.start()
+    for file in [place / "data" / "auto.cnf", *Path(place / "data").glob("binlog.*")]:
+        file.unlink(missing_ok=True)
+    replica = stand.second(place, *REPLICA_OPTIONS)
+    with closing(connect(replica)) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute(FOLLOW.format(stand.source, *position, PUBLIC_KEY[stand.name]))
+    return replica
+
+
+def _theirs(stand: Stand, replica: Server) -> float:
+    file, offset = stand.log_end()
+    with closing(connect(replica)) as connection, closing(connection.cursor()) as cursor:
+        begin = time.monotonic()
+        cursor.execute("START SLAVE")
+        cursor.execute("SELECT MASTER_POS_WAIT(%s, %s, %s)", (file, offset, PATIENCE))
+        [(done,)] = cursor.fetchall()
+        seconds = time.monotonic() - begin
+        assert done is not None and done >= 0, "the replica does not follow"
+        cursor.execute("STOP SLAVE")
+    return seconds
+
+
+def connection_rows(target: Any) -> list[tuple[Any, ...]]:
+    found: list[tuple[Any, ...]] = target.query("SELECT count(*), sum(amount) FROM public.orders")
+    return found
+
+
+def _check(source: list[tuple[Any, ...]], target: list[tuple[Any, ...]]) -> None:
+    assert source == target, f"source {source}, target {target}"

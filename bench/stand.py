@@ -1,0 +1,154 @@
+"""What the workloads run on: one source server, one target server, a directory; databases and jobs of their own."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from anabranch.testing.databases import Database, connect, create_database
+from anabranch.testing.packages import Software, find_java, find_mariadb, find_mysql, find_postgresql
+from anabranch.testing.servers import Server, start_mariadb, start_mysql, start_postgresql
+from anabranch.trail.reader import TrailReader, exists
+from bench.processes import Program, python
+
+# Sources write their log without waiting for the disk: it is the reading that is measured. The target is durable.
+SOURCE_OPTIONS = (
+    "--sync-binlog=0",
+    "--innodb-flush-log-at-trx-commit=2",
+    "--innodb-buffer-pool-size=512M",
+    "--loose-innodb-log-file-size=256M",
+    "--max-binlog-size=1G",
+    "--max-allowed-packet=64M",
+)
+TARGET_OPTIONS = ("--shared-buffers=512MB", "--max-wal-size=8GB", "--checkpoint-timeout=15min")
+STARTERS = {"mariadb": start_mariadb, "mysql": start_mysql}
+FINDERS = {"mariadb": find_mariadb, "mysql": find_mysql}
+NO_TLS = {"mariadb": ("--skip-ssl",), "mysql": ("--ssl-mode=DISABLED", "--get-server-public-key")}
+
+JOB_FILE = """\
+name = "{name}"
+
+[source]
+url = "{source}"
+
+[target]
+url = "{target}"
+
+[[rules]]
+include = ["{database}.{table}"]
+target = "public.{{table}}"
+
+{more}
+"""
+
+
+@dataclass
+class Job:
+    """A job of the product, driven through its command line, each part as a process of its own."""
+
+    file: Path
+    name: str
+    source: Database
+    target: Database
+    environment: dict[str, str] = field(repr=False)
+
+    @property
+    def home(self) -> Path:
+        return self.file.parent / self.name
+
+    def start(self, verb: str, *options: str) -> Program:
+        return Program(python("anabranch", verb, self.file, *options), self.environment)
+
+    def written(self) -> int:
+        """The sequence at which the trail ends; -1 before it has begun."""
+        if not exists(self.home / "trail"):
+            return -1
+        with TrailReader(self.home / "trail") as trail:
+            end = trail.end()
+            return end.position.sequence if end.resume else -1
+
+    def applied(self, connection: Any) -> int:
+        """The sequence at which the target is; -1 before there is a checkpoint."""
+        if connection.execute("SELECT to_regclass('anabranch.checkpoint')").fetchone()[0] is None:
+            return -1
+        row = connection.execute("SELECT sequence FROM anabranch.checkpoint WHERE job = %s", [self.name]).fetchone()
+        return int(row[0]) if row else -1
+
+
+class Stand:
+    """Servers for one kind of source, up while the context is."""
+
+    def __init__(self, source: str, directory: Path, target: Server) -> None:
+        self.name, self.directory, self.target = source, directory, target
+        self.software: Software = FINDERS[source]()
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.directory.chmod(0o755)
+        self.source: Server = self._stack.enter_context(
+            STARTERS[self.name](self.directory / self.name, options=SOURCE_OPTIONS)
+        )
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stack.close()
+
+    def second(self, directory: Path, *options: str) -> Server:
+        """Another server of this kind on the data in `directory`, until the context ends."""
+        server = STARTERS[self.name](directory, options=[*SOURCE_OPTIONS, *options])
+        return self._stack.enter_context(server)
+
+    def databases(self, label: str) -> tuple[Database, Database]:
+        """Fresh ones at source and target."""
+        return create_database(self.source, label), create_database(self.target, label)
+
+    def job(self, name: str, source: Database, target: Database, table: str = "orders", more: str = "") -> Job:
+        home = self.directory / "homes"
+        home.mkdir(exist_ok=True)
+        file = home / f"{name}.toml"
+        text = JOB_FILE.format(
+            name=name, source=self.source.url(), target=target.url, database=source.name, table=table, more=more
+        )
+        file.touch(mode=0o600)
+        file.write_text(text)
+        environment = {"ANABRANCH_HOME": str(home), "JAVA_HOME": str(find_java().parent.parent)}
+        return Job(file, name, source, target, environment)
+
+    def log_end(self) -> tuple[str, int]:
+        """File and offset at which the source's log ends."""
+        connection = connect(self.source)
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute("SHOW MASTER STATUS")
+                file, offset = cursor.fetchone()[:2]
+        finally:
+            connection.close()
+        return str(file), int(offset)
+
+    def client(self, program: str) -> tuple[list[object], dict[str, str]]:
+        """A program of the source's vendor, with how to reach the server, and its environment."""
+        server = self.source
+        address = [f"--host={server.host}", f"--port={server.port}", f"--user={server.user}"]
+        command = [self.software.program(program), "--no-defaults", *address, *NO_TLS[self.name]]
+        return command, self.software.environment() | {"MYSQL_PWD": server.password}
+
+    def psql(self, database: Database, *options: str) -> tuple[list[object], dict[str, str]]:
+        server, software = self.target, find_postgresql()
+        command = [software.program("psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", *options]
+        variables = {
+            "PGHOST": server.host,
+            "PGPORT": str(server.port),
+            "PGUSER": server.user,
+            "PGPASSWORD": server.password,
+            "PGDATABASE": database.name,
+        }
+        return command, {**os.environ, **software.environment(), **variables}
+
+
+def start_target(directory: Path) -> Server:
+    return start_postgresql(directory / "postgresql", options=TARGET_OPTIONS)
