@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from anabranch.model.position import Position
 from anabranch.rows.chunk import Chunk, Part
@@ -30,13 +31,15 @@ class Feed:
     after: int
     upto: int
 
+    @cached_property
     def refs(self) -> list[ChunkRef]:
+        """Looked up once: finding them costs a read for every chunk."""
         return self.trail.descriptors(self.after, self.upto)
 
     def groups(self) -> Iterator[list[Chunk]]:
         chunks: list[Chunk] = []
         rows = 0
-        for ref in self.refs():
+        for ref in self.refs:
             chunks.append(self.trail.load(ref))
             rows += chunks[-1].row_count
             if rows >= GROUP_ROWS:
@@ -47,7 +50,7 @@ class Feed:
 
     def transactions(self) -> Iterator[SourceTransaction]:
         fragments: list[ChunkRef] = []
-        for ref in self.refs():
+        for ref in self.refs:
             if ref.part is Part.WHOLE:
                 yield from _each(self.trail.load(ref))
                 continue
@@ -58,7 +61,7 @@ class Feed:
 
     def end(self) -> tuple[Position, int]:
         """Position and commit time of the last transaction."""
-        ref = self.refs()[-1]
+        ref = self.refs[-1]
         if ref.last_sequence <= self.upto:
             return ref.last_position, ref.last_commit_time
         last = list(_each(self.trail.load(ref)))[-1]

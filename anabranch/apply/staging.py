@@ -88,7 +88,7 @@ class Executors:
 
     def takes(self, feed: Feed, context: ApplyContext) -> bool:
         """Is this epoch one for executors?"""
-        refs = feed.refs()
+        refs = feed.refs
         rows = sum(ref.rows for ref in refs)
         return rows >= self.stage_rows and not context.has_filters() and not any(ref.has_barriers for ref in refs)
 
@@ -96,7 +96,7 @@ class Executors:
         """All pieces in order. Raises NeedsSlowWay, or what a task met."""
         pieces = [
             Piece(self.job, self.trail, tuple(refs), context, self.target, self.rules)
-            for refs in _cut(feed.refs(), GROUP_ROWS)
+            for refs in _cut(feed.refs, GROUP_ROWS)
         ]
         context_of_spark = self.spark().sparkContext
         staged: list[StagedPiece] = (
