@@ -163,7 +163,7 @@ class _Filtered:
 # --- on the driver ----------------------------------------------------------------------------------------------------
 
 
-class _Gathered(AccumulatorParam):  # type: ignore[misc]
+class _Gathered(AccumulatorParam):
     """A list that tasks add to as they end."""
 
     def zero(self, value: list[Any]) -> list[Any]:
