@@ -76,7 +76,8 @@ def spark_factory(job: Job, part_name: str) -> Callable[[], SparkSession]:
     def make() -> SparkSession:
         from anabranch.spark.session import session
 
-        return session(f"anabranch {job.config.name} {part_name}", job.config.spark.master, job.config.spark.conf)
+        spark, parallel = job.config.spark, 0 if part_name == "apply" else job.config.load.parallel
+        return session(f"anabranch {job.config.name} {part_name}", spark.master, spark.conf, parallel)
 
     return make
 

@@ -126,10 +126,13 @@ def _integer(type: LogicalType, text: str) -> int:
 
 
 def _decimal(type: LogicalType, text: str) -> int:
-    scaled = Decimal(text).scaleb(type.scale)
-    if scaled != int(scaled):
+    sign, digits, exponent = Decimal(text).as_tuple()
+    shift = int(exponent) + type.scale if isinstance(exponent, int) else 0
+    whole = int("".join(map(str, digits)) + "0" * max(shift, 0))
+    kept, lost = divmod(whole, 10 ** max(-shift, 0))
+    if lost or not isinstance(exponent, int):
         raise ValueError(text)
-    return int(scaled)
+    return -kept if sign else kept
 
 
 def _float(type: LogicalType, text: str) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from decimal import Decimal
+from decimal import Decimal, localcontext
 
 from anabranch.connectors.mysql.typemap import INTEGERS, unquote
 from anabranch.model.datatype import Kind, LogicalType
@@ -65,7 +65,8 @@ def _number(column: Column, type: LogicalType, value: str) -> str | None:
 
 
 def _decimal(column: Column, type: LogicalType, value: str) -> str | None:
-    return format(Decimal(value).quantize(Decimal(1).scaleb(-type.scale)), "f")
+    with localcontext(prec=100):  # the type has up to 65 digits
+        return format(Decimal(value).quantize(Decimal(1).scaleb(-type.scale)), "f")
 
 
 def _clock(column: Column, type: LogicalType, value: str) -> str | None:
