@@ -78,9 +78,11 @@ class BinlogReader:
             now = time.monotonic()
             if block is not None:
                 self._take(block, now)
-            elif self._assembler.is_waiting:
+                self._assembler.advance()
+            else:
                 self._assembler.flush()
-                continue
+            if self._assembler.ready:
+                return self._given()
             if (idle := self._idle(now)) is not None:
                 return idle
             if now >= until:
@@ -93,7 +95,8 @@ class BinlogReader:
         if self._dump is None:
             return
         assembler = self._assembler
-        if assembler.is_fragmented or (assembler.is_between and assembler.mark().native == self._last.native):
+        is_given = assembler.is_between and assembler.mark().native == str(place_of(self._last.resume))
+        if assembler.is_fragmented or is_given:
             assembler.reselect()
         else:
             self._stale = True
@@ -132,9 +135,9 @@ class BinlogReader:
         return item
 
     def _idle(self, now: float) -> LogIdle | None:
-        """The place moved on without anything for us; said now and then."""
+        """The place moved on without anything for us; said now and then, and never past what was not given yet."""
         assembler = self._assembler
-        if now - self._told < IDLE_INTERVAL or assembler.is_waiting or not assembler.is_between:
+        if now - self._told < IDLE_INTERVAL or assembler.is_waiting or assembler.ready or not assembler.is_between:
             return None
         self._told = now
         mark = assembler.mark()

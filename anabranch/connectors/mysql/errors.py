@@ -110,8 +110,8 @@ def translated() -> Iterator[None]:
 
 
 def _number_and_text(error: BaseException) -> tuple[int, str]:
+    if error.args[:1] == (0,):  # PyMySQL: InterfaceError(0, "") on a connection that is gone
+        return 2013, "the connection is closed"
     if len(error.args) >= 2 and isinstance(error.args[0], int):
         return error.args[0], str(error.args[1])
-    if error.args and error.args[0] == 0:  # PyMySQL: InterfaceError(0, "") on a connection that is gone
-        return 2013, "the connection is closed"
     return 0, str(error) or type(error).__name__

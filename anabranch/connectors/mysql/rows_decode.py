@@ -162,7 +162,8 @@ class _Generator:
         width = (len(places) + 7) // 8
         bits = {place: bit for bit, place in enumerate(places) if self.seen.columns[place].nullable}
         mask = sum(1 << bit for bit in bits.values())
-        lines = [f"{self._append(i)}({self._constant(i)})" for i, there in enumerate(present) if not there]
+        absent = [i for i, there in enumerate(present) if not there and self._is_wanted(i)]
+        lines = [f"{self._append(i)}({self._constant(i)})" for i in absent]
         if not places:
             return lines
         if not mask:

@@ -1,0 +1,106 @@
+"""The reader over a recording that stands in for the connection: what it gives, when, and in which order."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from anabranch.abc import LogIdle, LogOptions, LogStatement
+from anabranch.connectors.mysql import capture
+from anabranch.connectors.mysql.capture import BinlogReader
+from anabranch.connectors.mysql.positions import BinlogOrder
+from anabranch.errors import SourceUnavailable
+from anabranch.model.endpoint import Endpoint
+from anabranch.model.position import LogMark
+
+FAMILIES = ["mariadb", "mysql"]
+
+
+class Played:
+    """A Dump that gives the blocks of a recording."""
+
+    def __init__(self, blocks: list[bytes], pause: float = 0.0) -> None:
+        self.blocks, self.pause = blocks, pause
+
+    def receive(self, timeout: float) -> bytes | None:
+        time.sleep(self.pause)
+        return self.blocks.pop(0) if self.blocks else None
+
+    def close(self) -> None:
+        self.blocks = []
+
+
+@pytest.fixture
+def played(recording: Callable, monkeypatch: pytest.MonkeyPatch) -> Callable:
+    """A reader of the recording in blocks of a size, with the server's part played."""
+
+    def make(name: str, size: int, flush_interval: float = 1.0, pause: float = 0.0) -> BinlogReader:
+        found = recording(name)
+        reader = BinlogReader(Endpoint("mysql", "", 0, "", ""), LogOptions(1, flush_interval))
+        monkeypatch.setattr(capture, "connect", lambda endpoint: Played([]))
+        monkeypatch.setattr(capture, "continued", lambda connection, place: place)
+        monkeypatch.setattr(capture, "Dump", lambda *_: Played(list(found.blocks(size)), pause))
+        reader.start(LogMark("", found.resume), found.tables.get)
+        reader.expected = found.expected
+        return reader
+
+    return make
+
+
+def items(reader: BinlogReader, reads: int = 2000) -> list[object]:
+    found = []
+    for _ in range(reads):
+        item = reader.read(0.0)
+        if item is not None:
+            found.append(item)
+    return found
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("size, interval", [(50, 0.0), (300, 0.0), (300, 1.0), (1 << 18, 1.0)])
+def test_rule_13_no_mark_passes_what_was_not_given(
+    played: Callable, told: Callable, monkeypatch: pytest.MonkeyPatch, family: str, size: int, interval: float
+) -> None:
+    """A mark that only moves on may be kept as a restart's place: everything before it has to be out."""
+    monkeypatch.setattr(capture, "IDLE_INTERVAL", 0.0)
+    reader = played(f"{family}-transactions", size, interval)
+    order, latest = BinlogOrder(), None
+    given = items(reader)
+    for item in given:
+        if isinstance(item, LogIdle | LogStatement):
+            mark = item.mark
+        else:
+            natives = [t["native"] for t in item.transactions.to_pylist()]
+            assert latest is None or not any(order.includes(latest, native, None) for native in natives)
+            mark = LogMark("", item.resume)
+        assert latest is None or order.includes(mark, order.mark(latest.resume).native, None)
+        latest = mark
+    assert told([item for item in given if not isinstance(item, LogIdle)]) == reader.expected
+
+
+def test_idle_marks_come_now_and_then(played: Callable) -> None:
+    reader = played("mysql-transactions", 20)
+    idle = [item for item in items(reader) if isinstance(item, LogIdle)]
+    assert len(idle) <= 2
+
+
+def test_a_silent_line_is_lost(played: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capture, "SILENCE", 0.05)
+    reader = played("mysql-transactions", 1 << 18, pause=0.001)
+    with pytest.raises(SourceUnavailable, match="silent"):
+        for _ in range(200):
+            reader.read(0.01)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_reselect_takes_effect_just_after_what_was_given_last(played: Callable, told: Callable, family: str) -> None:
+    """Whatever was read ahead by the old selection is read again by the new one."""
+    reader = played(f"{family}-transactions", 1 << 18)
+    first = reader.read(0.0)
+    assert told([first]) == reader.expected[:2] or told([first]) == reader.expected[:1]
+    reader.reselect()
+    reader._select = lambda table: None
+    again = [item for item in items(reader, 50) if not isinstance(item, LogIdle)]
+    assert [item.sql for item in again] == [entry for entry in reader.expected if isinstance(entry, str)]

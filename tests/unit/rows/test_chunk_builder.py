@@ -1,0 +1,116 @@
+"""Chunks from runs of row images: whole transactions leave, the open one stays."""
+
+from __future__ import annotations
+
+import pytest
+
+from anabranch.errors import ValueRefused
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.ids import TableId
+from anabranch.model.schema import Column, TableSchema
+from anabranch.rows.builder import ChunkBuilder
+from anabranch.rows.chunk import BarrierKind, Op, Part
+
+T = TableId("s", "t")
+SCHEMA = TableSchema(
+    T,
+    (
+        Column("id", LogicalType(Kind.INT32), "int", nullable=False),
+        Column("refused", None, "geometry"),
+        Column("v", LogicalType(Kind.TEXT), "varchar(5)"),
+    ),
+    primary_key=("id",),
+)
+FULL, PART = (True, True, True), (True, False, False)
+
+
+def images(builder: ChunkBuilder, op: Op, ordinal: int, *rows: tuple[int, bytes | None], shapes=(FULL, FULL)) -> None:
+    buffer = builder.table(SCHEMA)
+    for number, text in rows:
+        buffer.columns[0].append(number)
+        buffer.columns[2].append(text)
+    first, second = (buffer.shape(shape) for shape in shapes)
+    buffer.runs.append((op, builder.transaction, ordinal, first, second, len(rows)))
+    builder.images += len(rows)
+    builder.size += 10 * len(rows)
+
+
+def test_runs_become_images() -> None:
+    builder = ChunkBuilder()
+    images(builder, Op.INSERT, 0, (1, b"a"), (2, None))
+    images(builder, Op.BEFORE, 2, (1, None), (5, b"x"), (2, None), (6, b"y"), shapes=(PART, FULL))
+    builder.commit("f:1", "g:1", 7, 6)
+    images(builder, Op.DELETE, 0, (5, b"x"))
+    builder.commit("f:2", None, 8, 1)
+    chunk = builder.build("resume")
+    (rows,) = chunk.tables
+    table = rows.batch.to_pydict()
+    assert table["_op"] == [1, 1, 3, 4, 3, 4, 2]
+    assert table["_tx"] == [0, 0, 0, 0, 0, 0, 1]
+    assert table["_ordinal"] == [0, 1, 2, 3, 4, 5, 0]
+    assert [rows.shapes[n].present for n in table["_shape"]] == [FULL, FULL, PART, FULL, PART, FULL, FULL]
+    assert table["id"] == [1, 2, 1, 5, 2, 6, 5] and table["v"] == ["a", None, None, "x", None, "y", "x"]
+    assert table["refused"] == [None] * 7
+    assert chunk.transactions.to_pylist()[1] == {"native": "f:2", "gtid": None, "commit_time": 8, "rows": 1}
+    assert (chunk.part, chunk.resume, builder.images, builder.size) == (Part.WHOLE, "resume", 0, 0)
+
+
+def test_the_open_transaction_stays() -> None:
+    builder = ChunkBuilder()
+    images(builder, Op.INSERT, 0, (1, b"a"))
+    builder.commit("f:1", None, 7, 1)
+    images(builder, Op.INSERT, 0, (2, b"b"))
+    builder.barrier(1, BarrierKind.PARK, T, "because")
+    first = builder.build("one")
+    assert first.row_count == 1 and first.barriers == () and builder.images == 1
+    images(builder, Op.INSERT, 1, (3, b"c"))
+    builder.commit("f:2", None, 8, 2)
+    second = builder.build("two")
+    (rows,) = second.tables
+    assert rows.batch.to_pydict()["id"] == [2, 3] and rows.batch.to_pydict()["_tx"] == [0, 0]
+    assert [(b.tx, b.ordinal, b.reason) for b in second.barriers] == [(0, 1, "because")]
+
+
+def test_fragments() -> None:
+    builder = ChunkBuilder()
+    images(builder, Op.INSERT, 0, (1, b"a"))
+    fragment = builder.build("before", Part.FRAGMENT)
+    images(builder, Op.INSERT, 1, (2, b"b"))
+    builder.commit("f:9", "g", 5, 1)
+    last = builder.build("after", Part.LAST)
+    assert fragment.transactions.to_pylist() == [{"native": "", "gtid": None, "commit_time": 0, "rows": 1}]
+    assert last.transactions.to_pylist() == [{"native": "f:9", "gtid": "g", "commit_time": 5, "rows": 1}]
+    assert (fragment.part, last.part, fragment.row_count, last.row_count) == (Part.FRAGMENT, Part.LAST, 1, 1)
+
+
+def test_an_abandoned_transaction_leaves_nothing() -> None:
+    builder = ChunkBuilder()
+    images(builder, Op.INSERT, 0, (1, b"a"))
+    builder.commit("f:1", None, 7, 1)
+    images(builder, Op.INSERT, 0, (2, b"b"))
+    builder.barrier(0, BarrierKind.PARK, T)
+    builder.abandon()
+    images(builder, Op.INSERT, 0, (3, b"c"))
+    builder.commit("f:2", None, 8, 1)
+    chunk = builder.build("r")
+    assert chunk.tables[0].batch.to_pydict()["id"] == [1, 3] and chunk.barriers == ()
+
+
+def test_many_shapes_are_told_only_where_they_occur() -> None:
+    builder = ChunkBuilder()
+    buffer = builder.table(SCHEMA)
+    for shape in [(a, b, c) for a in (True, False) for b in (True, False) for c in (True, False)]:
+        buffer.shape(shape)
+    images(builder, Op.DELETE, 0, (1, b"a"), shapes=(PART, PART))
+    builder.commit("f:1", None, 7, 1)
+    (rows,) = builder.build("r").tables
+    assert [shape.present for shape in rows.shapes] == [PART] and rows.batch["_shape"].to_pylist() == [0]
+
+
+def test_text_that_is_none_is_refused_with_its_column() -> None:
+    builder = ChunkBuilder()
+    images(builder, Op.INSERT, 0, (1, b"\xff"))
+    builder.commit("f:1", None, 7, 1)
+    with pytest.raises(ValueRefused, match="column v: value 0") as refused:
+        builder.build("r")
+    assert refused.value.table == "s.t"
