@@ -1,0 +1,91 @@
+"""`anabranch demo` as a user runs it: in an empty directory, as a process; whatever ends it, nothing stays behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+PATIENCE = 240.0  # for the servers, the shop and Spark on a busy machine
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    """The servers' account has to reach it, as it reaches a user's directory."""
+    for place in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
+        place.chmod(0o755)
+    return tmp_path
+
+
+def start(here: Path, *options: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "anabranch", "demo", *options],
+        cwd=here,
+        env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
+        stdout=subprocess.PIPE,
+        stderr=(here / "stderr").open("w"),
+        text=True,
+        start_new_session=True,
+    )
+
+
+@pytest.mark.timeout(900)
+def test_demo_ends_with_both_ends_identical_and_nothing_left(here: Path) -> None:
+    demo = start(here, "--seconds", "10", "--rate", "100")
+    printed, _ = demo.communicate()
+    assert demo.returncode == 0, (here / "stderr").read_text()
+    assert "identical:  10 of 10 tables" in printed
+    assert figure(r"loaded +([\d,]+) rows of 10 tables", printed) >= 200_000
+    assert figure(r"applied +([\d,]+) transactions", printed) > 500
+    assert figure(r"transactions, ([\d,]+) changes", printed) > 1_000
+    assert figure(r"the writer +([\d,]+) committed", printed) > 500
+    assert "latency" in printed
+    assert not list(processes(here))
+    assert not (here / ".anabranch" / "demo").exists()
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("end", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+def test_demo_that_is_ended_during_the_load_leaves_nothing_running(here: Path, end: signal.Signals, code: int) -> None:
+    demo = start(here)
+    await_true(lambda: any(" apply " in command for command in processes(here)))
+    demo.send_signal(end)
+    demo.communicate()
+    assert demo.returncode == code, (here / "stderr").read_text()
+    if end is signal.SIGKILL:
+        await_true(lambda: not list(processes(here)), seconds=30)
+    assert not list(processes(here))
+    assert "Traceback" not in (here / "stderr").read_text()
+
+
+def processes(here: Path) -> Iterator[str]:
+    """Command lines of what works in `here`: servers and parts name it, JVMs stand in it."""
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            stands_in = (place / "cwd").resolve()
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+        if command and (f"{here}/" in command or stands_in.is_relative_to(here)):
+            yield command
+
+
+def await_true(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def figure(pattern: str, text: str) -> int:
+    found = re.search(pattern, text)
+    assert found, text
+    return int(found[1].replace(",", ""))
