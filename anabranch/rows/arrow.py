@@ -129,7 +129,7 @@ def _decimal(type: LogicalType, text: str) -> int:
     sign, digits, exponent = Decimal(text).as_tuple()
     shift = int(exponent) + type.scale if isinstance(exponent, int) else 0
     whole = int("".join(map(str, digits)) + "0" * max(shift, 0))
-    kept, lost = divmod(whole, 10 ** max(-shift, 0))
+    kept, lost = divmod(whole, int(10 ** max(-shift, 0)))
     if lost or not isinstance(exponent, int):
         raise ValueError(text)
     return -kept if sign else kept
