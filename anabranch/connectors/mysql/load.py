@@ -16,7 +16,7 @@ from anabranch.abc import Bounds, ValueRules
 from anabranch.connectors.mysql import chunks
 from anabranch.connectors.mysql.connection import ask, connect, family
 from anabranch.connectors.mysql.errors import translate
-from anabranch.connectors.mysql.expressions import NULL, SEPARATOR, as_bytes, cell, equality, marker, name, text, width
+from anabranch.connectors.mysql.expressions import NULL, SEPARATOR, cell, equality, marker, name, width
 from anabranch.connectors.mysql.lines import Finisher
 from anabranch.connectors.mysql.log_end import identity
 from anabranch.connectors.mysql.packets import NO_LINE, RawRows, single, values
@@ -175,9 +175,10 @@ def _together(columns: Sequence[Column]) -> list[_Part]:
 
 
 def _alone(column: Column) -> _Part:
-    if column.type is not None and column.type.kind is Kind.BINARY:
-        return _Part(name(column.name), is_alone=True, is_binary=True)
-    return _Part(as_bytes(column, text(column)), is_alone=True)
+    """The bare column: a cast, too, would give NULL beyond the limit. `character_set_results` makes it UTF-8."""
+    return _Part(
+        name(column.name), is_alone=True, is_binary=column.type is not None and column.type.kind is Kind.BINARY
+    )
 
 
 def _joined(raw: RawRows, parts: Sequence[_Part]) -> Iterator[list[bytes]]:

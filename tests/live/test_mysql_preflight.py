@@ -1,0 +1,210 @@
+"""MySQL and MariaDB: every check on a server that is right, and on one that is wrong in one thing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+
+from anabranch import connectors
+from anabranch.abc import CheckResult, PreflightContext
+from anabranch.model.endpoint import Endpoint
+from anabranch.testing.databases import Database, connect
+from anabranch.testing.servers import Server
+
+Make = Callable[[Server], Database]
+
+
+def endpoint_of(database: Database, scheme: str = "", user: str = "", password: str = "") -> Endpoint:
+    server = database.server
+    return Endpoint(scheme or server.name, server.host, server.port, user or server.user, password or server.password)
+
+
+def checked(database: Database, endpoint: Endpoint | None = None, **choices: str) -> dict[str, list[CheckResult]]:
+    """Results by check; choices like load__lock="table"."""
+    source = connectors.source(endpoint or endpoint_of(database))
+    with closing(connectors.source(endpoint_of(database)).catalog()) as catalog:
+        tables = catalog.tables(lambda table: table.schema == database.name)
+    named = {name.replace("__", "."): value for name, value in choices.items()}
+    found: dict[str, list[CheckResult]] = {}
+    with closing(source.checks()) as checks:
+        for result in checks.run(PreflightContext("job", named, tables, {})):
+            found.setdefault(result.check.removeprefix("source."), []).append(result)
+    return found
+
+
+@contextmanager
+def setting(server: Server, name: str, value: str) -> Iterator[None]:
+    with closing(connect(server)) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute(f"SELECT @@GLOBAL.{name}")
+        (before,) = cursor.fetchone()
+        cursor.execute(f"SET GLOBAL {name} = {value}")
+        try:
+            yield
+        finally:
+            cursor.execute(f"SET GLOBAL {name} = %s", (before,))
+
+
+@contextmanager
+def user_with(database: Database, *grants: str) -> Iterator[Endpoint]:
+    name = database.name[-16:]
+    native = "WITH mysql_native_password BY" if database.server.name == "mysql" else "BY"
+    database.execute(f"CREATE USER {name}@'%' IDENTIFIED {native} 'pw'")
+    try:
+        database.execute(*(f"GRANT {grant} TO {name}@'%'" for grant in grants))
+        yield endpoint_of(database, user=name, password="pw")
+    finally:
+        database.execute(f"DROP USER {name}@'%'")
+
+
+def one(found: dict[str, list[CheckResult]], check: str) -> CheckResult:
+    (result,) = found[check]
+    return result
+
+
+def test_a_server_of_the_test_run_is_ready(mysql_family: Server, source_database: Make) -> None:
+    database = source_database(mysql_family)
+    database.execute("CREATE TABLE t (id int primary key)")
+    found = checked(database)
+    assert [r for results in found.values() for r in results if r.verdict != "ok"] == []
+    assert {
+        "family",
+        "version",
+        "log_bin",
+        "binlog_format",
+        "server_id",
+        "log_retention",
+        "grants",
+        "engines",
+        "keys",
+    } <= set(found)
+
+
+def test_another_family_than_the_scheme_says(mysql_family: Server, source_database: Make) -> None:
+    database = source_database(mysql_family)
+    other = {"mysql": "mariadb", "mariadb": "mysql"}[mysql_family.name]
+    result = one(checked(database, endpoint_of(database, other)), "family")
+    assert (result.verdict, result.hint) == ("failed", f"write {mysql_family.name}:// in [source] url")
+
+
+SETTINGS = [
+    ("binlog_format", "'STATEMENT'", "failed", "SET GLOBAL binlog_format = 'ROW'"),
+    ("binlog_row_image", "'MINIMAL'", "warning", "SET GLOBAL binlog_row_image = 'FULL'"),
+    ("binlog_row_metadata", "'MINIMAL'", "warning", "SET GLOBAL binlog_row_metadata = 'FULL'"),
+    ("log_bin_compress", "ON", "failed", "SET GLOBAL log_bin_compress = OFF"),
+    ("binlog_transaction_compression", "ON", "failed", "SET GLOBAL binlog_transaction_compression = OFF"),
+    ("binlog_row_value_options", "'PARTIAL_JSON'", "failed", "SET GLOBAL binlog_row_value_options = ''"),
+    ("binlog_expire_logs_seconds", "3600", "warning", "SET GLOBAL binlog_expire_logs_seconds = 604800"),
+]
+ONLY = {
+    "log_bin_compress": "mariadb",
+    "binlog_transaction_compression": "mysql",
+    "binlog_row_value_options": "mysql",
+}
+CHECK = {"binlog_expire_logs_seconds": "log_retention"}
+
+
+def test_settings(mysql_family: Server, source_database: Make) -> None:
+    database = source_database(mysql_family)
+    for name, value, verdict, hint in SETTINGS:
+        if ONLY.get(name, mysql_family.name) == mysql_family.name:
+            with setting(mysql_family, name, value):
+                result = one(checked(database), CHECK.get(name, name))
+            assert result.verdict == verdict, name
+            assert result.hint.startswith(hint)
+
+
+def test_row_image_fails_where_a_filter_needs_whole_rows(mysql_family: Server, source_database: Make) -> None:
+    database = source_database(mysql_family)
+    with setting(mysql_family, "binlog_row_image", "'NOBLOB'"):
+        result = one(checked(database, tables__full_images="shop.orders"), "binlog_row_image")
+    assert result.verdict == "failed"
+    assert "shop.orders" in result.message
+
+
+def test_our_server_id_is_theirs(mysql_family: Server, source_database: Make) -> None:
+    database = source_database(mysql_family)
+    ((theirs,),) = database.query("SELECT @@GLOBAL.server_id")
+    assert one(checked(database, capture__server_id=str(theirs)), "server_id").verdict == "failed"
+
+
+def test_grants_each_by_name(mysql_family: Server, source_database: Make) -> None:
+    database = source_database(mysql_family)
+    database.execute("CREATE TABLE t (id int primary key)", "CREATE TABLE u (id int primary key)")
+    client = {"mysql": "REPLICATION CLIENT", "mariadb": "BINLOG MONITOR"}[mysql_family.name]
+    with user_with(database, f"SELECT (id), INSERT ON {database.name}.t", f"SELECT ON {database.name}.u") as endpoint:
+        found = checked(database, endpoint)["grants"]
+        user = f"'{endpoint.user}'@'%'"
+        assert [result.hint for result in found] == [
+            f"GRANT REPLICATION SLAVE ON *.* TO {user}",
+            f"GRANT {client} ON *.* TO {user}",
+            f"GRANT SELECT ON `{database.name}`.`t` TO {user}",
+        ]
+        assert all(result.verdict == "failed" for result in found)
+        database.execute(*(result.hint for result in found))
+        assert one(checked(database, endpoint), "grants").verdict == "ok"
+
+
+def test_grants_for_locks(mysql: Server, source_database: Make) -> None:
+    database = source_database(mysql)
+    database.execute("CREATE TABLE t (id int primary key)")
+    rights = ("REPLICATION SLAVE, REPLICATION CLIENT ON *.*", f"SELECT ON `{database.name}`.*")
+    with user_with(database, *rights) as endpoint:
+        for lock, missing in (
+            ("global", "RELOAD ON *.*"),
+            ("table", f"LOCK TABLES ON `{database.name.replace('_', chr(92) + '_')}`.*"),
+        ):
+            result = one(checked(database, endpoint, load__lock=lock), "grants")
+            assert result.hint == f"GRANT {missing} TO '{endpoint.user}'@'%'"
+            database.execute(result.hint)
+            assert one(checked(database, endpoint, load__lock=lock), "grants").verdict == "ok"
+
+
+def test_what_the_user_may_not_ask_is_a_warning(mysql: Server, source_database: Make) -> None:
+    database = source_database(mysql)
+    with user_with(database, "REPLICATION SLAVE, REPLICATION CLIENT ON *.*") as endpoint:
+        result = one(checked(database, endpoint), "xa")
+    assert (result.verdict, result.hint) == ("warning", f"GRANT XA_RECOVER_ADMIN ON *.* TO '{endpoint.user}'@'%'")
+
+
+def test_prepared_xa_transaction(mysql_family: Server, source_database: Make) -> None:
+    database = source_database(mysql_family)
+    database.execute("CREATE TABLE t (id int primary key)")
+    name = database.name[-20:]
+    with closing(database.connect()) as connection, closing(connection.cursor()) as cursor:
+        for statement in (f"XA START '{name}'", "INSERT INTO t VALUES (1)", f"XA END '{name}'", f"XA PREPARE '{name}'"):
+            cursor.execute(statement)
+        try:
+            assert one(checked(database), "xa").verdict == "warning"
+        finally:
+            cursor.execute(f"XA ROLLBACK '{name}'")
+
+
+def test_rule_33_engines_and_keys(mysql_family: Server, source_database: Make) -> None:
+    database = source_database(mysql_family)
+    database.execute("CREATE TABLE m (id int) ENGINE=MyISAM", "CREATE TABLE h (id int primary key) ENGINE=MEMORY")
+    found = checked(database)
+    engines, keys = one(found, "engines"), one(found, "keys")
+    assert engines.verdict == keys.verdict == "warning"
+    assert f"{database.name}.h, {database.name}.m" in engines.message
+    assert f"{database.name}.m" in keys.message
+    assert (f"{database.name}.h") not in keys.message
+    assert ("waits for a moment" in keys.message) is (mysql_family.name == "mysql")
+
+
+def test_rule_02_mysql_without_gtids_needs_a_watermark(mysql: Server, source_database: Make) -> None:
+    database = source_database(mysql)
+    database.execute("CREATE TABLE t (id int primary key)")
+    rights = ("REPLICATION SLAVE, REPLICATION CLIENT ON *.*", f"SELECT ON `{database.name}`.*")
+    down, up = ("ON_PERMISSIVE", "OFF_PERMISSIVE", "OFF"), ("OFF_PERMISSIVE", "ON_PERMISSIVE", "ON")
+    with user_with(database, *rights) as endpoint:
+        try:
+            database.execute(*(f"SET GLOBAL gtid_mode = {mode}" for mode in down))
+            found = checked(database, endpoint)
+            assert (
+                one(found, "grants").hint
+                == f"GRANT CREATE, SELECT, INSERT, DELETE ON `anabranch`.* TO '{endpoint.user}'@'%'"
+            )
+            with setting(mysql, "binlog_order_commits", "OFF"):
+                assert one(checked(database, endpoint), "binlog_order_commits").verdict == "failed"
+        finally:
+            database.execute(*(f"SET GLOBAL gtid_mode = {mode}" for mode in up))
