@@ -87,10 +87,10 @@ class Assembler:
         try:
             self._at = self._follow(self._buffer, self._at, False)
         except AnabranchError as error:
+            self.failure = error
             self.flush()
             if not self.ready:
                 raise
-            self.failure = error
 
     def flush(self) -> None:
         """Whole transactions that wait become ready."""
@@ -117,12 +117,9 @@ class Assembler:
         return self._group.mark()
 
     def reselect(self) -> None:
-        """Forget definitions and selection; table maps seen in the open transaction are looked at again."""
+        """Forget definitions and selection; the next table map asks again."""
         self._schemas.clear()
-        seen = list(self._maps)
         self._maps.clear()
-        for raw in seen if self._group.is_open else ():
-            self._table_map(raw)
 
     # --- the loop ------------------------------------------------------------------------------------------------
 
@@ -456,10 +453,12 @@ class Assembler:
         if crc32(data[start:end]) != _CRC.unpack_from(data, end)[0]:
             end = stop
         file, offset = b.parse_rotate(data[body:end])
-        if self._skip_to and file != self._file:
-            raise LogLost(f"{self._file} ends before {self._skip_to}", position=self._group.place)
+        if file != self._file:
+            if self._offset < self._skip_to:
+                raise LogLost(f"{self._file} ends before {self._skip_to}", position=self._group.place)
+            self._skip_to = 0
         self._file, self._offset = file, offset
-        if not self._group.is_open and (file, offset) != (self._group.file, self._group.safe):
+        if not self._group.is_open and not self._skip_to and (file, offset) != (self._group.file, self._group.safe):
             self._group.move(file, offset)
 
     def _heartbeat(self, kind: int, body: bytes) -> None:

@@ -96,6 +96,24 @@ def test_pitfall_9_12_updates_are_pairs_in_order(mysql_family: Server, source_da
     assert ordinals == [0, 1, 2, 3, 0, 0]
 
 
+def test_mysql_live_partitioned_tables_and_statement_texts(
+    mysql_family: Server, source_database: Make, follow: Callable
+) -> None:
+    """MySQL adds the partition to row events; statement texts may be logged before them."""
+    database = source_database(mysql_family)
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v varchar(20)) PARTITION BY HASH (id) PARTITIONS 4")
+    follower = follow(database)
+    follower.begin()
+    told = "binlog_rows_query_log_events" if mysql_family.name == "mysql" else "binlog_annotate_row_events"
+    follower.run(
+        f"SET SESSION {told} = ON",
+        "INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, 'c'), (8, 'd')",
+        "UPDATE t SET id = id + 1 ORDER BY id DESC",
+        "DELETE FROM t WHERE id < 4",
+    )
+    assert follower.told("t") == follower.read("t") == [b"4\tc\n", b"9\td\n"]
+
+
 def test_pitfall_7_partial_images_tell_absent_from_null(
     mysql_family: Server, source_database: Make, follow: Callable
 ) -> None:
