@@ -26,7 +26,7 @@ from anabranch.model.schema import Action, Column, ForeignKey, Index, TableSchem
 # `anabranch` holds our watermark; the others belong to the server.
 SYSTEM_SCHEMAS = ("mysql", "information_schema", "performance_schema", "sys", "anabranch")
 # From which version on the log has the rows that foreign-key actions change (K1); None: not in any version.
-# https://dev.mysql.com/doc/relnotes/mysql/9.6/en/ · https://mariadb.com/kb/en/foreign-keys/
+# https://dev.mysql.com/doc/refman/9.7/en/replication-features-foreign-keys.html · https://mariadb.com/kb/en/foreign-keys/
 LOGS_CASCADES_FROM: Mapping[str, tuple[int, int, int] | None] = {"mysql": (9, 6, 0), "mariadb": None}
 CASCADES_BY_SERVER = "innodb_native_foreign_keys"  # MySQL 9.6+: ON brings the old way back
 ONE_BY_ONE = 20  # tables up to which each is asked for by name
