@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from anabranch.connectors.mysql.binlog import packed_integer
+from anabranch.connectors.mysql.values import UTF8_CHARSETS, from_latin1
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
 
@@ -193,7 +194,6 @@ class Native:
     name: str
     numbers: tuple[int, ...] = ()
     unsigned: bool = False
-    labels: int = field(default=0, compare=False)
 
 
 def native_of(column: Column) -> Native:
@@ -233,8 +233,19 @@ def _column_mismatch(log: LogColumn, column: Column) -> str:
         return "" if column.type is None else "nobody knows how the log writes this type"
     if not _FITS[native.name](log, native, column):
         return f"the log has type {log.type} ({log.meta}, {log.scale})"
-    if log.labels is not None and column.type is not None and len(log.labels) != len(column.type.values):
+    return _label_mismatch(log, column)
+
+
+def _label_mismatch(log: LogColumn, column: Column) -> str:
+    """ENUM and SET: the log has the labels in the column's character set."""
+    if log.labels is None or column.type is None:
+        return ""
+    if len(log.labels) != len(column.type.values):
         return f"the log has {len(log.labels)} labels"
+    known = log.labels if column.charset in UTF8_CHARSETS else tuple(map(from_latin1, log.labels))
+    for seen, ours in zip(known, column.type.values, strict=True):
+        if seen != ours.encode():
+            return f"the log has the label {seen.decode('utf-8', 'replace')!r} for {ours!r}"
     return ""
 
 

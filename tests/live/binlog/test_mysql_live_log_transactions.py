@@ -175,16 +175,20 @@ def test_rule_19_a_contradicting_table_map_parks(mysql_family: Server, source_da
         "length": "MODIFY v varchar(21)",
         "sign": "MODIFY u int unsigned",
         "name": "CHANGE u w int",
+        "label": "MODIFY e enum('a','c')",
         "pk": "MODIFY u int NOT NULL, DROP PRIMARY KEY, ADD PRIMARY KEY (id, u)",
     }
     for name in changes:
         table(database, name)
+    database.execute("ALTER TABLE label ADD e enum('a','b') CHARACTER SET latin1")
     table(database, "same")
     follower = follow(database)
     follower.begin()
     follower.run(*(f"INSERT INTO {name} (id) VALUES (1)" for name in changes if name != "pk"))
     database.execute(*(f"ALTER TABLE {name} {change}" for name, change in changes.items()))
-    database.execute(*(f"INSERT INTO {name} VALUES (2, 1, 1{', 1' * (name == 'count')})" for name in changes))
+    database.execute(
+        *(f"INSERT INTO {name} VALUES (2, 1, 1{', 1' * (name in ('count', 'label'))})" for name in changes)
+    )
     database.execute("INSERT INTO same VALUES (1, 'x', 1)")
     follower.take()
     parked = {b.table.name: b.reason for chunk in follower.chunks() for b in chunk.barriers}
