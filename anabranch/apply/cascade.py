@@ -161,7 +161,7 @@ def _puts(
         olds.setdefault(change.rule, []).append(change.old)
     for rule, some in olds.items():
         child = images.get(rule.child.source)
-        if child is not None and rule.child.source not in tables:
+        if child is not None:
             for order, value in _puts_under(child, rule, some):
                 yield order, (rule.child.source, rule, value)
 

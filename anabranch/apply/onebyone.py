@@ -32,15 +32,18 @@ def steps(part: Group, context: ApplyContext) -> Iterator[TargetTable | RowChang
     truncates = dict(part.truncates)
     readers = {table: _Reader(context.tables[table], images, part.base) for table, images in part.images.items()}
     for order, table, at in _in_order(part):
-        if table is None:
+        if table is not None:
+            yield from readers[table].changes(at)
+        elif order in truncates:
             yield truncates[order]
-            continue
-        yield from readers[table].changes(at)
         yield from cascade.cascades(cascades.pop(order, ()))
 
 
 def _in_order(part: Group) -> list[tuple[int, TableId | None, int]]:
+    """Truncates, changed rows, and cascades of parents whose own change was loaded already."""
     found: list[tuple[int, TableId | None, int]] = [(order, None, 0) for order, _ in part.truncates]
+    changed = {change.order: change.rule.parent.source for change in part.changes}
+    found.extend((o, None, 0) for o, t in changed.items() if t not in part.images or o not in part.images[t].order)
     for table, images in part.images.items():
         found.extend((int(images.order[at]), table, int(at)) for at in np.flatnonzero(images.op != Op.BEFORE))
     return sorted(found, key=lambda step: step[0])

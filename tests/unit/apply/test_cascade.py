@@ -17,9 +17,7 @@ from anabranch.model.schema import Action
 from anabranch.rows.net import Cascade, CascadeAction, RowChange, TableNet
 
 PARENT = schema("parent", {"id": INT, "v": INT}, ["id"])
-CHILD = schema(
-    "child", {"id": INT, "pid": INT}, ["id"], [reference(["pid"], "parent", Action.CASCADE, Action.CASCADE)]
-)
+CHILD = schema("child", {"id": INT, "pid": INT}, ["id"], [reference(["pid"], "parent", Action.CASCADE, Action.CASCADE)])
 GRAND = schema("grand", {"id": INT, "cid": INT}, ["id"], [reference(["cid"], "child", Action.CASCADE)])
 NOTE = schema("note", {"id": INT, "pid": INT}, ["id"], [reference(["pid"], "parent", Action.SET_NULL, Action.CASCADE)])
 ALL = [PARENT, CHILD, GRAND, NOTE]
@@ -228,7 +226,18 @@ def test_rule_01_also_in_the_load_window(history, data) -> None:
             row = moments[data.draw(st.integers(low, high))][one.id.name].get(key)
             if row is not None:
                 loaded[one.id.name][key] = dict(row)
-    assert carry_out(loaded, transactions, context(ALL, windows)) == moments[-1]
+    part = context(ALL, windows)
+    assert carry_out(loaded, transactions, part) == moments[-1]
+    assert one_by_one(loaded, group([chunk_of(transactions, ALL)], part), part) == moments[-1]
+
+
+def test_rule_01_a_child_put_under_a_cleared_parent_after_a_window_in_the_same_group() -> None:
+    """A parent that goes in the child's window is judged coarsely; what comes after the window is still judged."""
+    gone = {n: {"id": n, "v": 0} for n in (1, 2)}
+    again = [("parent", "d", gone[2]), ("parent", "i", gone[2]), ("child", "i", {"id": 9, "pid": 2})]
+    start: State = {"parent": {k: dict(v) for k, v in gone.items()}, "child": {}, "grand": {}, "note": {}}
+    ended = carry_out(start, [[("parent", "d", gone[1])], again], context(ALL, {"child": (0, 1)}))
+    assert ended["child"] == {9: {"id": 9, "pid": 2}}
 
 
 def test_rule_01_a_delete_of_many_parents_is_one_stage() -> None:
