@@ -236,7 +236,8 @@ def test_rule_01_a_child_put_under_a_cleared_parent_after_a_window_in_the_same_g
     gone = {n: {"id": n, "v": 0} for n in (1, 2)}
     again = [("parent", "d", gone[2]), ("parent", "i", gone[2]), ("child", "i", {"id": 9, "pid": 2})]
     start: State = {"parent": {k: dict(v) for k, v in gone.items()}, "child": {}, "grand": {}, "note": {}}
-    ended = carry_out(start, [[("parent", "d", gone[1])], again], context(ALL, {"child": (0, 1)}))
+    before = [("child", "i", {"id": 8, "pid": 2})]
+    ended = carry_out(start, [[("parent", "d", gone[1])], before, again], context(ALL, {"child": (0, 1)}))
     assert ended["child"] == {9: {"id": 9, "pid": 2}}
 
 
