@@ -38,7 +38,7 @@ $(STAMP): pyproject.toml
 	  fi; }
 	@echo 'installing anabranch and what it needs into $(VENV) (Spark is large: this takes a minute or two)'
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517 --editable '.[dev]'
 	@touch $(STAMP)
 
 demo: $(STAMP)
