@@ -88,10 +88,10 @@ class DefinitionKeeper:
 
     def _barriers(self, facts: StatementFacts, statement: LogStatement) -> list[Barrier]:
         in_force = self.trail.history.in_force()
-        named = [table for table in facts.tables if table in in_force]
+        named = [table for table in in_force if table in facts.tables or table.schema == facts.schema]
         if facts.kind == "harmless":
             return []
-        if facts.tables and not any(map(self.wanted, facts.tables)):
+        if facts.tables and not any(map(self.wanted, facts.tables)) and not named:
             return []
         if facts.kind == "data":
             raise UnknownLogEvent(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -87,7 +89,18 @@ def new_trail_uuid(job: Job) -> str:
             job=job.config.name,
             hint="restore the trail; or remove the job's state (anabranch drop JOB --execute) and load again",
         )
-    return str(uuid.uuid4())
+    return _agreed_uuid(job.trail)
+
+
+def _agreed_uuid(trail: Path) -> str:
+    """Capture and load may begin the same trail at the same moment: whoever makes the file decides for both."""
+    trail.mkdir(parents=True, exist_ok=True)
+    mine = trail / f"uuid.{os.getpid()}"
+    mine.write_text(str(uuid.uuid4()))
+    with contextlib.suppress(FileExistsError):
+        os.link(mine, trail / "uuid")
+    mine.unlink()
+    return (trail / "uuid").read_text()
 
 
 def open_trail(job: Job, source_identity: str, job_uuid: str, lock_timeout: float = 0.0) -> TrailWriter:

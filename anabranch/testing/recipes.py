@@ -61,6 +61,11 @@ class Instance:
         return self.directory / "exchange"
 
     @property
+    def temporary(self) -> Path:
+        """For the server's own temporary tables: a server that starts removes those of all others from a shared one."""
+        return self.directory / "tmp"
+
+    @property
     def surroundings(self) -> Surroundings:
         return Surroundings(
             directory=self.directory,
@@ -84,9 +89,10 @@ class Recipe:
 
 def prepare(recipe: Recipe, instance: Instance) -> None:
     """Make the directories of `instance`; the data directory only when there is none."""
-    for place in (instance.directory, instance.exchange):
+    for place in (instance.directory, instance.exchange, instance.temporary):
         place.mkdir(mode=0o755, parents=True, exist_ok=True)
     give_away(instance.exchange)
+    give_away(instance.temporary)
     if instance.data.exists():
         return
     scratch = instance.directory / "data.new"
@@ -145,6 +151,7 @@ def _initialise_mariadb(instance: Instance, data: Path) -> None:
             "--auth-root-authentication-method=normal",
             "--skip-test-db",
             "--skip-name-resolve",
+            f"--tmpdir={instance.temporary}",
             f"--extra-file={secret}",
         ]
     )
@@ -172,6 +179,7 @@ def _mysql_daemon(program: str, defaults: Sequence[str]) -> Callable[[Instance, 
             "--socket=server.sock",  # relative to the data directory: no path is too long for it
             "--pid-file=server.pid",
             f"--secure-file-priv={instance.exchange}",
+            f"--tmpdir={instance.temporary}",
             *defaults,
             *options,
         ]
