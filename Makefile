@@ -51,19 +51,19 @@ check: $(STAMP)
 	$(BIN)/lint-imports
 
 test: check
-	$(BIN)/python -m pytest -m 'not faults' --durations=10 tests/unit
+	$(BIN)/python -m pytest --durations=10 tests/unit
 	JAVA_HOME=`$(JAVA)` && export JAVA_HOME && \
-	  $(BIN)/python -m pytest -m 'not faults' --durations=25 --ignore=tests/unit tests $(ARGS)
+	  $(BIN)/python -m pytest --durations=25 --ignore=tests/unit tests $(ARGS)
 
 test-unit: $(STAMP)
-	$(BIN)/python -m pytest -m 'not faults' --durations=10 tests/unit $(ARGS)
+	$(BIN)/python -m pytest --durations=10 tests/unit $(ARGS)
 
 test-faults: $(STAMP)
 	JAVA_HOME=`$(JAVA)` && export JAVA_HOME && \
-	  $(BIN)/python -m pytest -m faults --durations=0 tests $(ARGS)
+	  $(BIN)/python -m pytest -m '' --durations=0 tests/faults $(ARGS)
 
 bench: $(STAMP)
-	JAVA_HOME=`$(JAVA)` && export JAVA_HOME && $(BIN)/python bench/run.py $(ARGS)
+	JAVA_HOME=`$(JAVA)` && export JAVA_HOME && $(BIN)/python -m bench $(ARGS)
 
 docs: $(STAMP)
 	$(BIN)/python docs/generate.py

@@ -22,7 +22,7 @@ from anabranch.apply.finish import Finisher
 from anabranch.apply.join import join_loaded
 from anabranch.apply.reread import Rereader
 from anabranch.apply.staging import Executors
-from anabranch.apply.stream import EpochQuery
+from anabranch.apply.stream import EpochQuery, warm_up
 from anabranch.apply.window import WindowResolver, is_followed
 from anabranch.ddl.rules import Filter
 from anabranch.errors import SourceUnavailable, StateError, TargetUnavailable
@@ -83,6 +83,7 @@ class ApplyRun:
     def run(self) -> None:
         """Returns when `stop` says so. Raises what a person has to look at."""
         spark = self.spark()
+        warm_up(spark)
         store = self.target.store()
         try:
             trail = self._wait_for_load(store)

@@ -1,7 +1,8 @@
 """The Structured Streaming query of a job: one epoch after another, each carried out by a callable of ours.
 
-Spark triggers and plans; the callable applies and commits. The query's checkpoint is emptied at every start: where to
-go on is the target's to say (K9).
+Spark triggers; how far an epoch goes is read from the trail when it begins, so that it takes what came while Spark was
+planning, too. An action on the query's own rows would cost more than a small epoch (a Spark job, a Python task), and
+tell nothing new. The query's checkpoint is emptied at every start: where to go on is the target's to say (K9).
 """
 
 from __future__ import annotations
@@ -10,14 +11,20 @@ import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from anabranch.spark.source import FORMAT, TrailSource
+from anabranch.trail.reader import TrailReader
 
 EPOCH_ROWS = 500_000
+
+
+def warm_up(spark: SparkSession) -> None:
+    """What a first query needs anyway, done while the load still runs: the source known, a Python worker started."""
+    spark.dataSource.register(TrailSource)
+    spark.sparkContext.parallelize([0], 1).map(abs).collect()
 
 
 class EpochQuery:
@@ -29,27 +36,33 @@ class EpochQuery:
         self.is_warm = threading.Event()
         self.is_stopping = threading.Event()
         self.idle = threading.Lock()  # held while an epoch runs
+        self._trail, self._done = TrailReader(trail), start
         shutil.rmtree(checkpoint, ignore_errors=True)
-        spark.dataSource.register(TrailSource)
         options = {"path": str(trail), "start": str(start), "rows": str(EPOCH_ROWS)}
         stream = spark.readStream.format(FORMAT).options(**options).load()
         writer = stream.writeStream.foreachBatch(self._epoch).option("checkpointLocation", str(checkpoint))
         self.query: StreamingQuery = writer.start()
 
     def _epoch(self, frame: DataFrame, number: int) -> None:
-        rows: list[Any] = frame.collect()
         with self.idle:
-            if rows and not self.is_stopping.is_set():
-                self._guarded(max(row.last_sequence for row in rows))
+            if not self.is_stopping.is_set():
+                self._guarded()
         self.is_warm.set()
 
-    def _guarded(self, upto: int) -> None:
+    def _guarded(self) -> None:
         """Our errors go to whoever waits for the query, as they are; Spark would wrap them into a trace of its own."""
         try:
-            self.apply(upto)
+            self._apply()
         except BaseException as failure:  # noqa: BLE001 - carried over to the waiting thread
             self.failure = failure
             self.is_stopping.set()
+
+    def _apply(self) -> None:
+        refs = self._trail.descriptors(self._done, limit_rows=EPOCH_ROWS)
+        if refs:
+            upto = refs[-1].last_sequence
+            self.apply(upto)
+            self._done = upto
 
     def wait(self, seconds: float) -> None:
         """Raises what `apply` raised, or what ended the query."""
@@ -63,3 +76,4 @@ class EpochQuery:
         self.is_stopping.set()
         with self.idle:
             self.query.stop()
+            self._trail.close()

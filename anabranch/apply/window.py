@@ -94,9 +94,12 @@ class WindowResolver:
         return self._known
 
     def _transactions(self, ref: ChunkRef) -> Iterator[tuple[int, str, str | None]]:
+        """Those that change rows: a barrier of our own (a table that joins) stands in no log."""
         directory = self.trail.transactions(ref)
-        natives, gtids = directory.column("native").to_pylist(), directory.column("gtid").to_pylist()
-        return zip(range(ref.first_sequence, ref.last_sequence + 1), natives, gtids, strict=True)
+        natives, gtids, rows = (directory.column(name).to_pylist() for name in ("native", "gtid", "rows"))
+        sequences = range(ref.first_sequence, ref.last_sequence + 1)
+        found = zip(sequences, natives, gtids, rows, strict=True)
+        return ((sequence, native, gtid) for sequence, native, gtid, count in found if count or gtid)
 
 
 def is_followed(state: TableState) -> bool:

@@ -93,7 +93,7 @@ class Capture:
                 self._write(self.keeper.on_chunk(item))
             elif isinstance(item, LogStatement):
                 self._statement(item)
-            elif isinstance(item, LogIdle) and now >= next_heartbeat:
+            elif isinstance(item, LogIdle) and (now >= next_heartbeat or self.keeper.joining):
                 self._heartbeat(item.mark)
                 next_heartbeat = now + HEARTBEAT_SECONDS
             if now >= next_requests and not (isinstance(item, Chunk) and item.part is Part.FRAGMENT):

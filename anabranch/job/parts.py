@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from anabranch import log
 from anabranch.capture.run import Capture
 from anabranch.job import ends
-from anabranch.job.signals import Stop
+from anabranch.job.signals import SUPERVISED, Stop
 from anabranch.job.watching import ApplyWatcher, CaptureWatcher, part
 from anabranch.state.store import StateStore
 from anabranch.trail.reader import TrailReader, exists
@@ -88,6 +89,8 @@ def run_load(job: Job, table: TableId | None, recreate: bool) -> None:
     stop = Stop().listen()
     state = StateStore(job.config.home)
     with part(state, "load"):
+        if not os.environ.get(SUPERVISED):  # `run` has looked already
+            ends.preflight_report(job).require()
         ends.begin_trail_if_none(job)
         _await_trail(job, stop)
         if not stop.asked():

@@ -47,5 +47,6 @@ def _chunks_with(trail: TrailReader, table: TableId) -> Iterator[Chunk]:
 
 
 def _transactions(chunk: Chunk) -> Iterator[tuple[str, str | None]]:
-    directory = chunk.transactions
-    return zip(directory.column("native").to_pylist(), directory.column("gtid").to_pylist(), strict=True)
+    """Those that change rows, and statements: a barrier of our own stands in no log."""
+    columns = (chunk.transactions.column(name).to_pylist() for name in ("native", "gtid", "rows"))
+    return ((native, gtid) for native, gtid, rows in zip(*columns, strict=True) if rows or gtid)

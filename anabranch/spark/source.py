@@ -1,5 +1,5 @@
 """The trail as a Spark streaming source. Its rows are descriptors of what there is to apply, few and small; who applies
-reads the chunks itself.
+reads the trail itself, and needs of the source that it triggers an epoch as soon as there is something.
 
 Spark's offsets are `{"sequence": n, "round": r}`: n is the trail's sequence, r makes one first, empty epoch that warms
 the query up before streaming is announced. The truth about progress is the target's checkpoint, never Spark's.
@@ -7,7 +7,7 @@ the query up before streaming is announced. The truth about progress is the targ
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
@@ -34,9 +34,11 @@ class TrailSource(DataSource):
 
 
 class Piece(InputPartition):
-    def __init__(self, descriptors: Sequence[tuple[int, int, int]]) -> None:
+    """The transactions with after < sequence <= upto."""
+
+    def __init__(self, after: int, upto: int) -> None:
         super().__init__(0)
-        self.descriptors = descriptors
+        self.after, self.upto = after, upto
 
 
 class TrailStreamReader(DataSourceStreamReader):
@@ -66,14 +68,14 @@ class TrailStreamReader(DataSourceStreamReader):
         return {"sequence": max((ref.last_sequence for ref in refs), default=after), "round": 1}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        if end["sequence"] <= start["sequence"]:
-            return [Piece([])]
-        refs = self.trail.descriptors(start["sequence"], end["sequence"])
-        return [Piece([(ref.first_sequence, ref.last_sequence, ref.rows) for ref in refs])]
+        return [Piece(start["sequence"], end["sequence"])]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[int, int, int]]:
         assert isinstance(partition, Piece)
-        yield from partition.descriptors
+        if partition.after < partition.upto:
+            with TrailReader(self.path) as trail:
+                for ref in trail.descriptors(partition.after, partition.upto):
+                    yield ref.first_sequence, ref.last_sequence, ref.rows
 
     def commit(self, end: dict[str, int]) -> None:
         """Nothing hangs on it: Spark says it late or never."""

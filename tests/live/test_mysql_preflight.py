@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
+import pytest
+
 from anabranch import connectors
 from anabranch.abc import CheckResult, PreflightContext
+from anabranch.errors import SourceError
 from anabranch.model.endpoint import Endpoint
 from anabranch.testing.databases import Database, connect
 from anabranch.testing.servers import Server
@@ -208,3 +211,29 @@ def test_rule_02_mysql_without_gtids_needs_a_watermark(mysql: Server, source_dat
                 assert one(checked(database, endpoint), "binlog_order_commits").verdict == "failed"
         finally:
             database.execute(*(f"SET GLOBAL gtid_mode = {mode}" for mode in up))
+
+
+def test_rule_01_foreign_keys_are_seen_or_the_definition_is_refused(
+    mysql_family: Server, source_database: Make
+) -> None:
+    """MariaDB hides them from a user with SELECT alone: what they cascade would be lost in silence."""
+    database = source_database(mysql_family)
+    database.execute(
+        "CREATE TABLE parent (id INT PRIMARY KEY)",
+        "CREATE TABLE child (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES parent (id) ON DELETE CASCADE)",
+    )
+
+    def keys(endpoint: Endpoint) -> int:
+        with closing(connectors.source(endpoint).catalog()) as catalog:
+            found = catalog.tables(lambda table: table.schema == database.name)
+        return sum(len(schema.foreign_keys) for schema in found.values())
+
+    with user_with(database, f"SELECT ON {database.name}.*") as endpoint:
+        if mysql_family.name == "mariadb":
+            with pytest.raises(SourceError, match="hidden") as refused:
+                keys(endpoint)
+            assert "GRANT REFERENCES" in refused.value.hint
+        else:
+            assert keys(endpoint) == 1
+    with user_with(database, f"SELECT, REFERENCES ON {database.name}.*") as endpoint:
+        assert keys(endpoint) == 1

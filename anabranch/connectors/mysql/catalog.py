@@ -16,7 +16,9 @@ from anabranch.connectors.mysql.chunks import qualified
 from anabranch.connectors.mysql.connection import ask, connect, family, version
 from anabranch.connectors.mysql.expressions import name
 from anabranch.connectors.mysql.log_end import log_end_with_gtids
+from anabranch.connectors.mysql.privileges import Rights
 from anabranch.connectors.mysql.typemap import Native, Refused, logical_type
+from anabranch.errors import SourceError
 from anabranch.model.datatype import Kind
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
@@ -78,7 +80,24 @@ class MysqlCatalog:
         found: dict[TableId, TableSchema] = {}
         for schema, names in _places(chosen):
             found |= self._read(schema, names, chosen)
+        self._refuse_hidden_foreign_keys(found.values())
         return found
+
+    def _refuse_hidden_foreign_keys(self, tables: Iterable[TableSchema]) -> None:
+        """MariaDB shows foreign keys in information_schema only to who may refer to the table. Unseen ones would cascade
+        unseen (K1): https://mariadb.com/kb/en/information-schema-referential_constraints-table/"""
+        if family(self._connection) != "mariadb":
+            return
+        rights = Rights([str(row[0]) for row in ask(self._connection, "SHOW GRANTS")])
+        for table in tables:
+            if table.foreign_keys or rights.has("REFERENCES", table.id):
+                continue
+            if " FOREIGN KEY " in str(ask(self._connection, f"SHOW CREATE TABLE {qualified(table.id)}")[0][1]):
+                raise SourceError(
+                    "its foreign keys are hidden from this user, and what they cascade is not in the log",
+                    table=str(table.id),
+                    hint=f"GRANT REFERENCES ON {name(table.id.schema)}.* TO this user, as an administrator",
+                )
 
     def mark(self) -> LogMark:
         return log_end_with_gtids(self._connection).mark()

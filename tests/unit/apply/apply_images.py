@@ -67,7 +67,9 @@ def chunk_of(
             for op, values in zip(ops, parts, strict=True):
                 images.setdefault(table.id, []).append((op, tx, ordinal, values))
                 ordinal += 1
-    directory = [{"native": f"log.1:{first + i}", "gtid": None, "commit_time": 0, "rows": 1} for i in range(len(transactions))]
+    directory = [
+        {"native": f"log.1:{first + i}", "gtid": None, "commit_time": 0, "rows": 1} for i in range(len(transactions))
+    ]
     return Chunk(
         pa.RecordBatch.from_pylist(directory, schema=TRANSACTION_SCHEMA),
         tuple(_rows(next(s for s in schemas if s.id == t), found) for t, found in images.items()),
