@@ -7,6 +7,7 @@ tell nothing new. The query's checkpoint is emptied at every start: where to go 
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 from collections.abc import Callable
@@ -37,10 +38,9 @@ class EpochQuery:
         self.is_stopping = threading.Event()
         self.idle = threading.Lock()  # held while an epoch runs
         self._trail, self._done = TrailReader(trail), start
-        shutil.rmtree(checkpoint, ignore_errors=True)
         options = {"path": str(trail), "start": str(start), "rows": str(EPOCH_ROWS)}
         stream = spark.readStream.format(FORMAT).options(**options).load()
-        writer = stream.writeStream.foreachBatch(self._epoch).option("checkpointLocation", str(checkpoint))
+        writer = stream.writeStream.foreachBatch(self._epoch).option("checkpointLocation", str(_emptied(checkpoint)))
         self.query: StreamingQuery = writer.start()
 
     def _epoch(self, frame: DataFrame, number: int) -> None:
@@ -77,3 +77,23 @@ class EpochQuery:
         with self.idle:
             self.query.stop()
             self._trail.close()
+
+
+def _emptied(checkpoint: Path) -> Path:
+    """A directory of this process; those of processes that are gone are removed. One that still lives is being replaced
+    and finds that out at the target (K9): it must not stumble over its checkpoint first."""
+    checkpoint.mkdir(parents=True, exist_ok=True)
+    for left in checkpoint.iterdir():
+        if not (left.name.isdigit() and _is_alive(int(left.name))) or left.name == str(os.getpid()):
+            shutil.rmtree(left, ignore_errors=True)
+    return checkpoint / str(os.getpid())
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # somebody else's
+        return True
+    return True
