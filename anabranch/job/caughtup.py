@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from anabranch.abc import Checkpoint, TableState, TargetStore
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, SourceUnavailable
 from anabranch.job import ends
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
@@ -72,18 +72,24 @@ class CaughtUp:
             return False
         if self._goal is None:
             self._goal = self._source_end()
+        if self._goal is None:
+            return False
         if self._sequence is None:
             self._sequence = self._sequence_of_goal()
         if self._sequence is None:
             return False
         return progress.checkpoint.position.sequence >= self._sequence and progress.is_built
 
-    def _source_end(self) -> LogMark:
-        catalog = self.source.catalog()
+    def _source_end(self) -> LogMark | None:
+        """None while the source is away: the parts decide how long that may last."""
         try:
-            return catalog.mark()
-        finally:
-            catalog.close()
+            catalog = self.source.catalog()
+            try:
+                return catalog.mark()
+            finally:
+                catalog.close()
+        except SourceUnavailable:
+            return None
 
     def _sequence_of_goal(self) -> int | None:
         """Where the trail ends once it has the goal behind it: everything up to there has to be applied."""

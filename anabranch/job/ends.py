@@ -6,11 +6,12 @@ import contextlib
 import json
 import os
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anabranch import connectors
-from anabranch.abc import LogOptions, SourceConnector, TargetConnector, TargetStore, ValueRules
+from anabranch.abc import LogOptions, SourceConnector, TableState, TargetConnector, TargetStore, ValueRules
 from anabranch.config import describe_change
 from anabranch.errors import JobChanged, SchemaError, SourceError, StateError, TrailLocked
 from anabranch.model.ids import TableId
@@ -188,19 +189,26 @@ def filters(job: Job, tables: dict[TableId, TableSchema]) -> dict[TableId, str]:
     return {table: where.text for table, where in found.items() if where}
 
 
-def loaded_tables(job: Job) -> list[TableId]:
-    """Tables whose rows at the target are this job's own."""
+def tables_where(job: Job, holds: Callable[[TableState], bool]) -> list[TableId]:
+    """This job's tables at the target whose state is so."""
     store = target_of(job).store()
     try:
         if not store.exists():
             return []
-        return [t for t, s in store.tables(job.config.name).items() if s.generation > 0]
+        return [table for table, state in store.tables(job.config.name).items() if holds(state)]
     finally:
         store.close()
 
 
 def preflight_report(job: Job) -> Report:
-    return preflight(job.config, job.rules, source_of(job), target_of(job), lambda: loaded_tables(job))
+    return preflight(
+        job.config,
+        job.rules,
+        source_of(job),
+        target_of(job),
+        loaded=lambda: tables_where(job, lambda state: state.generation > 0),
+        parked=lambda: tables_where(job, lambda state: state.state == "parked"),
+    )
 
 
 def spark_home(job: Job) -> Path:

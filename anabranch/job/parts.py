@@ -89,7 +89,7 @@ def run_load(job: Job, table: TableId | None, recreate: bool) -> None:
     stop = Stop().listen()
     state = StateStore(job.config.home)
     with part(state, "load"):
-        if not os.environ.get(SUPERVISED):  # `run` has looked already
+        if table is None and not os.environ.get(SUPERVISED):  # `run` has looked already
             ends.preflight_report(job).require()
         ends.begin_trail_if_none(job)
         _await_trail(job, stop)

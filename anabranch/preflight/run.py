@@ -19,6 +19,7 @@ from anabranch.preflight.rules import Selection, select
 
 FULL_IMAGES = "tables.full_images"  # in PreflightContext.user_choices: tables whose filter needs full row images (K27)
 Answer = TypeVar("Answer")
+Tables = Collection[TableId] | Callable[[], Collection[TableId]]
 
 
 def preflight(
@@ -26,13 +27,16 @@ def preflight(
     rules: RuleSet,
     source: SourceConnector,
     target: TargetConnector,
-    loaded: Collection[TableId] | Callable[[], Collection[TableId]] = (),
+    loaded: Tables = (),
+    parked: Tables = (),
 ) -> Report:
-    """Every check, whatever the others say. `loaded`: tables that this job has loaded already, or how to ask for them.
+    """Every check, whatever the others say. `loaded`: tables that this job has loaded already; `parked`: those it leaves
+    alone at present, which are not checked. Each is given, or how to ask for it.
 
     Raises the error of an end that cannot be asked at all; of two, the source's, with the other as a note."""
     errors: list[AnabranchError] = []
-    selection = _asked(lambda: _select(rules, source), errors) or Selection({})
+    left = frozenset((_asked(parked, errors) or ()) if callable(parked) else parked)
+    selection = _asked(lambda: _select(rules, source, left), errors) or Selection({})
     known = _asked(loaded, errors) or () if callable(loaded) else loaded
     context = _context(config, rules, selection, frozenset(known))
     asked = [
@@ -61,12 +65,12 @@ def _first(errors: list[AnabranchError]) -> AnabranchError:
     return first
 
 
-def _select(rules: RuleSet, source: SourceConnector) -> Selection:
+def _select(rules: RuleSet, source: SourceConnector, left: frozenset[TableId]) -> Selection:
     present: list[TableId] = []
 
     def wanted(table: TableId) -> bool:
         present.append(table)
-        return rules.includes(table)
+        return rules.includes(table) and table not in left
 
     catalog = source.catalog()
     try:

@@ -1,0 +1,105 @@
+"""How a job ends: signals, `--seconds`, `--until-caught-up`, and what each says with its exit code."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from scenario import Running, Scenario, wait_until
+
+from anabranch.testing import faults
+from anabranch.testing.servers import Server
+
+Make = Callable[..., Scenario]
+ITEM = ("CREATE TABLE item (id INT PRIMARY KEY, name VARCHAR(40))", "INSERT INTO item VALUES (1, 'a')")
+IN_EPOCH = (
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+    " AND application_name LIKE 'anabranch:%' AND wait_event_type = 'Lock'"
+)
+
+
+def test_signals_and_limits_of_time(mariadb: Server, scenario: Make) -> None:
+    made = scenario(mariadb, *ITEM)
+    interrupted_before_it_caught_up(made, signal.SIGINT, 130)
+    interrupted_before_it_caught_up(made, signal.SIGTERM, 143)
+    assert made.cli("run", "--seconds", "0.5", seconds=200).code == 0
+    made.assert_identical()
+    with target_locked(made):
+        made.source.execute("INSERT INTO item VALUES (2, 'b')")
+        late = made.start("run", "--until-caught-up", "--seconds", "1")
+        wait_until(lambda: in_epoch(made), 120, "an epoch that waits for a lock", late.tail, late)
+        result = late.wait(120)
+        assert result.code == 9 and "not caught up" in result.stderr, late.tail()
+        assert made.target_rows("item", where="id = 2") == []
+        a_second_signal_stops_at_once(made)
+    first_signal_finishes_the_epoch(made)
+    made.run_until_caught_up()
+    made.assert_identical()
+
+
+def interrupted_before_it_caught_up(made: Scenario, number: signal.Signals, code: int) -> None:
+    """While it loads; a run without a condition would end with 0."""
+    run = made.start("run", "--until-caught-up")
+    run.part("load")
+    run.signal(number)
+    assert run.wait(60).code == code, run.tail()
+    assert faults.descendants(run.pid) == []
+
+
+def a_second_signal_stops_at_once(made: Scenario) -> None:
+    run = made.start("run")
+    wait_until(lambda: in_epoch(made), 120, "an epoch that waits for a lock", run.tail, run)
+    parts = faults.find(run.pid, "-m anabranch ")
+    run.signal(signal.SIGTERM)
+    time.sleep(1.0)
+    assert run.is_alive, "the first signal waits for the epoch"
+    run.signal(signal.SIGTERM)
+    began = time.monotonic()
+    assert run.wait(20).code == 143
+    wait_until(lambda: not any(map(faults.is_alive, parts)), 20, "its parts are gone", run.tail)
+    assert time.monotonic() - began < 10
+
+
+def first_signal_finishes_the_epoch(made: Scenario) -> None:
+    """Without a condition the end is 0, and what had begun is there."""
+    with target_locked(made) as unlock:
+        run = made.start("run")
+        wait_until(lambda: in_epoch(made), 120, "an epoch that waits for a lock", run.tail, run)
+        run.signal(signal.SIGINT)
+        time.sleep(0.5)
+        unlock()
+        assert run.wait(60).code == 0, run.tail()
+    assert made.target_rows("item", where="id = 2") == [(2, "b")]
+
+
+def in_epoch(made: Scenario) -> bool:
+    return bool(made.target.query(IN_EPOCH)[0][0])
+
+
+@contextmanager
+def target_locked(made: Scenario) -> Iterator[Callable[[], None]]:
+    """Nobody can write `item` meanwhile."""
+    with made.target.connect(autocommit=False) as connection:
+        connection.execute("LOCK TABLE public.item IN ACCESS EXCLUSIVE MODE")
+        yield connection.rollback
+        connection.rollback()
+
+
+def test_only_the_parts_of_a_run_that_is_gone_end_with_it(mariadb: Server, scenario: Make) -> None:
+    """Its parts see that whoever started them is dead."""
+    made = scenario(mariadb, *ITEM)
+    run = made.start("run")
+    run.part("capture")
+    parts: list[int] = wait_until(lambda: _all_parts(run), 30, "three parts", run.tail, run)
+    run.process.kill()
+    wait_until(lambda: not any(map(faults.is_alive, parts)), 30, "its parts are gone", run.tail)
+    alone = made.start("capture")
+    wait_until(lambda: "capture_started" in alone.stderr, 30, "capture has started", alone.tail, alone)
+    alone.stop()
+
+
+def _all_parts(run: Running) -> list[int] | None:
+    found = faults.find(run.pid, "-m anabranch ")
+    return found if len(found) >= 3 else None
