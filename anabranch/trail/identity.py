@@ -24,6 +24,8 @@ def load(storage: Storage) -> Identity | None:
     """None where no trail was begun. TrailError for a newer format, TrailCorrupt for an unreadable file."""
     try:
         content = read_whole(storage, FILE)
+    except NotADirectoryError as error:
+        raise TrailError(f"the trail is no directory: {error.filename}", hint="move what is there away") from None
     except FileNotFoundError:
         if segment_names(storage.names()):
             raise TrailCorrupt(f"segments without {FILE}", hint="restore the file from a backup of the trail") from None

@@ -31,7 +31,7 @@ def test_configuration_and_ends_that_are_away(mariadb: Server, scenario: Make) -
     assert "127.0.0.1" in made.cli("run", code=6).stderr
     made.target_at = None
     made.write_job()
-    made.home.mkdir(parents=True)
+    made.home.mkdir(parents=True, exist_ok=True)
     (made.home / "trail").write_text("no directory")
     assert made.cli("capture", code=7).stderr
 

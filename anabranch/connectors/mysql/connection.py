@@ -38,7 +38,9 @@ def connect(endpoint: Endpoint, **driver: Any) -> pymysql.Connection:
     try:
         return pymysql.connect(**settings)
     except (pymysql.err.Error, OSError, RuntimeError) as error:
-        raise translate(error) from error
+        found = translate(error)
+        found.message = f"{endpoint.host}:{endpoint.port}: {found.message}"
+        raise found from error
 
 
 def family(connection: pymysql.Connection) -> str:
