@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,11 +19,11 @@ PATIENCE = 240.0  # for the servers, the shop and Spark on a busy machine
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Path:
-    """The servers' account has to reach it, as it reaches a user's directory."""
-    for place in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
-        place.chmod(0o755)
-    return tmp_path
+def here() -> Iterator[Path]:
+    """The servers' account has to reach it, as it reaches a user's directory; pytest closes its own ones to others."""
+    with tempfile.TemporaryDirectory(prefix="anabranch-demo-test-") as place:
+        Path(place).chmod(0o755)
+        yield Path(place)
 
 
 def start(here: Path, *options: str) -> subprocess.Popen[str]:
