@@ -1,4 +1,4 @@
-"""`python -m bench [W1 …] [--scale 0.2] [--repeat 3] [--source mariadb]`: one line per figure; 1 when a floor is missed."""
+"""`python -m bench [W1 …] [--scale 0.1] [--repeat 3] [--source mariadb]`: one line per figure; 1 when a floor is missed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bench import capture, catchup, latency, load
 from bench.stand import STARTERS, Stand, start_target
 
 WORKLOADS = {"W1": load.run, "W2": capture.run, "W3": catchup.run, "W4": latency.run}
-SCALE = 0.2
+SCALE = 0.1
 
 
 def main() -> int:

@@ -14,7 +14,7 @@ from bench.processes import Cost, cpu, measured, peak_rss, until
 from bench.stand import Job, Stand
 
 CHANGES = 1_000_000
-LARGE = 3_000_000  # rows of the one large transaction
+LARGE, FULL_FROM = 3_000_000, 0.1  # rows of the one large transaction, and the scale from which it has them all
 FLOOR, MOST_MB = 0.07, 300
 STARTED = "capture_started"
 PATIENCE = 1800.0
@@ -26,7 +26,10 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
     orders = Orders(source)
     orders.create(1000)
     job = stand.job("capture", source, target)
-    return [_backlog(stand, job, orders, int(CHANGES * scale), repeat), _large(stand, job, orders, int(LARGE * scale))]
+    return [
+        _backlog(stand, job, orders, int(CHANGES * scale), repeat),
+        _large(stand, job, orders, int(LARGE * min(1, scale / FULL_FROM))),
+    ]
 
 
 def _backlog(stand: Stand, job: Job, orders: Orders, changes: int, repeat: int) -> Figure:
