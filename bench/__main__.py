@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 import time
@@ -17,6 +18,7 @@ SCALE = 0.1
 
 def main() -> int:
     chosen = _arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # servers and directories go then, too
     kept = True
     with tempfile.TemporaryDirectory(prefix="anabranch-bench-", dir=chosen.directory) as place:
         directory = Path(place)
