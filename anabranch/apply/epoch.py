@@ -57,6 +57,7 @@ class Applier:
     filtered: FilterImages | None = None
     per_transaction: bool = False
     executors: Executors | None = None  # None: every epoch is planned here
+    stop: Callable[[], bool] = lambda: False  # asked where a target that is away is waited for
     totals: Totals = field(default_factory=Totals)
 
     def apply(self, upto: int) -> None:
@@ -253,7 +254,7 @@ class Applier:
                 action()
                 return
             except TargetUnavailable as lost:
-                if time.monotonic() > give_up:
+                if time.monotonic() > give_up or self.stop():
                     raise
                 log.get(job=self.job).warning("target_lost", error=lost.message, retry_in=pause)
                 self.writer.close()

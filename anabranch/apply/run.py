@@ -132,6 +132,7 @@ class ApplyRun:
             )
         retention.register(self.trail_directory, READER, start)
         self.finisher = Finisher(self.job, self.target, self.rules, self.target_table)
+        self.watcher.waiting("for the first epoch")
         query = EpochQuery(spark, self.trail_directory, self.spark_directory, start, self._epoch)
         try:
             self._loop(query, store)
@@ -166,6 +167,7 @@ class ApplyRun:
             target_of=self.target_of,
             filtered=StreamFilter(self.spark),
             per_transaction=self.per_transaction,
+            stop=self.stop,
             executors=Executors(
                 self.job, self.trail_directory, self.target, self.rules, self.spark, self.stage_rows or STAGE_ROWS
             ),

@@ -27,6 +27,7 @@ class Progress:
         self.checkpoint: Checkpoint | None = None
         self._store: TargetStore | None = None
         self._next = 0.0
+        self._first_owner: str | None = None
 
     def refresh(self) -> None:
         now = time.monotonic()
@@ -38,10 +39,17 @@ class Progress:
             if self._store.exists():
                 self.states = self._store.tables(self.job.config.name)
                 self.checkpoint = self._store.checkpoint(self.job.config.name)
+            if self._first_owner is None:
+                self._first_owner = self.checkpoint.owner if self.checkpoint else ""
         except AnabranchError:
             if self._store is not None:
                 self._store.close()
             self._store = None
+
+    @property
+    def is_followed(self) -> bool:
+        """Apply has claimed the checkpoint since this began to look; tables may stream from an earlier start."""
+        return self.checkpoint is not None and self.checkpoint.owner not in ("", self._first_owner)
 
     @property
     def is_streaming(self) -> bool:

@@ -139,7 +139,7 @@ class Supervisor:
                     child.poll(now)
                 progress.refresh()
                 display.refresh(progress)
-                if seconds is not None and deadline is None and progress.is_streaming and self._streams():
+                if seconds is not None and deadline is None and progress.is_followed and progress.is_streaming:
                     deadline = now + seconds
                 if until_caught_up and caught_up.is_reached():
                     return self._finish(progress)
@@ -148,10 +148,6 @@ class Supervisor:
         if until_caught_up:
             sys.exit(128 + (self.stop.signal or signal.SIGTERM))
         return None
-
-    def _streams(self) -> bool:
-        """Has apply begun to follow? After a restart the tables' states say so before it does."""
-        return bool(self.state.snapshot()["phase"] == "streaming")
 
     def _timed_out(self, until_caught_up: bool, seconds: float | None) -> None:
         if until_caught_up:

@@ -26,15 +26,10 @@ def test_signals_and_limits_of_time(mariadb: Server, scenario: Make) -> None:
     interrupted_before_it_caught_up(made, signal.SIGTERM, 143)
     assert made.cli("run", "--seconds", "0.5", seconds=200).code == 0
     made.assert_identical()
-    with target_locked(made):
-        made.source.execute("INSERT INTO item VALUES (2, 'b')")
-        late = made.cli("run", "--until-caught-up", "--seconds", "1", code=9)
-        assert "not caught up" in late.stderr
-        assert made.target_rows("item", where="id = 2") == []
-        a_second_signal_stops_at_once(made)
-    first_signal_finishes_the_epoch(made)
-    made.run_until_caught_up()
-    made.assert_identical()
+    a_limit_finishes_the_epoch(made)
+    a_second_signal_stops_at_once(made)
+    a_first_signal_is_a_clean_end(made)
+    made.assert_identical("item")
 
 
 def interrupted_before_it_caught_up(made: Scenario, number: signal.Signals, code: int) -> None:
@@ -46,30 +41,39 @@ def interrupted_before_it_caught_up(made: Scenario, number: signal.Signals, code
     assert faults.descendants(run.pid) == []
 
 
-def a_second_signal_stops_at_once(made: Scenario) -> None:
-    run = made.start("run")
-    wait_until(lambda: in_epoch(made), 120, "an epoch that waits for a lock", run.tail, run)
-    parts = faults.find(run.pid, "-m anabranch ")
-    run.signal(signal.SIGTERM)
-    time.sleep(1.0)
-    assert run.is_alive, "the first signal waits for the epoch"
-    run.signal(signal.SIGTERM)
-    began = time.monotonic()
-    assert run.wait(20).code == 143
-    wait_until(lambda: not any(map(faults.is_alive, parts)), 20, "its parts are gone", run.tail)
-    assert time.monotonic() - began < 10
-
-
-def first_signal_finishes_the_epoch(made: Scenario) -> None:
-    """Without a condition the end is 0, and what had begun is there."""
+def a_limit_finishes_the_epoch(made: Scenario) -> None:
     with target_locked(made) as unlock:
+        made.source.execute("INSERT INTO item VALUES (2, 'b')")
+        run = made.start("run", "--until-caught-up", "--seconds", "8")
+        wait_until(lambda: in_epoch(made), 120, "an epoch that waits for a lock", run.tail, run)
+        time.sleep(8.5)
+        assert run.is_alive
+        unlock()
+        assert run.wait(60).code == 9 and "not caught up" in run.stderr, run.tail()
+    assert made.target_rows("item", where="id = 2") == [(2, "b")]
+
+
+def a_second_signal_stops_at_once(made: Scenario) -> None:
+    with target_locked(made):
+        made.source.execute("INSERT INTO item VALUES (3, 'c')")
         run = made.start("run")
         wait_until(lambda: in_epoch(made), 120, "an epoch that waits for a lock", run.tail, run)
-        run.signal(signal.SIGINT)
-        time.sleep(0.5)
-        unlock()
-        assert run.wait(60).code == 0, run.tail()
-    assert made.target_rows("item", where="id = 2") == [(2, "b")]
+        parts = faults.find(run.pid, "-m anabranch ")
+        run.signal(signal.SIGTERM)
+        time.sleep(1.0)
+        assert run.is_alive, "the first signal waits for the epoch"
+        run.signal(signal.SIGTERM)
+        assert run.wait(10).code == 143
+        wait_until(lambda: not any(map(faults.is_alive, parts)), 10, "its parts are gone", run.tail)
+    assert made.target_rows("item", where="id = 3") == []
+
+
+def a_first_signal_is_a_clean_end(made: Scenario) -> None:
+    """Without a condition it is what a run is ended with: 0."""
+    run = made.start("run")
+    made.sync(run, seconds=120)
+    run.signal(signal.SIGINT)
+    assert run.wait(60).code == 0, run.tail()
 
 
 def in_epoch(made: Scenario) -> bool:
