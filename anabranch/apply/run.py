@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from anabranch import log
 from anabranch.abc import Checkpoint, SourceConnector, TableState, TargetConnector, TargetStore, ValueRules
@@ -41,6 +41,7 @@ TICK_SECONDS = 0.2
 CHORES_SECONDS = 1.0
 REGISTER_SECONDS = 5.0
 STAGE_ROWS = 400_000  # images; below, one connection is done before the tasks have begun
+T = TypeVar("T")
 
 
 class Watcher(Protocol):
@@ -96,15 +97,17 @@ class ApplyRun:
 
     def _wait_for_load(self, store: TargetStore) -> TrailReader | None:
         """The trail once every table is loaded and the trail reaches past every load window; None when stopped."""
+        store.exists()  # a target that is away at the start is an error at once
         while not self.stop():
-            why = self._missing(store)
-            if why is None:
+            why = self._patiently(store, lambda: self._missing(store))
+            if why == "":
                 return TrailReader(self.trail_directory)
-            self.watcher.waiting(why)
+            self.watcher.waiting(why or "for an end that is away")
             time.sleep(TICK_SECONDS)
         return None
 
-    def _missing(self, store: TargetStore) -> str | None:
+    def _missing(self, store: TargetStore) -> str:
+        """What apply has to wait for; "" when it may begin."""
         if not (self.trail_directory / "trail.json").exists():
             return "for capture to begin the trail"
         store.prepare()
@@ -117,7 +120,7 @@ class ApplyRun:
         resolver = WindowResolver(TrailReader(self.trail_directory), self.source.order)
         if not all(resolver.reached(state) for state in states.values() if state.state == "loading"):
             return "for capture to pass the positions of the load"
-        return None
+        return ""
 
     # --- following ---------------------------------------------------------------------------------------------------
 
@@ -212,17 +215,22 @@ class ApplyRun:
                 next_register = now + REGISTER_SECONDS
 
     def _do_chores(self, query: EpochQuery, store: TargetStore) -> None:
-        """An end that is away is tried again for as long as an epoch would."""
+        with query.idle:
+            self._patiently(store, lambda: self._chores(store))
+
+    def _patiently(self, store: TargetStore, action: Callable[[], T]) -> T | None:
+        """An end that is away is tried again for as long as an epoch would; None meanwhile."""
         try:
-            with query.idle:
-                self._chores(store)
-            self.away_since = None
+            found = action()
         except (TargetUnavailable, SourceUnavailable) as lost:
             self.away_since = self.away_since or time.monotonic()
             if time.monotonic() - self.away_since > RECONNECT_SECONDS:
                 raise
             log.get(job=self.job).warning("end_lost", error=lost.message)
             store.close()
+            return None
+        self.away_since = None
+        return found
 
     def _chores(self, store: TargetStore) -> None:
         """Between two epochs: positions over idle log, tables that join, windows that end, what to build then."""

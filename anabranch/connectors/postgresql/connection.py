@@ -8,6 +8,7 @@ path, and notices a dead line or a forgotten transaction by itself (K9). What do
 from __future__ import annotations
 
 import hashlib
+import logging
 from typing import Any
 
 import psycopg
@@ -19,6 +20,8 @@ from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 
 Connection = psycopg.Connection[tuple[Any, ...]]
+
+logging.getLogger("psycopg").setLevel(logging.ERROR)  # it warns of what follows from an error that we raise anyway
 
 CONNECT_TIMEOUT_S = 10
 # https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-KEEPALIVES

@@ -1,0 +1,101 @@
+"""Servers that restart and lines that are slow, silent or cut, while the job loads and while it streams: `run` goes on by
+itself, nothing is lost, nothing is there twice."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from scenario import Running, Scenario, wait_until
+
+from anabranch.testing.databases import Database, create_database
+from anabranch.testing.faults import Proxy
+from anabranch.testing.servers import Server, start_mariadb, start_postgresql
+from anabranch.testing.workload import SCHEMA, Writer, fill
+
+BULK = 60_000
+DIGITS = ",".join(f"({n})" for n in range(10))
+BULKY = (
+    "CREATE TABLE digit (n INT PRIMARY KEY)",
+    f"INSERT INTO digit VALUES {DIGITS}",
+    "CREATE TABLE bulk (id INT PRIMARY KEY, words VARCHAR(200) NOT NULL)",
+    "INSERT INTO bulk SELECT a.n + 10*b.n + 100*c.n + 1000*d.n + 10000*e.n, REPEAT(MD5(a.n * e.n + c.n), 5)"
+    f" FROM digit a, digit b, digit c, digit d, digit e WHERE e.n < {BULK // 10_000}",
+)
+IN_COPY = (
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'anabranch-load'"
+    " AND state = 'active' AND query LIKE 'COPY %'"
+)
+
+
+@pytest.fixture
+def away(servers_directory: Path, tmp_path: Path) -> Iterator[tuple[Scenario, Proxy, Proxy]]:
+    """A job between servers of its own, by way of two lines that can be broken."""
+    source, target = (
+        start_mariadb(servers_directory / "away-source"),
+        start_postgresql(servers_directory / "away-target"),
+    )
+    database = create_database(source, "away")
+    database.execute(*SCHEMA, *fill(2), *BULKY)
+    with Proxy(source.host, source.port) as to_source, Proxy(target.host, target.port) as to_target:
+        places = {"source_at": ("127.0.0.1", to_source.port), "target_at": ("127.0.0.1", to_target.port)}
+        made = Scenario(database, create_database(target, "away"), tmp_path / "job", **places)
+        yield made, to_source, to_target
+        made.close()
+    source.stop(immediate=True)
+    target.stop(immediate=True)
+
+
+@pytest.mark.timeout(500)
+def test_ends_that_go_away_and_come_back(away: tuple[Scenario, Proxy, Proxy]) -> None:
+    made, to_source, to_target = away
+    with Writer(made.source, seed=7, rate=40):
+        run = made.start("run")
+        lines_cut_while_it_loads(made, run, to_source, to_target)
+        made.wait_streaming(run, seconds=200)
+        lines_cut_while_it_streams(made, run, to_source, to_target)
+        server_restarts(made, run, made.source, immediate=True)
+        server_restarts(made, run, made.target, immediate=True)
+        server_restarts(made, run, made.source, immediate=False)
+        server_restarts(made, run, made.target, immediate=False)
+        a_silent_line_is_waited_for(made, run, to_target)
+    made.sync(run, seconds=120)
+    made.assert_identical()
+    assert run.stop().code == 0
+    assert "part_restarts" not in run.stderr, "every part has seen through it"
+
+
+def lines_cut_while_it_loads(made: Scenario, run: Running, to_source: Proxy, to_target: Proxy) -> None:
+    to_target.slow(0.02)  # long enough in COPY to be met there
+    for line in (to_source, to_target):
+        wait_until(lambda: made.target.query(IN_COPY)[0][0], 100, "a chunk in COPY", run.tail, run)
+        line.cut()
+    to_target.restore()
+
+
+def lines_cut_while_it_streams(made: Scenario, run: Running, to_source: Proxy, to_target: Proxy) -> None:
+    for line in (to_source, to_target):
+        for _ in range(3):
+            line.cut()
+            time.sleep(0.3)
+        line.refuse()
+        time.sleep(2)
+        line.restore()
+        made.sync(run, seconds=90)
+
+
+def server_restarts(made: Scenario, run: Running, end: Database, immediate: bool) -> None:
+    server: Server = end.server
+    server.stop(immediate=immediate)
+    time.sleep(1)
+    server.start()
+    made.sync(run, seconds=90)
+
+
+def a_silent_line_is_waited_for(made: Scenario, run: Running, line: Proxy) -> None:
+    line.stall()
+    time.sleep(3)
+    line.restore()
+    made.sync(run, seconds=90)
