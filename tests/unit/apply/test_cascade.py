@@ -102,8 +102,9 @@ class ModelTarget:
 
 
 @st.composite
-def histories(draw):
-    """Start state, and what the log shows of changes by a source that cascades."""
+def histories(draw, reuse_keys: bool = True):
+    """Start state, and what the log shows of changes by a source that cascades. `reuse_keys`: a parent may move to a key
+    that another one had before."""
     state: State = {"parent": {}, "child": {}, "grand": {}, "note": {}}
     parents = {"child": "parent", "note": "parent", "grand": "child"}
 
@@ -144,9 +145,12 @@ def histories(draw):
 
     def rekey():
         """A parent changes its key: children follow unseen."""
-        free = [k for k in range(1, 7) if k not in state["parent"]]
+        free = (
+            [k for k in range(1, 7) if k not in state["parent"]] if reuse_keys else [100 + len(moments) + len(renamed)]
+        )
         if not free or not state["parent"]:
             return None
+        renamed.append(free)
         old, new = draw(st.sampled_from(sorted(state["parent"]))), draw(st.sampled_from(free))
         before = state["parent"].pop(old)
         state["parent"][new] = before | {"id": new}
@@ -159,6 +163,7 @@ def histories(draw):
         insert(draw(st.sampled_from(["parent", "parent", "child", "grand", "note"])))
     start = {n: {k: dict(r) for k, r in rows.items()} for n, rows in state.items()}
     moments = [start]
+    renamed: list[list[int]] = []
     transactions = []
     for _ in range(draw(st.integers(1, 9))):
         changes = []
@@ -208,12 +213,13 @@ def test_rule_01_cascades_lead_where_the_source_went(history) -> None:
 
 
 @settings(max_examples=250, deadline=None)
-@given(histories(), st.data())
+@given(histories(reuse_keys=False), st.data())
 def test_rule_01_also_in_the_load_window(history, data) -> None:
     """Each table was loaded at moments between its low and high, row by row; the stream begins before all of them.
 
     Grandchildren are loaded after their parents' window (load/order.py): what a cascade does to them is told by rows of
-    the table between, which a later snapshot of that table no longer has."""
+    the table between, which a later snapshot of that table no longer has. Parents that take over a key which another
+    had in the same window are left out: there a cascaded update is not idempotent (docs/explanation/correctness.md)."""
     moments, transactions = history
     last = len(transactions)
     windows, loaded = {}, {}
@@ -222,7 +228,7 @@ def test_rule_01_also_in_the_load_window(history, data) -> None:
         high = data.draw(st.integers(low, last))
         windows[one.id.name] = (low, high)
         loaded[one.id.name] = {}
-        for key in range(1, 8):
+        for key in sorted({key for moment in moments for key in moment[one.id.name]}):
             row = moments[data.draw(st.integers(low, high))][one.id.name].get(key)
             if row is not None:
                 loaded[one.id.name][key] = dict(row)
