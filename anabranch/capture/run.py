@@ -56,6 +56,7 @@ class Capture:
                 end = self.trail.rewind()  # what no flush made durable is read again
                 self.reader.start(LogMark(end.position.native, end.resume, end.commit_time), self.keeper.select)
                 lost_since = None
+                log.get().info("capture_follows", after=str(end.position))
                 self._take_over(self.reader.identity())
                 self._follow()
             except SourceUnavailable as lost:
