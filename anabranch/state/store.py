@@ -157,17 +157,18 @@ class StateStore:
         if not self._path.exists():
             self._remove()  # a log left behind by a deleted file would be replayed into the new one
         connection = sqlite3.connect(self._path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
-        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA journal_mode = PERSIST")  # a full disk is told of: no write needs new room
         connection.execute("PRAGMA synchronous = OFF")  # it can be rebuilt
         found = connection.execute("PRAGMA user_version").fetchone()[0]
         if found not in (0, VERSION):
             connection.close()
             self._remove()
             return self._prepared()
-        for name, query in self._queries.items():
-            if name.startswith("create_"):
-                connection.execute(query)
-        connection.execute(f"PRAGMA user_version = {VERSION}")
+        if found != VERSION:
+            for name, query in self._queries.items():
+                if name.startswith("create_"):
+                    connection.execute(query)
+            connection.execute(f"PRAGMA user_version = {VERSION}")
         return connection
 
     def _recreate(self) -> None:
@@ -176,7 +177,7 @@ class StateStore:
             self._remove()
 
     def _remove(self) -> None:
-        for suffix in ("", "-wal", "-shm"):
+        for suffix in ("", "-journal"):
             Path(f"{self._path}{suffix}").unlink(missing_ok=True)
 
 

@@ -113,6 +113,7 @@ class Scenario:
     source_at: tuple[str, int] | None = None
     target_at: tuple[str, int] | None = None
     user: tuple[str, str] | None = None
+    prefix: tuple[str, ...] = ()  # what every command is started with
     _marks: int = 0
     _logs: int = 0
     _running: list[Running] = field(default_factory=list)
@@ -164,7 +165,7 @@ class Scenario:
         logs.mkdir(exist_ok=True)
         words = [arguments[0], *arguments[1:]]
         words.insert(2 if arguments[0] == "trail" else 1, str(self.job_file))
-        command = [sys.executable, "-m", "anabranch", *words]
+        command = [*self.prefix, sys.executable, "-m", "anabranch", *words]
         running = Running(command, self.environment, logs / f"{self._logs:02}-{arguments[0]}")
         self._running.append(running)
         return running

@@ -75,16 +75,19 @@ def test_a_file_deleted_under_an_open_store_is_made_again(tmp_path: Path) -> Non
     assert StateStore(tmp_path).snapshot()["progress"].keys() == {"shop.a"}
 
 
-def test_a_log_left_beside_a_deleted_file_is_not_replayed(tmp_path: Path) -> None:
-    keep = sqlite3.connect(tmp_path / "state.db")  # holds the -wal file in being
+def test_a_journal_left_beside_a_deleted_file_is_not_replayed(tmp_path: Path) -> None:
     filled(tmp_path)
-    keep.execute("SELECT * FROM part").fetchall()
-    assert (tmp_path / "state.db-wal").stat().st_size
+    killed = sqlite3.connect(tmp_path / "state.db", isolation_level=None)
+    for statement in ("PRAGMA synchronous = OFF", "PRAGMA journal_mode = PERSIST", "BEGIN", "DELETE FROM last_error"):
+        killed.execute(statement)
+    journal = (tmp_path / "state.db-journal").read_bytes()
+    assert journal.startswith(b"\xd9\xd5\x05\xf9"), "it would be rolled back"
+    killed.close()
     (tmp_path / "state.db").unlink()
+    (tmp_path / "state.db-journal").write_bytes(journal)
     fresh = StateStore(tmp_path)
     fresh.phase("streaming")
     assert fresh.snapshot()["last_error"] is None
-    keep.close()
 
 
 def test_a_broken_file_is_replaced(tmp_path: Path) -> None:
