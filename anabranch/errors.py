@@ -134,7 +134,10 @@ class SourceUnavailable(SourceError):
 
 
 class LogLost(SourceError):
-    default_hint = "the source no longer has what the trail needs: load again"
+    default_hint = (
+        "the source no longer has what the trail needs: "
+        "remove the job's state (anabranch drop JOB --execute) and load again"
+    )
 
 
 class UnknownLogEvent(SourceError):

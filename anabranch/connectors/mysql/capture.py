@@ -7,20 +7,22 @@ what the bytes mean (`assemble.py`).
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 from anabranch.abc import LogIdle, LogOptions, LogStatement, Select
 from anabranch.connectors.mysql.assemble import Assembler
 from anabranch.connectors.mysql.connection import connect
 from anabranch.connectors.mysql.continuity import continued
 from anabranch.connectors.mysql.dump import FARTHEST, Dump
-from anabranch.connectors.mysql.log_end import identity, log_end_with_gtids
-from anabranch.connectors.mysql.positions import place_of
+from anabranch.connectors.mysql.log_end import identity, log_end, log_end_with_gtids
+from anabranch.connectors.mysql.positions import BinlogOrder, Place, place_of
 from anabranch.errors import SourceUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark
 from anabranch.rows.chunk import Chunk, Part
 
 IDLE_INTERVAL = 0.5  # seconds between marks that only move on
+STILL = 5.0  # seconds at the same place after which the server is asked whether it still has it
 SILENCE = 30.0  # seconds without even a heartbeat after which the line counts as lost
 
 
@@ -64,6 +66,7 @@ class BinlogReader:
         self._dump = Dump(self._endpoint, self._options.server_id, place)
         self._heard = self._told = time.monotonic()
         self._waiting_since: float | None = None
+        self._still_at, self._still_since = "", self._heard
 
     def read(self, timeout: float) -> Chunk | LogStatement | LogIdle | None:
         if self._stale:
@@ -85,6 +88,8 @@ class BinlogReader:
                 return self._given()
             if (idle := self._idle(now)) is not None:
                 return idle
+            if now - self._still_since >= STILL:
+                self._look(now)
             if now >= until:
                 return None
             if block is None:
@@ -123,6 +128,28 @@ class BinlogReader:
             self._take(block, time.monotonic())
         elif now - self._heard > SILENCE:
             raise SourceUnavailable(f"the source has been silent for {SILENCE:.0f} s", position=self._last.native)
+
+    def _look(self, now: float) -> None:
+        """A server whose log was reset stays where it was, in a file that it has removed, and sends heartbeats. Raises
+        LogLost; opens the log again where it goes on and nothing of it comes."""
+        assembler = self._assembler
+        here, self._still_since = assembler.mark(), now
+        if here.resume != self._still_at or assembler.is_waiting or not assembler.is_between:
+            self._still_at = here.resume
+            return
+        place, end = place_of(here.resume), None
+        with suppress(SourceUnavailable):  # the line that counts is the other one
+            place, end = self._asked(place)
+        if end is not None and not place.by_gtid and not BinlogOrder().includes(here, str(end), None):
+            self.start(self._last, self._select)
+
+    def _asked(self, place: Place) -> tuple[Place, Place]:
+        """`place` as the server would name it, and its log's end. Raises LogLost."""
+        connection = connect(self._endpoint)
+        try:
+            return continued(connection, place), log_end(connection)
+        finally:
+            connection.close()
 
     def _given(self) -> Chunk | LogStatement:
         item = self._assembler.ready.popleft()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.abc import LogOptions
+from anabranch.connectors.mysql import capture
 from anabranch.connectors.mysql.assemble import Assembler
 from anabranch.connectors.mysql.capture import BinlogReader
 from anabranch.connectors.mysql.connection import connect
@@ -95,6 +96,49 @@ def test_pitfall_26_a_log_that_was_reset_and_grew_again_is_refused(own_server: S
         follower.begin(mark)
         follower.take()
     assert "reset" in str(lost.value) or "restored" in str(lost.value)
+
+
+@pytest.mark.parametrize("grown", [0, 50])
+def test_pitfall_26_a_log_that_is_reset_under_its_reader_is_refused(
+    own_server: Server, follow: Callable, monkeypatch: pytest.MonkeyPatch, grown: int
+) -> None:
+    """The server sends heartbeats from the end of the file that it has removed; the new one is shorter, or longer."""
+    monkeypatch.setattr(capture, "STILL", 0.4)
+    database = prepared(own_server)
+    database.execute(RESET)
+    follower = follow(database)
+    follower.begin()
+    insert(database, 3)
+    follower.take()
+    time.sleep(1.1)
+    database.execute(RESET)
+    insert(database, grown)
+    with pytest.raises(LogLost) as lost:
+        try:
+            for _ in range(50):
+                follower.reader.read(0.2)
+        except SourceUnavailable:  # MariaDB ends the stream of a file whose successor of the same name is longer
+            follower.begin(follower.mark)
+            follower.take()
+    assert lost.value.position
+
+
+def test_mysql_live_a_quiet_log_is_not_opened_again(
+    own_server: Server, follow: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capture, "STILL", 0.1)
+    database = prepared(own_server)
+    follower = follow(database)
+    follower.begin()
+    insert(database)
+    follower.take()
+    dump = follower.reader._dump
+    for _ in range(10):
+        follower.reader.read(0.2)
+    assert follower.reader._dump is dump
+    insert(database)
+    follower.take()
+    assert ids(follower) == [1, 2]
 
 
 def test_pitfall_26_a_log_that_ends_before_the_trail_is_refused(own_server: Server, follow: Callable) -> None:
