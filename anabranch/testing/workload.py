@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from types import TracebackType
@@ -246,11 +246,14 @@ EVENTS, WEIGHTS = tuple(_WEIGHTS), tuple(_WEIGHTS.values())
 
 class Writer:
     """Workers in threads, each with its connection and its own seed, at about `rate` transactions a second together.
+    `sessions`: a statement for each worker's session, in turn.
 
     A server that goes away is waited for. `stop` raises what a worker died of."""
 
-    def __init__(self, database: Database, seed: int, *, workers: int = 2, rate: float = 100.0) -> None:
-        self.database, self.committed = database, 0
+    def __init__(
+        self, database: Database, seed: int, *, workers: int = 2, rate: float = 100.0, sessions: Sequence[str] = ()
+    ) -> None:
+        self.database, self.committed, self.sessions = database, 0, tuple(sessions)
         self._pause = workers / rate
         self._stop = threading.Event()
         self._failures: list[BaseException] = []
@@ -295,6 +298,8 @@ class Writer:
     def _follow(self, load: Workload, connection: Any) -> None:
         with closing(connection.cursor()) as cursor:
             cursor.execute("SET SESSION time_zone = '+00:00', sql_mode = 'NO_ENGINE_SUBSTITUTION'")
+            if self.sessions:
+                cursor.execute(self.sessions[load.worker % len(self.sessions)])
         due = time.monotonic()
         while not self._stop.is_set():
             if carry_out(load.transaction(), connection):

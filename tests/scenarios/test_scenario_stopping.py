@@ -98,7 +98,7 @@ def test_only_the_parts_of_a_run_that_is_gone_end_with_it(mariadb: Server, scena
     run.process.kill()
     wait_until(lambda: not any(map(faults.is_alive, parts)), 30, "its parts are gone", run.tail)
     alone = made.start("capture")
-    wait_until(lambda: "capture_started" in alone.stderr, 30, "capture has started", alone.tail, alone)
+    wait_until(lambda: "capture_follows" in alone.stderr, 30, "capture follows", alone.tail, alone)
     alone.stop()
 
 
