@@ -1,4 +1,4 @@
-"""Servers and databases for tests: started on first use, one of each per run, a fresh database per test.
+"""Servers, databases and jobs for tests: servers start on first use, one of each per run; databases are a test's own.
 
 A server comes from `ANABRANCH_TEST_<DB>_DSN` when that is set, otherwise the run starts its own. A test whose server
 cannot be had fails and says what to install; none is skipped.
@@ -10,8 +10,10 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from scenario import Scenario
 
 from anabranch.testing import packages
 from anabranch.testing.databases import Database, create_database, drop_database
@@ -98,6 +100,24 @@ def target_database(postgresql: Server, request: pytest.FixtureRequest) -> Itera
     database = create_database(postgresql, request.node.name)
     yield database
     drop_database(database)
+
+
+@pytest.fixture
+def scenario(
+    source_database: Callable[[Server], Database], target_database: Database, tmp_path: Path
+) -> Iterator[Callable[..., Scenario]]:
+    """`scenario(server, *statements)` makes a job between a new database there and a new one at the PostgreSQL."""
+    made: list[Scenario] = []
+
+    def make(server: Server, *statements: str, **options: Any) -> Scenario:
+        database = source_database(server)
+        database.execute(*statements)
+        made.append(Scenario(database, target_database, tmp_path / f"job{len(made)}", **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
 
 
 def _describe(name: str) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import socket
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -146,25 +146,17 @@ def test_a_failed_fetch_leaves_nothing_and_may_be_tried_again(cache: Path) -> No
     assert [path.name for path in cache.iterdir() if path.is_dir()] == ["thing"]
 
 
-def _fetch_and_count(cache: str, log: str) -> None:
-    os.environ["ANABRANCH_CACHE"] = cache
-
-    def fill(scratch: Path) -> None:
-        with open(log, "a") as file:
-            file.write("filled\n")
-
-    fetched("thing", fill)
+FETCH = """
+import sys
+from anabranch.testing.cache import fetched
+fetched("thing", lambda scratch: open(sys.argv[1], "a").write("filled\\n"))
+"""
 
 
 def test_two_processes_fetch_once(cache: Path, tmp_path: Path) -> None:
     log = tmp_path / "log"
-    context = multiprocessing.get_context("spawn")
-    workers = [context.Process(target=_fetch_and_count, args=(str(cache), str(log))) for _ in range(2)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(30)
-    assert [worker.exitcode for worker in workers] == [0, 0]
+    workers = [subprocess.Popen([sys.executable, "-c", FETCH, str(log)]) for _ in range(2)]
+    assert [worker.wait(30) for worker in workers] == [0, 0]
     assert log.read_text() == "filled\n"
 
 
