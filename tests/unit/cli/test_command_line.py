@@ -1,4 +1,5 @@
-"""The command line as a process: what it prints where, how it ends, and that `--help` loads nothing heavy."""
+"""The command line: what it prints where, how it ends, and that `--help` loads nothing heavy. As a process where that
+makes a difference."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,21 @@ def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
         timeout=60,
         env={**os.environ, "PW": PASSWORD, **env},
     )
+
+
+Call = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Call:
+    """The same in this process."""
+
+    def made(*arguments: str) -> subprocess.CompletedProcess[str]:
+        code = shell.exit_code(list(arguments))
+        printed = capsys.readouterr()
+        return subprocess.CompletedProcess(arguments, code, printed.out, printed.err)
+
+    return made
 
 
 def closed_port() -> int:
@@ -99,17 +115,17 @@ def test_help_names_every_verb_and_version_is_the_package_s() -> None:
         (["status", "x", "--log-level", "loud"], "'loud' is not one of"),
     ],
 )
-def test_a_wrong_command_line_ends_with_2(arguments: list[str], message: str) -> None:
-    done = run(*arguments)
+def test_a_wrong_command_line_ends_with_2(call: Call, arguments: list[str], message: str) -> None:
+    done = call(*arguments)
     assert done.returncode == 2
     assert message in done.stderr
     assert done.stdout == ""
 
 
 @pytest.mark.parametrize("verb", ["run", "capture", "load", "apply", "preflight", "status", "verify", "drop"])
-def test_every_verb_refuses_a_wrong_job_file_with_every_problem(tmp_path: Path, verb: str) -> None:
+def test_every_verb_refuses_a_wrong_job_file_with_every_problem(call: Call, tmp_path: Path, verb: str) -> None:
     (tmp_path / "job.toml").write_text('name = "shop"\n[source]\nurl = "mysqll://u:S3cret@h"\n[laod]\n')
-    done = run(verb, str(tmp_path / "job.toml"))
+    done = call(verb, str(tmp_path / "job.toml"))
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr.startswith(f"error: {tmp_path}/job.toml has 4 problems\n")
@@ -119,16 +135,19 @@ def test_every_verb_refuses_a_wrong_job_file_with_every_problem(tmp_path: Path, 
     assert "Traceback" not in done.stderr
 
 
-def test_a_missing_job_file() -> None:
-    done = run("status", "nowhere.toml")
+def test_a_missing_job_file(call: Call) -> None:
+    done = call("status", "nowhere.toml")
     assert (done.returncode, done.stderr) == (
         2,
         "error: there is no job file nowhere.toml — JOB is the path of a job file\n",
     )
 
 
-def test_preflight_of_ends_that_are_down_ends_with_an_end_s_code(job: Path) -> None:
-    done = run("preflight", str(job), "--json")
+def test_preflight_of_ends_that_are_down_ends_with_an_end_s_code(
+    call: Call, job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PW", PASSWORD)
+    done = call("preflight", str(job), "--json")
     assert done.returncode in (5, 6)
     assert done.stdout == ""
     assert done.stderr.startswith("error: ")
@@ -145,8 +164,10 @@ def test_status_of_a_job_that_never_ran_leaves_nothing_behind(job: Path, tmp_pat
     assert not (tmp_path / "home").exists()
 
 
-def test_a_trail_that_is_not_there(job: Path) -> None:
-    done = run("trail", "ls", str(job), ANABRANCH_HOME=str(job.parent))
+def test_a_trail_that_is_not_there(call: Call, job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PW", PASSWORD)
+    monkeypatch.setenv("ANABRANCH_HOME", str(job.parent))
+    done = call("trail", "ls", str(job))
     assert done.returncode == 7
     assert done.stderr.startswith("error: there is no trail in ")
 

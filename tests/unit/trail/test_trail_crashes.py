@@ -58,7 +58,7 @@ def test_rule_11_killed_writers_take_nothing_back(tmp_path, samples):
     follower = Follower(directory, samples)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     starts = []
-    for life in range(7):
+    for life in range(5):
         command = [sys.executable, str(WRITER), str(directory), str(life)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
         assert process.stdout
