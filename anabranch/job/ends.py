@@ -172,16 +172,26 @@ def _refuse_changes(job: Job, known: dict[str, str], trail_job_uuid: str) -> Non
 
 
 def definitions(job: Job) -> dict[TableId, TableSchema]:
-    """The definitions in force in the trail, of included tables."""
-    in_force = TrailReader(job.trail).history.in_force()
+    """The definitions in force in the trail, of included tables; none where all of them are parked."""
+    with TrailReader(job.trail) as trail:
+        in_force, parked = trail.history.in_force(), trail.history.parked()
     found = {table: schema for table, schema in in_force.items() if job.rules.includes(table)}
-    if not found:
+    if not found and not any(map(job.rules.includes, parked)):
         raise SchemaError(
             "the rules include no table of the source",
             job=job.config.name,
             hint="look at [[rules]] include with: anabranch preflight JOB",
         )
     return found
+
+
+def parked_because(job: Job, table: TableId) -> str:
+    """Why capture has parked a table, as apply would say it; "" where it is not parked."""
+    with TrailReader(job.trail) as trail:
+        entry = trail.history.parked_by(table)
+    if entry is None:
+        return ""
+    return f"{entry.reason} (at {entry.sequence})" + (f": {entry.statement}" if entry.statement else "")
 
 
 def filters(job: Job, tables: dict[TableId, TableSchema]) -> dict[TableId, str]:

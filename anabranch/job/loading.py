@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
 from anabranch import log
 from anabranch.abc import TableState, TargetStore
-from anabranch.errors import AnabranchError, ConfigError, SchemaError
+from anabranch.errors import (
+    AnabranchError,
+    ConfigError,
+    SchemaError,
+    SourceError,
+    SourceUnavailable,
+    TablesParked,
+    ValueRefused,
+)
 from anabranch.job import ends
 from anabranch.job.watching import LoadWatcher
 from anabranch.load.order import Demand, demands
@@ -32,6 +41,7 @@ if TYPE_CHECKING:
     from anabranch.job.job import Job
 
 ALL = "load"  # holds the trail while the first load runs
+PARKING_SECONDS = 10.0  # for capture to come to the statement after which a table cannot be read any more
 
 
 class Loading:
@@ -53,6 +63,7 @@ class Loading:
             self._begin(store)
             self.job.rules.targets(schemas)
             states = self._pending(store, schemas)
+            self._leave_parked(store, states, schemas)
         finally:
             store.close()
         todo = {t: s for t, s in schemas.items() if _is_open(states[t])}
@@ -78,6 +89,21 @@ class Loading:
                 store.save_table(self.name, states[table])
         return states
 
+    def _leave_parked(
+        self, store: TargetStore, states: Mapping[TableId, TableState], schemas: Mapping[TableId, TableSchema]
+    ) -> None:
+        """Tables that capture has parked before their load was through. Apply waits for the load, and comes to their
+        barriers only behind it: nobody else would say it."""
+        for table, state in states.items():
+            if _is_open(state) and table not in schemas:
+                reason = ends.parked_because(self.job, table) or "the trail has no definition of it"
+                self._park(store, state, reason)
+
+    def _park(self, store: TargetStore, state: TableState, reason: str) -> None:
+        log.get(job=self.name, table=str(state.source)).warning("table_parked", reason=reason)
+        store.save_table(self.name, replace(state, state="parked", low="", high="", reason=reason))
+        retention.unregister(self.job.trail, f"{retention.LOAD}{state.source}")
+
     def _load(self, schemas: dict[TableId, TableSchema], states: dict[TableId, TableState]) -> None:
         """Level after level: what a cascade does to grandchildren is told by the table between (load/order.py)."""
         for level in demands(schemas, ends.logs_cascades(self.source)):
@@ -87,6 +113,41 @@ class Loading:
             self._load_level(tables)
 
     def _load_level(self, tables: Sequence[LoadTable]) -> None:
+        """A table that cannot be read any more, because of a statement after which it is parked, is left out."""
+        left = list(tables)
+        while left:
+            try:
+                return self._copy(left)
+            except SourceError as error:
+                parked = self._parked_since(left, error)
+                if not parked:
+                    raise
+                self._park_all(parked)
+                left = [load for load in left if load.schema.id not in parked]
+        return None
+
+    def _parked_since(self, tables: Sequence[LoadTable], error: SourceError) -> dict[TableId, str]:
+        """Capture may be some transactions behind the statement."""
+        is_end_or_value = isinstance(error, SourceUnavailable | ValueRefused)
+        until = time.monotonic() + (0 if is_end_or_value else PARKING_SECONDS)
+        while True:
+            reasons = {load.schema.id: ends.parked_because(self.job, load.schema.id) for load in tables}
+            parked = {table: reason for table, reason in reasons.items() if reason}
+            if parked or time.monotonic() >= until or self.stop():
+                return parked
+            time.sleep(0.2)
+
+    def _park_all(self, parked: Mapping[TableId, str]) -> None:
+        store = self.target.store()
+        try:
+            states = store.tables(self.name)
+            for table, reason in parked.items():
+                if table in states:
+                    self._park(store, states[table], reason)
+        finally:
+            store.close()
+
+    def _copy(self, tables: Sequence[LoadTable]) -> None:
         identity = load_identity(LocalStorage(self.job.trail))
         assert identity is not None
         try:
@@ -102,6 +163,7 @@ class Loading:
                 quiet=TrailQuiet(self.job.trail, self.source),
                 on_progress=LoadWatcher(self.state).progress,
                 stop=self.stop,
+                parked=lambda table: ends.parked_because(self.job, table),
             )
         except AnabranchError as error:
             error.job = error.job or self.name
@@ -130,12 +192,11 @@ class Loading:
             store.close()
         if state is not None and state.state == "streaming":
             raise ConfigError(f"{table} streams already", job=self.name, hint="only parked and new tables join")
-        schema = state.schema if state and state.state == "loading" else None
-        schema = schema or self._joined_definition(table, state, recreate)
+        begun = bool(state and state.state == "loading" and not ends.parked_because(self.job, table))
+        schema = (state.schema if state and begun else None) or self._joined_definition(table, state, recreate)
         if schema is None:
             return
         changed = bool(state and state.schema and not state.schema.same_definition(schema))
-        begun = bool(state and state.state == "loading")
         generation = (state.generation if state else 0) + (0 if begun else 1)
         (demand,) = (d for level in demands({table: schema}, False) for d in level)
         load = LoadTable(
@@ -148,6 +209,8 @@ class Loading:
             exact=demand.exact,
         )
         self._load_level([load])
+        if parked := ends.parked_because(self.job, table):
+            raise TablesParked(f"{table} was parked again: {parked}", job=self.name, hint="load it once more")
 
     def _joined_definition(self, table: TableId, state: TableState | None, recreate: bool) -> TableSchema | None:
         """The definition from which on capture writes the table's rows; None when stopped while waiting for capture."""

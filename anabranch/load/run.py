@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -26,6 +27,8 @@ from anabranch.spark.where import where
 
 Progress = Callable[[TableId, int, int], None]
 """Table, rows at the target, rows that the source's statistics promise."""
+Parked = Callable[[TableId], str]
+"""Why capture has parked a table since its load was planned, "" if it has not: its changes would not be followed."""
 
 ROWS_PER_CHUNK = 200_000
 GIVE_UP = 300.0  # seconds without a finished chunk, after which an end that is away is an error
@@ -48,9 +51,10 @@ def load_tables(
     quiet: Quiet | None = None,
     on_progress: Progress = lambda table, rows, estimate: None,
     stop: Callable[[], bool] = lambda: False,
+    parked: Parked = lambda table: "",
 ) -> bool:
     """Load what is not loaded yet; False when `stop()` ended it before that. As many chunks run at once as the Spark
-    session has cores; none is started when nothing is left to do.
+    session has cores; none is started when nothing is left to do. A table that is `parked` by then is not handed over.
 
     An end that cannot be reached at the start is an error at once, later after five minutes; what a chunk raised comes
     up here."""
@@ -65,7 +69,7 @@ def load_tables(
         expected_identity=expected_identity,
     )
     work = ChunkWork(job, source, target, values, lock, expected_identity, quiet)
-    return _Load(work, planned, spark_factory, on_progress, stop).run()
+    return _Load(work, planned, spark_factory, on_progress, stop, parked).run()
 
 
 class _EndAway(Exception):
@@ -82,8 +86,10 @@ class _Load:
         spark_factory: Callable[[], SparkSession],
         on_progress: Progress,
         stop: Callable[[], bool],
+        parked: Parked,
     ) -> None:
         self.work, self.spark_factory, self.on_progress, self.stop = work, spark_factory, on_progress, stop
+        self.parked = parked
         self.tables = {one.load.schema.id: one for one in planned}
         self.rows = {table: one.rows for table, one in self.tables.items()}
         self.open = {table: {piece.number: piece for piece in one.pieces} for table, one in self.tables.items()}
@@ -150,7 +156,7 @@ class _Load:
         if self.open[table]:
             return
         try:
-            hand_over(self.work, self.tables[table].load)
+            hand_over(self.work, self.tables[table].load, self.parked(table))
         except UNAVAILABLE as error:
             self.unavailable.append(error)
         else:
@@ -176,8 +182,11 @@ class _Load:
         self.pause = min(self.pause * 2, LONGEST_PAUSE)
 
 
-def hand_over(work: ChunkWork, load: LoadTable) -> None:
-    """Tell the stream that the table is there, with the marks of all chunks. May be repeated."""
+def hand_over(work: ChunkWork, load: LoadTable, parked: str = "") -> None:
+    """Tell the stream that the table is there, with the marks of all chunks. May be repeated.
+
+    One that capture has parked meanwhile stays parked: if that lies before the first chunk's mark, the stream would not
+    look at it again."""
     with closing(work.target.store()) as store, closing(work.target.loader(work.rules)) as loader:
         state = store.tables(work.job).get(load.schema.id)
         if state is None or state.generation != load.generation or state.state != "loading":
@@ -187,4 +196,7 @@ def hand_over(work: ChunkWork, load: LoadTable) -> None:
                 table=str(load.schema.id),
                 hint="another load of the table was started: let one of them end",
             )
-        store.save_table(work.job, loaded(state, loader.chunks(work.job, load.schema.id, load.generation)))
+        now = loaded(state, loader.chunks(work.job, load.schema.id, load.generation))
+        if parked:
+            now = replace(now, state="parked", low="", high="", reason=f"{parked} (while it was being loaded)")
+        store.save_table(work.job, now)

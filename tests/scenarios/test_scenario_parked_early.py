@@ -1,0 +1,78 @@
+"""Tables that the source drops or alters before their load is through: the load says that they are parked, the others
+stream, and nobody waits for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from scenario import Scenario, wait_until
+
+from anabranch.testing.servers import Server
+
+Make = Callable[..., Scenario]
+TABLES = (
+    "CREATE TABLE item (id INT PRIMARY KEY, name VARCHAR(40))",
+    "CREATE TABLE gone (id INT PRIMARY KEY)",
+    "CREATE TABLE wider (id INT PRIMARY KEY, name VARCHAR(40))",
+    "CREATE TABLE parent (id INT PRIMARY KEY)",
+    "CREATE TABLE child (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES parent (id))",
+)
+ROWS = (
+    "INSERT INTO item VALUES (1,'a'),(2,'b')",
+    "INSERT INTO gone VALUES (1)",
+    "INSERT INTO wider VALUES (1,'a')",
+    "INSERT INTO parent VALUES (1)",
+    "INSERT INTO child VALUES (1, 1)",
+)
+CHANGES = (
+    "DROP TABLE gone",
+    "ALTER TABLE wider ADD COLUMN extra INT DEFAULT 5",
+    "ALTER TABLE child ADD COLUMN extra INT",
+    "INSERT INTO wider VALUES (2, 'b', 6)",
+    "INSERT INTO item VALUES (3, 'c')",
+)
+STREAMING = {"item", "scenario_mark"}
+
+
+def test_rule_15_tables_parked_while_the_load_is_stopped(mariadb: Server, scenario: Make) -> None:
+    made = scenario(mariadb, *TABLES, *ROWS)
+    capture = made.start("capture")
+    load = made.start("load")
+    wait_until(lambda: len(made.states()) == 6, 60, "the load has begun", load.tail, load)
+    load.kill()
+    assert "streaming" not in made.states().values()
+    made.source.execute(*CHANGES)
+    wait_until(lambda: capture.stderr.count("table_parked") == 4, 30, "capture has parked four", capture.tail, capture)
+    made.cli("load")
+    assert_parked(made)
+    assert "to which a foreign key leads" in made.reason("parent")
+    apply = made.start("apply")
+    made.wait_streaming(apply)
+    made.sync(apply)
+    apply.stop()
+    capture.stop()
+    assert_parked(made)
+    made.run_until_caught_up(code=8)
+    made.assert_identical("item")
+
+
+def test_rule_15_tables_parked_under_a_running_load(mariadb: Server, scenario: Make) -> None:
+    made = scenario(mariadb, *TABLES, *ROWS)
+    run = made.start("run")
+    wait_until(lambda: list(made.states().values()).count("loading") == 6, 60, "chunks are planned", run.tail, run)
+    made.source.execute(*CHANGES)
+    made.wait_streaming(run)
+    made.sync(run)
+    assert_parked(made)
+    assert "part_restarts" not in run.stderr
+    run.stop()
+    made.assert_identical("item")
+    made.cli("load", "--table", f"{made.source.name}.gone", code=5)
+
+
+def assert_parked(made: Scenario) -> None:
+    states = made.states()
+    assert {table for table, state in states.items() if state == "streaming"} <= STREAMING
+    assert {table for table, state in states.items() if state == "parked"} == states.keys() - STREAMING
+    assert "DROP TABLE" in made.reason("gone") and "ALTER TABLE wider" in made.reason("wider")
+    assert "anabranch load JOB --table" in made.reason("wider")

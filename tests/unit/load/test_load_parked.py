@@ -1,0 +1,62 @@
+"""A table that capture parks while it is loaded, on the memory twin: what the load leaves at the target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from anabranch import connectors
+from anabranch.abc import SourceConnector, TableState, ValueRules
+from anabranch.connectors.memory.database import database, forget
+from anabranch.load.copy import ChunkWork
+from anabranch.load.plan import LoadTable, plan
+from anabranch.load.run import hand_over
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.endpoint import Endpoint
+from anabranch.model.ids import TableId
+from anabranch.model.schema import Column, TableSchema
+from anabranch.rows.net import TargetTable
+from anabranch.spark.pieces import do
+
+JOB = "job"
+NUMBER = LogicalType(Kind.INT32)
+TARGET = connectors.target(Endpoint("memory", "", 0, "", "", "parked-target"))
+
+
+@pytest.fixture
+def source() -> Iterator[SourceConnector]:
+    yield connectors.source(Endpoint("memory", "", 0, "", "", "parked-source"))
+    forget()
+
+
+def loaded_table(source: SourceConnector) -> tuple[ChunkWork, LoadTable]:
+    """Every chunk is at the target; the table is not handed over."""
+    schema = TableSchema(TableId("shop", "a"), (Column("id", NUMBER, "int", nullable=False),), ("id",))
+    database("parked-source").create(schema)
+    with database("parked-source").transaction() as transaction:
+        transaction.insert(schema.id, {"id": "1"})
+    load = LoadTable(schema, TargetTable(schema.id, TableId("public", "a"), ("id",), (NUMBER,), ("id",), ("id",)))
+    work = ChunkWork(JOB, source, TARGET, ValueRules())
+    for one in plan(JOB, source, TARGET, [load], rows_per_chunk=10, rules=ValueRules(), expected_identity=""):
+        for piece in one.pieces:
+            do(work, piece)
+    return work, load
+
+
+def state() -> TableState:
+    with closing(TARGET.store()) as store:
+        return store.tables(JOB)[TableId("shop", "a")]
+
+
+def test_it_is_handed_over(source: SourceConnector) -> None:
+    hand_over(*loaded_table(source))
+    assert (state().state, state().facts["loaded"], state().rows_loaded) == ("loading", "yes", 1)
+
+
+def test_rule_15_one_that_is_parked_by_then_is_not_handed_over(source: SourceConnector) -> None:
+    """Its first chunk may lie behind the statement that parked it: the stream would follow rows that nobody writes."""
+    hand_over(*loaded_table(source), "its definition changed")
+    assert (state().state, state().low, state().high) == ("parked", "", "")
+    assert state().reason == "its definition changed (while it was being loaded)"
