@@ -34,12 +34,14 @@ def sequence_of(order: int, base: int) -> int:
 @dataclass(frozen=True)
 class Images:
     """n row images. `op` holds Op values, `order` rises strictly; row i carries column c iff
-    `presence[shape[i], c]`; `rows` has the replicated columns by target name."""
+    `presence[shape[i], c]`; the source's foreign keys were off for it iff `keys_off[shape[i]]`; `rows` has the
+    replicated columns by target name."""
 
     op: npt.NDArray[np.int8]
     order: Ints
     shape: npt.NDArray[np.int16]
     presence: Bools
+    keys_off: Bools
     rows: pa.Table
 
     def __len__(self) -> int:
@@ -55,6 +57,12 @@ class Images:
         removal: Bools = (self.op == Op.DELETE) | (self.op == Op.BEFORE)
         return removal
 
+    @property
+    def is_followed_by_keys(self) -> Bools:
+        """Did the source's foreign keys react to the change that the image belongs to? (K1)"""
+        followed: Bools = ~self.keys_off[self.shape]
+        return followed
+
     def present(self, column: int) -> Bools:
         """For every row: does the image carry this column?"""
         found: Bools = self.presence[self.shape, column]
@@ -66,12 +74,14 @@ class Images:
         if low == 0 and high == len(self):
             return self
         cut = slice(low, high)
-        return Images(self.op[cut], self.order[cut], self.shape[cut], self.presence, self.rows.slice(low, high - low))
+        rows = self.rows.slice(low, high - low)
+        return Images(self.op[cut], self.order[cut], self.shape[cut], self.presence, self.keys_off, rows)
 
     def where(self, keep: Bools, op: npt.NDArray[np.int8] | None = None) -> Images:
         """The images that `keep` marks; `op` replaces the operations (before the selection)."""
         ops = self.op if op is None else op
-        return Images(ops[keep], self.order[keep], self.shape[keep], self.presence, self.rows.filter(pa.array(keep)))
+        rows = self.rows.filter(pa.array(keep))
+        return Images(ops[keep], self.order[keep], self.shape[keep], self.presence, self.keys_off, rows)
 
 
 def gather(chunks: Sequence[Chunk], table: TargetTable, schema: TableSchema, base: int, low: int = 0) -> Images | None:
@@ -82,12 +92,13 @@ def gather(chunks: Sequence[Chunk], table: TargetTable, schema: TableSchema, bas
     if not parts:
         return None
     places = [schema.index_of(name) for name in table.source_columns]
-    presence, shapes = _merge_shapes((rows for _, rows in parts), places)
+    presence, keys_off, shapes = _merge_shapes((rows for _, rows in parts), places)
     return Images(
         op=np.concatenate([_meta(rows, 0) for _, rows in parts]),
         order=np.concatenate([_orders(chunk, rows, base) for chunk, rows in parts]),
         shape=np.concatenate(shapes),
         presence=presence,
+        keys_off=keys_off,
         rows=_columns([rows for _, rows in parts], places, table),
     )
 
@@ -117,15 +128,17 @@ def _orders(chunk: Chunk, rows: TableRows, base: int) -> Ints:
     return orders
 
 
-def _merge_shapes(parts: Iterable[TableRows], places: Sequence[int]) -> tuple[Bools, list[npt.NDArray[np.int16]]]:
+def _merge_shapes(
+    parts: Iterable[TableRows], places: Sequence[int]
+) -> tuple[Bools, Bools, list[npt.NDArray[np.int16]]]:
     known: dict[tuple[bool, ...], int] = {}
     shapes = []
     for rows in parts:
-        local = np.array(
-            [known.setdefault(tuple(s.present[p] for p in places), len(known)) for s in rows.shapes], dtype=np.int16
-        )
+        facts = [(s.keys_off, *(s.present[p] for p in places)) for s in rows.shapes]
+        local = np.array([known.setdefault(fact, len(known)) for fact in facts], dtype=np.int16)
         shapes.append(local[rows.batch.column(3).to_numpy(zero_copy_only=False)])
-    return np.array(list(known), dtype=bool).reshape(len(known), len(places)), shapes
+    merged = np.array(list(known), dtype=bool).reshape(len(known), 1 + len(places))
+    return merged[:, 1:], merged[:, 0], shapes
 
 
 def _columns(parts: Sequence[TableRows], places: Sequence[int], table: TargetTable) -> pa.Table:

@@ -48,9 +48,9 @@ class TableBuffer:
         fields = [pa.field(column.name, arrow_type(column.type)) for column in schema.columns]
         self._arrow = pa.schema([*META_FIELDS, *fields])
 
-    def shape(self, present: tuple[bool, ...]) -> int:
+    def shape(self, present: tuple[bool, ...], keys_off: bool = False) -> int:
         """The number of the shape with these columns."""
-        return self._shapes.setdefault(Shape(present), len(self._shapes))
+        return self._shapes.setdefault(Shape(present, keys_off=keys_off), len(self._shapes))
 
     def take(self, before_tx: int) -> TableRows | None:
         """The images of transactions below `before_tx`; what stays is of the open transaction, then number 0."""

@@ -51,10 +51,12 @@ class Part(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Shape:
     """Which columns an image carries. `unchanged` marks values that the log left out because they did not change
-    (PostgreSQL TOAST); a MySQL image has none."""
+    (PostgreSQL TOAST); a MySQL image has none. `keys_off`: the source's session had its foreign keys switched off, so
+    they changed no other rows (K1)."""
 
     present: tuple[bool, ...]
     unchanged: tuple[bool, ...] = ()
+    keys_off: bool = False
 
     @property
     def is_full(self) -> bool:

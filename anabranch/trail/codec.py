@@ -148,13 +148,14 @@ def _raw(buffer: pa.Buffer, offset: int, length: list[int]) -> pa.Buffer:
 @lru_cache(4096)
 def _shape_text(shape: Shape) -> str:
     present = "".join("01"[p] for p in shape.present)
-    return f"{present}/{''.join('01'[u] for u in shape.unchanged)}" if shape.unchanged else present
+    unchanged = "".join("01"[u] for u in shape.unchanged)
+    return "/".join([present, unchanged, "off"] if shape.keys_off else [present, unchanged] if unchanged else [present])
 
 
 @lru_cache(4096)
 def _shape(text: str) -> Shape:
-    present, _, unchanged = text.partition("/")
-    return Shape(tuple(c == "1" for c in present), tuple(c == "1" for c in unchanged))
+    present, unchanged, keys = (*text.split("/"), "", "")[:3]
+    return Shape(tuple(c == "1" for c in present), tuple(c == "1" for c in unchanged), keys == "off")
 
 
 @lru_cache(4096)

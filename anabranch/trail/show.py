@@ -16,6 +16,7 @@ from anabranch.rows.chunk import META, Chunk, Op, Part, TableRows
 from anabranch.rows.lines import texts
 from anabranch.trail.reader import TrailReader
 
+_KEYS_OFF = "(foreign keys were off)"
 _OPERATIONS = {Op.INSERT: "insert", Op.DELETE: "delete", Op.BEFORE: "update from", Op.AFTER: "update to"}
 
 
@@ -96,10 +97,10 @@ def _images_of(part: TableRows, schema: TableSchema, key: Mapping[str, str]) -> 
     columns = [_texts(column.type, part.batch.column(META + c)) for c, column in enumerate(schema.columns)]
     names = [column.name for column in schema.columns]
     for i, (op, tx, ordinal, shape) in enumerate(zip(*meta, strict=True)):
-        present = part.shapes[shape].present
-        values = {name: columns[c][i] for c, name in enumerate(names) if present[c]}
+        carried = part.shapes[shape]
+        values = {name: columns[c][i] for c, name in enumerate(names) if carried.present[c]}
         if all(values.get(name) == wanted for name, wanted in key.items()):
-            yield tx, ordinal, part.table, _OPERATIONS[Op(op)], values, ""
+            yield tx, ordinal, part.table, _OPERATIONS[Op(op)], values, _KEYS_OFF if carried.keys_off else ""
 
 
 def _texts(type: LogicalType | None, column: pa.Array) -> list[str | None]:

@@ -178,19 +178,19 @@ class Assembler:
                     known = self._table_map(raw)
                 tables[known[0]] = known[1]
             elif kind in ROW_EVENTS:
-                low, high, _, extra = rows_head(data, body)
+                low, high, facts, extra = rows_head(data, body)
                 try:
                     found = tables[low | high << 32]
                 except KeyError:
                     found = self._unannounced(low | high << 32)
                 if found is not None:
                     p = body + 8 + found.count_width + (extra if kind >= 30 else 0)
-                    width, made = found.kinds[kind]
+                    width, made = (found.kinds_off if facts & b.KEYS_OFF else found.kinds)[kind]
                     begin = p + width
                     decoder = made.get(data[p:begin])
                     if decoder is None:
                         self._offset = offset
-                        decoder = self._decoder(found, kind, data[p:begin])
+                        decoder = self._decoder(found, kind, data[p:begin], bool(facts & b.KEYS_OFF))
                         if decoder is None:
                             continue
                     decode, op, shape, second_shape = decoder
@@ -291,10 +291,10 @@ class Assembler:
             return None
         raise UnknownLogEvent("rows of a table that the log does not name", position=self._here)
 
-    def _decoder(self, found: TableDecoders, kind: int, bitmaps: bytes) -> Decoder | None:
+    def _decoder(self, found: TableDecoders, kind: int, bitmaps: bytes, keys_off: bool) -> Decoder | None:
         """For columns present that were not seen before; None when the table has to be parked for them."""
         try:
-            return found.decoder(kind, bitmaps)
+            return found.decoder(kind, bitmaps, keys_off)
         except Unfit as unfit:
             self._park(found.buffer.schema.id, str(unfit))
             return None

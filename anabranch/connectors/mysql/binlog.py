@@ -18,6 +18,7 @@ HEADER = 19  # bytes of an event's header
 GIANT = 0xFFFFFF  # a packet of this length is continued by the next
 ARTIFICIAL, IGNORABLE = 0x20, 0x80  # flags
 CHECKSUM = 4  # bytes
+KEYS_OFF = 0x02  # flag of a rows event: the session had foreign_key_checks = 0
 
 QUERY, STOP, ROTATE, INTVAR, RAND, USER_VAR, FORMAT, XID = 2, 3, 4, 5, 13, 14, 15, 16
 TABLE_MAP, INCIDENT, HEARTBEAT, HEARTBEAT_V2 = 19, 26, 27, 41

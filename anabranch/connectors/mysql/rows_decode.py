@@ -42,7 +42,8 @@ Decoder = tuple[Decode, Op, int, int]
 class TableDecoders:
     """All decoders of one table map, made when first needed. Raises Unfit when the definition cannot be of this table.
 
-    `kinds`: kind of event -> bytes of its bitmaps of present columns, and decoders by these bitmaps."""
+    `kinds`: kind of event -> bytes of its bitmaps of present columns, and decoders by these bitmaps. `kinds_off`: the
+    same for events that were logged with foreign keys switched off."""
 
     def __init__(self, seen: TableMap, buffer: TableBuffer, rules: ValueRules, family: str) -> None:
         why = mismatch(seen, buffer.schema)
@@ -52,16 +53,14 @@ class TableDecoders:
         self.count_width = 1 if len(seen.columns) < 0xFB else 3
         self._width = (len(seen.columns) + 7) // 8
         self._fields = tuple(map(field_of, seen.columns, buffer.schema.columns))
-        self.kinds: dict[int, tuple[int, dict[bytes, Decoder]]] = {}
-        for kind, op in ROW_EVENTS.items():
-            self.kinds[kind] = self._width * (2 if op is Op.BEFORE else 1), {}
+        self.kinds, self.kinds_off = self._empty(), self._empty()
 
-    def decoder(self, kind: int, bitmaps: bytes) -> Decoder:
+    def decoder(self, kind: int, bitmaps: bytes, keys_off: bool) -> Decoder:
         """For an event of `kind` with these columns. Raises Unfit for an insert whose values are not known."""
-        made = self.kinds[kind][1]
+        made = (self.kinds_off if keys_off else self.kinds)[kind][1]
         if len(made) >= _PATTERNS:
             made.clear()
-        found = made[bitmaps] = self._make(ROW_EVENTS[kind], bitmaps)
+        found = made[bitmaps] = self._make(ROW_EVENTS[kind], bitmaps, keys_off)
         return found
 
     def refused_value(self, bitmaps: bytes, data: bytes, at: int, end: int) -> tuple[str, dict[str, Any]]:
@@ -72,7 +71,10 @@ class TableDecoders:
         row, place = min((values.index(BAD), place) for place, values in enumerate(lists) if BAD in values)
         return schema.columns[place].name, {schema.columns[i].name: lists[i][row] for i in schema.key_indexes}
 
-    def _make(self, op: Op, bitmaps: bytes) -> Decoder:
+    def _empty(self) -> dict[int, tuple[int, dict[bytes, Decoder]]]:
+        return {kind: (self._width * (2 if op is Op.BEFORE else 1), {}) for kind, op in ROW_EVENTS.items()}
+
+    def _make(self, op: Op, bitmaps: bytes, keys_off: bool) -> Decoder:
         images, schema = self._images(bitmaps), self.buffer.schema
         fill = _defaults(schema, images[0]) if op is Op.INSERT else {}
         if op is Op.BEFORE and not LOGS_COMPUTED[self.family]:
@@ -83,7 +85,7 @@ class TableDecoders:
             tuple(present or place in fill or schema.columns[place].type is None for place, present in enumerate(image))
             for image in images
         ]
-        return decode, op, self.buffer.shape(carried[0]), self.buffer.shape(carried[-1])
+        return decode, op, self.buffer.shape(carried[0], keys_off), self.buffer.shape(carried[-1], keys_off)
 
     def _images(self, bitmaps: bytes) -> list[list[bool]]:
         parts = [bitmaps[at : at + self._width] for at in range(0, len(bitmaps), self._width)]

@@ -143,6 +143,31 @@ def test_pitfall_7_partial_images_tell_absent_from_null(
     assert len(delete) == 9
 
 
+def test_rule_01_rows_of_a_session_with_foreign_keys_off_say_so(
+    mysql_family: Server, source_database: Make, follow: Callable
+) -> None:
+    database = source_database(mysql_family)
+    table(database)
+    database.execute("INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 2), (3, 'c', 3)")
+    follower = follow(database)
+    follower.begin()
+    with closing(database.connect(autocommit=False)) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute("DELETE FROM t WHERE id = 1")
+        cursor.execute("SET foreign_key_checks = 0")
+        cursor.execute("UPDATE t SET id = 20 WHERE id = 2")
+        cursor.execute("DELETE FROM t WHERE id = 3")
+        cursor.execute("SET foreign_key_checks = 1")
+        cursor.execute("INSERT INTO t VALUES (4, 'd', 4)")
+        connection.commit()
+    follower.take()
+    (rows,) = [rows for chunk in follower.chunks() for rows in chunk.tables]
+    told = [rows.shapes[shape].keys_off for shape in rows.batch["_shape"].to_pylist()]
+    kinds = [Op(op).name for op in rows.batch["_op"].to_pylist()]
+    assert list(zip(kinds, told, strict=True)) == [
+        ("DELETE", False), ("BEFORE", True), ("AFTER", True), ("DELETE", True), ("INSERT", False),
+    ]  # fmt: skip
+
+
 def test_rule_20_inserts_without_a_known_value_park(
     mysql_family: Server, source_database: Make, follow: Callable
 ) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from anabranch.errors import TrailCorrupt, TrailError
 from anabranch.model.position import Position
 from anabranch.rows.chunk import Barrier, BarrierKind
 from anabranch.trail import requests
+from anabranch.trail.reader import chunks
 from anabranch.trail.show import show, shown_time
 
 
@@ -71,6 +74,21 @@ def test_rows_by_position_table_and_key(reader, samples):
     (row,) = show(reader, after=0, key={"id": "73"})
     assert (row.position.sequence, row.table) == (7, samples.ORDERS)
     assert list(show(reader, after=0, table=samples.NOTES, key={"id": "73"})) == []
+
+
+def test_rule_01_an_image_of_a_session_with_foreign_keys_off_says_so(open_writer, open_reader, samples):
+    chunk = samples.chunk(2, 3)
+    off = replace(chunk.tables[0], shapes=tuple(replace(s, keys_off=True) for s in chunk.tables[0].shapes))
+    writer = open_writer()
+    writer.append(replace(chunk, tables=(off, *chunk.tables[1:])))
+    writer.flush()
+    reader = open_reader()
+    (read,) = chunks(reader, 0)
+    assert [[s.keys_off for s in rows.shapes] for rows in read.tables] == [[True, True], [False, False]]
+    assert [s.present for s in read.tables[0].shapes] == [s.present for s in off.shapes]
+    assert {(r.table, r.note) for r in show(reader, after=0)} == {
+        (off.table, "(foreign keys were off)"), (chunk.tables[1].table, ""),
+    }  # fmt: skip
 
 
 def test_unknown_time_is_empty():
