@@ -87,17 +87,19 @@ class Capture:
 
     def _follow(self) -> None:
         next_requests = next_heartbeat = 0.0
+        is_inside = False  # fragments of a transaction were given, its end was not: nothing may come between them
         while not self.stop():
             item = self.reader.read(READ_SECONDS)
             now = time.monotonic()
             if isinstance(item, Chunk):
                 self._write(self.keeper.on_chunk(item))
+                is_inside = item.part is Part.FRAGMENT
             elif isinstance(item, LogStatement):
                 self._statement(item)
             elif isinstance(item, LogIdle) and (now >= next_heartbeat or self.keeper.joining):
                 self._heartbeat(item.mark)
                 next_heartbeat = now + HEARTBEAT_SECONDS
-            if now >= next_requests and not (isinstance(item, Chunk) and item.part is Part.FRAGMENT):
+            if now >= next_requests and not is_inside:
                 self._requests()
                 next_requests = now + REQUESTS_SECONDS
 

@@ -107,11 +107,6 @@ class Assembler:
         """Is everything read so far in front of `mark`, with no transaction open?"""
         return not self._group.is_open
 
-    @property
-    def is_fragmented(self) -> bool:
-        """Have images of the open transaction left already?"""
-        return self._group.is_fragmented
-
     def mark(self) -> LogMark:
         """Just after the last transaction that is complete."""
         return self._group.mark()

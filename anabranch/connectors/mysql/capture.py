@@ -35,6 +35,7 @@ class BinlogReader:
         self._identity = ""
         self._dump: Dump | None = None
         self._stale = False  # what was read ahead was selected by old definitions
+        self._is_inside = False  # fragments were given, and the end of their transaction was not
 
     def identity(self) -> str:
         if not self._identity:
@@ -60,7 +61,7 @@ class BinlogReader:
         finally:
             connection.close()
         self._identity = place.identity
-        self._select, self._last, self._stale = select, after, False
+        self._select, self._last, self._stale, self._is_inside = select, after, False, False
         skip_to = place.offset if place.offset > FARTHEST and not place.by_gtid else 0
         self._assembler = Assembler(place, select, self._options.rules, skip_to)
         self._dump = Dump(self._endpoint, self._options.server_id, place)
@@ -96,12 +97,13 @@ class BinlogReader:
                 self._wait(until - now, now)
 
     def reselect(self) -> None:
-        """Takes effect just after what `read` gave last: what was read ahead of it is read again."""
+        """Takes effect just after what `read` gave last: what was read ahead of it is read again. Of a transaction
+        whose first fragments were given already the rest stays as it was selected."""
         if self._dump is None:
             return
         assembler = self._assembler
         is_given = assembler.is_between and assembler.mark().native == str(place_of(self._last.resume))
-        if assembler.is_fragmented or is_given:
+        if self._is_inside or is_given:
             assembler.reselect()
         else:
             self._stale = True
@@ -154,6 +156,7 @@ class BinlogReader:
     def _given(self) -> Chunk | LogStatement:
         item = self._assembler.ready.popleft()
         self._waiting_since = None
+        self._is_inside = isinstance(item, Chunk) and item.part is Part.FRAGMENT
         if isinstance(item, LogStatement):
             self._last = item.mark
         elif item.part is not Part.FRAGMENT:

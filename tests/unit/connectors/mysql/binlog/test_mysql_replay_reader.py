@@ -8,12 +8,13 @@ from collections.abc import Callable
 import pytest
 
 from anabranch.abc import LogIdle, LogOptions, LogStatement
-from anabranch.connectors.mysql import capture
+from anabranch.connectors.mysql import assemble, capture
 from anabranch.connectors.mysql.capture import BinlogReader
-from anabranch.connectors.mysql.positions import BinlogOrder
+from anabranch.connectors.mysql.positions import BinlogOrder, Place, place_of
 from anabranch.errors import SourceUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark
+from anabranch.rows.chunk import Chunk, Part
 
 FAMILIES = ["mariadb", "mysql"]
 
@@ -41,7 +42,13 @@ def played(recording: Callable, monkeypatch: pytest.MonkeyPatch) -> Callable:
         reader = BinlogReader(Endpoint("mysql", "", 0, "", ""), LogOptions(1, flush_interval))
         monkeypatch.setattr(capture, "connect", lambda endpoint: Played([]))
         monkeypatch.setattr(capture, "continued", lambda connection, place: place)
-        monkeypatch.setattr(capture, "Dump", lambda *_: Played(list(found.blocks(size)), pause))
+        reader.places = []  # where the log was opened
+
+        def dump(endpoint: Endpoint, server_id: int, place: Place) -> Played:
+            reader.places.append(place)
+            return Played(list(found.blocks(size)), pause)
+
+        monkeypatch.setattr(capture, "Dump", dump)
         reader.start(LogMark("", found.resume), found.tables.get)
         reader.expected = found.expected
         return reader
@@ -104,3 +111,34 @@ def test_reselect_takes_effect_just_after_what_was_given_last(played: Callable, 
     reader._select = lambda table: None
     again = [item for item in items(reader, 50) if not isinstance(item, LogIdle)]
     assert [item.sql for item in again] == [entry for entry in reader.expected if isinstance(entry, str)]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_rule_15_reselect_before_a_fragment_that_is_ready_reads_it_again(
+    played: Callable, monkeypatch: pytest.MonkeyPatch, family: str
+) -> None:
+    """A table joins behind the transaction that was given last: a fragment of the next one, decoded already, would lack
+    its rows."""
+    monkeypatch.setattr(assemble, "FULL_IMAGES", 2)
+    reader = played(f"{family}-types-full", 1 << 18)
+    last = given = None
+    while not (reader._assembler.ready and reader._assembler.ready[0].part is Part.FRAGMENT) or reader._is_inside:
+        given = reader.read(0.0)
+        last = given if isinstance(given, Chunk) and given.part is not Part.FRAGMENT else last
+    assert given is last and last is not None
+    reader.reselect()
+    fragment = reader.read(0.0)
+    assert reader.places[1:] == [place_of(last.resume)] and isinstance(fragment, Chunk)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_reselect_inside_a_fragmented_transaction_goes_on_in_it(
+    played: Callable, monkeypatch: pytest.MonkeyPatch, family: str
+) -> None:
+    """A table is parked there: to begin the transaction anew would give its first fragments twice."""
+    monkeypatch.setattr(assemble, "FULL_IMAGES", 2)
+    reader = played(f"{family}-types-full", 1 << 18)
+    while not ((given := reader.read(0.0)) and isinstance(given, Chunk) and given.part is Part.FRAGMENT):
+        pass
+    reader.reselect()
+    assert isinstance(reader.read(0.0), Chunk) and len(reader.places) == 1

@@ -1,0 +1,104 @@
+"""The capture loop over the memory twin: what comes between reads, and what must not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from anabranch.abc import LogIdle, LogStatement
+from anabranch.capture import run
+from anabranch.capture.run import Capture
+from anabranch.connectors.memory import MemorySource, capture
+from anabranch.connectors.memory.capture import MemoryLog
+from anabranch.connectors.memory.database import Database, database, forget
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.endpoint import Endpoint
+from anabranch.model.ids import TableId
+from anabranch.model.schema import Column, TableSchema
+from anabranch.rows.chunk import BarrierKind, Chunk, Part
+from anabranch.trail import requests
+from anabranch.trail.reader import TrailReader, chunks
+from anabranch.trail.writer import TrailWriter
+
+A, B = TableId("shop", "a"), TableId("shop", "b")
+JOB = {"job": "shop", "job_uuid": "uuid-1"}
+
+
+def definition(table: TableId) -> TableSchema:
+    return TableSchema(table, (Column("id", LogicalType(Kind.INT64), "bigint", nullable=False),), ("id",))
+
+
+class SlowLog(MemoryLog):
+    """Gives what `script` says: "item", what comes next; "none", nothing yet, as a line does that is slower than the
+    loop. Any other entry is called before. Each read takes half a second of the loop's clock."""
+
+    script: Iterator[Any]
+    clock = 0.0
+
+    def read(self, timeout: float) -> Chunk | LogStatement | LogIdle | None:
+        self.clock += 0.5
+        while not isinstance(step := next(self.script), str):
+            step()
+        return super().read(0.0) if step == "item" else None
+
+
+class Nobody:
+    def written(self, trail: TrailWriter) -> None: ...
+
+    def waiting(self, why: str) -> None: ...
+
+
+@pytest.fixture
+def shop() -> Iterator[Database]:
+    made = database("capture_follows")
+    made.create(definition(A))
+    made.create(definition(B))
+    yield made
+    forget(["capture_follows"])
+
+
+@pytest.fixture
+def follow(shop: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Capture of table `a`, for as long as the script of its reads is."""
+
+    def make(*script: Any) -> None:
+        source, log = MemorySource(Endpoint("memory", "", 0, "", "", shop.name)), SlowLog(shop)
+        log.script, left = iter(script), iter([True, *(step for step in script if isinstance(step, str))])
+        monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: log.clock, sleep=lambda seconds: None))
+        with TrailWriter.open(tmp_path, **JOB, source_identity=shop.identity, pack=False) as trail:
+            stop, watcher = (lambda: next(left, None) is None), Nobody()
+            Capture(source, log, trail, {A}.__contains__, stop, watcher, shop.identity).run()
+
+    return make
+
+
+def insert(shop: Database, table: TableId, *ids: int) -> None:
+    with shop.transaction() as open_:
+        for id in ids:
+            open_.insert(table, {"id": str(id)})
+
+
+def test_rule_15_a_table_joins_behind_a_large_transaction_never_inside(
+    shop: Database, follow: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its definition holds from just before the transaction on, so it is ready to join when the line pauses in it."""
+    monkeypatch.setattr(capture, "FULL_IMAGES", 2)
+    monkeypatch.setattr(run, "REQUESTS_SECONDS", 0.8)
+    follow("none")
+    insert(shop, A, 1)
+    requests.request_table(tmp_path, B)
+    large = partial(insert, shop, A, 2, 3, 4, 5, 6)
+    follow("none", large, "item", "item", "none", "item", "none", "item", "none", partial(insert, shop, B, 9), "item")
+    with TrailReader(tmp_path) as trail:
+        found = list(chunks(trail, 0))
+    parts = [Part.WHOLE, Part.FRAGMENT, Part.FRAGMENT, Part.LAST, Part.WHOLE, Part.WHOLE]
+    assert [chunk.part for chunk in found] == parts
+    assert [[barrier.kind for barrier in chunk.barriers] for chunk in found[4:]] == [[BarrierKind.SCHEMA], []]
+    assert [rows.table for rows in found[5].tables] == [B]
+    answered = requests.answer(tmp_path, B)
+    assert answered and answered.sequence == found[4].first_sequence
