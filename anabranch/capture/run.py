@@ -45,6 +45,7 @@ class Capture:
     stop: Callable[[], bool]
     watcher: Watcher
     followed: str  # identity of the server that the trail was read from
+    refuse_switch: Callable[[str, str], None]  # (followed, now): raises while the trail must not be read from another
 
     def run(self) -> None:
         """Returns when `stop` says so. Raises what a person has to look at; a lost line is retried for five minutes."""
@@ -68,8 +69,10 @@ class Capture:
                 self._pause(f"disk full: {full.message}")
 
     def _take_over(self, identity: str) -> None:
-        """The log was opened, so this server contains ours (K18): from here on the trail is read from it."""
+        """The log was opened, so this server contains ours (K18): from here on the trail is read from it. At a start as
+        well as behind a name that leads elsewhere after the line was lost."""
         if identity != self.followed:
+            self.refuse_switch(self.followed, identity)
             log.get().warning("source_switched", before=self.followed, now=identity)
             self.trail.adopt_identity(identity)
             self.followed = identity

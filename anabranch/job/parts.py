@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from anabranch import log
@@ -34,10 +35,9 @@ def run_capture(job: Job) -> None:
         try:
             followed = ends.followed_identity(job) or reader.identity()
             with ends.open_trail(job, followed, job_uuid, LOCK_SECONDS) as trail:
-                if followed != reader.identity():
-                    ends.refuse_switch_while_loading(job, followed, reader.identity())
                 log.get(job=job.config.name).info("capture_started", end=str(trail.end.position))
-                Capture(source, reader, trail, job.rules.includes, stop.asked, CaptureWatcher(state), followed).run()
+                watcher, refuse = CaptureWatcher(state), partial(ends.refuse_switch_while_loading, job)
+                Capture(source, reader, trail, job.rules.includes, stop.asked, watcher, followed, refuse).run()
         finally:
             reader.close()
     state.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -10,19 +11,22 @@ from typing import Any
 
 import pytest
 
-from anabranch.abc import LogIdle, LogStatement
+from anabranch.abc import LogIdle, LogStatement, Select
 from anabranch.capture import run
 from anabranch.capture.run import Capture
 from anabranch.connectors.memory import MemorySource, capture
-from anabranch.connectors.memory.capture import MemoryLog
+from anabranch.connectors.memory.capture import MemoryLog, mark, number_of
 from anabranch.connectors.memory.database import Database, database, forget
+from anabranch.errors import SourceError, SourceUnavailable
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
+from anabranch.model.position import LogMark
 from anabranch.model.schema import Column, TableSchema
 from anabranch.rows.chunk import BarrierKind, Chunk, Part
-from anabranch.trail import requests
+from anabranch.trail import identity, requests
 from anabranch.trail.reader import TrailReader, chunks
+from anabranch.trail.storage import LocalStorage
 from anabranch.trail.writer import TrailWriter
 
 A, B = TableId("shop", "a"), TableId("shop", "b")
@@ -37,12 +41,16 @@ class SlowLog(MemoryLog):
     """Gives what `script` says: "item", what comes next; "none", nothing yet, as a line does that is slower than the
     loop. Any other entry is called before. Each read takes half a second of the loop's clock."""
 
-    script: Iterator[Any]
+    script: deque[Any]
     clock = 0.0
+
+    def start(self, after: LogMark, select: Select) -> None:
+        """Any server of the test has the whole log (K18)."""
+        super().start(mark(self.identity(), number_of(after)), select)
 
     def read(self, timeout: float) -> Chunk | LogStatement | LogIdle | None:
         self.clock += 0.5
-        while not isinstance(step := next(self.script), str):
+        while not isinstance(step := self.script.popleft(), str):
             step()
         return super().read(0.0) if step == "item" else None
 
@@ -51,6 +59,11 @@ class Nobody:
     def written(self, trail: TrailWriter) -> None: ...
 
     def waiting(self, why: str) -> None: ...
+
+
+def trail_identity(directory: Path) -> str:
+    found = identity.load(LocalStorage(directory))
+    return found.source_identity if found else ""
 
 
 @pytest.fixture
@@ -66,13 +79,13 @@ def shop() -> Iterator[Database]:
 def follow(shop: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Capture of table `a`, for as long as the script of its reads is."""
 
-    def make(*script: Any) -> None:
+    def make(*script: Any, refuse_switch: Callable[[str, str], None] = lambda followed, now: None) -> None:
         source, log = MemorySource(Endpoint("memory", "", 0, "", "", shop.name)), SlowLog(shop)
-        log.script, left = iter(script), iter([True, *(step for step in script if isinstance(step, str))])
+        log.script = deque(script)
         monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: log.clock, sleep=lambda seconds: None))
-        with TrailWriter.open(tmp_path, **JOB, source_identity=shop.identity, pack=False) as trail:
-            stop, watcher = (lambda: next(left, None) is None), Nobody()
-            Capture(source, log, trail, {A}.__contains__, stop, watcher, shop.identity).run()
+        followed, stop = trail_identity(tmp_path) or shop.identity, lambda: not log.script
+        with TrailWriter.open(tmp_path, **JOB, source_identity=followed, pack=False) as trail:
+            Capture(source, log, trail, {A}.__contains__, stop, Nobody(), followed, refuse_switch).run()
 
     return make
 
@@ -102,3 +115,26 @@ def test_rule_15_a_table_joins_behind_a_large_transaction_never_inside(
     assert [rows.table for rows in found[5].tables] == [B]
     answered = requests.answer(tmp_path, B)
     assert answered and answered.sequence == found[4].first_sequence
+
+
+def test_rule_18_another_server_behind_the_same_name_is_asked_about_when_the_line_comes_back(
+    shop: Database, follow: Callable, tmp_path: Path
+) -> None:
+    """The line is lost, and the name leads to another server that has the whole log: not while tables are loading."""
+
+    def refuse(followed: str, now: str) -> None:
+        raise SourceError(f"{followed} -> {now}")
+
+    def fail_over() -> None:
+        shop.identity = "another"
+        raise SourceUnavailable("the line broke")
+
+    follow("none")
+    before, script = shop.identity, (partial(insert, shop, A, 1), "item", fail_over, "none", "item")
+    with pytest.raises(SourceError, match=f"{before} -> another"):
+        follow(*script, refuse_switch=refuse)
+    assert trail_identity(tmp_path) == before
+    insert(shop, A, 2)
+    follow("item", "none")
+    with TrailReader(tmp_path) as trail:
+        assert [chunk.row_count for chunk in chunks(trail, 0)] == [1, 1] and trail.identity.source_identity == "another"
