@@ -126,11 +126,13 @@ class StatementFacts:
     kind: `truncate` (exactly these tables) · `drop`, `rename`, `partition` (rows change or vanish: park) · `create` ·
     `alter` (compare definitions) · `data` (a statement-format change: stop) · `harmless` (views, users, comments,
     transaction control) · `unknown` (compare definitions, park what it names). `schema` names, beside `tables`, every
-    table of that schema (DROP DATABASE)."""
+    table of that schema (DROP DATABASE). `engine`: a `truncate` of tables of this storage engine only; of any other it is
+    `data`."""
 
     kind: str
     tables: tuple[TableId, ...] = ()
     schema: str = ""
+    engine: str = ""
 
 
 class Dialect(Protocol):
@@ -207,6 +209,8 @@ class TableState:
     schema: TableSchema | None = None  # the source's definition that the load used
     facts: Mapping[str, str] = field(default_factory=dict)  # e.g. {"indexes": "built", "analyzed": "yes"}
 
+
+JOINS = "joins"  # a fact: the table is loaded while the others stream already
 
 class Conflict(Exception):
     """A Writer found the target other than expected: wrong count, unique or foreign-key violation, value refused. The

@@ -93,7 +93,7 @@ class DefinitionKeeper:
             return []
         if facts.tables and not any(map(self.wanted, facts.tables)) and not named:
             return []
-        if facts.kind == "data":
+        if facts.kind == "data" or (facts.kind == "truncate" and not self._is_of_engine(named, facts.engine)):
             raise UnknownLogEvent(
                 f"a change logged as a statement, not as rows: {statement.sql[:200]}",
                 position=statement.mark.native,
@@ -105,6 +105,10 @@ class DefinitionKeeper:
             parked = self._park(named, f"{facts.kind} at the source", statement.sql)
             return parked + self._new_tables(facts.tables, statement)
         return self._compared(facts, named, statement)
+
+    def _is_of_engine(self, tables: Iterable[TableId], engine: str) -> bool:
+        in_force = self.trail.history.in_force()
+        return not engine or all(in_force[table].engine.upper() == engine for table in tables)
 
     def _compared(self, facts: StatementFacts, named: list[TableId], statement: LogStatement) -> list[Barrier]:
         catalog = self.source.catalog()

@@ -39,6 +39,7 @@ OBJECTS = frozenset(
 )
 # https://mariadb.com/kb/en/sequence-functions/: the only functions that are logged and change nothing of ours
 SEQUENCE_FUNCTIONS = frozenset(("SETVAL", "NEXTVAL", "LASTVAL", "NEXT", "PREVIOUS"))
+EMPTIED_BY_RESTART = "MEMORY"  # https://dev.mysql.com/doc/refman/8.0/en/replication-features-memory.html
 VANISHING = frozenset(("DROP", "TRUNCATE", "EXCHANGE", "DISCARD", "IMPORT", "CONVERT"))  # … PARTITION
 _BEFORE_TABLE = frozenset(("FROM", "JOIN", "STRAIGHT_JOIN", "INTO", "UPDATE", "USING", "TABLE"))
 _MODIFIERS = frozenset(("LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "QUICK", "IGNORE"))
@@ -206,11 +207,12 @@ class _Statement:
             self._skip("INTO")
             return StatementFacts("data", (self._table(),))
         if verb == "DELETE" and self._is_all_of_one_table():
-            return StatementFacts("truncate", (self._table_at(self.at + 1),))
+            return StatementFacts("truncate", (self._table_at(self.at + 1),), engine=EMPTIED_BY_RESTART)
         return StatementFacts("data", tuple(dict.fromkeys(self._anywhere(verb))))
 
     def _is_all_of_one_table(self) -> bool:
-        """`DELETE FROM t` and nothing else: what a server writes for a MEMORY table that a restart has emptied."""
+        """`DELETE FROM t` and nothing else: what a server writes for a MEMORY table that a restart has emptied. Of another
+        engine's table it is a session that logs statements."""
         rest = self.tokens[self.at + 1 :]
         if self._word() == "FROM" and rest and rest[-1].text == ";":
             rest = rest[:-1]

@@ -40,7 +40,8 @@ def _joined(lines: list[str]) -> Iterator[str]:
 
 def spelled(facts: StatementFacts) -> str:
     schema = [f"{facts.schema}.*"] if facts.schema else []
-    return " ".join([facts.kind, *map(str, facts.tables), *schema])
+    engine = [f"({facts.engine})"] if facts.engine else []
+    return " ".join([facts.kind, *map(str, facts.tables), *schema, *engine])
 
 
 @pytest.mark.parametrize(("statement", "expected"), list(cases()))

@@ -1,0 +1,85 @@
+"""What statements do to the tables in force: MySQL's dialect, a catalogue that says what is there now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anabranch.abc import LogStatement
+from anabranch.capture.definitions import DefinitionKeeper
+from anabranch.connectors.memory.capture import MemoryOrder, mark
+from anabranch.connectors.mysql.ddl import MysqlDialect
+from anabranch.errors import UnknownLogEvent
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.ids import TableId
+from anabranch.model.position import LogMark
+from anabranch.model.schema import Column, TableSchema
+from anabranch.rows.chunk import Barrier, BarrierKind, Chunk
+from anabranch.trail.writer import TrailWriter
+
+HERE = mark("server", 7)
+
+
+def table(name: str, engine: str = "InnoDB") -> TableSchema:
+    columns = (Column("id", LogicalType(Kind.INT64), "bigint", nullable=False), Column("n", None, "int"))
+    return TableSchema(TableId("shop", name), columns, ("id",), engine=engine)
+
+
+@dataclass
+class Source:
+    """A connector whose catalogue finds `tables`."""
+
+    now: dict[TableId, TableSchema]
+    order: Any = field(default_factory=MemoryOrder)
+    dialect: Any = field(default_factory=MysqlDialect)
+
+    def catalog(self) -> Source:
+        return self
+
+    def tables(self, wanted: Callable[[TableId], bool]) -> dict[TableId, TableSchema]:
+        return {table: schema for table, schema in self.now.items() if wanted(table)}
+
+    def mark(self) -> LogMark:
+        return HERE
+
+    def close(self) -> None: ...
+
+
+@pytest.fixture
+def keep(tmp_path: Path) -> Iterator[Callable[..., DefinitionKeeper]]:
+    """A keeper of tables that a trail has definitions of, and that are still the same at the source."""
+    opened: list[TrailWriter] = []
+
+    def make(*tables: TableSchema) -> DefinitionKeeper:
+        opened.append(TrailWriter.open(tmp_path, job="j", job_uuid="u", source_identity="server", pack=False))
+        for schema in tables:
+            opened[-1].schema(schema)
+        source: Any = Source({schema.id: schema for schema in tables})
+        return DefinitionKeeper(source, opened[-1], lambda t: t.schema == "shop", lambda: None)
+
+    yield make
+    for trail in opened:
+        trail.close()
+
+
+def barriers(chunk: Chunk | None) -> list[tuple[BarrierKind, str]]:
+    found: tuple[Barrier, ...] = chunk.barriers if chunk else ()
+    return [(barrier.kind, barrier.table.name) for barrier in found]
+
+
+def seen(keeper: DefinitionKeeper, sql: str) -> list[tuple[BarrierKind, str]]:
+    return barriers(keeper.on_statement(LogStatement(sql, "shop", HERE)))
+
+
+def test_rule_33_only_of_a_memory_table_a_delete_without_condition_is_a_truncate(keep: Callable) -> None:
+    keeper = keep(table("cache", "MEMORY"), table("orders"))
+    assert seen(keeper, "DELETE FROM `shop`.`cache`") == [(BarrierKind.TRUNCATE, "cache")]
+    assert seen(keeper, "TRUNCATE TABLE orders") == [(BarrierKind.TRUNCATE, "orders")]
+    with pytest.raises(UnknownLogEvent, match="logged as a statement") as refused:
+        seen(keeper, "DELETE FROM orders")
+    assert "ROW" in refused.value.hint
+    assert seen(keeper, "DELETE FROM elsewhere.orders") == []
