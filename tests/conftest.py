@@ -16,7 +16,7 @@ import pytest
 from scenario import Scenario
 
 from anabranch.testing import packages
-from anabranch.testing.databases import Database, create_database, drop_database
+from anabranch.testing.databases import Database, create_database, drop_database, unique_name
 from anabranch.testing.servers import (
     Server,
     ServerUnavailable,
@@ -80,6 +80,14 @@ def mysql_family(request: pytest.FixtureRequest) -> Server:
     return server
 
 
+@pytest.fixture(params=["mariadb", "mysql"])
+def own_source(request: pytest.FixtureRequest, servers_directory: Path) -> Iterator[Server]:
+    """A server of one test alone: it may be started again, its log purged and reset."""
+    server = {"mariadb": start_mariadb, "mysql": start_mysql}[request.param](servers_directory / unique_name("own"))
+    yield server
+    server.stop(immediate=True)
+
+
 @pytest.fixture
 def source_database(request: pytest.FixtureRequest) -> Iterator[Callable[[Server], Database]]:
     """`source_database(server)` makes an empty database there, dropped after the test."""
@@ -141,4 +149,4 @@ def _serve(name: str, start: Callable[[Path], Server], directory: Path, config: 
     config.stash.setdefault(_USED, []).append(f"{server.name} {server.version}")
     yield server
     if server.can_restart:
-        server.stop()
+        server.stop(immediate=True)

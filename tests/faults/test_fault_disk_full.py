@@ -57,8 +57,7 @@ def _capture_on(made: Scenario, disk: Path) -> Running:
     if not IS_ROOT:
         mount = f'mount -t tmpfs -o size={ROOM_MB}m anabranch "{disk}" && exec "$@"'
         made.prefix = (*NAME_SPACE, "sh", "-c", mount, "sh")
-    capture = made.start("capture")
-    wait_until(lambda: "capture_follows" in capture.stderr, 60, "capture follows", capture.tail, capture)
+    capture = made.capture()
     if not IS_ROOT:
         made.prefix = ("nsenter", "--user", "--mount", "--preserve-credentials", f"--target={capture.pid}")
     return capture

@@ -21,8 +21,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from anabranch.model.ids import TableId
 from anabranch.testing import faults
 from anabranch.testing.databases import Database
+from anabranch.trail.reader import TrailReader
+from anabranch.trail.show import ShownRow, show
 
 POLL = 0.05
 SOURCE_SECRET, TARGET_SECRET = "SCENARIO_SOURCE_PASSWORD", "SCENARIO_TARGET_PASSWORD"
@@ -236,6 +239,38 @@ class Scenario:
             f"mark {self._marks} at the target",
             running.tail if running else str,
             running,
+        )
+
+    # --- capture alone -----------------------------------------------------------------------------------------------
+
+    @property
+    def trail(self) -> Path:
+        return self.home / "trail"
+
+    def capture(self) -> Running:
+        """Capture alone, once it follows the log."""
+        capture = self.start("capture")
+        wait_until(lambda: "capture_follows" in capture.stderr, 60, "capture follows", capture.tail, capture)
+        return capture
+
+    def trail_rows(self, table: str = "", after: int | None = None) -> list[ShownRow]:
+        """Row images and barriers of the trail behind a sequence, of all tables or of one."""
+        with TrailReader(self.trail) as reader:
+            first = reader.first() - 1 if after is None else after
+            return list(show(reader, after=first, table=TableId(self.source.name, table) if table else None))
+
+    def captured(self, capture: Running, seconds: float = 60.0) -> None:
+        """Everything committed up to now is in the trail: a mark of ours is."""
+        with TrailReader(self.trail) as reader:
+            before = reader.end().position.sequence
+        self._marks += 1
+        self.source.execute(f"INSERT INTO scenario_mark VALUES ({self._marks})")
+        wait_until(
+            lambda: any(row.values.get("id") == str(self._marks) for row in self.trail_rows("scenario_mark", before)),
+            seconds,
+            f"mark {self._marks} in the trail",
+            capture.tail,
+            capture,
         )
 
     # --- comparison ------------------------------------------------------------------------------------------------

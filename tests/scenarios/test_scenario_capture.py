@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from scenario import Result, Running, Scenario, wait_until
 
-from anabranch.testing.servers import Server, start_mariadb, start_mysql
+from anabranch.testing.servers import Server
 
 Make = Callable[..., Scenario]
 ROWS = 300_000
-START = {"mariadb": start_mariadb, "mysql": start_mysql}
 ITEM = "CREATE TABLE item (id INT AUTO_INCREMENT PRIMARY KEY, n INT)"
 DIGITS = ",".join(f"({n})" for n in range(10))
 MANY = (
@@ -27,24 +25,24 @@ INSERT = (
 )
 
 
-def test_a_large_transaction_needs_no_more_memory(mysql_family: Server, scenario: Make) -> None:
+def test_pitfall_14_a_large_transaction_needs_no_more_memory(mysql_family: Server, scenario: Make) -> None:
     made = scenario(mysql_family, *MANY)
-    capture = started(made)
+    capture = made.capture()
     made.source.execute("INSERT INTO many VALUES (-1, 'warm', 1, NULL)")
-    wait_shown(made, capture, "-1")
+    made.captured(capture)
     before = peak_kb(capture.pid)
     made.source.execute(INSERT)
-    wait_shown(made, capture, str(ROWS - 1))
+    made.captured(capture, seconds=90)
     grown = peak_kb(capture.pid) - before
     assert grown < 60_000, f"resident memory grew by {grown} kB for a transaction of {ROWS} rows"
     capture.stop()
     report = made.cli("trail", "check", "--json").json
-    assert report["problems"] == [] and (report["rows"], report["transactions"]) == (ROWS + 1, 2)
+    assert report["problems"] == [] and (report["rows"], report["transactions"]) == (ROWS + 3, 4)
 
 
 def test_a_change_logged_as_a_statement_stops_by_name(mysql_family: Server, scenario: Make) -> None:
     made = scenario(mysql_family, "CREATE TABLE item (id INT PRIMARY KEY, n INT)", "INSERT INTO item VALUES (1, 1)")
-    capture = started(made)
+    capture = made.capture()
     with made.source.connect() as connection, connection.cursor() as cursor:
         cursor.execute("SET SESSION binlog_format = 'STATEMENT'")
         cursor.execute("UPDATE item SET n = n + 1")
@@ -52,13 +50,6 @@ def test_a_change_logged_as_a_statement_stops_by_name(mysql_family: Server, scen
     assert result.code == 5 and "UPDATE item SET n = n + 1" in result.stderr and "ROW" in result.stderr
     again = made.cli("capture", code=5)
     assert "UPDATE item SET n = n + 1" in again.stderr, "it is not skipped by starting again"
-
-
-@pytest.fixture(params=sorted(START))
-def own_source(request: pytest.FixtureRequest, servers_directory: Path) -> Iterator[Server]:
-    """A server of one test alone: its log is purged and reset."""
-    with START[request.param](servers_directory / f"capture-{request.param}") as server:
-        yield server
 
 
 def test_pitfall_26_a_log_that_was_purged_or_reset_stops_by_name(own_source: Server, scenario: Make) -> None:
@@ -79,9 +70,9 @@ def test_pitfall_26_a_log_that_was_purged_or_reset_stops_by_name(own_source: Ser
 
 def captured(made: Scenario) -> Running:
     """A transaction is in the trail, and capture runs."""
-    capture = started(made)
+    capture = made.capture()
     made.source.execute("INSERT INTO item (n) VALUES (1)")
-    wait_until(lambda: made.cli("trail", "show").stdout, 30, "the row is in the trail", capture.tail, capture)
+    made.captured(capture)
     return capture
 
 
@@ -103,17 +94,6 @@ def purge(made: Scenario) -> None:
 def assert_log_lost(result: Result, place: str = "") -> None:
     assert result.code == 5, result.stderr
     assert f"position {place}" in result.stderr and "anabranch drop JOB --execute" in result.stderr, result.stderr
-
-
-def started(made: Scenario) -> Running:
-    capture = made.start("capture")
-    wait_until(lambda: "capture_follows" in capture.stderr, 60, "capture follows", capture.tail, capture)
-    return capture
-
-
-def wait_shown(made: Scenario, capture: Running, key: str) -> None:
-    words = ("trail", "show", "--table", f"{made.source.name}.many", "--key", f"id={key}")
-    wait_until(lambda: made.cli(*words).stdout, 90, f"row {key} is in the trail", capture.tail, capture)
 
 
 def peak_kb(pid: int) -> int:

@@ -97,9 +97,7 @@ def test_only_the_parts_of_a_run_that_is_gone_end_with_it(mariadb: Server, scena
     parts: list[int] = wait_until(lambda: _all_parts(run), 30, "three parts", run.tail, run)
     run.process.kill()
     wait_until(lambda: not any(map(faults.is_alive, parts)), 30, "its parts are gone", run.tail)
-    alone = made.start("capture")
-    wait_until(lambda: "capture_follows" in alone.stderr, 30, "capture follows", alone.tail, alone)
-    alone.stop()
+    made.capture().stop()
 
 
 def _all_parts(run: Running) -> list[int] | None:

@@ -30,8 +30,9 @@ RESET = "RESET MASTER"
 @pytest.fixture(scope="module", params=["mariadb", "mysql"])
 def own_server(request: pytest.FixtureRequest, servers_directory: Path) -> Iterator[Server]:
     """A server of this file alone: its log is purged and reset."""
-    with START[request.param](servers_directory / f"own-{request.param}") as server:
-        yield server
+    server = START[request.param](servers_directory / f"own-{request.param}")
+    yield server
+    server.stop(immediate=True)
 
 
 def prepared(server: Server) -> Database:
