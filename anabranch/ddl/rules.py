@@ -87,6 +87,11 @@ class RuleSet:
         entry = self._entries.get(table)
         return tuple(entry.columns.drop) if entry else ()
 
+    def has_filter(self, table: TableId) -> bool:
+        """Does the job leave rows of the table out?"""
+        entry = self._entries.get(table)
+        return entry is not None and entry.where is not None
+
     def refused(self, schema: TableSchema) -> list[Column]:
         """Columns whose type cannot be replicated and that the job does not drop."""
         dropped = self.dropped(schema.id)

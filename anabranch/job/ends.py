@@ -6,16 +6,16 @@ import contextlib
 import json
 import os
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anabranch import connectors
-from anabranch.abc import LogOptions, SourceConnector, TableState, TargetConnector, TargetStore, ValueRules
+from anabranch.abc import LogOptions, SourceConnector, TargetConnector, TargetStore, ValueRules
 from anabranch.config import describe_change
 from anabranch.errors import JobChanged, SchemaError, SourceError, StateError, TrailLocked
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
+from anabranch.preflight.known import Known
 from anabranch.preflight.report import Report
 from anabranch.preflight.run import preflight
 from anabranch.trail import identity
@@ -173,8 +173,7 @@ def _refuse_changes(job: Job, known: dict[str, str], trail_job_uuid: str) -> Non
 
 def definitions(job: Job) -> dict[TableId, TableSchema]:
     """The definitions in force in the trail, of included tables; none where all of them are parked."""
-    with TrailReader(job.trail) as trail:
-        in_force, parked = trail.history.in_force(), trail.history.parked()
+    in_force, parked = _history(job)
     found = {table: schema for table, schema in in_force.items() if job.rules.includes(table)}
     if not found and not any(map(job.rules.includes, parked)):
         raise SchemaError(
@@ -194,31 +193,31 @@ def parked_because(job: Job, table: TableId) -> str:
     return f"{entry.reason} (at {entry.sequence})" + (f": {entry.statement}" if entry.statement else "")
 
 
-def filters(job: Job, tables: dict[TableId, TableSchema]) -> dict[TableId, str]:
-    found = {table: job.rules.where(schema) for table, schema in tables.items()}
-    return {table: where.text for table, where in found.items() if where}
-
-
-def tables_where(job: Job, holds: Callable[[TableState], bool]) -> list[TableId]:
-    """This job's tables at the target whose state is so."""
+def known(job: Job) -> Known:
+    """What this job has begun already, at the target and in its trail."""
     store = target_of(job).store()
     try:
-        if not store.exists():
-            return []
-        return [table for table, state in store.tables(job.config.name).items() if holds(state)]
+        states = store.tables(job.config.name) if store.exists() else {}
     finally:
         store.close()
+    in_force, parked = _history(job)
+    return Known(
+        {**in_force, **{table: state.schema for table, state in states.items() if state.schema}},
+        frozenset(table for table, state in states.items() if state.generation > 0),
+        frozenset((*parked, *(table for table, state in states.items() if state.state == "parked"))),
+    )
+
+
+def _history(job: Job) -> tuple[dict[TableId, TableSchema], dict[TableId, str]]:
+    """Definitions in force, and parked tables with their reason."""
+    if not exists(job.trail):
+        return {}, {}
+    with TrailReader(job.trail) as trail:
+        return trail.history.in_force(), trail.history.parked()
 
 
 def preflight_report(job: Job) -> Report:
-    return preflight(
-        job.config,
-        job.rules,
-        source_of(job),
-        target_of(job),
-        loaded=lambda: tables_where(job, lambda state: state.generation > 0),
-        parked=lambda: tables_where(job, lambda state: state.state == "parked"),
-    )
+    return preflight(job.config, job.rules, source_of(job), target_of(job), lambda: known(job))
 
 
 def spark_home(job: Job) -> Path:

@@ -59,6 +59,11 @@ class ForeignKey:
     on_delete: Action = Action.RESTRICT
     on_update: Action = Action.RESTRICT
 
+    @property
+    def changes_rows(self) -> bool:
+        """Does it write to children when their parents change? (K1: not every log shows that.)"""
+        return not {Action.CASCADE, Action.SET_NULL}.isdisjoint((self.on_delete, self.on_update))
+
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:

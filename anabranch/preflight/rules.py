@@ -13,6 +13,7 @@ from anabranch.ddl.rules import RuleSet
 from anabranch.errors import ConfigError, SchemaError
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
+from anabranch.preflight.known import Known
 from anabranch.rows.net import TargetTable
 
 
@@ -32,24 +33,30 @@ class Selection:
         self.results.append(CheckResult(check, verdict, message, hint, str(table) if table else ""))
 
 
-def select(rules: RuleSet, present: Collection[TableId], tables: Mapping[TableId, TableSchema]) -> Selection:
-    """`present` are all tables that the source showed, `tables` the definitions of those that rules include."""
-    selection = Selection(tables)
-    _matches(rules, present, selection)
+def select(
+    rules: RuleSet, present: Collection[TableId], now: Mapping[TableId, TableSchema], known: Known | None = None
+) -> Selection:
+    """`present` are all tables that the source showed, `now` the definitions of those that rules include."""
+    known = known or Known()
+    selection = Selection(known.replicated(rules, now))
+    _matches(rules, present, selection, known)
     _shared_targets(rules, selection)
-    for schema in tables.values():
+    for schema in selection.tables.values():
         _table(rules, schema, selection)
-    if tables and all(result.verdict == "ok" for result in selection.results):
-        selection.add("job.tables", "ok", f"{len(tables)} tables fit the rules and settings of the job")
+    selection.results += known.differences(rules, now)
+    if selection.tables and all(result.verdict == "ok" for result in selection.results):
+        selection.add("job.tables", "ok", f"{len(selection.tables)} tables fit the rules and settings of the job")
     return selection
 
 
-def _matches(rules: RuleSet, present: Collection[TableId], selection: Selection) -> None:
+def _matches(rules: RuleSet, present: Collection[TableId], selection: Selection, known: Known) -> None:
     for problem in rules.without_match(present):
         hint = f"did you mean {problem.nearest}?" if problem.nearest else "check the spelling and the user's grants"
         selection.add("job.rules", "warning", str(replace(problem, nearest="")), hint)
     if selection.tables:
         selection.add("job.rules", "ok", f"the rules select {len(selection.tables)} tables")
+    elif known.has_begun:
+        selection.add("job.rules", "warning", "no table is followed at present", "anabranch status JOB says why")
     else:
         selection.add("job.rules", "failed", "the rules select no table", "check [[rules]] and what the user may see")
 

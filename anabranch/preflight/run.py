@@ -1,11 +1,12 @@
 """Asks both ends and the rules, and gathers the answers in one report. Reads only.
 
-What does not live here: what is checked (`rules.py`, `connectors/<db>/preflight.py`), how it is shown (`report.py`).
+What does not live here: what is checked (`rules.py`, `cascades.py`, `connectors/<db>/preflight.py`), how it is shown
+(`report.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import TypeVar
 
 from anabranch.abc import CheckResult, Checks, PreflightContext, SourceConnector, TargetConnector
@@ -14,12 +15,13 @@ from anabranch.ddl.rules import RuleSet
 from anabranch.errors import AnabranchError, SourceError, SourceUnavailable, TargetError, TargetUnavailable
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
+from anabranch.preflight.cascades import check_cascades
+from anabranch.preflight.known import Known
 from anabranch.preflight.report import Report
 from anabranch.preflight.rules import Selection, select
 
 FULL_IMAGES = "tables.full_images"  # in PreflightContext.user_choices: tables whose filter needs full row images (K27)
 Answer = TypeVar("Answer")
-Tables = Collection[TableId] | Callable[[], Collection[TableId]]
 
 
 def preflight(
@@ -27,18 +29,15 @@ def preflight(
     rules: RuleSet,
     source: SourceConnector,
     target: TargetConnector,
-    loaded: Tables = (),
-    parked: Tables = (),
+    known: Callable[[], Known] = Known,
 ) -> Report:
-    """Every check, whatever the others say. `loaded`: tables that this job has loaded already; `parked`: those it leaves
-    alone at present, which are not checked. Each is given, or how to ask for it.
+    """Every check, whatever the others say. `known` asks for what this job has begun already.
 
     Raises the error of an end that cannot be asked at all; of two, the source's, with the other as a note."""
     errors: list[AnabranchError] = []
-    left = frozenset((_asked(parked, errors) or ()) if callable(parked) else parked)
-    selection = _asked(lambda: _select(rules, source, left), errors) or Selection({})
-    known = _asked(loaded, errors) or () if callable(loaded) else loaded
-    context = _context(config, rules, selection, frozenset(known))
+    begun = _asked(known, errors) or Known()
+    selection = _asked(lambda: _select(rules, source, begun), errors) or Selection({})
+    context = _context(config, rules, selection, begun.loaded)
     asked = [
         _asked(lambda: _run(source.checks(), context, SourceUnavailable), errors),
         _asked(lambda: _run(target.checks(), context, TargetUnavailable), errors),
@@ -65,19 +64,23 @@ def _first(errors: list[AnabranchError]) -> AnabranchError:
     return first
 
 
-def _select(rules: RuleSet, source: SourceConnector, left: frozenset[TableId]) -> Selection:
+def _select(rules: RuleSet, source: SourceConnector, known: Known) -> Selection:
     present: list[TableId] = []
 
     def wanted(table: TableId) -> bool:
         present.append(table)
-        return rules.includes(table) and table not in left
+        return rules.includes(table) and table not in known.parked
 
     catalog = source.catalog()
     try:
-        tables: dict[TableId, TableSchema] = catalog.tables(wanted)
+        now: dict[TableId, TableSchema] = catalog.tables(wanted)
+        logs_cascades = catalog.logs_cascades()
     finally:
         catalog.close()
-    return select(rules, present, tables)
+    selection = select(rules, present, now, known)
+    if not logs_cascades:
+        selection.results += check_cascades(rules, selection.tables.values())
+    return selection
 
 
 def _run(checks: Checks, context: PreflightContext, unreachable: type[AnabranchError]) -> list[CheckResult]:

@@ -3,73 +3,17 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
+from preflight_ends import ALL, End, failures, run, table
 
-from anabranch.abc import CheckResult, PreflightContext
-from anabranch.config import load_job
-from anabranch.ddl.rules import RuleSet
+from anabranch.abc import CheckResult
 from anabranch.errors import PreflightFailed, SourceUnavailable, TargetUnavailable
-from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
-from anabranch.model.schema import Column, TableSchema
-from anabranch.preflight import Report, preflight
+from anabranch.preflight import Report
+from anabranch.preflight.known import Known
 from anabranch.preflight.run import FULL_IMAGES
-
-INT = LogicalType(Kind.INT32)
-HEAD = 'name = "shop"\n[source]\nurl = "mysql://u:p@h"\n[target]\nurl = "postgresql://u:p@h/d"\n'
-ALL = HEAD + '[[rules]]\ninclude = ["shop.*"]\n'
-
-
-def table(name: str, *refused: str, key: tuple[str, ...] = ("id",)) -> TableSchema:
-    columns = (Column("id", None if "id" in refused else INT, "int"), Column("n", INT, "int"))
-    more = tuple(Column(c, None, "point", refusal="geometry") for c in refused if c != "id")
-    return TableSchema(TableId(*name.split(".")), columns + more, key)
-
-
-@dataclass
-class End:
-    """Both roles at once, as far as preflight asks."""
-
-    found: list[TableSchema] = field(default_factory=list)
-    results: list[CheckResult] = field(default_factory=list)
-    error: Exception | None = None
-    seen: list[PreflightContext] = field(default_factory=list)
-    open: int = 0
-
-    def catalog(self) -> End:
-        if self.error:
-            raise self.error
-        self.open += 1
-        return self
-
-    checks = catalog
-
-    def tables(self, wanted: Callable[[TableId], bool]) -> dict[TableId, TableSchema]:
-        return {t.id: t for t in self.found if wanted(t.id)}
-
-    def run(self, context: PreflightContext) -> list[CheckResult]:
-        self.seen.append(context)
-        return self.results
-
-    def close(self) -> None:
-        self.open -= 1
-
-
-def run(tmp_path: Path, text: str, source: Any, target: Any, loaded: Any = ()) -> Report:
-    (tmp_path / "job.toml").write_text(text)
-    config = load_job(tmp_path / "job.toml", {})
-    report = preflight(config, RuleSet(config), source, target, loaded)
-    assert source.open == target.open == 0
-    return report
-
-
-def failures(report: Report) -> list[str]:
-    return [f"{r.check} {r.table}: {r.message}" for r in report.failed]
 
 
 def test_results_of_both_ends_and_of_the_rules_are_in_one_report(tmp_path: Path) -> None:
@@ -87,7 +31,8 @@ def test_checks_see_settings_tables_and_what_is_loaded(tmp_path: Path) -> None:
     text = ALL + (
         '[[tables]]\nname = "shop.a"\ncolumns = { drop = ["place"] }\nwhere = "n > 1"\n[load]\nexisting = "empty"\n'
     )
-    assert run(tmp_path, text, source, target, lambda: [TableId("shop", "a")]).verdict == "ok"
+    known = Known(loaded=frozenset({TableId("shop", "a")}))
+    assert run(tmp_path, text, source, target, lambda: known).verdict == "ok"
     (context,) = target.seen
     assert context.user_choices["load.existing"] == "empty"
     assert context.user_choices["load.defer_constraints"] == "false"

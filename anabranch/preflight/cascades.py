@@ -1,0 +1,70 @@
+"""Foreign keys that change rows without the source's log showing it (K1): can apply do what they did?
+
+It can where it knows every row and column that such a key looks at. What does not live here: doing it (apply/).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from anabranch.abc import CheckResult
+from anabranch.ddl.rules import RuleSet
+from anabranch.model.ids import TableId
+from anabranch.model.schema import ForeignKey, TableSchema
+
+CHECK = "job.cascades"
+OTHER_ACTION = "give the key RESTRICT at the source"
+
+
+def check_cascades(rules: RuleSet, tables: Iterable[TableSchema]) -> Iterator[CheckResult]:
+    """For a source whose log does not show cascades. Also for one table alone that is to join the others."""
+    keys = [(child, key) for child in tables for key in child.foreign_keys if key.changes_rows]
+    found = [result for child, key in keys for result in _check(rules, child.id, key)]
+    yield from found
+    if keys and not found:
+        yield CheckResult(CHECK, "ok", f"{len(keys)} foreign keys change rows, the log does not show it: apply does it")
+
+
+def _check(rules: RuleSet, child: TableId, key: ForeignKey) -> Iterator[CheckResult]:
+    parent, place = key.parent, _place(key)
+    if not rules.includes(parent):
+        message = f"{place} changes its rows, the source's log does not show it, and the job leaves {parent} out"
+        yield _failed(child, message, f"include {parent}, exclude {child}, or {OTHER_ACTION}")
+        return
+    ends = list(dict.fromkeys((child, parent)))
+    filtered = ", ".join(str(table) for table in ends if rules.has_filter(table))
+    if filtered:
+        message = f"{place} changes rows, the source's log does not show it, and {filtered} has a filter"
+        yield _failed(child, message, f"take the filter out, exclude a table, or {OTHER_ACTION}")
+    pairs = ((child, key.columns), (parent, key.parent_columns))
+    lost = [f"{table}.{c}" for table, columns in pairs for c in columns if c in rules.dropped(table)]
+    if lost:
+        message = f"{place} changes rows, the source's log does not show it, and the job drops {', '.join(lost)}"
+        yield _failed(child, message, f"replicate the column, exclude the table, or {OTHER_ACTION}")
+
+
+def cascading_parents(tables: Mapping[TableId, TableSchema], table: TableId) -> set[TableId]:
+    """The tables whose changes change rows of this one."""
+    return {key.parent for key in tables[table].foreign_keys if key.changes_rows} if table in tables else set()
+
+
+def ancestors(tables: Mapping[TableId, TableSchema], table: TableId) -> set[TableId]:
+    """The same over all levels."""
+    found: set[TableId] = set()
+    open_tables = list(cascading_parents(tables, table))
+    while open_tables:
+        current = open_tables.pop()
+        if current not in found:
+            found.add(current)
+            open_tables.extend(cascading_parents(tables, current))
+    return found
+
+
+def _place(key: ForeignKey) -> str:
+    return (
+        f"foreign key {key.name} to {key.parent} (ON DELETE {key.on_delete.upper()}, ON UPDATE {key.on_update.upper()})"
+    )
+
+
+def _failed(child: TableId, message: str, hint: str) -> CheckResult:
+    return CheckResult(CHECK, "failed", message, hint, str(child))

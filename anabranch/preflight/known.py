@@ -1,0 +1,57 @@
+"""A job that has begun: its tables are checked as it replicates them. What has changed at the source since parks a table
+once it is running; that is no reason to refuse the start.
+
+What does not live here: asking target and trail (job/ends.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from anabranch.abc import CheckResult
+from anabranch.ddl.rules import RuleSet
+from anabranch.model.ids import TableId
+from anabranch.model.schema import TableSchema
+
+CHECK = "job.definitions"
+JOIN = "anabranch load JOB --table {table} brings it in then"
+
+
+@dataclass(frozen=True)
+class Known:
+    """`definitions`: those that the job replicates its tables by, none before it has begun. `loaded`: its target tables
+    may hold rows. `parked`: left alone at present."""
+
+    definitions: Mapping[TableId, TableSchema] = field(default_factory=dict)
+    loaded: frozenset[TableId] = frozenset()
+    parked: frozenset[TableId] = frozenset()
+
+    @property
+    def has_begun(self) -> bool:
+        return bool(self.definitions or self.parked)
+
+    def replicated(self, rules: RuleSet, now: Mapping[TableId, TableSchema]) -> dict[TableId, TableSchema]:
+        """The definitions to check, where the source has those of `now`."""
+        if not self.has_begun:
+            return dict(now)
+        return {t: s for t, s in self.definitions.items() if rules.includes(t) and t not in self.parked}
+
+    def differences(self, rules: RuleSet, now: Mapping[TableId, TableSchema]) -> Iterator[CheckResult]:
+        """What will park once the log is read, and what is parked already: warnings."""
+        if not self.has_begun:
+            return
+        for table, schema in sorted(self.replicated(rules, now).items()):
+            if table not in now:
+                yield _warning(table, "it is no longer at the source: it will be parked")
+            elif not schema.same_definition(now[table]):
+                yield _warning(table, "its definition changed at the source: it will be parked", JOIN)
+        for table in sorted(now.keys() - self.definitions.keys() - self.parked):
+            yield _warning(table, "it is new at the source: it will be parked", JOIN)
+        if parked := sorted(str(table) for table in self.parked if rules.includes(table)):
+            message = f"{len(parked)} tables are parked, their changes do not arrive: {', '.join(parked)}"
+            yield CheckResult("job.parked", "warning", message, "anabranch status JOB says why and what to do")
+
+
+def _warning(table: TableId, message: str, hint: str = "") -> CheckResult:
+    return CheckResult(CHECK, "warning", message, hint.format(table=table), str(table))

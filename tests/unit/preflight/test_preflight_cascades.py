@@ -1,0 +1,73 @@
+"""Rule 1 before the start: foreign keys whose work the log does not show, and that apply could not repeat."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from preflight_ends import ALL, HEAD, End, failures, run, table
+
+from anabranch.model.ids import TableId
+from anabranch.model.schema import Action, ForeignKey, TableSchema
+
+CASCADE, SET_NULL, RESTRICT = Action.CASCADE, Action.SET_NULL, Action.RESTRICT
+PLACE = "foreign key fk to shop.a (ON DELETE CASCADE, ON UPDATE RESTRICT)"
+
+
+def child(parent: str = "shop.a", on_delete: Action = CASCADE, on_update: Action = RESTRICT) -> TableSchema:
+    key = ForeignKey("fk", ("n",), TableId(*parent.split(".")), ("id",), on_delete, on_update)
+    return replace(table("shop.b"), foreign_keys=(key,))
+
+
+def entry(name: str, what: str) -> str:
+    return f'[[tables]]\nname = "{name}"\n{what}\n'
+
+
+def failed(tmp_path: Path, text: str, *tables: TableSchema, shows: bool = False) -> list[str]:
+    return failures(run(tmp_path, text, End([table("shop.a"), *tables], shows_cascades=shows), End()))
+
+
+@pytest.mark.parametrize("name", ["shop.a", "shop.b"])
+def test_rule_01_a_filter_at_either_end_of_a_cascade_is_refused(tmp_path: Path, name: str) -> None:
+    text = ALL + entry(name, 'where = "id > 1"')
+    message = f"job.cascades shop.b: {PLACE} changes rows, the source's log does not show it, and {name} has a filter"
+    assert failed(tmp_path, text, child()) == [message]
+    assert failed(tmp_path, text, child(on_delete=RESTRICT, on_update=SET_NULL))
+    assert failed(tmp_path, text, child(on_delete=RESTRICT)) == []
+    assert failed(tmp_path, text, child(), shows=True) == []
+
+
+def test_rule_01_a_filter_on_a_table_that_cascades_to_itself_is_refused(tmp_path: Path) -> None:
+    text = ALL + entry("shop.b", 'where = "id > 1"')
+    (message,) = failed(tmp_path, text, child("shop.b"))
+    assert message.endswith("and shop.b has a filter")
+
+
+def test_rule_01_a_filter_elsewhere_is_none_of_its_business(tmp_path: Path) -> None:
+    text = ALL + entry("shop.c", 'where = "id > 1"')
+    assert failed(tmp_path, text, child(), table("shop.c")) == []
+
+
+def test_rule_01_a_cascade_from_a_parent_that_the_job_leaves_out_is_refused(tmp_path: Path) -> None:
+    text = HEAD + '[[rules]]\ninclude = ["shop.*"]\nexclude = ["shop.a"]\n'
+    message = f"{PLACE} changes its rows, the source's log does not show it, and the job leaves shop.a out"
+    report = run(tmp_path, text, End([table("shop.a"), child()], shows_cascades=False), End())
+    assert failures(report) == [f"job.cascades shop.b: {message}"]
+    assert report.failed[0].hint == "include shop.a, exclude shop.b, or give the key RESTRICT at the source"
+    assert failed(tmp_path, ALL, child("crm.a")) != []
+    assert failed(tmp_path, text, child(on_delete=RESTRICT)) == []
+    assert failed(tmp_path, text, child(), shows=True) == []
+
+
+def test_rule_01_columns_of_a_cascade_may_not_be_dropped(tmp_path: Path) -> None:
+    text = ALL + entry("shop.b", 'columns = { drop = ["n"] }')
+    (message,) = failed(tmp_path, text, child())
+    assert message.endswith("and the job drops shop.b.n")
+
+
+def test_rule_01_cascades_that_apply_can_repeat_are_counted(tmp_path: Path) -> None:
+    report = run(tmp_path, ALL, End([table("shop.a"), child()], shows_cascades=False), End())
+    assert [r.message for r in report.results if r.check == "job.cascades"] == [
+        "1 foreign keys change rows, the log does not show it: apply does it"
+    ]

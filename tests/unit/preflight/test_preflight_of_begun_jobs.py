@@ -1,0 +1,70 @@
+"""Preflight of a job that has begun: what changed at the source since parks tables, and refuses nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from preflight_ends import ALL, End, failures, run, table
+
+from anabranch.model.ids import TableId
+from anabranch.model.schema import Column, TableSchema
+from anabranch.preflight import Report
+from anabranch.preflight.known import Known
+
+A, B = table("shop.a"), table("shop.b")
+
+
+def begun(*tables: TableSchema, parked: tuple[str, ...] = ()) -> Known:
+    ids = frozenset(schema.id for schema in tables)
+    return Known({schema.id: schema for schema in tables}, ids, frozenset(TableId("shop", name) for name in parked))
+
+
+def warnings(report: Report) -> list[str]:
+    return [f"{r.check} {r.table}: {r.message}" for r in report.warnings]
+
+
+def test_a_changed_table_is_checked_as_it_was_loaded_and_will_be_parked(tmp_path: Path) -> None:
+    now = replace(A, columns=(*A.columns, Column("place", None, "point", refusal="geometry")), primary_key=())
+    source, target = End([now, B]), End()
+    report = run(tmp_path, ALL, source, target, lambda: begun(A, B))
+    assert failures(report) == []
+    assert warnings(report) == ["job.definitions shop.a: its definition changed at the source: it will be parked"]
+    assert "anabranch load JOB --table shop.a" in report.warnings[0].hint
+    assert source.seen[0].tables == target.seen[0].tables == {A.id: A, B.id: B}
+    assert target.seen[0].targets[A.id].key == ("id",)
+
+
+def test_a_table_that_is_gone_will_be_parked(tmp_path: Path) -> None:
+    report = run(tmp_path, ALL, End([B]), End(), lambda: begun(A, B))
+    assert failures(report) == []
+    assert warnings(report) == ["job.definitions shop.a: it is no longer at the source: it will be parked"]
+
+
+def test_a_new_table_with_a_refused_type_will_be_parked(tmp_path: Path) -> None:
+    target = End()
+    report = run(tmp_path, ALL, End([A, table("shop.b", "place")]), target, lambda: begun(A))
+    assert failures(report) == []
+    assert warnings(report) == ["job.definitions shop.b: it is new at the source: it will be parked"]
+    assert target.seen[0].tables == {A.id: A}
+
+
+def test_parked_tables_are_left_alone_and_named(tmp_path: Path) -> None:
+    source = End([table("shop.a", "place"), B])
+    report = run(tmp_path, ALL, source, End(), lambda: begun(A, B, parked=("a",)))
+    assert failures(report) == []
+    assert warnings(report) == ["job.parked : 1 tables are parked, their changes do not arrive: shop.a"]
+    assert source.seen[0].tables == {B.id: B}
+
+
+def test_a_job_may_go_on_with_every_table_parked(tmp_path: Path) -> None:
+    report = run(tmp_path, ALL, End([A]), End(), lambda: begun(A, parked=("a",)))
+    assert failures(report) == []
+    assert "job.rules : no table is followed at present" in warnings(report)
+
+
+def test_refused_types_of_what_was_captured_but_never_loaded_fail(tmp_path: Path) -> None:
+    """Capture was started first, and nobody has looked yet."""
+    known = Known({A.id: table("shop.a", "place")})
+    report = run(tmp_path, ALL, End([table("shop.a", "place")]), End(), lambda: known)
+    assert failures(report) == ["job.types shop.a: column place point: refused, geometry"]
