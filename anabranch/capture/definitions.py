@@ -164,6 +164,8 @@ class DefinitionKeeper:
             catalog.close()
         for table, schema in found.tables.items():
             self.joining[table] = Joining(schema, found.before, found.after)
+        for table in set(asked) - found.tables.keys():
+            requests.refuse(self.trail.directory, table, "the source has no such table")
 
     def join(self, mark: LogMark) -> Chunk | None:
         """Bring in requested tables whose definition holds at `mark`, the place the log is read up to."""

@@ -7,20 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import click
-
 from anabranch import log
 from anabranch.abc import TableState, TargetStore
 from anabranch.errors import (
     AnabranchError,
     ConfigError,
-    SchemaError,
     SourceError,
     SourceUnavailable,
     TablesParked,
     ValueRefused,
 )
 from anabranch.job import ends
+from anabranch.job.joining import Joining
 from anabranch.job.watching import LoadWatcher
 from anabranch.load.order import Demand, demands
 from anabranch.load.plan import LoadTable
@@ -30,7 +28,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema
 from anabranch.state.store import StateStore
-from anabranch.trail import requests, retention
+from anabranch.trail import retention
 from anabranch.trail.identity import load as load_identity
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.storage import LocalStorage
@@ -193,7 +191,9 @@ class Loading:
         if state is not None and state.state == "streaming":
             raise ConfigError(f"{table} streams already", job=self.name, hint="only parked and new tables join")
         begun = bool(state and state.state == "loading" and not ends.parked_because(self.job, table))
-        schema = (state.schema if state and begun else None) or self._joined_definition(table, state, recreate)
+        schema = state.schema if state and begun else None
+        if schema is None:
+            schema = Joining(self.job, self.source, self.target, self.stop).definition(table, state, recreate)
         if schema is None:
             return
         changed = bool(state and state.schema and not state.schema.same_definition(schema))
@@ -212,45 +212,7 @@ class Loading:
         if parked := ends.parked_because(self.job, table):
             raise TablesParked(f"{table} was parked again: {parked}", job=self.name, hint="load it once more")
 
-    def _joined_definition(self, table: TableId, state: TableState | None, recreate: bool) -> TableSchema | None:
-        """The definition from which on capture writes the table's rows; None when stopped while waiting for capture."""
-        self._refuse_unconfirmed(table, state, recreate)
-        with TrailReader(self.job.trail) as trail:
-            retention.hold(self.job.trail, f"{retention.LOAD}{table}", trail.end().position.sequence)
-        requests.request_table(self.job.trail, table)
-        log.get(job=self.name, table=str(table)).info("waiting_for_capture", why="it has to bring the table in")
-        answer = requests.answer(self.job.trail, table)
-        while answer is None or answer.is_pending:
-            if self.stop():
-                return None
-            time.sleep(0.2)
-            answer = requests.answer(self.job.trail, table)
-        if answer.refusal:
-            raise SchemaError(answer.refusal, table=str(table), job=self.name, hint="look at the table at the source")
-        with TrailReader(self.job.trail) as trail:
-            return trail.history.latest(table)
-
-    def _refuse_unconfirmed(self, table: TableId, state: TableState | None, recreate: bool) -> None:
-        """A changed definition needs the target table made anew, and the user's word for it."""
-        if state is None or state.schema is None or recreate:
-            return
-        catalog = self.source.catalog()
-        try:
-            now = catalog.tables(lambda t: t == table).get(table)
-        finally:
-            catalog.close()
-        if now is None:
-            raise SchemaError("the table is not at the source", table=str(table), job=self.name)
-        if not now.same_definition(state.schema):
-            target = self.job.rules.target_table(now)
-            statements = self.target.loader(ends.value_rules(self.job)).ddl(now, target)
-            click.echo(f"would drop {state.target} at the target and create it anew:\n" + "\n".join(statements))
-            raise ConfigError(
-                f"the definition of {table} changed since it was loaded",
-                job=self.name,
-                hint=f"anabranch load JOB --table {table} --recreate",
-            )
-
 
 def _is_open(state: TableState) -> bool:
+    """Its load is not through."""
     return state.state == "pending" or (state.state == "loading" and state.facts.get("loaded") != "yes")

@@ -1,0 +1,133 @@
+"""A table that is to join while the others stream (K15): what has to hold first, and the definition it joins with.
+
+What does not live here: copying it (`loading.py`), and letting it join (apply).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from anabranch import log
+from anabranch.abc import SourceConnector, TableState, TargetConnector
+from anabranch.errors import ConfigError, SchemaError
+from anabranch.job import ends
+from anabranch.model.ids import TableId
+from anabranch.model.schema import TableSchema
+from anabranch.preflight.cascades import ancestors, cascading_parents, check_cascades
+from anabranch.preflight.report import Report
+from anabranch.trail import requests, retention
+from anabranch.trail.reader import TrailReader
+
+if TYPE_CHECKING:
+    from anabranch.job.job import Job
+
+
+@dataclass(frozen=True)
+class Joining:
+    """One `load --table`, up to capture's answer."""
+
+    job: Job
+    source: SourceConnector
+    target: TargetConnector
+    stop: Callable[[], bool]
+
+    @property
+    def name(self) -> str:
+        return self.job.config.name
+
+    def definition(self, table: TableId, state: TableState | None, recreate: bool) -> TableSchema | None:
+        """The definition from which on capture writes the table's rows; None when stopped while waiting."""
+        now = self._at_source(table)
+        if not ends.logs_cascades(self.source):
+            Report(self.name, tuple(check_cascades(self.job.rules, [now[table]]))).require()
+            self._await_parents(table, now)
+        if self.stop():
+            return None
+        self._refuse_unconfirmed(now[table], state, recreate)
+        hold = f"{retention.LOAD}{table}"
+        with TrailReader(self.job.trail) as trail:
+            retention.hold(self.job.trail, hold, trail.end().position.sequence)
+        requests.request_table(self.job.trail, table)
+        log.get(job=self.name, table=str(table)).info("waiting_for_capture", why="it has to bring the table in")
+        answer = requests.answer(self.job.trail, table)
+        while answer is None or answer.is_pending:
+            if self.stop():
+                return None
+            time.sleep(0.2)
+            answer = requests.answer(self.job.trail, table)
+        if answer.refusal:
+            retention.unregister(self.job.trail, hold)
+            raise SchemaError(answer.refusal, table=str(table), job=self.name, hint="look at the table at the source")
+        with TrailReader(self.job.trail) as trail:
+            return trail.history.latest(table)
+
+    def _at_source(self, table: TableId) -> dict[TableId, TableSchema]:
+        """The definitions that the source has now, of all included tables; this one can be replicated."""
+        catalog = self.source.catalog()
+        try:
+            now = catalog.tables(self.job.rules.includes)
+        finally:
+            catalog.close()
+        if table not in now:
+            hint = "check the name and the user's grants; a table that is gone for good belongs into [[rules]] exclude"
+            raise SchemaError("the source has no such table", table=str(table), job=self.name, hint=hint)
+        self.job.rules.target_table(now[table])
+        return now
+
+    def _await_parents(self, table: TableId, now: Mapping[TableId, TableSchema]) -> None:
+        """What foreign keys change in the table unseen comes with the parents' changes (K1): they have to stream first."""
+        parents, is_told = cascading_parents(now, table) - {table}, False
+        while not self.stop():
+            states = self._states()
+            away = [parent for parent in sorted(parents) if parent not in states or not _is_on_its_way(states[parent])]
+            if away:
+                raise self._parents_first(table, away, now)
+            if all(states[parent].state == "streaming" for parent in parents):
+                return
+            if not is_told:
+                log.get(job=self.name, table=str(table)).info("waiting_for_parents", parents=list(map(str, parents)))
+            is_told = True
+            time.sleep(0.2)
+
+    def _parents_first(
+        self, table: TableId, away: Sequence[TableId], now: Mapping[TableId, TableSchema]
+    ) -> ConfigError:
+        names = ", ".join(map(str, away))
+        hint = f"load the parent first: anabranch load JOB --table {away[0]}"
+        if any(table in ancestors(now, parent) for parent in away):
+            hint = (
+                "they change each other in a circle: remove the job's state (anabranch drop JOB --execute), load again"
+            )
+        return ConfigError(
+            f"foreign keys of {table} change its rows with {names}, not streaming", job=self.name, hint=hint
+        )
+
+    def _states(self) -> dict[TableId, TableState]:
+        store = self.target.store()
+        try:
+            return store.tables(self.name)
+        finally:
+            store.close()
+
+    def _refuse_unconfirmed(self, now: TableSchema, state: TableState | None, recreate: bool) -> None:
+        """A changed definition needs the target table made anew, and the user's word for it."""
+        if state is None or state.schema is None or recreate or now.same_definition(state.schema):
+            return
+        target = self.job.rules.target_table(now)
+        statements = self.target.loader(ends.value_rules(self.job)).ddl(now, target)
+        click.echo(f"would drop {state.target} at the target and create it anew:\n" + "\n".join(statements))
+        raise ConfigError(
+            f"the definition of {now.id} changed since it was loaded",
+            job=self.name,
+            hint=f"anabranch load JOB --table {now.id} --recreate",
+        )
+
+
+def _is_on_its_way(state: TableState) -> bool:
+    """Streaming, or loaded: then apply takes it there."""
+    return state.state == "streaming" or (state.state == "loading" and state.facts.get("loaded") == "yes")

@@ -1,0 +1,41 @@
+"""What users ask of capture for a table, on the memory twin and a real trail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from anabranch import connectors
+from anabranch.capture.definitions import DefinitionKeeper
+from anabranch.connectors.memory.database import database, forget
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.endpoint import Endpoint
+from anabranch.model.ids import TableId
+from anabranch.model.schema import Column, TableSchema
+from anabranch.trail import requests
+from anabranch.trail.writer import TrailWriter
+
+THERE, AWAY = TableId("shop", "there"), TableId("shop", "away")
+
+
+@pytest.fixture
+def keeper(tmp_path: Path) -> Iterator[DefinitionKeeper]:
+    database("requests-source").create(TableSchema(THERE, (Column("id", LogicalType(Kind.INT32), "int"),), ("id",)))
+    source = connectors.source(Endpoint("memory", "", 0, "", "", "requests-source"))
+    with TrailWriter.open(tmp_path, job="j", job_uuid="u", source_identity="s", pack=False) as trail:
+        yield DefinitionKeeper(source, trail, lambda table: True, lambda: None)
+    forget()
+
+
+def test_a_table_that_the_source_lacks_is_refused_and_the_other_one_is_brought_in(
+    keeper: DefinitionKeeper, tmp_path: Path
+) -> None:
+    for table in (THERE, AWAY):
+        requests.request_table(tmp_path, table)
+    keeper.look_at_requests()
+    answer = requests.answer(tmp_path, AWAY)
+    assert answer is not None and answer.refusal == "the source has no such table"
+    assert set(keeper.joining) == {THERE}
+    assert [request.table for request in requests.pending(tmp_path)] == [THERE]
