@@ -123,11 +123,12 @@ class SourceCatalog(Protocol):
 class StatementFacts:
     """What a statement of the log means for replicated tables, without doing it.
 
-    kind: `truncate` (exactly these tables) · `drop`, `rename`, `partition` (rows change or vanish: park) · `create` ·
-    `alter` (compare definitions) · `data` (a statement-format change: stop) · `harmless` (views, users, comments,
-    transaction control) · `unknown` (compare definitions, park what it names). `schema` names, beside `tables`, every
-    table of that schema (DROP DATABASE). `engine`: a `truncate` of tables of this storage engine only; of any other it is
-    `data`."""
+    kind: `truncate` (exactly these tables) · `drop`, `rename`, `partition` (rows change or vanish: park) · `columns`
+    (columns, keys or values may change, even if the definition is the same afterwards: park) · `create` · `alter` (none
+    of that by itself: compare definitions) · `data` (a statement-format change: stop) · `harmless` (views, users,
+    comments, transaction control) · `unknown` (compare definitions, park what it names). `schema` names, beside `tables`, every
+    table of that schema (DROP DATABASE). `engine`: a `truncate` of tables of this storage engine only, of any other it is
+    `data`; the engine that an `alter` gives its table, which is parked if it had another."""
 
     kind: str
     tables: tuple[TableId, ...] = ()

@@ -14,7 +14,7 @@ from anabranch.rows.chunk import Chunk
 from anabranch.trail.writer import TrailWriter
 
 TRIES = 5
-CHANGES_ROWS = frozenset({"alter", "drop", "rename", "partition", "create", "unknown"})
+CHANGES_ROWS = frozenset({"alter", "columns", "drop", "rename", "partition", "create", "unknown"})
 
 Wanted = Callable[[TableId], bool]
 

@@ -101,6 +101,8 @@ class DefinitionKeeper:
             )
         if facts.kind == "truncate":
             return [Barrier(0, place, BarrierKind.TRUNCATE, t, statement.sql) for place, t in enumerate(named)]
+        if facts.kind == "columns":
+            return self._park(named, "its columns or keys were altered at the source", statement.sql)
         if facts.kind in VANISHES:
             parked = self._park(named, f"{facts.kind} at the source", statement.sql)
             return parked + self._new_tables(facts.tables, statement)
@@ -119,7 +121,7 @@ class DefinitionKeeper:
         in_force = self.trail.history.in_force()
         changed = [table for table, schema in in_force.items() if not _same(now.get(table), schema)]
         unsettled = [t for t in named if t in self.unsettled and self._is_before(statement.mark, self.unsettled[t])]
-        if facts.kind == "unknown":
+        if facts.kind == "unknown" or not self._is_of_engine(named, facts.engine):
             changed += named
         reason = "its definition changed at the source"
         parked = self._park([*dict.fromkeys([*changed, *unsettled])], reason, statement.sql)

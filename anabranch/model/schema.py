@@ -33,6 +33,7 @@ class Column:
     default: str | None = None
     default_is_expression: bool = False
     generated: bool = False
+    expression: str = ""  # of a generated column, as the source prints it
     auto_increment: bool = False
     charset: str = ""  # of the source, for decoding; "" = not text
     collation: str = ""

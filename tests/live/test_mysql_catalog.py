@@ -179,11 +179,24 @@ def test_keys_indexes_and_columns(mysql_family: Server, source_database: Make) -
         "dd": (("a", "b"), False, (None, None), "btree"),
     }
     assert [c.name for c in table.columns if c.generated] == ["v", "s"]
+    assert [bool(c.expression) for c in table.columns] == [False, False, False, False, True, True]
+    assert TableSchema.from_json(table.to_json()) == table
     assert [c.name for c in table.columns if c.auto_increment] == ["c"]
     assert [c.name for c in table.columns if not c.nullable] == ["a", "b", "c"]
     assert (table.engine, table.comment, table.version) == ("InnoDB", "it's a table", 1)
     assert table.column("b").charset == "utf8mb4"
     assert table.column("a").charset == ""
+
+
+def test_rule_19_another_expression_of_a_computed_column_is_another_definition(
+    mysql_family: Server, source_database: Make
+) -> None:
+    database = source_database(mysql_family)
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v varchar(9) AS (concat('a', id)) STORED)")
+    before = table_of(database)
+    assert table_of(database).same_definition(before)
+    database.execute("ALTER TABLE t MODIFY v varchar(9) AS (concat('b', id)) STORED")
+    assert not table_of(database).same_definition(before)
 
 
 def test_functional_index_of_mysql(mysql: Server, source_database: Make) -> None:

@@ -44,8 +44,8 @@ _DEFAULT = {"mysql": defaults.of_mysql, "mariadb": defaults.of_mariadb}
 _TABLES = "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, ENGINE, TABLE_COMMENT FROM information_schema.TABLES"
 _COLUMNS = (
     "SELECT TABLE_NAME, COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, CHARACTER_SET_NAME, COLLATION_NAME,"
-    " CHARACTER_MAXIMUM_LENGTH, NUMERIC_PRECISION, NUMERIC_SCALE, DATETIME_PRECISION, IS_NULLABLE, COLUMN_DEFAULT, EXTRA"
-    " FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s{one} ORDER BY TABLE_NAME, ORDINAL_POSITION"
+    " CHARACTER_MAXIMUM_LENGTH, NUMERIC_PRECISION, NUMERIC_SCALE, DATETIME_PRECISION, IS_NULLABLE, COLUMN_DEFAULT, EXTRA,"
+    " GENERATION_EXPRESSION FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s{one} ORDER BY TABLE_NAME, ORDINAL_POSITION"
 )
 _INDEXES = (
     "SELECT TABLE_NAME, INDEX_NAME, NON_UNIQUE, COLUMN_NAME, SUB_PART, INDEX_TYPE"
@@ -199,12 +199,14 @@ def _column(row: Row, is_versioned: bool, kind: str) -> Column:
             type, refusal = logical_type(_native(row)), ""
         except Refused as reason:
             refusal = str(reason)
+    is_generated = "GENERATED" in extra.replace("DEFAULT_GENERATED", "") or "PERSISTENT" in extra
     column = Column(
         name=row["COLUMN_NAME"],
         type=type,
         native=row["COLUMN_TYPE"],
         nullable=row["IS_NULLABLE"] == "YES",
-        generated="GENERATED" in extra.replace("DEFAULT_GENERATED", "") or "PERSISTENT" in extra,
+        generated=is_generated,
+        expression=str(row["GENERATION_EXPRESSION"] or "") if is_generated else "",
         auto_increment="AUTO_INCREMENT" in extra,
         charset=row["CHARACTER_SET_NAME"] or "",
         collation=row["COLLATION_NAME"] or "",

@@ -41,6 +41,26 @@ OBJECTS = frozenset(
 SEQUENCE_FUNCTIONS = frozenset(("SETVAL", "NEXTVAL", "LASTVAL", "NEXT", "PREVIOUS"))
 EMPTIED_BY_RESTART = "MEMORY"  # https://dev.mysql.com/doc/refman/8.0/en/replication-features-memory.html
 VANISHING = frozenset(("DROP", "TRUNCATE", "EXCHANGE", "DISCARD", "IMPORT", "CONVERT"))  # … PARTITION
+# Clauses of ALTER TABLE (first words) that leave columns, keys and values as they are. ADD, DROP, RENAME and WITH are
+# looked at further; any other clause may change something.
+# https://dev.mysql.com/doc/refman/8.0/en/alter-table.html · https://mariadb.com/kb/en/alter-table/
+KEEPING = frozenset(
+    """ALGORITHM ALTER ANALYZE AUTOEXTEND_SIZE AUTO_INCREMENT AVG_ROW_LENGTH CHARACTER CHARSET CHECK CHECKSUM COALESCE COLLATE
+    COMMENT COMPRESSION DATA DEFAULT DELAY_KEY_WRITE DISABLE ENABLE ENCRYPTED ENCRYPTION ENCRYPTION_KEY_ID ENGINE
+    ENGINE_ATTRIBUTE FORCE INDEX KEY_BLOCK_SIZE LOCK MAX_ROWS MIN_ROWS NOWAIT OPTIMIZE ORDER PACK_KEYS PAGE_CHECKSUM
+    PAGE_COMPRESSED PAGE_COMPRESSION_LEVEL PARTITION REBUILD REMOVE REORGANIZE REPAIR ROW_FORMAT SECONDARY_ENGINE
+    SECONDARY_ENGINE_ATTRIBUTE SECONDARY_LOAD SECONDARY_UNLOAD STATS_AUTO_RECALC STATS_PERSISTENT STATS_SAMPLE_PAGES
+    TABLESPACE TRANSACTIONAL WAIT""".split()  # noqa: SIM905
+)
+_KEEPING_WITH = {
+    "ADD": frozenset(("CHECK", "FULLTEXT", "INDEX", "KEY", "PARTITION", "SPATIAL", "UNIQUE")),
+    "DROP": frozenset(("CHECK", "INDEX", "KEY")),
+    "RENAME": frozenset(("INDEX", "KEY")),
+    "WITH": frozenset(("VALIDATION",)),
+    "WITHOUT": frozenset(("VALIDATION",)),
+}
+_CONSTRAINTS = frozenset(("CHECK", "FOREIGN", "PRIMARY", "UNIQUE"))
+_ENGINES = {"HEAP": "MEMORY", "INNOBASE": "INNODB"}  # other names of the same
 _BEFORE_TABLE = frozenset(("FROM", "JOIN", "STRAIGHT_JOIN", "INTO", "UPDATE", "USING", "TABLE"))
 _MODIFIERS = frozenset(("LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "QUICK", "IGNORE"))
 _HARMLESS = StatementFacts("harmless")
@@ -134,9 +154,13 @@ class _Statement:
         return StatementFacts("drop" if "REPLACE" in before else "create", (self._table(),))
 
     def alter(self) -> StatementFacts:
+        start = self.at
         kind = self._object()
         if kind != "TABLE":
             return _HARMLESS if kind else StatementFacts("unknown")
+        is_ignoring = any(
+            token.word == "IGNORE" for token in self.tokens[start : self.at]
+        )  # drops rows that are double
         self._skip_if_exists()
         table = self._table()
         self._skip_wait()
@@ -144,7 +168,11 @@ class _Statement:
         renamed, partition = self._renamed_to(clauses), self._lost_partition(clauses)
         if partition is not None:
             return StatementFacts("partition", (table, *partition, *renamed))
-        return StatementFacts("rename", (table, *renamed)) if renamed else StatementFacts("alter", (table,))
+        if renamed:
+            return StatementFacts("rename", (table, *renamed))
+        if is_ignoring or not self._keep_columns(clauses):
+            return StatementFacts("columns", (table,))
+        return StatementFacts("alter", (table,), engine=self._given_engine(clauses))
 
     # --- parts of statements ------------------------------------------------------------------------------------
 
@@ -161,7 +189,44 @@ class _Statement:
         words = [token.word for token in self.tokens]
         if "ON" not in words[self.at :]:
             return StatementFacts("unknown")
-        return StatementFacts("alter", (self._table_at(words.index("ON", self.at) + 1),))
+        kind = "columns" if self._is_primary(self.at) else "alter"
+        return StatementFacts(kind, (self._table_at(words.index("ON", self.at) + 1),))
+
+    def _is_primary(self, at: int) -> bool:
+        """Is the index that is named here the primary key?"""
+        while self.tokens[at].word in ("IF", "EXISTS"):
+            at += 1
+        return self.tokens[at].text.upper() == "PRIMARY"
+
+    def _keep_columns(self, clauses: Sequence[tuple[int, Token]]) -> bool:
+        """Do the clauses of ALTER TABLE leave columns, keys and values as they are?"""
+        for at, token in clauses:
+            second = self.tokens[at + 1].word if at + 1 < len(self.tokens) else ""
+            if not self._keeps_columns(at, token, second):
+                return False
+            if "PARTITION" in (token.word, second):  # the last clause: what follows a comma is another partition
+                return True
+        return True
+
+    def _keeps_columns(self, at: int, first: Token, second: str) -> bool:
+        if first.word == "ADD" and second == "CONSTRAINT":
+            return next((t.word for t in self.tokens[at + 2 :] if t.word in _CONSTRAINTS), "") in ("CHECK", "UNIQUE")
+        if first.word in _KEEPING_WITH:
+            is_key = first.word == "DROP" and second != "CHECK"
+            return second in _KEEPING_WITH[first.word] and not (is_key and self._is_primary(at + 2))
+        return first.word in KEEPING
+
+    def _given_engine(self, clauses: Sequence[tuple[int, Token]]) -> str:
+        """ENGINE [=] name, among the options of the table, which need no commas."""
+        stops = [*(at for at, _ in clauses[1:]), len(self.tokens)]
+        for (at, first), stop in zip(clauses, stops, strict=False):
+            found = [i for i in range(at, stop) if self.tokens[i].word == "ENGINE" and not self.tokens[i].depth]
+            if found and first.word not in ("ALTER", *_KEEPING_WITH):
+                self.at = found[0] + 1
+                self._skip("=")
+                name = self._next_name().upper()
+                return _ENGINES.get(name, name)
+        return ""
 
     def _renamed_to(self, clauses: Sequence[tuple[int, Token]]) -> list[TableId]:
         """ALTER TABLE … RENAME [TO | AS | =] name, and not RENAME COLUMN, INDEX or KEY."""

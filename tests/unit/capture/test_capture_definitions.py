@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -83,3 +83,47 @@ def test_rule_33_only_of_a_memory_table_a_delete_without_condition_is_a_truncate
         seen(keeper, "DELETE FROM orders")
     assert "ROW" in refused.value.hint
     assert seen(keeper, "DELETE FROM elsewhere.orders") == []
+
+
+@pytest.mark.parametrize(
+    "clauses",
+    [
+        "DROP COLUMN n, ADD COLUMN n INT",
+        "MODIFY n TINYINT",
+        "CHANGE n n INT",
+        "CONVERT TO CHARACTER SET latin1",
+        "DROP PRIMARY KEY, ADD PRIMARY KEY (id)",
+        "ENGINE = MyISAM",
+    ],
+)
+def test_rule_19_what_may_change_values_parks_also_if_the_definition_is_the_same_now(
+    keep: Callable, clauses: str
+) -> None:
+    """A column that went and came back is empty; one that was made narrower and wide again has lost digits."""
+    keeper = keep(table("orders"), table("other"))
+    assert seen(keeper, f"ALTER TABLE orders {clauses}") == [(BarrierKind.PARK, "orders")]
+    entry = keeper.trail.history.parked_by(TableId("shop", "orders"))
+    assert entry is not None and entry.statement == f"ALTER TABLE orders {clauses}"
+
+
+@pytest.mark.parametrize(
+    "clauses",
+    [
+        "COMMENT 'x'",
+        "ADD INDEX (n)",
+        "RENAME INDEX a TO b",
+        "AUTO_INCREMENT = 7",
+        "ENGINE = InnoDB",
+        "REMOVE PARTITIONING",
+    ],
+)
+def test_rule_19_what_changes_no_value_goes_on(keep: Callable, clauses: str) -> None:
+    keeper = keep(table("orders"))
+    assert seen(keeper, f"ALTER TABLE orders {clauses}, ALGORITHM = INPLACE, LOCK = NONE") == []
+
+
+def test_rule_19_another_expression_is_another_definition(keep: Callable) -> None:
+    keeper = keep(schema := table("orders"))
+    computed = replace(schema.columns[1], generated=True, expression="id + 1")
+    keeper.source.now = {schema.id: replace(schema, columns=(schema.columns[0], computed))}
+    assert seen(keeper, "CREATE INDEX i ON orders (n)") == [(BarrierKind.PARK, "orders")]
