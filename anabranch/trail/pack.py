@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 from anabranch import log
@@ -136,11 +137,11 @@ def _swap(directory: Path, storage: Storage, name: SegmentName, source: SegmentR
 
 
 def _copy(source: SegmentReader, target: SegmentWriter) -> None:
-    """All chunks, small ones joined. Of the heartbeats only one before the first chunk stays: where a trail starts.
-    Memory: one group."""
+    """All chunks, small ones joined, without fragments that were begun anew. Of the heartbeats only one before the first
+    chunk stays: where a trail starts. Memory: one group."""
     _copy_start(source, target)
     group = Group()
-    for offset in source.index.offsets:
+    for offset in _kept(source):
         frame, _ = source.frame(offset)
         chunk = source.chunk(offset)
         if group.chunks and (_is_large(group) or not group.accepts(chunk)):
@@ -152,6 +153,22 @@ def _copy(source: SegmentReader, target: SegmentWriter) -> None:
             _write(source, target, chunk, frame.fragment)
     if group.chunks:
         _write(source, target, join(group.chunks), 0)
+
+
+def _kept(source: SegmentReader) -> Iterator[int]:
+    """Offsets of the chunks. After a lost line the fragments of the open transaction come again, from the first one
+    (`TrailWriter.rewind`): the former ones have the same sequence and number, and belong to nobody. Those at the end may
+    go on in the next segment."""
+    held: list[int] = []
+    for offset in source.index.offsets:
+        frame, _ = source.frame(offset)
+        if frame.part is Part.WHOLE or not frame.fragment:
+            held = []
+        held.append(offset)
+        if frame.part is not Part.FRAGMENT:
+            yield from held
+            held = []
+    yield from held
 
 
 def _is_large(group: Group) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -73,6 +74,32 @@ def test_segment_of_a_dead_writer_is_packed_without_its_tail(open_writer, open_r
     assert reader.check().problems == []
     kill(writer)
     assert open_writer().end.position.sequence == 33
+
+
+@pytest.mark.parametrize("segment_bytes", [25_000, 30_000, 31_000, 32_000, 33_000, 40_000])
+def test_fragments_that_were_begun_anew_are_not_packed(open_writer, open_reader, samples, tmp_path, segment_bytes):
+    """The line was lost in a large transaction, twice: what came before has the numbers of what came again."""
+    writer = open_writer(segment_bytes=segment_bytes)
+    fill(writer, samples, 46)
+    for lost in (3, 2):
+        for fragment in list(samples.large(47))[:lost]:
+            writer.append(fragment)
+        assert writer.rewind().position.sequence == 46
+    fill(writer, samples, 86, first=47)
+    for fragment in list(samples.large(87))[:2]:
+        writer.append(fragment)
+    writer.rewind()
+    fill(writer, samples, 140, first=87)
+    old = open_reader()
+    refs = old.descriptors(0)
+    assert pack.pack_all(tmp_path / "trail")
+    expected = samples.expected_rows(1, 140, with_large=True)
+    assert samples.found_rows([old.load(r) for r in refs]) == expected
+    reader = open_reader()
+    packed = reader.descriptors(0)
+    assert samples.found_rows([reader.load(r) for r in packed]) == expected
+    assert [r.fragment for r in packed if r.part is not Part.WHOLE] == [0, 1, 2, 3] * 4
+    assert reader.check().problems == []
 
 
 def test_record_older_than_a_packed_segment(open_writer, open_reader, samples, tmp_path, kill):
