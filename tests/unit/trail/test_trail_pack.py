@@ -90,12 +90,11 @@ def test_fragments_that_were_begun_anew_are_not_packed(open_writer, open_reader,
         writer.append(fragment)
     writer.rewind()
     fill(writer, samples, 140, first=87)
-    old = open_reader()
-    refs = old.descriptors(0)
+    refs = open_reader().descriptors(0)
     assert pack.pack_all(tmp_path / "trail")
     expected = samples.expected_rows(1, 140, with_large=True)
-    assert samples.found_rows([old.load(r) for r in refs]) == expected
     reader = open_reader()
+    assert samples.found_rows([reader.load(r) for r in refs]) == expected
     packed = reader.descriptors(0)
     assert samples.found_rows([reader.load(r) for r in packed]) == expected
     assert [r.fragment for r in packed if r.part is not Part.WHOLE] == [0, 1, 2, 3] * 4
