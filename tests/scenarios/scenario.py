@@ -12,10 +12,11 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -373,6 +374,59 @@ def wait_until(
         assert time.monotonic() < until, f"not within {seconds} s: {what}\n{explain()}"
         time.sleep(POLL)
     return found
+
+
+@contextmanager
+def repeating(work: Callable[[], object], pause: float) -> Iterator[None]:
+    """`work` again and again in a thread meanwhile. Raises what it died of."""
+    stop, failures = threading.Event(), list[BaseException]()
+
+    def repeat() -> None:
+        try:
+            while not stop.wait(pause):
+                work()
+        except BaseException as failure:  # noqa: BLE001 - carried over to whoever waits for it
+            failures.append(failure)
+
+    thread = threading.Thread(target=repeat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(60)
+    if failures:
+        raise failures[0]
+
+
+HALVES = ("CREATE TABLE half (n INT PRIMARY KEY)", "CREATE TABLE other_half (n INT PRIMARY KEY)")
+
+
+@contextmanager
+def pitfall_14_no_half_transaction_is_seen(made: Scenario) -> Iterator[None]:
+    """Transactions put the numbers from 1 on into two tables (HALVES). Whoever reads the target at one moment finds as
+    many in both, without gaps, and never fewer than before."""
+    query = (
+        "SELECT (SELECT count(*) FROM public.half), (SELECT count(*) FROM public.other_half), max(n) FROM public.half"
+    )
+    seen = [0]
+
+    def write() -> None:
+        with closing(made.source.connect(autocommit=False)) as connection, closing(connection.cursor()) as cursor:
+            cursor.execute("SELECT COALESCE(MAX(n), 0) + 1 FROM half")
+            (number,) = cursor.fetchone()
+            for table in ("half", "other_half"):
+                cursor.execute(f"INSERT INTO {table} VALUES ({number})")
+            connection.commit()
+
+    def look() -> None:
+        one, other, highest = made.target.query(query)[0]
+        assert one == other == (highest or 0) >= seen[-1], (one, other, highest, seen[-1])
+        seen.append(one)
+
+    with repeating(write, 0.02), repeating(look, 0.01):
+        yield
+    assert len(set(seen)) > 3, "the target was looked at while it changed"
 
 
 @contextmanager

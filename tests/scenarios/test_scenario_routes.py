@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from scenario import Running, Scenario, wait_until
+from scenario import HALVES, Running, Scenario, pitfall_14_no_half_transaction_is_seen, wait_until
 
 from anabranch.testing.servers import Server
 from anabranch.testing.workload import SCHEMA, TABLES, Writer, fill
@@ -17,6 +17,8 @@ PERSON = (
     "INSERT INTO person VALUES (1,'DE',30,'Ute','s'),(2,'de',31,'Uwe','s'),(3,'AT',NULL,'Eva','s'),(4,'DE',17,'Jo','s'),"
     "(5,'DE',NULL,'Nil','s')",
     "CREATE TABLE plain (id INT PRIMARY KEY, n INT)",
+    'CREATE TABLE `Order."ß` (`Sélect` INT PRIMARY KEY, `a "b"` INT, `%s{0}` TEXT)',
+    "INSERT INTO `Order.\"ß` VALUES (1, 1, 'loaded'), (2, 2, 'loaded')",
 )
 FILTER = "land = 'DE' AND age >= 18"
 CHOICES = """
@@ -38,6 +40,7 @@ def test_filters_columns_and_one_transaction_each(mariadb: Server, scenario: Mak
     assert people(made) == expected(made) == [(1, "DE", 30, "Ute")]
     rule_27_rows_move_in_and_out_of_the_filter(made, run)
     every_transaction_has_one_of_its_own(made, run)
+    pitfall_39_odd_names_are_names(made, run)
     columns = "SELECT column_name FROM information_schema.columns WHERE table_name = 'person' ORDER BY ordinal_position"
     assert made.target.query(columns) == [("id",), ("land",), ("years",), ("full_name",)]
     assert run.stop().code == 0
@@ -66,6 +69,17 @@ def every_transaction_has_one_of_its_own(made: Scenario, run: Running) -> None:
         made.source.execute(f"INSERT INTO plain VALUES ({number}, {number})")
     made.sync(run)
     assert made.target.query("SELECT count(DISTINCT xmin::text) FROM public.plain") == [(20,)]
+
+
+def pitfall_39_odd_names_are_names(made: Scenario, run: Running) -> None:
+    made.source.execute(
+        "UPDATE `Order.\"ß` SET `Sélect` = 3, `%s{0}` = 'moved' WHERE `Sélect` = 1",
+        'DELETE FROM `Order."ß` WHERE `Sélect` = 2',
+        "INSERT INTO `Order.\"ß` VALUES (4, NULL, '')",
+    )
+    made.sync(run)
+    query = """SELECT "Sélect", "a ""b\""", "%s{0}" FROM public."Order.""ß" ORDER BY 1"""
+    assert made.target.query(query) == [(3, 1, "moved"), (4, None, "")]
 
 
 def rule_32_a_changed_filter_is_refused(made: Scenario) -> None:
@@ -99,19 +113,22 @@ def expected(made: Scenario) -> list[tuple[Any, ...]]:
 def test_executors_stage_partial_images(mysql: Server, scenario: Make) -> None:
     """`stage_rows = 1`: every epoch goes through Spark tasks and staging tables (K10). One session logs MINIMAL images, one
     NOBLOB (K20)."""
-    made = scenario(mysql, *SCHEMA, *fill(2))
+    made = scenario(mysql, *SCHEMA, *fill(2), *HALVES)
     made.write_job('[apply]\nstage_rows = 1\ntruncate = "delete"\n')
     images = ("SET SESSION binlog_row_image = 'MINIMAL'", "SET SESSION binlog_row_image = 'NOBLOB'")
     with Writer(made.source, seed=11, rate=30, sessions=images):
         run = made.start("run")
         made.wait_streaming(run, seconds=200)
-        rule_10_staging_tables_come_and_go(made, run)
-        made.sync(run, seconds=120)
+        with pitfall_14_no_half_transaction_is_seen(made):
+            rule_10_staging_tables_come_and_go(made, run)
+            made.sync(run, seconds=120)
     made.sync(run, seconds=120)
     made.assert_identical()
     rule_16_truncate_as_delete_waits_for_readers(made, run)
     run.stop()
-    assert set(made.states()) == {*TABLES, "scenario_mark"} and set(made.states().values()) == {"streaming"}
+    assert set(made.states()) == {*TABLES, "scenario_mark", "half", "other_half"} and set(made.states().values()) == {
+        "streaming"
+    }
 
 
 def rule_10_staging_tables_come_and_go(made: Scenario, run: Running) -> None:

@@ -15,6 +15,7 @@ from scenario import Running, Scenario, wait_until
 from anabranch.testing import faults
 from anabranch.testing.servers import Server
 from anabranch.testing.workload import SCHEMA, TABLES, Writer, fill
+from anabranch.trail import retention
 
 Make = Callable[..., Scenario]
 PYTHON = "import sys, anabranch; anabranch.Job.from_file(sys.argv[1]).run(until_caught_up=True)"
@@ -147,10 +148,12 @@ def test_the_parts_alone_in_any_order(mariadb: Server, scenario: Make, tmp_path:
         for file in made.home.glob("state.db*"):
             file.unlink(missing_ok=True)
         assert apply.is_alive and '"phase": "streaming"' not in apply.stderr
+        rule_12_the_trail_is_held_for_whoever_needs_it(made, {"hold"}, {"hold", "reader"})
         capture = made.start("capture")
         assert made.cli("load", seconds=200).code == 0
         rule_11_a_second_capture_is_refused(made, capture)
         made.wait_streaming(apply)
+        rule_12_the_trail_is_held_for_whoever_needs_it(made, {"reader"})
         capture.kill()
         apply.kill()
         shutil.rmtree(made.home / "spark")
@@ -160,6 +163,11 @@ def test_the_parts_alone_in_any_order(mariadb: Server, scenario: Make, tmp_path:
     made.sync()
     made.assert_identical()
     capture.stop()
+
+
+def rule_12_the_trail_is_held_for_whoever_needs_it(made: Scenario, *kinds: set[str]) -> None:
+    """A load that began, also one that was killed, holds it at its lowest mark; apply is a reader from its start on."""
+    assert {reader.kind for reader in retention.readers(made.trail).values()} in kinds
 
 
 def rule_11_a_second_capture_is_refused(made: Scenario, first: Running) -> None:
