@@ -49,6 +49,15 @@ class LogIdle:
     mark: LogMark
 
 
+@dataclass(frozen=True, slots=True)
+class LogAbandoned:
+    """The transaction whose fragments came last has no end: the source crashed in it, and took it back when it started
+    again. Nothing of it counts. The log goes on at `mark`."""
+
+    mark: LogMark
+
+
+LogItem = Chunk | LogStatement | LogIdle | LogAbandoned
 Select = Callable[[TableId], TableSchema | None]
 
 
@@ -68,10 +77,10 @@ class LogReader(Protocol):
         rows out; it is asked once per table until `reselect()`. Raises LogLost when the log does not reach back, was
         restored to before `after`, or belongs to a server that does not contain it (K18)."""
 
-    def read(self, timeout: float) -> Chunk | LogStatement | LogIdle | None:
+    def read(self, timeout: float) -> LogItem | None:
         """What comes next; None after `timeout` seconds without anything. Returns as soon as a whole transaction waits
         and the socket has no more, when a chunk is full (about 20,000 images or 4 MB), or when the flush interval has
-        passed. A transaction larger than a chunk comes as fragments. A table map that contradicts the definition in
+        passed. A transaction larger than a chunk comes as fragments, and nothing else between them. A table map that contradicts the definition in
         force is a PARK barrier in the chunk, and the table's rows are left out from there.
 
         Raises SourceUnavailable (line lost: `start` again from the last mark), UnknownLogEvent, ValueRefused,
@@ -271,8 +280,9 @@ class Writer(Protocol):
     def merge_staged(self, staged: StagedNet) -> list[dict[str, str | None]]:
         """`merge` of a net whose rows an executor staged: first prove counts and digest (K10), else Conflict."""
 
-    def cascade(self, cascade: Cascade, rules: Sequence[CascadeRule]) -> None:
-        """Do what the source's foreign keys did, and follow further levels by `rules`."""
+    def cascade(self, cascade: Cascade, rules: Sequence[CascadeRule]) -> list[dict[str, str | None]]:
+        """Do what the source's foreign keys did, and follow further levels by `rules`. Returns the keys of the child's
+        rows that it changed or removed, if `cascade.tells_keys`."""
 
     def change(self, row: RowChange) -> None:
         """One row change alone. Raises Conflict, with the key, when it does not hit exactly one row or is refused."""
@@ -284,6 +294,9 @@ class Writer(Protocol):
 
     def commit(self) -> None:
         """Raises TargetUnavailable when the outcome is unknown: `begin` again tells by the row."""
+
+    def sweep(self) -> None:
+        """Remove what executors staged for this job and no epoch took. Not inside an epoch."""
 
     def rollback(self) -> None: ...
 

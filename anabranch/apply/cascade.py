@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.apply.compact import NeedsSlowWay
-from anabranch.apply.context import ApplyContext, Followed
-from anabranch.apply.images import Bools, Images, Ints, order_of
+from anabranch.apply.context import ApplyContext, Followed, Values
+from anabranch.apply.images import Bools, Images, Ints, order_of, sequence_of
 from anabranch.errors import StateError
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Action, ForeignKey
@@ -25,7 +26,6 @@ from anabranch.rows.arrow import arrow_type
 from anabranch.rows.chunk import Op
 from anabranch.rows.net import Cascade, CascadeAction, CascadeRule
 
-Values = tuple[object, ...]
 ACTIONS = {Action.CASCADE: CascadeAction.DELETE, Action.SET_NULL: CascadeAction.SET_NULL}  # on delete
 UPDATE_ACTIONS = {Action.CASCADE: CascadeAction.UPDATE, Action.SET_NULL: CascadeAction.SET_NULL}
 
@@ -67,12 +67,12 @@ def parent_changes(images: Mapping[TableId, Images], context: ApplyContext, base
 
 def _changes_of(images: Images, rule: CascadeRule) -> Iterator[ParentChange]:
     if rule.on_delete:
-        deleted = np.flatnonzero(images.op == Op.DELETE)
+        deleted = np.flatnonzero((images.op == Op.DELETE) & images.is_followed_by_keys)
         for order, old in zip(images.order[deleted], _values(images, rule, deleted), strict=True):
             if None not in old:
                 yield ParentChange(int(order), rule, old, None)
     if rule.on_update:
-        after = np.flatnonzero(images.op == Op.AFTER)
+        after = np.flatnonzero((images.op == Op.AFTER) & images.is_followed_by_keys)
         after = after[_carries_any(images, rule, after)]
         pairs = zip(_values(images, rule, after - 1), _new_values(images, rule, after), strict=True)
         for order, (old, new) in zip(images.order[after], pairs, strict=True):
@@ -154,8 +154,8 @@ def _puts(
     tables = {t for change in rough for t in _closure(change.rule.child.source, context)}
     moving = {t for change in rough if change.new is not None for t in _closure(change.rule.child.source, context)}
     for table in tables & images.keys():
-        met = images[table].order if table in moving else images[table].order[~images[table].is_removal]
-        yield from ((int(order), (table, None, ())) for order in met)
+        met = np.flatnonzero(~images[table].is_removal | (table in moving))
+        yield from ((order, (table, None, ())) for order in _begins(images[table], met))
     olds: dict[CascadeRule, list[Values]] = {}
     for change in changes:
         olds.setdefault(change.rule, []).append(change.old)
@@ -173,7 +173,13 @@ def _puts_under(child: Images, rule: CascadeRule, olds: Sequence[Values]) -> Ite
     at = np.flatnonzero(near)
     rows = _tuples(child.rows.select(list(rule.columns)).take(pa.array(at)))
     known = set(olds)
-    yield from ((int(child.order[a]), value) for a, value in zip(at, rows, strict=True) if value in known)
+    yield from ((order, value) for order, value in zip(_begins(child, at), rows, strict=True) if value in known)
+
+
+def _begins(images: Images, at: Ints) -> list[int]:
+    """Orders at which the changes begin that the images belong to: an update's two images stay together."""
+    begins: list[int] = images.order[at - (images.op[at] == Op.AFTER)].tolist()
+    return begins
 
 
 def _is_coarse(change: ParentChange, context: ApplyContext, base: int) -> bool:
@@ -196,25 +202,37 @@ def _closure(table: TableId, context: ApplyContext) -> set[TableId]:
     return found
 
 
-def cascades(changes: Sequence[ParentChange]) -> list[Cascade]:
+def hangs_on_hidden_rows(context: ApplyContext, table: TableId) -> bool:
+    """Do cascades reach the table over rows of a table between, which other cascades change unseen?"""
+    between = {rule.parent.source for rule in context.cascades if rule.child.source == table}
+    return any(rule.child.source in between for rule in context.cascades)
+
+
+def cascades(changes: Sequence[ParentChange], context: ApplyContext, base: int) -> list[Cascade]:
     """The stage's cascades, composed per foreign key, as sets for the Writer."""
     pending: dict[CascadeRule, Pending] = {}
     for change in changes:
         pending.setdefault(change.rule, Pending(change.rule)).add(change.old, change.new)
-    return [c for p in pending.values() for c in _as_sets(p)]
+    at = sequence_of(changes[0].order, base) if changes else 0
+    further = tuple(rule for rule in context.cascades if context.tables[rule.child.source].low < at)
+    return [c for p in pending.values() for c in _as_sets(p, context.tables[p.rule.child.source], further)]
 
 
-def _as_sets(pending: Pending) -> Iterator[Cascade]:
+def _as_sets(pending: Pending, child: Followed, further: tuple[CascadeRule, ...]) -> Iterator[Cascade]:
     rule = pending.rule
+    tells = not child.taken.get(rule, frozenset()).isdisjoint(pending.moves)
+    cascade = partial(Cascade, rule.child, rule.columns, rules=further, tells_keys=tells)
     gone = [old for old, new in pending.moves.items() if new is None]
     moved = [(old, new) for old, new in pending.moves.items() if new is not None and new != old]
     if gone and rule.on_delete:
-        yield Cascade(rule.child, rule.columns, rule.on_delete, _table(gone, rule))
-    if moved and rule.on_update is CascadeAction.SET_NULL:
-        yield Cascade(rule.child, rule.columns, CascadeAction.SET_NULL, _table([old for old, _ in moved], rule))
-    elif moved and rule.on_update:
-        olds, news = [old for old, _ in moved], [new for _, new in moved]
-        yield Cascade(rule.child, rule.columns, CascadeAction.UPDATE, _table(olds, rule), _table(news, rule))
+        yield cascade(action=rule.on_delete, parents=_table(gone, rule))
+    if moved and rule.on_update:
+        olds, news = _table([old for old, _ in moved], rule), _table([new for _, new in moved], rule)
+        yield cascade(
+            action=rule.on_update,
+            parents=olds,
+            replacements=news if rule.on_update is CascadeAction.UPDATE else None,
+        )
 
 
 def _table(rows: Sequence[Values], rule: CascadeRule) -> pa.Table:
@@ -227,7 +245,7 @@ def _table(rows: Sequence[Values], rule: CascadeRule) -> pa.Table:
 def rules_of(tables: Mapping[TableId, Followed]) -> tuple[CascadeRule, ...]:
     """The foreign keys between followed tables that change rows without logging it, in target names.
 
-    Raises StateError when a column that is needed to follow such a key is left out by the job."""
+    Raises StateError when the job leaves out a column, or by a filter rows, that are needed to follow such a key."""
     return tuple(
         _rule(child, tables[key.parent], key)
         for child in tables.values()
@@ -237,6 +255,12 @@ def rules_of(tables: Mapping[TableId, Followed]) -> tuple[CascadeRule, ...]:
 
 
 def _rule(child: Followed, parent: Followed, key: ForeignKey) -> CascadeRule:
+    if child.filter or parent.filter:
+        raise StateError(
+            f"foreign key {key.name} changes rows that the source's log does not show, and one of its tables is filtered",
+            table=str(child.schema.id),
+            hint="leave out the `where` of both tables, or exclude the child table",
+        )
     try:
         columns = [child.table.columns[child.table.source_columns.index(name)] for name in key.columns]
         referenced = [parent.table.columns[parent.table.source_columns.index(name)] for name in key.parent_columns]

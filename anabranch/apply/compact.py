@@ -76,10 +76,9 @@ class _Keyed:
         reread = np.zeros(len(self.was_there), dtype=bool)
         deletes = self.was_there & ~self.is_there
         if not self.checked:  # a window knows nothing of what was there
-            deletes, inserts = ~self.is_there, self.is_there & ~missing.any(axis=1)
-            updates = self.is_there & ~inserts
-            reread = updates & self._receives_moved_row()
-            updates &= ~reread
+            reread = self.is_there & self._receives_part_of_a_row()
+            deletes, inserts = ~self.is_there, self.is_there & ~missing.any(axis=1) & ~reread
+            updates = self.is_there & ~inserts & ~reread
         else:
             inserts = self.is_there & ~self.was_there
             inserts[moved_to] = False
@@ -130,9 +129,11 @@ class _Keyed:
         changed: Ints = after[self.groups.of_image[after] != self.groups.of_image[after - 1]]
         return changed
 
-    def _receives_moved_row(self) -> Bools:
+    def _receives_part_of_a_row(self) -> Bools:
+        """Keys that a row moves to of which the log has not everything: what it lacks is not at this key."""
+        moved = self._key_changes()
         marks = np.zeros(len(self.images), dtype=bool)
-        marks[self._key_changes()] = True
+        marks[moved[~self.images.presence[self.images.shape[moved]].all(axis=1)]] = True
         found: Bools = np.zeros(len(self.was_there), dtype=bool)
         found[self.groups.of_image[marks]] = True
         return found

@@ -10,11 +10,15 @@ from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.net import CascadeRule, TargetTable
 
+Values = tuple[object, ...]  # of a foreign key's columns
+UNRESOLVED = 1 << 62  # the end of a window that waits for rows to be read again (K3)
+
 
 @dataclass(frozen=True)
 class Followed:
     """A table that the stream follows. Images with sequence <= `low` are in the loaded rows already; those up to `high`
-    may be (K3); later ones are strict. `filter` is the job's `where` for it (K27)."""
+    may be (K3); later ones are strict. `filter` is the job's `where` for it (K27). `taken`: values that a parent took over
+    inside the window (taken.py)."""
 
     schema: TableSchema
     table: TargetTable
@@ -22,6 +26,7 @@ class Followed:
     high: int = 0
     has_extra_columns: bool = False
     filter: Filter | None = None
+    taken: Mapping[CascadeRule, frozenset[Values]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -61,4 +66,4 @@ def past_windows(context: ApplyContext, sequence: int) -> list[TableId]:
 
 def closed(followed: Followed) -> Followed:
     """The table after its window."""
-    return replace(followed, low=0, high=0)
+    return replace(followed, low=0, high=0, taken={})

@@ -3,17 +3,18 @@
 The quick way merges net changes set-wise. A conflict rolls everything back and the epoch goes the slow way: one target
 transaction per source transaction, each row change alone. What still conflicts there is refused by its key.
 
-Delivery: after any crash the target is exactly at its checkpoint; nothing is applied twice (K9).
+Delivery: after any crash the target is exactly at its checkpoint; nothing is applied twice (K9). After a COMMIT whose
+answer was lost, and at a target that lost its last commits, the checkpoint row says where to go on.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from anabranch import log
-from anabranch.abc import Checkpoint, Conflict, TableState, Writer
+from anabranch.abc import Checkpoint, Conflict, TableState, TargetStore, Writer
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.context import ApplyContext
 from anabranch.apply.feed import Feed, SourceTransaction
@@ -22,7 +23,7 @@ from anabranch.apply.onebyone import steps
 from anabranch.apply.plan import FilterImages, Group, Stage, group, stages
 from anabranch.apply.staging import Executors, StagedPiece
 from anabranch.apply.work import Work
-from anabranch.errors import RowRefused, TargetUnavailable
+from anabranch.errors import Fenced, RowRefused, StateError, TargetUnavailable
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.rows.chunk import Chunk
@@ -42,26 +43,74 @@ class Totals:
     slow_epochs: int = 0
 
 
+class OutOfStep(TargetUnavailable):
+    """The target is not where this process left it: it lost its last commits, or has one whose answer was lost."""
+
+
 @dataclass
 class Applier:
-    """Applies a job's trail to its target. One per apply process, one thread."""
+    """Applies a job's trail to its target. One per apply process, one thread at a time.
+
+    What is kept here (`checkpoint`, `states`, `context`) is what the target said or committed last. An epoch that did not
+    end with a known commit leaves it in doubt: then the target is asked again before anything else is done."""
 
     job: str
     trail: TrailReader
     writer: Writer
-    context: ApplyContext
-    states: dict[TableId, TableState]
-    checkpoint: Checkpoint
-    reload: Callable[[], Checkpoint]  # the checkpoint row as it is
+    store: TargetStore
+    owner: str
+    context_of: Callable[[Mapping[TableId, TableState], int], ApplyContext]
+    """States and the checkpoint's sequence -> what is followed."""
     target_of: Callable[[TableId], TableId | None]
     filtered: FilterImages | None = None
     per_transaction: bool = False
     executors: Executors | None = None  # None: every epoch is planned here
     stop: Callable[[], bool] = lambda: False  # asked where a target that is away is waited for
     totals: Totals = field(default_factory=Totals)
+    checkpoint: Checkpoint = field(init=False)
+    states: dict[TableId, TableState] = field(init=False)
+    context: ApplyContext = field(init=False)
+    _is_in_doubt: bool = field(default=True, init=False)
+    _lost_since: float | None = field(default=None, init=False)
+    _grouped: tuple[Chunk, ApplyContext, Group] | None = field(default=None, init=False)
+
+    def look(self) -> None:
+        """Take over what the target says, if that is in doubt."""
+        if not self._is_in_doubt:
+            return
+        found = self.store.checkpoint(self.job)
+        if found is None:
+            raise StateError(
+                "the checkpoint row is gone", job=self.job, hint="restore the target, or drop and load the job again"
+            )
+        if found.owner != self.owner:
+            raise Fenced(f"the checkpoint belongs to another owner since epoch {found.epoch}", job=self.job)
+        if self.executors:
+            self.writer.sweep()  # what a failed epoch left
+        self.states = self.store.tables(self.job)
+        self.context = self.context_of(self.states, found.position.sequence)
+        self.checkpoint, self._is_in_doubt = found, False
 
     def apply(self, upto: int) -> None:
-        """Carry out the transactions after the checkpoint, up to sequence `upto`."""
+        """Carry out the transactions after the checkpoint, up to sequence `upto`. A target that goes away is waited
+        for; where it is then is where this goes on."""
+        pause = 0.2
+        while True:
+            try:
+                self.look()
+                return self._advance(upto)
+            except TargetUnavailable as lost:
+                now = time.monotonic()
+                self._lost_since = self._lost_since or now
+                if now - self._lost_since > RECONNECT_SECONDS or self.stop():
+                    raise
+                log.get(job=self.job).warning("target_lost", error=lost.message, retry_in=pause)
+                self.writer.close()
+                self.store.close()
+                time.sleep(pause)
+                pause = min(pause * 2, 10.0)
+
+    def _advance(self, upto: int) -> None:
         if upto <= self.checkpoint.position.sequence:
             return
         feed = Feed(self.trail, self.checkpoint.position.sequence, upto)
@@ -69,39 +118,46 @@ class Applier:
             self._one_after_the_other(feed)
             return
         try:
-            self._with_reconnect(lambda: self._quick(feed))
+            self._quick(feed)
         except (Conflict, NeedsSlowWay) as reason:
             self._note_slow(reason, upto)
             for transaction in feed.transactions():
                 self._slow(transaction)
 
+    # --- between two epochs: one attempt each, the caller tries again -----------------------------------------
+
     def move_on(self, position: Position, commit_time: int) -> None:
         """Move the checkpoint over log that holds nothing for us."""
         then = self._then(position, commit_time)
-        self._with_reconnect(lambda: self._commit(then, self._work()) if self._begin(then) else None)
+        self._begin(then)
+        self._commit(then, self._work())
 
-    def put(self, changes: Iterable[RowChange], state: TableState) -> None:
-        """One epoch of changes that are not from the trail (rows read again), with the table's new state."""
-        some = list(changes)
-
-        def once() -> None:
-            then = self._then(self.checkpoint.position, self.checkpoint.commit_time)
-            if self._begin(then):
-                work = Work(self.context, {**self.states, state.source: state}, self.target_of)
-                for change in some:
-                    self.writer.change(change)
-                self._commit(then, work)
-
-        self._with_reconnect(once)
+    def save(self, state: TableState, changes: Iterable[RowChange] = ()) -> None:
+        """A table's new state, with changes that are not from the trail (rows read again)."""
+        then = self._then(self.checkpoint.position, self.checkpoint.commit_time)
+        self._begin(then)
+        work = self._work()
+        work.states[state.source] = state
+        if state.state == "parked":
+            work.context = work.context.without(frozenset([state.source]))
+        try:
+            for change in changes:
+                self.writer.change(change)
+        except (Conflict, NeedsSlowWay) as reason:
+            raise _refused(reason, then.position) from reason
+        self._commit(then, work)
 
     def join(self, state: TableState, replayed: ApplyContext, joined: ApplyContext) -> None:
         """One epoch that carries out a new table's part of the trail, from its window's begin to the checkpoint, by
         `replayed` (in which no other table has anything to do); afterwards `joined` holds."""
         try:
-            self._with_reconnect(lambda: self._replay(state, replayed, joined, self._merge))
+            self._replay(state, replayed, joined, self._merge)
         except (Conflict, NeedsSlowWay) as reason:
             self._note_slow(reason, self.checkpoint.position.sequence)
-            self._with_reconnect(lambda: self._replay(state, replayed, joined, self._row_by_row))
+            try:
+                self._replay(state, replayed, joined, self._row_by_row)
+            except (Conflict, NeedsSlowWay) as refused:
+                raise _refused(refused, self.checkpoint.position) from refused
 
     def _replay(
         self,
@@ -111,10 +167,9 @@ class Applier:
         carry_out: Callable[[Group, Work], None],
     ) -> None:
         then = self._then(self.checkpoint.position, self.checkpoint.commit_time)
-        if not self._begin(then):
-            return
+        self._begin(then)
         low, last = replayed.tables[state.source].low, then.position.sequence
-        work = Work(replayed, {**self.states, state.source: state}, self.target_of)
+        work = Work(replayed, {**self.states, state.source: state}, self.target_of, self._has_joined)
         if low < last:
             for chunks in Feed(self.trail, low, last).groups():
                 carry_out(group(chunks, work.context, self.filtered), work)
@@ -127,8 +182,7 @@ class Applier:
         then = self._then(*feed.end())
         by_executors = self.executors is not None and self.executors.takes(feed, self.context)
         staged = self.executors.stage(feed, self.context) if self.executors and by_executors else []
-        if not self._begin(then):
-            return
+        self._begin(then)
         work = self._work()
         for piece in staged:
             self._merge_staged(piece, work)
@@ -160,7 +214,7 @@ class Applier:
 
     def _cascade(self, stage: Stage, work: Work) -> None:
         for cascade in stage.cascades:
-            self.writer.cascade(cascade, work.context.cascades)
+            work.reread(cascade.child.source, self.writer.cascade(cascade, cascade.rules))
         for table_id, keys in stage.reread:
             work.reread_keys(table_id, keys)
 
@@ -170,22 +224,21 @@ class Applier:
         """`mode = "transaction"`: set-wise where possible, one by one where not."""
         for transaction in feed.transactions():
             try:
-                self._with_reconnect(lambda one=transaction: self._one(one, self._merge))  # type: ignore[misc]
+                self._one(transaction, self._merge)
             except (Conflict, NeedsSlowWay) as reason:
                 self._note_slow(reason, transaction.sequence)
                 self._slow(transaction)
 
     def _slow(self, transaction: SourceTransaction) -> None:
         try:
-            self._with_reconnect(lambda: self._one(transaction, self._row_by_row))
+            self._one(transaction, self._row_by_row)
         except (Conflict, NeedsSlowWay) as reason:
             self.writer.rollback()
             raise _refused(reason, transaction.position) from reason
 
     def _one(self, transaction: SourceTransaction, carry_out: Callable[[Group, Work], None]) -> None:
         then = self._then(transaction.position, transaction.commit_time)
-        if transaction.sequence <= self.checkpoint.position.sequence or not self._begin(then):
-            return
+        self._begin(then)
         work = self._work()
         for chunk in transaction.chunks():
             carry_out(self._only(chunk, transaction.sequence, work), work)
@@ -198,15 +251,13 @@ class Applier:
         part = self._grouped[2]
         return part.within(order_of(sequence, part.base), order_of(sequence + 1, part.base))
 
-    _grouped: tuple[Chunk, ApplyContext, Group] | None = None
-
     def _row_by_row(self, part: Group, work: Work) -> None:
         for step in steps(part, work.context):
             if isinstance(step, RowChange):
                 self.writer.change(step)
                 work.reread_partial(step)
             elif isinstance(step, Cascade):
-                self.writer.cascade(step, work.context.cascades)
+                work.reread(step.child.source, self.writer.cascade(step, step.rules))
             else:
                 self.writer.truncate(step, work.context.truncate)
         work.count(part.counts())
@@ -220,19 +271,20 @@ class Applier:
     # --- checkpoint ------------------------------------------------------------------------------------------
 
     def _work(self) -> Work:
-        return Work(self.context, dict(self.states), self.target_of)
+        return Work(self.context, dict(self.states), self.target_of, self._has_joined)
+
+    def _has_joined(self, table: TableId, sequence: int) -> bool:
+        """Was the table brought in again after `sequence`?"""
+        return self.trail.history.joined_after(table, sequence)
 
     def _then(self, position: Position, commit_time: int) -> Checkpoint:
         return Checkpoint(self.checkpoint.owner, self.checkpoint.epoch + 1, position, commit_time)
 
-    def _begin(self, then: Checkpoint) -> bool:
-        """False: the target is there already, or elsewhere; then `checkpoint` says where."""
-        outcome = self.writer.begin(self.checkpoint, then)
-        if outcome == "applied":
-            self.checkpoint = then
-        elif outcome == "replan":
-            self.checkpoint = self.reload()
-        return outcome == "open"
+    def _begin(self, then: Checkpoint) -> None:
+        self._is_in_doubt = True
+        if self.writer.begin(self.checkpoint, then) != "open":
+            raise OutOfStep(f"the target is not at {self.checkpoint.position} any more", job=self.job)
+        self._lost_since = None
 
     def _commit(self, then: Checkpoint, work: Work) -> None:
         work.pass_windows(then.position.sequence)
@@ -244,22 +296,7 @@ class Applier:
         self.totals.changes += sum(work.counts.values())
         self.totals.epochs += 1
         self.checkpoint, self.context, self.states = then, work.context, work.states
-
-    def _with_reconnect(self, action: Callable[[], object]) -> None:
-        """An epoch whose outcome is unknown is begun again: the checkpoint row tells whether it was applied."""
-        give_up = time.monotonic() + RECONNECT_SECONDS
-        pause = 0.2
-        while True:
-            try:
-                action()
-                return
-            except TargetUnavailable as lost:
-                if time.monotonic() > give_up or self.stop():
-                    raise
-                log.get(job=self.job).warning("target_lost", error=lost.message, retry_in=pause)
-                self.writer.close()
-                time.sleep(pause)
-                pause = min(pause * 2, 10.0)
+        self._is_in_doubt = False
 
 
 def _refused(reason: Exception, position: Position) -> RowRefused:

@@ -3,47 +3,54 @@ epoch that changes nothing else; from then on it streams with the rest."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from anabranch import log
-from anabranch.abc import TableState, TargetStore
-from anabranch.apply.cascade import rules_of
-from anabranch.apply.context import ApplyContext, Followed
+from anabranch.abc import JOINS, TableState
+from anabranch.apply.cascade import hangs_on_hidden_rows
 from anabranch.apply.epoch import Applier
-from anabranch.apply.window import WindowResolver, is_followed
+from anabranch.apply.following import Following
+from anabranch.apply.window import is_joining, is_loaded
 from anabranch.trail import retention
 
-Follow = Callable[[TableState, tuple[int, int]], Followed]  # a table's state and window -> how it is followed
+HIDDEN_ROWS = (
+    "foreign keys change it over a table between, which went on while it was loaded: stop apply, load the table again, then"
+    " start apply"
+)
 
 
-def join_loaded(
-    applier: Applier, store: TargetStore, resolver: WindowResolver, follow: Follow, *, logs_cascades: bool
-) -> None:
+def join_loaded(applier: Applier, following: Following) -> None:
     """Let every table join that has been loaded since, as soon as the trail reaches past its load. Loads announce
     themselves by what they hold of the trail."""
     directory = applier.trail.directory
     holds = {name for name in retention.readers(directory) if name.startswith(retention.LOAD)}
     if not holds:
         return
-    for table, state in store.tables(applier.job).items():
-        if table in applier.context.tables:
-            continue
-        applier.states[table] = state
-        if state.state == "loading" and is_followed(state) and state.schema and resolver.reached(state):
-            followed = follow(state, resolver.window(state))
-            _join(applier, state, followed, logs_cascades)
-            log.get(job=applier.job).info("table_joined", table=str(table), low=followed.low, high=followed.high)
-            retention.unregister(directory, f"{retention.LOAD}{table}")
+    for table, state in applier.store.tables(applier.job).items():
+        is_new = table not in applier.context.tables
+        if is_new:
+            applier.states[table] = state
+            is_new = not (is_joining(state) and is_loaded(state) and following.resolver.reached(state))
+            if not is_new:
+                _join(applier, following, state)
+        hold = f"{retention.LOAD}{table}"
+        if not is_new and hold in holds:
+            retention.unregister(directory, hold)
 
 
-def _join(applier: Applier, state: TableState, followed: Followed, logs_cascades: bool) -> None:
+def _join(applier: Applier, following: Following, state: TableState) -> None:
     at = applier.checkpoint.position.sequence
-    others = {t: f for t, f in applier.context.tables.items() if t != state.source}
-    joined = {**others, state.source: followed}
-    replayed = {**{t: replace(f, low=at, high=at) for t, f in others.items()}, state.source: followed}
-    applier.join(
-        state,
-        ApplyContext(replayed, () if logs_cascades else rules_of(replayed), applier.context.truncate),
-        ApplyContext(joined, () if logs_cascades else rules_of(joined), applier.context.truncate),
-    )
+    joining = replace(state, facts={name: value for name, value in state.facts.items() if name != JOINS})
+    replayed, joined = following.joined(applier.context, joining, at)
+    low = replayed.tables[state.source].low
+    bound = log.get(job=applier.job, table=str(state.source))
+    parked = applier.trail.history.parked_by(state.source)
+    reason = parked.reason if parked else ""
+    if low < at and hangs_on_hidden_rows(joined, state.source):
+        reason = HIDDEN_ROWS
+    if reason:
+        applier.save(replace(joining, state="parked", low="", high="", reason=reason))
+        bound.warning("table_parked", reason=reason)
+    else:
+        applier.join(joining, replayed, joined)
+        bound.info("table_joined", low=low, at=at)

@@ -36,7 +36,7 @@ def steps(part: Group, context: ApplyContext) -> Iterator[TargetTable | RowChang
             yield from readers[table].changes(at)
         elif order in truncates:
             yield truncates[order]
-        yield from cascade.cascades(cascades.pop(order, ()))
+        yield from cascade.cascades(cascades.pop(order, ()), context, part.base)
 
 
 def _in_order(part: Group) -> list[tuple[int, TableId | None, int]]:

@@ -1,7 +1,7 @@
 """A group of chunks as stages: what is merged in which order inside one target transaction. Pure: no database.
 
-Between two stages lies something that may not be merged over: a TRUNCATE, the end of a table's load window, a cascade
-that later images depend on.
+Between two stages lies something that may not be merged over: a TRUNCATE, the end of a table's load window (for tables
+that cascades reach its begin, too), a cascade that later images depend on.
 """
 
 from __future__ import annotations
@@ -126,6 +126,9 @@ def stages(part: Group, context: ApplyContext) -> list[Stage]:
     bounds = {order for order, _ in part.truncates}
     bounds.update(cascade.cuts(part.images, part.changes, context, part.base))
     bounds.update(order_of(f.high + 1, part.base) for f in context.tables.values() if f.high >= part.base)
+    if part.changes:  # cascades go on into a table from its window on
+        children = (context.tables[rule.child.source] for rule in context.cascades)
+        bounds.update(order_of(child.low + 1, part.base) for child in children if child.low >= part.base)
     starts = [-END, *sorted(bounds)]
     found = []
     for start, stop in zip(starts, [*starts[1:], END], strict=True):
@@ -148,6 +151,6 @@ def _stage(part: Group, context: ApplyContext, start: int) -> Stage:
     return Stage(
         tuple(table for _, table in part.truncates),
         tuple(nets),
-        tuple(cascade.cascades(part.changes)),
+        tuple(cascade.cascades(part.changes, context, part.base)),
         tuple(reread),
     )

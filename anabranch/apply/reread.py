@@ -1,49 +1,59 @@
 """Rows that the load window could not complete are read from the source again (K3).
 
-A partial image met no row: a key had moved between two chunks. The keys are kept with the table's state. Once the
-stream is past the window, their rows are read in a snapshot that has everything the target has, and put; the table's
-window then reaches to that snapshot's end.
+A partial image met no row, because a key had moved between two chunks; or a cascade moved children whose parent had
+taken over another one's value (taken.py). The keys are kept with the table's state. Once the stream is past the window,
+their rows are read in a snapshot that has everything the target has, and put; the table's window then reaches to that
+snapshot's end.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from anabranch import log
 from anabranch.abc import SourceConnector, TableState, ValueRules
 from anabranch.apply.context import Followed, replace_context
 from anabranch.apply.epoch import Applier
+from anabranch.apply.taken import with_taken
 from anabranch.apply.window import WindowResolver
-from anabranch.model.ids import TableId
+from anabranch.apply.work import REREAD, Texts
 from anabranch.rows.lines import parse_line
 from anabranch.rows.net import RowChange, TargetTable
 
-UNRESOLVED = 1 << 62  # the end of a window that the trail has not reached yet
-KEYS = "reread"
-
-Texts = Mapping[str, str | None]
+PATIENCE = 10.0  # seconds that the stream is held until capture has passed the snapshot
+POLL = 0.05
 
 
 class Rereader:
     """Called between two epochs."""
 
-    def __init__(self, source: SourceConnector, resolver: WindowResolver, rules: ValueRules, lock: str, identity: str):
-        self.source, self.resolver, self.rules, self.lock, self.identity = source, resolver, rules, lock, identity
+    def __init__(
+        self,
+        source: SourceConnector,
+        resolver: WindowResolver,
+        rules: ValueRules,
+        lock: str,
+        identity: str,
+        stop: Callable[[], bool],
+    ) -> None:
+        self.source, self.resolver, self.rules, self.lock = source, resolver, rules, lock
+        self.identity, self.stop = identity, stop
 
     def look(self, applier: Applier) -> None:
-        """Resolve windows that the trail has reached since, and read again where a window has passed."""
+        """Read again where a window has passed."""
         for table, followed in list(applier.context.tables.items()):
             state = applier.states[table]
-            if followed.high == UNRESOLVED:
-                if self.resolver.reached(state):
-                    _follow(applier, replace(followed, high=self.resolver.window(state)[1]))
-            elif KEYS in state.facts and followed.high <= applier.checkpoint.position.sequence:
+            if REREAD in state.facts and self._has_passed(state, applier.checkpoint.position.sequence):
                 self._read_again(applier, followed, state)
 
+    def _has_passed(self, state: TableState, sequence: int) -> bool:
+        return self.resolver.window(state)[1] <= sequence
+
     def _read_again(self, applier: Applier, followed: Followed, state: TableState) -> None:
-        keys: list[Texts] = json.loads(state.facts[KEYS])
+        keys = list({json.dumps(key): key for key in json.loads(state.facts[REREAD])}.values())
         names = dict(zip(followed.table.columns, followed.table.source_columns, strict=True))
         snapshot = self.source.snapshot(self.identity)
         try:
@@ -54,12 +64,29 @@ class Rereader:
             lines = b"".join(snapshot.lines_of(followed.schema, followed.table.source_columns, wanted, self.rules))
         finally:
             snapshot.close()
-        facts = {name: value for name, value in state.facts.items() if name != KEYS}
-        window = json.dumps([*json.loads(state.high or "[]"), high.resume])
-        read = replace(state, state="loading", high=window, facts=facts)
-        applier.put(_changes(followed.table, keys, lines), read)
-        _follow(applier, replace(followed, high=UNRESOLVED))
-        log.get(job=applier.job, table=str(state.source)).info("rows_read_again", keys=len(keys))
+        facts = {name: value for name, value in state.facts.items() if name != REREAD}
+        read = replace(state, state="loading", high=json.dumps([high.resume]), facts=facts)
+        if self._is_reached(read):
+            self._put(applier, followed, read, keys, lines)
+
+    def _put(self, applier: Applier, followed: Followed, read: TableState, keys: Sequence[Texts], lines: bytes) -> None:
+        before, window = applier.context, replace(followed, high=self.resolver.window(read)[1])
+        applier.context = with_taken(replace_context(before, {**before.tables, read.source: window}), applier.trail)
+        try:
+            applier.save(read, _changes(followed.table, keys, lines))
+        except BaseException:
+            applier.context = before
+            raise
+        log.get(job=applier.job, table=str(read.source)).info("rows_read_again", keys=len(keys))
+
+    def _is_reached(self, read: TableState) -> bool:
+        """Hold the stream until capture is past the snapshot; while capture is away, later again."""
+        until = time.monotonic() + PATIENCE
+        while not self.resolver.reached(read):
+            if time.monotonic() > until or self.stop():
+                return False
+            time.sleep(POLL)
+        return True
 
 
 def _changes(table: TargetTable, keys: Sequence[Texts], lines: bytes) -> Iterator[RowChange]:
@@ -68,8 +95,3 @@ def _changes(table: TargetTable, keys: Sequence[Texts], lines: bytes) -> Iterato
     for line in lines.split(b"\n")[:-1]:
         values = dict(zip(table.columns, parse_line(line), strict=True))
         yield RowChange(table, "insert", values=values, checked=False)
-
-
-def _follow(applier: Applier, followed: Followed) -> None:
-    table: TableId = followed.schema.id
-    applier.context = replace_context(applier.context, {**applier.context.tables, table: followed})

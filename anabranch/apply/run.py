@@ -14,16 +14,15 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from anabranch import log
 from anabranch.abc import Checkpoint, SourceConnector, TableState, TargetConnector, TargetStore, ValueRules
-from anabranch.apply.cascade import rules_of
-from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.epoch import RECONNECT_SECONDS, Applier
 from anabranch.apply.filter import StreamFilter
 from anabranch.apply.finish import Finisher
+from anabranch.apply.following import Following
 from anabranch.apply.join import join_loaded
 from anabranch.apply.reread import Rereader
 from anabranch.apply.staging import Executors
 from anabranch.apply.stream import EpochQuery, warm_up
-from anabranch.apply.window import WindowResolver, is_followed
+from anabranch.apply.window import WindowResolver, is_followed, is_joining
 from anabranch.ddl.rules import Filter
 from anabranch.errors import SourceUnavailable, StateError, TargetUnavailable
 from anabranch.model.ids import TableId
@@ -78,7 +77,9 @@ class ApplyRun:
     resolver: WindowResolver = field(init=False)
     rereader: Rereader = field(init=False)
     applier: Applier = field(init=False)
+    following: Following = field(init=False)
     finisher: Finisher = field(init=False)
+    query: EpochQuery = field(init=False)
     away_since: float | None = field(default=None, init=False)
 
     def run(self) -> None:
@@ -114,11 +115,12 @@ class ApplyRun:
         if store.checkpoint(self.job) is None:
             return "for the load to begin"
         states = store.tables(self.job)
-        loading = [str(t) for t, s in states.items() if s.state in ("pending", "loading") and not is_followed(s)]
+        first = {t: s for t, s in states.items() if s.state in ("pending", "loading") and not is_joining(s)}
+        loading = [str(table) for table, state in first.items() if not is_followed(state)]
         if loading:
             return f"for the load of {len(loading)} tables ({', '.join(loading[:3])} …)"
         resolver = WindowResolver(TrailReader(self.trail_directory), self.source.order)
-        if not all(resolver.reached(state) for state in states.values() if state.state == "loading"):
+        if not all(resolver.reached(state) for state in first.values()):
             return "for capture to pass the positions of the load"
         return ""
 
@@ -136,9 +138,9 @@ class ApplyRun:
         retention.register(self.trail_directory, READER, start)
         self.finisher = Finisher(self.job, self.target, self.rules, self.target_table)
         self.watcher.waiting("for the first epoch")
-        query = EpochQuery(spark, self.trail_directory, self.spark_directory, start, self._epoch)
+        query = self.query = EpochQuery(spark, self.trail_directory, self.spark_directory, start, self._epoch, self._at)
         try:
-            self._loop(query, store)
+            self._loop(store)
         finally:
             query.stop()
             self.finisher.close()
@@ -146,28 +148,23 @@ class ApplyRun:
             retention.advance(self.trail_directory, READER, self.applier.checkpoint.position.sequence)
 
     def _applier(self, store: TargetStore, trail: TrailReader) -> Applier:
-        states = store.tables(self.job)
-        writer = self.target.writer(self.rules, self._is_guarded(states))
-        checkpoint = writer.claim(self.job, uuid.uuid4().hex)
-        states = store.tables(self.job)
+        owner = uuid.uuid4().hex
+        writer = self.target.writer(self.rules, self._is_guarded(store.tables(self.job)))
+        writer.claim(self.job, owner)
         self.resolver = WindowResolver(trail, self.source.order)
         identity = trail.identity.source_identity
-        self.rereader = Rereader(self.source, self.resolver, self.rules, self.lock, identity)
-        tables = {
-            table: self._follow_table(state, self.resolver.window(state) if state.state == "loading" else (0, 0))
-            for table, state in states.items()
-            if is_followed(state)
-        }
-        context = ApplyContext(tables, () if self.logs_cascades else rules_of(tables), self.truncate)
-        return Applier(
+        self.rereader = Rereader(self.source, self.resolver, self.rules, self.lock, identity, self.stop)
+        self.following = Following(
+            self.target, self.rules, self.target_table, self.where, self.logs_cascades, self.truncate, self.resolver
+        )
+        applier = Applier(
             self.job,
             trail,
             writer,
-            context,
-            states,
-            checkpoint,
-            reload=lambda: _row(store, self.job),
-            target_of=self.target_of,
+            store,
+            owner,
+            self.following.context,
+            self.target_of,
             filtered=StreamFilter(self.spark),
             per_transaction=self.per_transaction,
             stop=self.stop,
@@ -175,6 +172,8 @@ class ApplyRun:
                 self.job, self.trail_directory, self.target, self.rules, self.spark, self.stage_rows or STAGE_ROWS
             ),
         )
+        applier.look()
+        return applier
 
     def _is_guarded(self, states: Mapping[TableId, TableState]) -> bool:
         """Do foreign keys or triggers react to the rows we write, now or once the source's foreign keys are built?"""
@@ -187,36 +186,29 @@ class ApplyRun:
         finally:
             loader.close()
 
-    def _follow_table(self, state: TableState, window: tuple[int, int]) -> Followed:
-        if state.schema is None:
-            raise StateError("a loaded table without its definition", table=str(state.source), hint="load it again")
-        table = self.target_table(state.schema)
-        loader = self.target.loader(self.rules)
-        try:
-            has_extra = bool(loader.extra_columns(table))
-        finally:
-            loader.close()
-        return Followed(state.schema, table, *window, has_extra, self.where(state.schema))
-
     def _epoch(self, upto: int) -> None:
         self.applier.apply(upto)
         self.watcher.applied(self.applier.checkpoint)
 
-    def _loop(self, query: EpochQuery, store: TargetStore) -> None:
+    def _at(self) -> int:
+        return self.applier.checkpoint.position.sequence
+
+    def _loop(self, store: TargetStore) -> None:
+        query = self.query
         next_chores = next_register = 0.0
         while not self.stop():
             query.wait(TICK_SECONDS)
             now = time.monotonic()
             if query.is_warm.is_set() and now >= next_chores:
                 next_chores = now + CHORES_SECONDS
-                self._do_chores(query, store)
+                self._do_chores(store)
             if now >= next_register:
                 retention.advance(self.trail_directory, READER, self.applier.checkpoint.position.sequence)
                 next_register = now + REGISTER_SECONDS
 
-    def _do_chores(self, query: EpochQuery, store: TargetStore) -> None:
-        with query.idle:
-            self._patiently(store, lambda: self._chores(store))
+    def _do_chores(self, store: TargetStore) -> None:
+        with self.query.idle:
+            self._patiently(store, self._chores)
 
     def _patiently(self, store: TargetStore, action: Callable[[], T]) -> T | None:
         """An end that is away is tried again for as long as an epoch would; None meanwhile."""
@@ -232,22 +224,24 @@ class ApplyRun:
         self.away_since = None
         return found
 
-    def _chores(self, store: TargetStore) -> None:
+    def _chores(self) -> None:
         """Between two epochs: positions over idle log, tables that join, windows that end, what to build then."""
         applier = self.applier
+        applier.look()
+        if self._at() < self.query.done:  # the target lost its last commits
+            applier.apply(self.query.done)
         end = applier.trail.end()
         at = applier.checkpoint.position
         if end.position.sequence == at.sequence and (end.position.native != at.native or self._has_ended_windows()):
             applier.move_on(Position(at.sequence, end.position.native), end.commit_time)
         self.rereader.look(applier)
-        join_loaded(applier, store, self.resolver, self._follow_table, logs_cascades=self.logs_cascades)
+        join_loaded(applier, self.following)
         self.watcher.applied(applier.checkpoint)
         consistent = all(state.state != "loading" for state in applier.states.values())
         if consistent:
             for table, facts in self.finisher.take_results(applier.states):
                 state = applier.states[table]
-                applier.states[table] = replace(state, facts={**state.facts, **facts})
-                store.save_table(self.job, applier.states[table])
+                applier.save(replace(state, facts={**state.facts, **facts}))
             self.finisher.start(applier.states)
         self.watcher.streaming(consistent)
 
@@ -257,12 +251,3 @@ class ApplyRun:
             self.applier.states[table].state == "loading" and followed.high <= at
             for table, followed in self.applier.context.tables.items()
         )
-
-
-def _row(store: TargetStore, job: str) -> Checkpoint:
-    found = store.checkpoint(job)
-    if found is None:
-        raise StateError(
-            "the checkpoint row is gone", job=job, hint="restore the target, or drop and load the job again"
-        )
-    return found

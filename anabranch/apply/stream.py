@@ -1,8 +1,9 @@
 """The Structured Streaming query of a job: one epoch after another, each carried out by a callable of ours.
 
 Spark triggers; how far an epoch goes is read from the trail when it begins, so that it takes what came while Spark was
-planning, too. An action on the query's own rows would cost more than a small epoch (a Spark job, a Python task), and
-tell nothing new. The query's checkpoint is emptied at every start: where to go on is the target's to say (K9).
+planning, too. A trigger's batch lingers while the trail brings more: planning the next one takes ten
+epochs' time. An action on the query's own rows would cost more than a small epoch (a Spark job, a Python task), and tell
+nothing new. The query's checkpoint is emptied at every start: where to go on is the target's to say (K9).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +22,9 @@ from anabranch.spark.source import FORMAT, TrailSource
 from anabranch.trail.reader import TrailReader
 
 EPOCH_ROWS = 500_000
+LINGER_SECONDS = 0.2  # without news, until the batch is given back to Spark
+LONGEST_BATCH_SECONDS = 2.0  # also with news: what is done between batches is due
+POLL_SECONDS = 0.004
 
 
 def warm_up(spark: SparkSession) -> None:
@@ -29,15 +34,24 @@ def warm_up(spark: SparkSession) -> None:
 
 
 class EpochQuery:
-    """Runs `apply(upto)` for every epoch until it raises or `stop` is called. `apply` is never called twice at once."""
+    """Runs `apply(upto)` for every epoch until it raises or `stop` is called. `apply` is never called twice at once; `at`
+    says where the target is. `done`: up to where was applied once."""
 
-    def __init__(self, spark: SparkSession, trail: Path, checkpoint: Path, start: int, apply: Callable[[int], None]):
-        self.apply = apply
+    def __init__(
+        self,
+        spark: SparkSession,
+        trail: Path,
+        checkpoint: Path,
+        start: int,
+        apply: Callable[[int], None],
+        at: Callable[[], int],
+    ) -> None:
+        self.apply, self.at = apply, at
         self.failure: BaseException | None = None
         self.is_warm = threading.Event()
         self.is_stopping = threading.Event()
         self.idle = threading.Lock()  # held while an epoch runs
-        self._trail, self._done = TrailReader(trail), start
+        self._trail, self.done = TrailReader(trail), start
         options = {"path": str(trail), "start": str(start), "rows": str(EPOCH_ROWS)}
         stream = spark.readStream.format(FORMAT).options(**options).load()
         writer = stream.writeStream.foreachBatch(self._epoch).option("checkpointLocation", str(_emptied(checkpoint)))
@@ -58,11 +72,17 @@ class EpochQuery:
             self.is_stopping.set()
 
     def _apply(self) -> None:
-        refs = self._trail.descriptors(self._done, limit_rows=EPOCH_ROWS)
-        if refs:
-            upto = refs[-1].last_sequence
-            self.apply(upto)
-            self._done = upto
+        begun = news = time.monotonic()
+        while not self.is_stopping.is_set() and (now := time.monotonic()) < begun + LONGEST_BATCH_SECONDS:
+            refs = self._trail.descriptors(self.at(), limit_rows=EPOCH_ROWS)
+            if refs:
+                self.done = refs[-1].last_sequence
+                self.apply(self.done)
+                news = time.monotonic()
+            elif now > news + LINGER_SECONDS:
+                return
+            else:
+                time.sleep(POLL_SECONDS)
 
     def wait(self, seconds: float) -> None:
         """Raises what `apply` raised, or what ended the query."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
-from anabranch.abc import LogOrder, TableState
+from anabranch.abc import JOINS, LogOrder, TableState
 from anabranch.model.position import LogMark
 from anabranch.rows.chunk import Part
 from anabranch.trail.reader import ChunkRef, TrailReader
@@ -52,14 +53,14 @@ class WindowResolver:
             sets = [low for low in lows if self.order.is_set(low)]
             refs = self._refs()
             at = bisect_left(refs, True, key=lambda ref: not self._ends_inside(ordered, ref))
-            outside = self._first_outside(refs[at : at + 1], ordered)
+            outside = self._first_outside(islice(refs, at, None), ordered)
             self._lows[marks] = min(outside, self._first_outside(refs, sets)) - 1
         return self._lows[marks]
 
     def _ends_inside(self, marks: list[LogMark], ref: ChunkRef) -> bool:
         return all(self.order.includes(mark, ref.last_native, None) for mark in marks)
 
-    def _first_outside(self, refs: Sequence[ChunkRef], marks: list[LogMark]) -> int:
+    def _first_outside(self, refs: Iterable[ChunkRef], marks: list[LogMark]) -> int:
         """The first sequence that one of the marks does not include."""
         outside = (
             sequence
@@ -94,14 +95,24 @@ class WindowResolver:
         return self._known
 
     def _transactions(self, ref: ChunkRef) -> Iterator[tuple[int, str, str | None]]:
-        """Those that change rows: a barrier of our own (a table that joins) stands in no log."""
+        """Those of the source's log: what brings a definition in is our own and stands in no log."""
+        if ref.has_barriers and ref.rows == 0 and self.trail.load(ref).is_ours:
+            return iter(())
         directory = self.trail.transactions(ref)
-        natives, gtids, rows = (directory.column(name).to_pylist() for name in ("native", "gtid", "rows"))
-        sequences = range(ref.first_sequence, ref.last_sequence + 1)
-        found = zip(sequences, natives, gtids, rows, strict=True)
-        return ((sequence, native, gtid) for sequence, native, gtid, count in found if count or gtid)
+        natives, gtids = (directory.column(name).to_pylist() for name in ("native", "gtid"))
+        return zip(range(ref.first_sequence, ref.last_sequence + 1), natives, gtids, strict=True)
+
+
+def is_loaded(state: TableState) -> bool:
+    """Handed over by the load, on the way to streaming."""
+    return state.state == "loading" and state.facts.get("loaded") == "yes"
+
+
+def is_joining(state: TableState) -> bool:
+    """Loaded by itself, or being loaded, while the others stream (K15)."""
+    return state.state in ("pending", "loading") and JOINS in state.facts
 
 
 def is_followed(state: TableState) -> bool:
-    """Streaming, or loaded and on the way there."""
-    return state.state == "streaming" or (state.state == "loading" and state.facts.get("loaded") == "yes")
+    """Streaming, or loaded with the others."""
+    return state.state == "streaming" or (is_loaded(state) and not is_joining(state))

@@ -10,13 +10,14 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from anabranch.abc import TableState
-from anabranch.apply.context import ApplyContext, closed, replace_context
+from anabranch.apply.context import UNRESOLVED, ApplyContext, closed, replace_context
 from anabranch.apply.plan import Parked
 from anabranch.model.ids import TableId
 from anabranch.rows.lines import texts
 from anabranch.rows.net import RowChange
 
 Texts = dict[str, str | None]
+REREAD = "reread"  # the fact that keeps keys whose rows have to come from the source again
 
 
 @dataclass
@@ -26,6 +27,8 @@ class Work:
     context: ApplyContext
     states: dict[TableId, TableState]
     target_of: Callable[[TableId], TableId | None]
+    has_joined: Callable[[TableId, int], bool] = lambda table, sequence: False
+    """Was a table that parked at a sequence brought in again later?"""
     counts: Counter[TableId] = field(default_factory=Counter)
 
     def count(self, changes: Mapping[TableId, int]) -> None:
@@ -40,7 +43,7 @@ class Work:
         for one in parked:
             reason = f"{one.reason} (at {one.sequence})" + (f": {one.statement}" if one.statement else "")
             state = self.states.get(one.table) or self._new(one.table)
-            if state is not None and not self._joined_later(state, one.sequence):
+            if state is not None and not self.has_joined(one.table, one.sequence):
                 self.states[one.table] = replace(state, state="parked", reason=reason)
         gone = {one.table for one in parked if self.states.get(one.table) and self.states[one.table].state == "parked"}
         self.context = self.context.without(frozenset(gone))
@@ -50,17 +53,15 @@ class Work:
         target = self.target_of(table)
         return TableState(table, target, "pending") if target else None
 
-    def _joined_later(self, state: TableState, sequence: int) -> bool:
-        """Has the table been loaded again since, so that an old barrier comes by once more?"""
-        followed = self.context.tables.get(state.source)
-        return followed is not None and sequence <= followed.low
-
     def pass_windows(self, sequence: int) -> None:
-        """Tables whose window ends here stream from now on, unless keys still have to be read again (K3)."""
+        """Tables whose window ends here stream from now on. Where keys still have to be read again (K3), it stays open
+        until then: what changes those rows meanwhile may not find them."""
         tables = dict(self.context.tables)
         for table, followed in tables.items():
             state = self.states[table]
-            if state.state == "loading" and followed.high <= sequence and "reread" not in state.facts:
+            if REREAD in state.facts:
+                tables[table] = replace(followed, high=UNRESOLVED)
+            elif state.state == "loading" and followed.high <= sequence:
                 tables[table] = closed(followed)
                 self.states[table] = replace(state, state="streaming", low="", high="")
         if tables != self.context.tables:
@@ -70,8 +71,8 @@ class Work:
         """Remember keys whose rows have to come from the source again before the table is consistent."""
         if keys:
             state = self.states[table]
-            known = json.loads(state.facts.get("reread", "[]"))
-            facts = {**state.facts, "reread": json.dumps([*known, *keys])}
+            known = json.loads(state.facts.get(REREAD, "[]"))
+            facts = {**state.facts, REREAD: json.dumps([*known, *keys])}
             self.states[table] = replace(state, facts=facts)
 
     def reread_keys(self, table: TableId, keys: pa.Table) -> None:

@@ -173,7 +173,13 @@ class Loading:
         empty = self.job.config.load.existing == "empty"
         filter_ = self.job.rules.where(schema)
         return LoadTable(
-            schema, self.job.rules.target_table(schema), filter_, max(generation, 1), empty, exact=demand.exact
+            schema,
+            self.job.rules.target_table(schema),
+            filter_,
+            max(generation, 1),
+            empty,
+            exact=demand.exact,
+            changed_with=demand.changed_with,
         )
 
     # --- one table, while the others stream ---------------------------------------------------------------------------
@@ -185,9 +191,10 @@ class Loading:
         store = self.target.store()
         try:
             ends.prepare_target(self.job, store)
-            state = store.tables(self.name).get(table)
+            states = store.tables(self.name)
         finally:
             store.close()
+        state = states.get(table)
         if state is not None and state.state == "streaming":
             raise ConfigError(f"{table} streams already", job=self.name, hint="only parked and new tables join")
         begun = bool(state and state.state == "loading" and not ends.parked_because(self.job, table))
@@ -198,7 +205,7 @@ class Loading:
             return
         changed = bool(state and state.schema and not state.schema.same_definition(schema))
         generation = (state.generation if state else 0) + (0 if begun else 1)
-        (demand,) = (d for level in demands({table: schema}, False) for d in level)
+        demand = self._demand(schema, states)
         load = LoadTable(
             schema,
             self.job.rules.target_table(schema),
@@ -207,10 +214,17 @@ class Loading:
             empty=True,
             recreate=changed and recreate,
             exact=demand.exact,
+            changed_with=demand.changed_with,
+            joins=True,
         )
         self._load_level([load])
         if parked := ends.parked_because(self.job, table):
             raise TablesParked(f"{table} was parked again: {parked}", job=self.name, hint="load it once more")
+
+    def _demand(self, schema: TableSchema, states: Mapping[TableId, TableState]) -> Demand:
+        schemas = {t: s.schema for t, s in states.items() if s.schema and s.state == "streaming"} | {schema.id: schema}
+        levels = demands(schemas, ends.logs_cascades(self.source))
+        return next(demand for level in levels for demand in level if demand.table == schema.id)
 
 
 def _is_open(state: TableState) -> bool:

@@ -19,8 +19,8 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.spark.where import read_columns
 
-Quiet = Callable[[TableId, LogMark, LogMark], bool | None]
-"""Does the trail hold no transaction on the table that `high` includes and `low` does not? None: capture is not there
+Quiet = Callable[[frozenset[TableId], LogMark, LogMark], bool | None]
+"""Does the trail hold no transaction on the tables that `high` includes and `low` does not? None: capture is not there
 yet. Picklable: it is asked in the task, while the snapshot stays open."""
 
 TRIES = 10  # openings of a keyless table's snapshot
@@ -71,7 +71,7 @@ class ChunkWork:
                 return low.resume, high.resume
             if self.quiet is None:
                 break
-            verdict = self._ask(self.quiet, load.schema.id, low, high)
+            verdict = self._ask(self.quiet, load.changed_with | {load.schema.id}, low, high)
             if verdict is None:
                 return None
             if verdict:  # nothing touched the table in between: its rows are those of `high`, a place in the log
@@ -82,10 +82,10 @@ class ChunkWork:
             hint=LOCK_HINT,
         )
 
-    def _ask(self, quiet: Quiet, table: TableId, low: LogMark, high: LogMark) -> bool | None:
+    def _ask(self, quiet: Quiet, tables: frozenset[TableId], low: LogMark, high: LogMark) -> bool | None:
         until = time.monotonic() + PATIENCE
-        verdict = quiet(table, low, high)
+        verdict = quiet(tables, low, high)
         while verdict is None and time.monotonic() < until:
             time.sleep(POLL)
-            verdict = quiet(table, low, high)
+            verdict = quiet(tables, low, high)
         return verdict

@@ -24,7 +24,7 @@ def loaded(state: TableState, chunks: Sequence[LoadedChunk]) -> TableState:
         low=_distinct(chunk.low for chunk in chunks),
         high=_distinct(chunk.high for chunk in chunks),
         rows_loaded=sum(chunk.rows or 0 for chunk in chunks),
-        facts=LOADED,
+        facts={**state.facts, **LOADED},
     )
 
 

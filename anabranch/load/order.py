@@ -2,7 +2,9 @@
 
 A cascade to grandchildren runs over the rows of the table between. Those rows must be known at every place of the log
 that the grandchildren replay: the table between is loaded first, the whole of it, so that its window has passed where
-theirs begins. Where foreign keys lead in a circle no order helps: such a table is read at one exact moment.
+theirs begins. Where foreign keys lead in a circle no order helps: such a table is read at one exact moment. So are some
+tables whose rows move along with a parent's changed key: where a replay may move them wrongly (apply/taken.py), and
+reading the row again by its key would not be enough.
 """
 
 from __future__ import annotations
@@ -11,28 +13,54 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from anabranch.model.ids import TableId
-from anabranch.model.schema import Action, TableSchema
+from anabranch.model.schema import Action, ForeignKey, TableSchema
 
 UNSEEN = frozenset({Action.CASCADE, Action.SET_NULL})
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """`exact`: all rows of the table are of one moment that the log knows."""
+    """`exact`: all rows of the table are of one moment that the log knows. `changed_with`: tables above it, whose changes
+    change its rows unseen."""
 
     table: TableId
     exact: bool
+    changed_with: frozenset[TableId] = frozenset()
 
 
 def demands(tables: Mapping[TableId, TableSchema], logs_cascades: bool) -> list[list[Demand]]:
     """Levels to load one after the other; within a level in any order."""
     parents = {t: set() if logs_cascades else _unseen_parents(s, tables) for t, s in tables.items()}
-    circular = {t for t in tables if t in _ancestors(t, parents)}
+    above = {t: frozenset(_ancestors(t, parents)) for t in tables}
+    circular = {t for t in tables if t in above[t]}
     levels: dict[int, list[Demand]] = {}
     for table, schema in tables.items():
         exact = not schema.primary_key or table in circular
-        levels.setdefault(_level(table, parents, circular), []).append(Demand(table, exact))
+        exact = exact or (not logs_cascades and _loses_its_rows(schema, tables))
+        levels.setdefault(_level(table, parents, circular), []).append(Demand(table, exact, above[table]))
     return [levels[number] for number in sorted(levels)]
+
+
+def _loses_its_rows(schema: TableSchema, tables: Mapping[TableId, TableSchema]) -> bool:
+    """Might a replay move a row to a wrong parent where reading it again would not mend everything? Its key moves with it,
+    or the parent is changed unseen itself, or it is removed there and takes children along."""
+    keys = [k for k in schema.foreign_keys if k.parent in tables]
+    following = [k for k in keys if k.on_update is Action.CASCADE]
+    takes_along = any(k.on_delete is Action.CASCADE for k in keys) and any(
+        k.parent == schema.id and k.on_delete in UNSEEN for t in tables.values() for k in t.foreign_keys
+    )
+    return any(
+        takes_along or set(k.columns) & set(schema.primary_key) or _changes_unseen(tables[k.parent], k, tables)
+        for k in following
+    )
+
+
+def _changes_unseen(parent: TableSchema, key: ForeignKey, tables: Mapping[TableId, TableSchema]) -> bool:
+    """Do cascades from above remove the parent's rows, or change what `key` refers to?"""
+    unseen = [k for k in parent.foreign_keys if k.parent in tables]
+    removes = any(k.on_delete is Action.CASCADE for k in unseen)
+    touched = {c for k in unseen if k.on_update in UNSEEN or k.on_delete is Action.SET_NULL for c in k.columns}
+    return removes or bool(touched & set(key.parent_columns))
 
 
 def _unseen_parents(schema: TableSchema, tables: Mapping[TableId, TableSchema]) -> set[TableId]:

@@ -10,6 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 
 from anabranch.abc import (
+    JOINS,
     Bounds,
     LoadedChunk,
     Loader,
@@ -32,7 +33,8 @@ from anabranch.spark.where import Named
 class LoadTable:
     """One table's load. `generation` counts its loads from 1; the same number again goes on with an interrupted one.
     `empty`: rows of the target table go away in the generation's first transaction; `recreate`: the table itself.
-    `exact`: all rows are of one moment of the log (order.py); keyless tables always are."""
+    `exact`: all rows are of one moment of the log (order.py); keyless tables always are. `changed_with`: tables whose
+    changes change rows of this one, unseen in the log. `joins`: the others stream already (K15)."""
 
     schema: TableSchema
     table: TargetTable
@@ -41,6 +43,8 @@ class LoadTable:
     empty: bool = False
     recreate: bool = False
     exact: bool = False
+    changed_with: frozenset[TableId] = frozenset()
+    joins: bool = False
 
 
 @dataclass(frozen=True)
@@ -116,7 +120,8 @@ class _Planner:
         """The definition is saved before the generation begins: a ledger never stands beside another load's facts."""
         self.loader.create_table(load.schema, load.table, self.rules, load.recreate)
         bounds = [Bounds()] if load.exact else self.snapshot.bounds(load.schema, self.rows_per_chunk)
-        pending = TableState(load.schema.id, load.table.target, "pending", schema=load.schema)
+        facts = {JOINS: "yes"} if load.joins else {}
+        pending = TableState(load.schema.id, load.table.target, "pending", schema=load.schema, facts=facts)
         if state is not None:
             pending = replace(pending, generation=state.generation, changes_applied=state.changes_applied)
         self.store.save_table(self.job, pending)

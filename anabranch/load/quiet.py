@@ -1,4 +1,4 @@
-"""Was a table left alone between two marks? The trail knows (K4)."""
+"""Were tables left alone between two marks? The trail knows (K4)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class TrailQuiet:
     trail: Path
     source: SourceConnector
 
-    def __call__(self, table: TableId, low: LogMark, high: LogMark) -> bool | None:
-        """None: capture has not come to `high` yet. Looks at whole chunks: a neighbour's transaction may be taken for the
-        table's own, which costs another try."""
+    def __call__(self, tables: frozenset[TableId], low: LogMark, high: LogMark) -> bool | None:
+        """None: capture has not come to `high` yet. Looks at whole chunks: a neighbour's transaction may be taken for one
+        of a table's own, which costs another try."""
         order = self.source.order
         with TrailReader(self.trail) as trail:
             end = trail.end()
@@ -30,23 +30,26 @@ class TrailQuiet:
                 return None
             return not any(
                 order.includes(high, native, gtid) and not order.includes(low, native, gtid)
-                for chunk in _chunks_with(trail, table)
+                for chunk in _chunks_with(trail, tables)
                 for native, gtid in _transactions(chunk)
             )
 
 
-def _chunks_with(trail: TrailReader, table: TableId) -> Iterator[Chunk]:
-    """Chunks whose transactions may touch the table; of a large transaction its last."""
+def _chunks_with(trail: TrailReader, tables: frozenset[TableId]) -> Iterator[Chunk]:
+    """Chunks whose transactions may touch one of the tables; of a large transaction its last."""
+    names = {str(table) for table in tables}
     seen: set[str] = set()
     for ref in trail.descriptors(trail.first() - 1, trail.end().position.sequence):
         seen.update(name for name, _ in ref.tables)
         if ref.part is not Part.FRAGMENT:
-            if str(table) in seen or ref.has_barriers:
+            if not names.isdisjoint(seen) or ref.has_barriers:
                 yield trail.load(ref)
             seen = set()
 
 
 def _transactions(chunk: Chunk) -> Iterator[tuple[str, str | None]]:
-    """Those that change rows, and statements: a barrier of our own stands in no log."""
-    columns = (chunk.transactions.column(name).to_pylist() for name in ("native", "gtid", "rows"))
-    return ((native, gtid) for native, gtid, rows in zip(*columns, strict=True) if rows or gtid)
+    """Those of the source's log: what brings a definition in is our own and stands in no log."""
+    if chunk.is_ours:
+        return iter(())
+    natives, gtids = (chunk.transactions.column(name).to_pylist() for name in ("native", "gtid"))
+    return zip(natives, gtids, strict=True)

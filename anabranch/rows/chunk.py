@@ -113,3 +113,8 @@ class Chunk:
     @property
     def row_count(self) -> int:
         return sum(rows.batch.num_rows for rows in self.tables)
+
+    @property
+    def is_ours(self) -> bool:
+        """It only brings definitions in, for tables that join: no transaction of the source."""
+        return not self.tables and bool(self.barriers) and all(b.kind is BarrierKind.SCHEMA for b in self.barriers)

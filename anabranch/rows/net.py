@@ -75,13 +75,16 @@ class Cascade:
     """What a change of parents does to one child table and the log does not show (K1), at the end of a stage.
 
     `parents` has the referenced values as they were (columns named like the child's foreign-key columns); for UPDATE
-    `replacements` has the new ones, row for row. The Writer follows further levels itself by `children_of`."""
+    `replacements` has the new ones, row for row. The Writer follows further levels itself by `rules`. With `tells_keys`
+    it reports which rows of `child` it changed."""
 
     child: TargetTable
     columns: tuple[str, ...]  # the child's foreign-key columns, target names
     action: CascadeAction
     parents: pa.Table
     replacements: pa.Table | None = None
+    rules: tuple[CascadeRule, ...] = ()
+    tells_keys: bool = False
 
 
 @dataclass(frozen=True, slots=True)

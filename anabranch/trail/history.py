@@ -81,6 +81,10 @@ class SchemaHistory:
         """With statement and sequence."""
         return self._parked.get(table)
 
+    def joined_after(self, table: TableId, sequence: int) -> bool:
+        """Was the table brought in again after `sequence`?"""
+        return any(entry.joined and entry.sequence > sequence for entry in self._schemas.get(table, []))
+
     def latest(self, table: TableId) -> TableSchema | None:
         """The newest definition, also of a parked table: the next one gets its version + 1."""
         entries = self._schemas.get(table)

@@ -76,6 +76,9 @@ class MemoryWriter:
         self._transaction()
         self._states.append(state)
 
+    def sweep(self) -> None:
+        self._database.staged.clear()
+
     def _transaction(self) -> Transaction:
         if self._open is None:
             raise StateError("no epoch is open")
@@ -119,11 +122,15 @@ class MemoryWriter:
 
     # --- cascades -----------------------------------------------------------------------------------------------------
 
-    def cascade(self, cascade: Cascade, rules: Sequence[CascadeRule]) -> None:
+    def cascade(self, cascade: Cascade, rules: Sequence[CascadeRule]) -> list[dict[str, str | None]]:
         parents = list(_plain_rows(cascade.child, cascade.columns, cascade.parents))
         new = list(_plain_rows(cascade.child, cascade.columns, cascade.replacements)) or [{}] * len(parents)
+        relation = self._relation(cascade.child)
+        rows = list(map(relation.texts, relation.rows.values()))
+        hit = [row for row in rows if any(old.items() <= row.items() for old in parents)] if cascade.tells_keys else []
         for old, values in zip(parents, new, strict=True):
             self._act(cascade.child, cascade.action, old, values, rules)
+        return [{name: row[name] for name in cascade.child.key} for row in hit]
 
     def _act(
         self, child: TargetTable, action: CascadeAction, old: Texts, new: Texts, rules: Sequence[CascadeRule]

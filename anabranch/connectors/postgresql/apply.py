@@ -120,10 +120,10 @@ class PostgresWriter:
         with translated(f"merge staged changes into {staged.table.target}", staged.table.source):
             return stage.merge_staged(connection, staged)
 
-    def cascade(self, cascade: Cascade, rules: Sequence[CascadeRule]) -> None:
+    def cascade(self, cascade: Cascade, rules: Sequence[CascadeRule]) -> list[Texts]:
         connection, stages = self._transaction()
         with translated(f"carry out a foreign key's action on {cascade.child.target}", cascade.child.source):
-            cascades.carry_out(connection, stages, cascade, rules, self._rules.nul)
+            return cascades.carry_out(connection, stages, cascade, rules, self._rules.nul)
 
     def change(self, row: RowChange) -> None:
         connection, stages = self._transaction()
@@ -157,6 +157,13 @@ class PostgresWriter:
         stages.committed()
         with translated("drop staging tables"):
             stages.trim()
+
+    def sweep(self) -> None:
+        connection = self._session()
+        if connection.info.transaction_status is not TransactionStatus.IDLE:
+            self.rollback()
+        with translated("remove staging tables"):
+            _sweep(self._session(), self._job)
 
     def rollback(self) -> None:
         if self._open is None or self._open.closed or self._stages is None:

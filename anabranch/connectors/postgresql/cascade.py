@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from psycopg import sql
 
 from anabranch.connectors.postgresql.connection import Connection, column_list, table_name
-from anabranch.connectors.postgresql.merge import Action, Piece, Stage, StageColumn
+from anabranch.connectors.postgresql.merge import Action, Piece, Stage, StageColumn, Texts
 from anabranch.connectors.postgresql.staging import StagingTables
 from anabranch.model.ids import TableId
 from anabranch.rows.net import Cascade, CascadeAction, CascadeRule, TargetTable
@@ -24,15 +24,20 @@ Step = tuple[TargetTable, tuple[str, ...], CascadeAction]  # a child, its foreig
 
 def carry_out(
     connection: Connection, stages: StagingTables, cascade: Cascade, rules: Sequence[CascadeRule], nul: str
-) -> None:
-    """Do a cascade and everything that follows from it."""
+) -> list[Texts]:
+    """Do a cascade and everything that follows from it. Returns keys of the child, if the cascade tells them."""
+    keys: list[Texts] = []
     step = (cascade.child, cascade.columns, cascade.action)
     arrays = [cascade.parents.column(name) for name in cascade.columns]
     if cascade.action is CascadeAction.UPDATE and cascade.replacements is not None:
         arrays += [cascade.replacements.column(name) for name in cascade.columns]
     if arrays[0].length():
         with stages.filled(_piece(step), arrays, nul) as stage:
+            if cascade.tells_keys:
+                names = cascade.child.key
+                keys = [dict(zip(names, row, strict=True)) for row in connection.execute(_keys(step, stage))]
             _Levels(connection, stages, rules).do(step, stage, frozenset())
+    return keys
 
 
 class _Levels:
@@ -86,6 +91,17 @@ def _change(step: Step, stage: Stage) -> sql.Composed:
     )
     query = sql.SQL("UPDATE {} AS t SET {} {} WHERE {}")
     return query.format(target, sets, _beside(step, stage, "FROM"), _refers(step, stage))
+
+
+def _keys(step: Step, stage: Stage) -> sql.Composed:
+    """The keys of the children, in text form."""
+    names = (sql.SQL("t.{}::text").format(sql.Identifier(name)) for name in step[0].key)
+    return sql.SQL("SELECT {} FROM {} AS t {} WHERE {}").format(
+        sql.SQL(", ").join(names),
+        table_name(step[0].target),
+        _beside(step, stage, "CROSS JOIN"),
+        _refers(step, stage),
+    )
 
 
 def _look_ahead(step: Step, stage: Stage, rule: CascadeRule, next_step: Step, below: Stage) -> sql.Composed:

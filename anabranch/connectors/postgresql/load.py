@@ -49,7 +49,7 @@ INSERT INTO anabranch.table_state (job, source_table, target_table, generation, 
 VALUES (%s, %s, %s, %s, 'loading')
 ON CONFLICT (job, source_table) DO UPDATE
    SET target_table = excluded.target_table, generation = excluded.generation, state = 'loading',
-       low = '', high = '', reason = '', rows_loaded = 0, facts = '{}'
+       low = '', high = '', reason = '', rows_loaded = 0
 """
 HAS_LEDGER = "SELECT 1 FROM anabranch.load_chunk WHERE job = %s AND source_table = %s AND generation = %s LIMIT 1"
 CLEAR_LEDGER = "DELETE FROM anabranch.load_chunk WHERE job = %s AND source_table = %s"

@@ -334,7 +334,8 @@ def rule_01_cascades_run_over_levels(target: Target) -> None:
         assert rows(target, child) == [("11", "2", "b"), ("12", None, "c")]
         assert rows(target, grandchild) == [("100", None, "x"), ("101", "11", "y")]
         old, new = arrow(("2",), names=("parent",)), arrow(("22",), names=("parent",))
-        epochs.do(lambda writer: writer.cascade(Cascade(child, ("parent",), CascadeAction.UPDATE, old, new), [rule]))
+        moved = Cascade(child, ("parent",), CascadeAction.UPDATE, old, new, tells_keys=True)
+        assert epochs.do(lambda writer: writer.cascade(moved, [rule])) == [{"id": "11"}]
         nulled = Cascade(child, ("parent",), CascadeAction.SET_NULL, new)
         assert rows(target, child) == [("11", "22", "b"), ("12", None, "c")]
         epochs.do(lambda writer: writer.cascade(nulled, [rule]))

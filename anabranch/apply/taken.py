@@ -1,0 +1,65 @@
+"""Values that a parent takes over inside the load window of its children (K1).
+
+ON UPDATE CASCADE moves children without logging them. A value that one parent left in the window and another took over
+makes the window's replay meet children that were loaded under the second parent, and move them after the first. Which
+values that may happen to is known before the replay begins: the trail has the whole window by then. The children that a
+cascade from such a value meets are read again from the source (reread.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from anabranch.apply.cascade import parent_changes
+from anabranch.apply.compact import NeedsSlowWay
+from anabranch.apply.context import UNRESOLVED, ApplyContext, Values, replace_context
+from anabranch.apply.images import gather
+from anabranch.rows.chunk import Chunk
+from anabranch.rows.net import CascadeAction, CascadeRule
+from anabranch.trail.reader import TrailReader
+
+Taken = dict[CascadeRule, set[Values]]
+
+
+def with_taken(context: ApplyContext, trail: TrailReader) -> ApplyContext:
+    """The context with `taken` for every table whose window is known and whose parents may take over values in it."""
+    rules = _open_rules(context)
+    if not rules:
+        return context
+    children = [context.tables[rule.child.source] for rule in rules]
+    low, high = min(child.low for child in children), max(child.high for child in children)
+    parents = {str(rule.parent.source) for rule in rules}
+    refs = trail.descriptors(max(low, trail.first() - 1), high)
+    return taken_in((trail.load(r) for r in refs if not parents.isdisjoint(name for name, _ in r.tables)), context)
+
+
+def taken_in(chunks: Iterable[Chunk], context: ApplyContext) -> ApplyContext:
+    """`with_taken` for the chunks of the windows."""
+    taken: Taken = {rule: set() for rule in _open_rules(context)}
+    for chunk in chunks:
+        _note(chunk, context, taken)
+    tables = dict(context.tables)
+    for table in {rule.child.source for rule in taken}:
+        mine = {rule: frozenset(values) for rule, values in taken.items() if rule.child.source == table}
+        tables[table] = replace(tables[table], taken=mine)
+    return replace_context(context, tables)
+
+
+def _open_rules(context: ApplyContext) -> list[CascadeRule]:
+    windows = {rule: context.tables[rule.child.source] for rule in context.cascades}
+    follows = [rule for rule in windows if rule.on_update is CascadeAction.UPDATE]
+    return [rule for rule in follows if windows[rule].low < windows[rule].high < UNRESOLVED]
+
+
+def _note(chunk: Chunk, context: ApplyContext, taken: Taken) -> None:
+    base = chunk.first_sequence
+    parents = [context.tables[table] for table in {rule.parent.source for rule in taken}]
+    images = {f.schema.id: gather([chunk], f.table, f.schema, base, f.low) for f in parents}
+    try:
+        changes = parent_changes({t: some for t, some in images.items() if some is not None}, context, base)
+    except NeedsSlowWay:  # the epoch meets the same image and refuses it by name
+        return
+    for change in changes:
+        if change.rule in taken and change.new is not None:
+            taken[change.rule].add(change.new)

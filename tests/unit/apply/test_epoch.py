@@ -1,0 +1,212 @@
+"""Epochs on the memory twin and a real trail: answers that are lost, commits that are lost, tables that park."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from copy import copy
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from apply_images import ITEMS, chunk_of, context, followed
+
+from anabranch import connectors
+from anabranch.abc import TableState, ValueRules
+from anabranch.apply.context import UNRESOLVED, ApplyContext
+from anabranch.apply.epoch import Applier
+from anabranch.apply.window import WindowResolver, is_followed
+from anabranch.apply.work import REREAD, Work
+from anabranch.connectors.memory.database import database, forget
+from anabranch.errors import TargetUnavailable
+from anabranch.model.endpoint import Endpoint
+from anabranch.model.position import LogMark, Position
+from anabranch.rows.chunk import TRANSACTION_SCHEMA, Barrier, BarrierKind, Chunk
+from anabranch.trail.reader import TrailReader
+from anabranch.trail.writer import TrailWriter
+
+JOB = "shop"
+PARK = Barrier(0, 0, BarrierKind.PARK, ITEMS.id, "ALTER TABLE items …", "the definition changed")
+
+
+@dataclass
+class Rig:
+    """A trail under the test's pen, a target, an applier."""
+
+    writer: TrailWriter
+    applier: Applier
+
+    def log(self, *transactions: list[tuple], barriers: tuple[Barrier, ...] = ()) -> int:
+        for barrier in barriers:
+            self.writer.park(barrier.table, barrier.reason, barrier.statement)
+        self.writer.append(chunk_of(transactions, [ITEMS], 0, barriers))
+        self.writer.flush()
+        return self.writer.end.position.sequence
+
+    def rows(self) -> list[int]:
+        relation = database("epoch").tables[ITEMS.id]
+        return sorted(int(relation.texts(row)["id"] or 0) for row in relation.rows.values())
+
+    def states(self) -> dict[str, str]:
+        return {table.name: state.state for table, state in self.applier.store.tables(JOB).items()}
+
+
+def item(number: int) -> list[tuple]:
+    return [("i", {"id": number, "a": number, "b": "x"})]
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Callable[..., Rig]]:
+    made: list[Rig] = []
+
+    def make(**options: Any) -> Rig:
+        writer = TrailWriter.open(tmp_path / "trail", job=JOB, job_uuid="u", source_identity="s", pack=False)
+        writer.schema(ITEMS)
+        target = connectors.target(Endpoint("memory", "", 0, "", "", "epoch"))
+        loader, store = target.loader(ValueRules()), target.store()
+        loader.create_table(ITEMS, followed(ITEMS).table, ValueRules(), False)
+        store.create_checkpoint(JOB, Position(0, ""), 0)
+        store.save_table(JOB, TableState(ITEMS.id, ITEMS.id, "streaming", schema=ITEMS))
+        ours = target.writer(ValueRules(), False)
+        ours.claim(JOB, "me")
+        trail = TrailReader(tmp_path / "trail")
+        applier = Applier(JOB, trail, ours, store, "me", _context, lambda table: None, **options)
+        applier.look()
+        made.append(Rig(writer, applier))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.writer.close()
+        one.applier.trail.close()
+    forget()
+
+
+def _context(states: Any, sequence: int) -> ApplyContext:
+    return context([ITEMS]) if is_followed(states[ITEMS.id]) else ApplyContext({})
+
+
+def lose_the_answer(applier: Applier, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next COMMIT is done, and its answer does not arrive."""
+    commit, lost = applier.writer.commit, iter([True])
+
+    def once() -> None:
+        commit()
+        if next(lost, False):
+            raise TargetUnavailable("line cut")
+
+    monkeypatch.setattr(applier.writer, "commit", once)
+
+
+def test_rule_09_a_commit_without_an_answer_is_taken_over_whole(
+    rig: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not only where it stands: a table that parked in that epoch stays parked, whatever comes later."""
+    one = rig()
+    upto = one.log(item(1), barriers=(PARK,))
+    lose_the_answer(one.applier, monkeypatch)
+    one.applier.apply(upto)
+    assert one.states() == {"items": "parked"} and not one.applier.context.tables
+    one.applier.apply(one.log([], []))
+    assert one.states() == {"items": "parked"} and one.applier.checkpoint.position.sequence == 3
+
+
+@pytest.mark.parametrize("per_transaction", [False, True])
+def test_rule_09_a_target_that_lost_its_last_commits_gets_them_again(
+    rig: Callable[..., Rig], per_transaction: bool
+) -> None:
+    """A target without synchronous commits, or a promoted copy."""
+    one = rig(per_transaction=per_transaction)
+    one.applier.apply(one.log(item(1)))
+    target = database("epoch")
+    before = copy(target.job(JOB).checkpoint), {name: table.copy() for name, table in target.tables.items()}
+    one.applier.apply(one.log(item(2), item(3)))
+    target.job(JOB).checkpoint, target.tables = before[0], before[1]
+    one.applier.apply(one.log(item(4), item(5)))
+    assert one.rows() == [1, 2, 3, 4, 5] and one.applier.checkpoint.position.sequence == 5
+
+
+def test_patience_begins_when_the_target_is_lost(rig: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch) -> None:
+    """An epoch may have run longer than that when its line breaks."""
+    one = rig()
+    clock = iter([1_000.0, 1_000.1, 2_000.0])
+    monkeypatch.setattr("anabranch.apply.epoch.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("anabranch.apply.epoch.time.sleep", lambda seconds: None)
+    begin, refused = one.applier.writer.begin, iter([True, True])
+
+    def away(now: Any, then: Any) -> str:
+        if next(refused, False):
+            raise TargetUnavailable("line cut")
+        return begin(now, then)
+
+    monkeypatch.setattr(one.applier.writer, "begin", away)
+    one.applier.apply(one.log(item(1)))
+    assert one.rows() == [1]
+
+
+def test_rule_19_a_table_that_parked_before_its_snapshot_parks(rig: Callable[..., Rig]) -> None:
+    """Capture writes no rows of it any more, so that what the load read later would never change again."""
+    one = rig()
+    upto = one.log(item(1), barriers=(PARK,))
+    one.applier.context = context([ITEMS], {"items": (5, 6)})
+    one.applier.apply(upto)
+    assert one.states() == {"items": "parked"}
+
+
+def test_rule_15_an_old_park_does_not_park_what_joined_since(rig: Callable[..., Rig]) -> None:
+    one = rig()
+    upto = one.log(item(1), barriers=(PARK,))
+    one.writer.schema(replace(ITEMS, version=2), joined=True)
+    one.log(item(2))
+    one.applier.context = context([ITEMS], {"items": (5, 6)})
+    one.applier.apply(upto)
+    assert one.states() == {"items": "streaming"}
+
+
+def test_rule_03_a_window_stays_open_while_keys_have_to_be_read_again() -> None:
+    state = TableState(ITEMS.id, ITEMS.id, "loading", facts={REREAD: "[]"}, schema=ITEMS)
+    work = Work(context([ITEMS], {"items": (1, 2)}), {ITEMS.id: state}, lambda table: None)
+    work.pass_windows(10)
+    assert work.context.tables[ITEMS.id].high == UNRESOLVED and work.states[ITEMS.id].state == "loading"
+
+
+# --- windows ----------------------------------------------------------------------------------------------------------
+
+
+class Order:
+    """Marks and positions are numbers; GTIDs there are none."""
+
+    def mark(self, resume: str) -> LogMark:
+        return LogMark(resume, resume)
+
+    def includes(self, mark: LogMark, native: str, gtid: str | None) -> bool:
+        return int(native.rpartition(":")[2] or 0) <= int(mark.resume or 0)
+
+    def is_set(self, mark: LogMark) -> bool:
+        return False
+
+    def bytes_between(self, native: str, later: LogMark) -> int | None:
+        return None
+
+
+def test_rule_02_a_barrier_behind_the_mark_ends_the_window(rig: Callable[..., Rig]) -> None:
+    """A TRUNCATE has no rows and, without GTIDs, nothing but its place: it is outside the mark all the same. What brings
+    a definition in stands in no log and says nothing."""
+    one = rig()
+    one.log(item(1))
+    state = TableState(ITEMS.id, ITEMS.id, "loading", low='["1"]', high='["1"]', schema=ITEMS)
+    joined = Barrier(0, 0, BarrierKind.SCHEMA, ITEMS.id, schema=replace(ITEMS, version=2))
+    truncate = Barrier(0, 0, BarrierKind.TRUNCATE, ITEMS.id)
+    one.writer.append(_at(1, chunk_of([[]], [ITEMS], 0, [joined])))
+    one.writer.append(_at(2, chunk_of([[]], [ITEMS], 0, [truncate])))
+    for number in (3, 4):
+        one.writer.append(_at(number, chunk_of([item(number)], [ITEMS], 0)))
+    one.writer.flush()
+    low, high = WindowResolver(TrailReader(one.writer.directory), Order()).window(state)
+    assert (low, high) == (2, 2)
+
+
+def _at(number: int, chunk: Chunk) -> Chunk:
+    facts = {"native": f"log.1:{number}", "gtid": None, "commit_time": 0, "rows": chunk.row_count}
+    return replace(chunk, transactions=pa.RecordBatch.from_pylist([facts], schema=TRANSACTION_SCHEMA))

@@ -1,0 +1,51 @@
+"""Changes that the source made with its foreign keys switched off: nothing cascades, at the target neither (K1)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from apply_images import INT, chunk_of, context, followed, reference, schema
+
+from anabranch.apply.cascade import parent_changes
+from anabranch.apply.images import gather
+from anabranch.apply.onebyone import steps
+from anabranch.apply.plan import group, stages
+from anabranch.model.schema import Action
+from anabranch.rows.chunk import Chunk
+from anabranch.rows.net import Cascade
+
+PARENT = schema("parent", {"id": INT, "v": INT}, ["id"])
+CHILD = schema("child", {"id": INT, "pid": INT}, ["id"], [reference(["pid"], "parent", Action.CASCADE, Action.CASCADE)])
+BOTH = [PARENT, CHILD]
+
+
+def with_keys_off(chunk: Chunk) -> Chunk:
+    tables = (replace(t, shapes=tuple(replace(s, keys_off=True) for s in t.shapes)) for t in chunk.tables)
+    return replace(chunk, tables=tuple(tables))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [("parent", "d", {"id": 1, "v": 0}), ("parent", "u", {"id": 1, "v": 0}, {"id": 2, "v": 0})],
+)
+def test_rule_01_what_the_source_did_with_foreign_keys_off_does_not_cascade(change: tuple) -> None:
+    on, off = chunk_of([[change]], BOTH), with_keys_off(chunk_of([[change]], BOTH))
+    whole = context(BOTH)
+    (followed_stage,) = stages(group([on], whole), whole)
+    (stage,) = stages(group([off], whole), whole)
+    assert followed_stage.cascades and not stage.cascades and len(stage.nets) == 1
+    assert not any(isinstance(step, Cascade) for step in steps(group([off], whole), whole))
+
+
+def test_rule_01_images_with_and_without_foreign_keys_stay_apart() -> None:
+    """The same columns are present: only the session's setting tells the images apart."""
+    rows = [("parent", "d", {"id": n, "v": 0}) for n in range(4)]
+    chunks = [chunk_of([rows[:2]], BOTH, 1), with_keys_off(chunk_of([rows[2:]], BOTH, 2))]
+    images = gather(chunks, followed(PARENT).table, PARENT, 1)
+    assert images is not None
+    assert images.is_followed_by_keys.tolist() == [True, True, False, False]
+    later = images.between(int(images.order[2]), 1 << 62)
+    assert later.is_followed_by_keys.tolist() == [False, False]
+    assert images.where(images.order >= later.order[0]).is_followed_by_keys.tolist() == [False, False]
+    assert [change.old for change in parent_changes({PARENT.id: images}, context(BOTH), 1)] == [(0,), (1,)]
