@@ -80,8 +80,8 @@ class LogReader(Protocol):
     def read(self, timeout: float) -> LogItem | None:
         """What comes next; None after `timeout` seconds without anything. Returns as soon as a whole transaction waits
         and the socket has no more, when a chunk is full (about 20,000 images or 4 MB), or when the flush interval has
-        passed. A transaction larger than a chunk comes as fragments, and nothing else between them. A table map that contradicts the definition in
-        force is a PARK barrier in the chunk, and the table's rows are left out from there.
+        passed. A transaction larger than a chunk comes as fragments, and nothing else between them. A table map that
+        contradicts the definition in force is a PARK barrier in the chunk, and the table's rows are left out from there.
 
         Raises SourceUnavailable (line lost: `start` again from the last mark), UnknownLogEvent, ValueRefused,
         LogLost."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from anabranch.abc import LogIdle, LogReader, LogStatement, SourceCatalog, SourceConnector
+from anabranch.abc import LogItem, LogReader, LogStatement, SourceCatalog, SourceConnector
 from anabranch.errors import SchemaError
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
@@ -76,5 +76,5 @@ def _touched(source: SourceConnector, reader: LogReader, found: Definitions, wan
             return False
 
 
-def _mark_of(item: Chunk | LogStatement | LogIdle | None) -> LogMark | None:
-    return item.mark if isinstance(item, LogStatement | LogIdle) else None
+def _mark_of(item: LogItem | None) -> LogMark | None:
+    return None if item is None or isinstance(item, Chunk) else item.mark

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from anabranch import log
-from anabranch.abc import LogIdle, LogReader, LogStatement, SourceConnector
+from anabranch.abc import LogAbandoned, LogIdle, LogReader, LogStatement, SourceConnector
 from anabranch.capture.begin import Wanted, begin
 from anabranch.capture.definitions import DefinitionKeeper
 from anabranch.errors import SourceUnavailable, StorageFull
@@ -99,6 +99,9 @@ class Capture:
                 is_inside = item.part is Part.FRAGMENT
             elif isinstance(item, LogStatement):
                 self._statement(item)
+            elif isinstance(item, LogAbandoned):
+                self._abandon(item.mark)
+                is_inside = False
             elif isinstance(item, LogIdle) and (now >= next_heartbeat or self.keeper.joining):
                 self._heartbeat(item.mark)
                 next_heartbeat = now + HEARTBEAT_SECONDS
@@ -118,6 +121,12 @@ class Capture:
             self._heartbeat(statement.mark)
         else:
             self._write(chunk)
+
+    def _abandon(self, mark: LogMark) -> None:
+        """What was noted for the fragments goes with them; behind `mark` they are not met again."""
+        log.get().warning("transaction_abandoned", at=mark.native, why="the source crashed in it")
+        self.trail.rewind()
+        self._heartbeat(mark)
 
     def _heartbeat(self, mark: LogMark) -> None:
         if mark.resume != self.trail.end.resume:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from struct import Struct
 from zlib import crc32
 
-from anabranch.abc import LogStatement, Select, ValueRules
+from anabranch.abc import LogAbandoned, LogStatement, Select, ValueRules
 from anabranch.connectors.mysql import binlog as b
 from anabranch.connectors.mysql.errors import of_number
 from anabranch.connectors.mysql.fields import Unfit
@@ -51,7 +51,7 @@ class Assembler:
     Delivery: everything committed after `place`, once, in log order; nothing unknown is passed over."""
 
     def __init__(self, place: Place, select: Select, rules: ValueRules, skip_to: int = 0) -> None:
-        self.ready: deque[Chunk | LogStatement] = deque()
+        self.ready: deque[Chunk | LogStatement | LogAbandoned] = deque()
         self.failure: AnabranchError | None = None  # to be raised once what is ready was taken
         self._select, self._rules, self._family = select, rules, place.family
         self._file, self._offset = place.file, place.offset  # after the event read last
@@ -436,10 +436,15 @@ class Assembler:
             group.safe = self._offset
 
     def _abandon(self) -> None:
-        if self._group.is_fragmented:
-            raise UnknownLogEvent("a transaction has no end: the source crashed in it", position=self._group.place)
+        """What is open never ended. Tables that were parked in it are asked for again."""
+        was_fragmented = self._group.is_fragmented
         self._builder.abandon()
         self._group.abandon()
+        self._group.move(self._file, self._offset)
+        self._held = []
+        self.reselect()
+        if was_fragmented:
+            self.ready.append(LogAbandoned(self.mark()))
 
     def _rotate(self, data: bytes, body: int, stop: int, flags: int) -> None:
         """The next file. An artificial one tells where the dump begins; whether it has a checksum shows by itself."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 
-from anabranch.abc import LogIdle, LogOptions, LogStatement, Select
+from anabranch.abc import LogAbandoned, LogIdle, LogItem, LogOptions, LogStatement, Select
 from anabranch.connectors.mysql.assemble import Assembler
 from anabranch.connectors.mysql.connection import connect
 from anabranch.connectors.mysql.continuity import continued
@@ -69,7 +69,7 @@ class BinlogReader:
         self._waiting_since: float | None = None
         self._still_at, self._still_since = "", self._heard
 
-    def read(self, timeout: float) -> Chunk | LogStatement | LogIdle | None:
+    def read(self, timeout: float) -> LogItem | None:
         if self._stale:
             self.start(self._last, self._select)
         assert self._dump is not None, "start comes before read"
@@ -153,11 +153,11 @@ class BinlogReader:
         finally:
             connection.close()
 
-    def _given(self) -> Chunk | LogStatement:
+    def _given(self) -> Chunk | LogStatement | LogAbandoned:
         item = self._assembler.ready.popleft()
         self._waiting_since = None
         self._is_inside = isinstance(item, Chunk) and item.part is Part.FRAGMENT
-        if isinstance(item, LogStatement):
+        if not isinstance(item, Chunk):
             self._last = item.mark
         elif item.part is not Part.FRAGMENT:
             natives, times = item.transactions.column("native"), item.transactions.column("commit_time")

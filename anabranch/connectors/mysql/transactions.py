@@ -74,8 +74,8 @@ class Group:
 
     def abandon(self) -> None:
         """What is open never ended."""
-        self.is_open = self.in_transaction = self.has_barrier = False
-        self.ordinal = 0
+        self.is_open = self.in_transaction = self.is_fragmented = self.has_barrier = False
+        self.ordinal = self.fragmented = 0
         self._event = None
 
     def mark(self) -> LogMark:

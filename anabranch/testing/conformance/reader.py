@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 
-from anabranch.abc import LogIdle, LogOptions, LogReader, LogStatement, Select
+from anabranch.abc import LogIdle, LogItem, LogOptions, LogReader, LogStatement, Select
 from anabranch.errors import LogLost
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
@@ -20,7 +20,6 @@ OPTIONS = LogOptions(server_id=4_000_001, flush_interval=0.05)
 LARGE = 45_000  # images of a transaction that no reader gives in one chunk
 
 Image = tuple[TableId, Op, dict[str, str | None]]
-Item = Chunk | LogStatement | LogIdle
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -43,7 +42,7 @@ def end(source: Source) -> LogMark:
         return reader.end()
 
 
-def items(reader: LogReader, source: Source, until: LogMark) -> Iterator[Item]:
+def items(reader: LogReader, source: Source, until: LogMark) -> Iterator[LogItem]:
     """Everything up to a place that was the log's end."""
     give_up = time.monotonic() + PATIENCE
     while time.monotonic() < give_up:
@@ -162,7 +161,7 @@ def every_resume_goes_on_exactly_there(source: Source) -> None:
     assert seen == [str(number) for number in range(12)]
 
 
-def items_once(reader: LogReader) -> Iterator[Item]:
+def items_once(reader: LogReader) -> Iterator[LogItem]:
     """The next item."""
     give_up = time.monotonic() + PATIENCE
     while time.monotonic() < give_up:

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.abc import LogOptions
-from anabranch.connectors.mysql import capture
+from anabranch.abc import LogAbandoned, LogOptions
+from anabranch.connectors.mysql import assemble, capture
 from anabranch.connectors.mysql.assemble import Assembler
+from anabranch.connectors.mysql.binlog import XID
 from anabranch.connectors.mysql.capture import BinlogReader
 from anabranch.connectors.mysql.connection import connect
 from anabranch.connectors.mysql.dump import Dump
@@ -20,6 +21,7 @@ from anabranch.connectors.mysql.positions import BinlogOrder, place_of
 from anabranch.errors import LogLost, SourceError, SourceUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark
+from anabranch.rows.chunk import Part
 from anabranch.testing.databases import Database, create_database
 from anabranch.testing.servers import Server, start_mariadb, start_mysql
 
@@ -232,6 +234,52 @@ def test_mysql_live_a_restart_of_the_source_is_survived(own_server: Server, foll
     follower.begin(follower.mark)
     follower.take()
     assert ids(follower) == [1, 2]
+
+
+def events(log: bytes) -> Iterator[tuple[int, int]]:
+    """Offset and type of every event of a log file."""
+    at = 4
+    while at < len(log):
+        yield at, log[at + 4]
+        at += int.from_bytes(log[at + 9 : at + 13], "little")
+
+
+@pytest.mark.parametrize("full", [2, 1000])
+def test_pitfall_18_a_transaction_that_the_server_died_in_is_taken_back(
+    own_server: Server, follow: Callable, monkeypatch: pytest.MonkeyPatch, full: int
+) -> None:
+    """Its log has no end of it, and the next file begins: also for a reader that has given fragments already. The file is
+    cut here where a crash leaves it."""
+    monkeypatch.setattr(assemble, "FULL_IMAGES", full)
+    database = prepared(own_server)
+    follower = follow(database)
+    follower.begin()
+    insert(database)
+    follower.take()
+    mark, (file, *_) = follower.mark, database.query("SHOW BINARY LOGS")[-1]
+    with closing(database.connect(autocommit=False)) as connection, closing(connection.cursor()) as cursor:
+        for _ in range(5):
+            cursor.execute("INSERT INTO t (v) VALUES ('never'), ('never')")
+        connection.commit()
+    follower.stop()
+    own_server.stop()
+    path = own_server.datadir / file
+    log = path.read_bytes()
+    end = max(at for at, kind in events(log) if kind == XID)
+    path.write_bytes(log[:end])
+    own_server.start()
+    database.execute("INSERT INTO t (id, v) VALUES (77, 'after')")
+    follower.begin(mark)
+    items = follower.take()
+    abandoned = [place for place, item in enumerate(items) if isinstance(item, LogAbandoned)]
+    assert len(abandoned) == (1 if full == 2 else 0)
+    fragments = items[: abandoned[0]] if abandoned else []
+    whole = items[len(fragments) + len(abandoned) :]
+    assert [image["id"] for image in follower.images("t", whole)] == [77]
+    assert all(item.part is Part.FRAGMENT for item in fragments)
+    for place in abandoned:
+        follower.begin(items[place].mark)
+        assert [image["id"] for image in follower.images("t", follower.take())] == [77]
 
 
 def test_mysql_live_the_same_server_id_comes_back_at_once(own_server: Server, follow: Callable) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from anabranch.abc import LogIdle, LogStatement, Select
+from anabranch.abc import LogAbandoned, LogItem, Select
 from anabranch.capture import run
 from anabranch.capture.run import Capture
 from anabranch.connectors.memory import MemorySource, capture
@@ -23,7 +22,7 @@ from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.schema import Column, TableSchema
-from anabranch.rows.chunk import BarrierKind, Chunk, Part
+from anabranch.rows.chunk import BarrierKind, Part
 from anabranch.trail import identity, requests
 from anabranch.trail.reader import TrailReader, chunks
 from anabranch.trail.storage import LocalStorage
@@ -39,7 +38,7 @@ def definition(table: TableId) -> TableSchema:
 
 class SlowLog(MemoryLog):
     """Gives what `script` says: "item", what comes next; "none", nothing yet, as a line does that is slower than the
-    loop. Any other entry is called before. Each read takes half a second of the loop's clock."""
+    loop. Any other entry is called before, and may give something itself. Each read takes half a second of the loop's clock."""
 
     script: deque[Any]
     clock = 0.0
@@ -48,10 +47,11 @@ class SlowLog(MemoryLog):
         """Any server of the test has the whole log (K18)."""
         super().start(mark(self.identity(), number_of(after)), select)
 
-    def read(self, timeout: float) -> Chunk | LogStatement | LogIdle | None:
+    def read(self, timeout: float) -> LogItem | None:
         self.clock += 0.5
         while not isinstance(step := self.script.popleft(), str):
-            step()
+            if (found := step(self)) is not None:
+                return found
         return super().read(0.0) if step == "item" else None
 
 
@@ -96,6 +96,10 @@ def insert(shop: Database, table: TableId, *ids: int) -> None:
             open_.insert(table, {"id": str(id)})
 
 
+def inserts(shop: Database, table: TableId, *ids: int) -> Callable[[SlowLog], None]:
+    return lambda log: insert(shop, table, *ids)
+
+
 def test_rule_15_a_table_joins_behind_a_large_transaction_never_inside(
     shop: Database, follow: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,8 +109,8 @@ def test_rule_15_a_table_joins_behind_a_large_transaction_never_inside(
     follow("none")
     insert(shop, A, 1)
     requests.request_table(tmp_path, B)
-    large = partial(insert, shop, A, 2, 3, 4, 5, 6)
-    follow("none", large, "item", "item", "none", "item", "none", "item", "none", partial(insert, shop, B, 9), "item")
+    steps = (inserts(shop, A, 2, 3, 4, 5, 6), "item", "item", "none", "item", "none", "item", "none")
+    follow("none", *steps, inserts(shop, B, 9), "item")
     with TrailReader(tmp_path) as trail:
         found = list(chunks(trail, 0))
     parts = [Part.WHOLE, Part.FRAGMENT, Part.FRAGMENT, Part.LAST, Part.WHOLE, Part.WHOLE]
@@ -125,12 +129,12 @@ def test_rule_18_another_server_behind_the_same_name_is_asked_about_when_the_lin
     def refuse(followed: str, now: str) -> None:
         raise SourceError(f"{followed} -> {now}")
 
-    def fail_over() -> None:
+    def fail_over(log: SlowLog) -> None:
         shop.identity = "another"
         raise SourceUnavailable("the line broke")
 
     follow("none")
-    before, script = shop.identity, (partial(insert, shop, A, 1), "item", fail_over, "none", "item")
+    before, script = shop.identity, (inserts(shop, A, 1), "item", fail_over, "none", "item")
     with pytest.raises(SourceError, match=f"{before} -> another"):
         follow(*script, refuse_switch=refuse)
     assert trail_identity(tmp_path) == before
@@ -138,3 +142,25 @@ def test_rule_18_another_server_behind_the_same_name_is_asked_about_when_the_lin
     follow("item", "none")
     with TrailReader(tmp_path) as trail:
         assert [chunk.row_count for chunk in chunks(trail, 0)] == [1, 1] and trail.identity.source_identity == "another"
+
+
+def test_fragments_of_a_transaction_that_has_no_end_do_not_count(
+    shop: Database, follow: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The source crashed in it: what came of it stays in the trail's file and is nobody's; the next one has its number."""
+    monkeypatch.setattr(capture, "FULL_IMAGES", 2)
+
+    def crash(log: SlowLog) -> LogAbandoned:
+        log._read, log._images, log._ordinal = 1, [], 0
+        return LogAbandoned(log._mark())
+
+    follow("none")
+    insert(shop, A, 1, 2, 3, 4, 5)
+    follow("item", "item", crash, inserts(shop, A, 6), "item", inserts(shop, A, 7, 8, 9), "item", "item")
+    with TrailReader(tmp_path) as trail:
+        found = list(chunks(trail, 0))
+        assert trail.check().problems == []
+    assert [(chunk.part, chunk.first_sequence) for chunk in found] == [
+        (Part.WHOLE, 1), (Part.FRAGMENT, 2), (Part.LAST, 2),
+    ]  # fmt: skip
+    assert [id for chunk in found for id in chunk.tables[0].batch["id"].to_pylist()] == [6, 7, 8, 9]

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from anabranch.abc import LogStatement, ValueRules
+from anabranch.abc import LogAbandoned, LogStatement, ValueRules
 from anabranch.connectors.mysql import assemble
 from anabranch.connectors.mysql.positions import place_of
 from anabranch.errors import LogLost, SchemaError, SourceUnavailable, UnknownLogEvent, ValueRefused
@@ -210,3 +210,23 @@ def test_mysql_replay_a_transaction_the_server_died_in_is_dropped(
     items = told(replace(found, stream=b"".join(kept)).items())
     lost = [entry for entry in found.expected if entry not in items]
     assert len([entry for entry in lost if isinstance(entry, list)]) == 1 and items[-1] == found.expected[-1]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_mysql_replay_fragments_of_a_transaction_the_server_died_in_are_taken_back(
+    recording: Callable, told: Callable, monkeypatch: pytest.MonkeyPatch, family: str
+) -> None:
+    """They have left already: what comes behind them says that they do not count, and where the log goes on."""
+    monkeypatch.setattr(assemble, "FULL_IMAGES", 1)
+    found = recording(f"{family}-transactions")
+    packets = events(found.stream)
+    rotate = max(i for i, packet in enumerate(packets) if kind(packet) == 4 and packet[18:22] == b"\0\0\0\0")
+    end = max(i for i, packet in enumerate(packets[:rotate]) if kind(packet) == 16)
+    kept = b"".join(packet for i, packet in enumerate(packets) if not end <= i < rotate)
+    items = replace(found, stream=kept).items()
+    (place,) = (i for i, item in enumerate(items) if isinstance(item, LogAbandoned))
+    assert items[place - 1].part is Part.FRAGMENT and items[place + 1].part is not Part.LAST
+    gone, next_file = place_of(items[place].mark.resume), place_of(items[-1].resume).file
+    assert (gone.file, gone.gtid) == (next_file, place_of(items[place - 1].resume).gtid) and gone.offset < 1000
+    rest = [entry for entry in told(items[place + 1 :]) if isinstance(entry, list)]
+    assert [entry[0] for entry in rest if entry[0]] == [found.expected[-1][0]]
