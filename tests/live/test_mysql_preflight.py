@@ -11,6 +11,7 @@ from anabranch import connectors
 from anabranch.abc import CheckResult, PreflightContext
 from anabranch.errors import SourceError
 from anabranch.model.endpoint import Endpoint
+from anabranch.model.ids import TableId
 from anabranch.testing.databases import Database, connect
 from anabranch.testing.servers import Server
 
@@ -22,7 +23,9 @@ def endpoint_of(database: Database, scheme: str = "", user: str = "", password: 
     return Endpoint(scheme or server.name, server.host, server.port, user or server.user, password or server.password)
 
 
-def checked(database: Database, endpoint: Endpoint | None = None, **choices: str) -> dict[str, list[CheckResult]]:
+def checked(
+    database: Database, endpoint: Endpoint | None = None, loaded: tuple[str, ...] = (), **choices: str
+) -> dict[str, list[CheckResult]]:
     """Results by check; choices like load__lock="table"."""
     source = connectors.source(endpoint or endpoint_of(database))
     with closing(connectors.source(endpoint_of(database)).catalog()) as catalog:
@@ -30,7 +33,8 @@ def checked(database: Database, endpoint: Endpoint | None = None, **choices: str
     named = {name.replace("__", "."): value for name, value in choices.items()}
     found: dict[str, list[CheckResult]] = {}
     with closing(source.checks()) as checks:
-        for result in checks.run(PreflightContext("job", named, tables, {})):
+        done = frozenset(TableId(database.name, name) for name in loaded)
+        for result in checks.run(PreflightContext("job", named, tables, {}, loaded=done)):
             found.setdefault(result.check.removeprefix("source."), []).append(result)
     return found
 
@@ -184,14 +188,29 @@ def test_prepared_xa_transaction(mysql_family: Server, source_database: Make) ->
 
 def test_rule_33_engines_and_keys(mysql_family: Server, source_database: Make) -> None:
     database = source_database(mysql_family)
-    database.execute("CREATE TABLE m (id int) ENGINE=MyISAM", "CREATE TABLE h (id int primary key) ENGINE=MEMORY")
+    database.execute("CREATE TABLE i (id int)", "CREATE TABLE h (id int primary key) ENGINE=MEMORY")
     found = checked(database)
     engines, keys = one(found, "engines"), one(found, "keys")
     assert engines.verdict == keys.verdict == "warning"
-    assert f"{database.name}.h, {database.name}.m" in engines.message
-    assert f"{database.name}.m" in keys.message
-    assert (f"{database.name}.h") not in keys.message
+    assert f"{database.name}.h:" in engines.message
+    assert f"{database.name}.i:" in keys.message
     assert ("waits for a moment" in keys.message) is (mysql_family.name == "mysql")
+
+
+def test_rule_04_without_key_and_transactions_a_table_is_refused(mysql_family: Server, source_database: Make) -> None:
+    database = source_database(mysql_family)
+    database.execute("CREATE TABLE m (id int) ENGINE=MyISAM", "CREATE TABLE h (id int primary key) ENGINE=MEMORY")
+    refused, warned = checked(database)["engines"]
+    assert (refused.verdict, warned.verdict) == ("failed", "warning")
+    assert f"in {database.name}.m:" in refused.message and "ENGINE = InnoDB" in refused.hint
+    assert f"in {database.name}.h:" in warned.message
+    assert one(checked(database, loaded=("m",)), "engines").verdict == "warning"
+    with closing(connectors.source(endpoint_of(database)).catalog()) as catalog:
+        tables = {table.name: schema for table, schema in catalog.tables(lambda t: t.schema == database.name).items()}
+    with closing(connectors.source(endpoint_of(database)).snapshot()) as snapshot:
+        snapshot.open(tables["h"], "none")
+        with pytest.raises(SourceError, match="neither transactions nor a primary key"):
+            snapshot.open(tables["m"], "table")
 
 
 def test_rule_02_mysql_without_gtids_needs_a_watermark(mysql: Server, source_database: Make) -> None:

@@ -15,6 +15,7 @@ from anabranch.abc import CheckResult, PreflightContext
 from anabranch.connectors.mysql import privileges
 from anabranch.connectors.mysql.connection import ask, connect, family, version
 from anabranch.connectors.mysql.log_end import log_status
+from anabranch.connectors.mysql.snapshot import KEY_OR_TRANSACTIONS, has_transactions
 from anabranch.errors import SourceError, SourceUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.schema import TableSchema
@@ -24,8 +25,6 @@ REPLICA_STATUS_SINCE = (8, 0, 22)  # https://dev.mysql.com/doc/refman/8.0/en/sho
 NAMES = {"mysql": "MySQL", "mariadb": "MariaDB"}
 OLDEST = {"mysql": (5, 7, 0), "mariadb": (10, 5, 0)}
 TESTED = {"mysql": ((8, 0),), "mariadb": ((10, 11),)}  # by this project's own test run
-# https://dev.mysql.com/doc/refman/8.0/en/storage-engines.html · https://mariadb.com/kb/en/storage-engines/
-TRANSACTIONAL = frozenset(("INNODB", "ROCKSDB", "TOKUDB"))
 SHOWN = 8  # names in one message
 FULL_IMAGES = "tables.full_images"  # the engine's list of tables whose filter needs full row images (K27)
 
@@ -282,13 +281,18 @@ def check_grants(live: _Live) -> Iterator[CheckResult]:
 
 
 def check_engines(live: _Live) -> Iterator[CheckResult]:
-    found = live.tables(lambda schema: schema.engine.upper() not in TRANSACTIONAL)
+    loaded = live.context.loaded
+    torn = live.tables(lambda s: not has_transactions(s) and not s.primary_key and s.id not in loaded)
+    if torn:
+        message = f"neither transactions nor a primary key in {_some(torn)}: a row inserted during the load comes twice"
+        yield _failed("engines", message, KEY_OR_TRANSACTIONS)
+    found = [table for table in live.tables(lambda s: not has_transactions(s)) if table not in torn]
     if found:
         message = (
             f"no transactions in {_some(found)}: rows stay after ROLLBACK, and a load has no consistent view of them"
         )
         yield _warning("engines", message, "ALTER TABLE … ENGINE = InnoDB, or write nothing to them during the load")
-    else:
+    elif not torn:
         yield _ok("engines", "every table has transactions")
 
 

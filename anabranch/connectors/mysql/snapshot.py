@@ -32,6 +32,9 @@ LOCKS: dict[str, Callable[[TableSchema], str]] = {
     "global": lambda table: "FLUSH TABLES WITH READ LOCK",
     "table": lambda table: f"LOCK TABLES {qualified(table.id)} READ",
 }
+# https://dev.mysql.com/doc/refman/8.0/en/storage-engines.html · https://mariadb.com/kb/en/storage-engines/
+TRANSACTIONAL = frozenset(("INNODB", "ROCKSDB", "TOKUDB"))
+KEY_OR_TRANSACTIONS = "ALTER TABLE … ENGINE = InnoDB, or ADD PRIMARY KEY (…), or exclude the table"
 CHOICES = (
     "GRANT CREATE, SELECT, INSERT, DELETE ON anabranch.* TO this user, "
     'or gtid_mode = ON at the source, or [load] lock = "table" or "global"'
@@ -41,7 +44,11 @@ CHOICES = (
 def open_snapshot(
     connection: pymysql.Connection, endpoint: Endpoint, table: TableSchema, lock: str
 ) -> tuple[LogMark, LogMark]:
-    """Open it on `connection`; (low, high). Raises SourceError where no way gives `low`."""
+    """Open it on `connection`; (low, high). Raises SourceError where no way gives `low`, and for a table without a key
+    of which there is no snapshot: what is read of it is of no one moment (K4)."""
+    if not table.primary_key and not has_transactions(table):
+        message = "neither transactions nor a primary key: nobody can say which of the log's rows are in what is read"
+        raise SourceError(message, table=str(table.id), hint=KEY_OR_TRANSACTIONS)
     own = _by_own_word(connection)
     if own is not None:
         return own, own
@@ -52,6 +59,11 @@ def open_snapshot(
     ask(connection, "COMMIT")
     ask(connection, START)
     return low, log_end(connection).mark()
+
+
+def has_transactions(table: TableSchema) -> bool:
+    """Does a snapshot hold for it?"""
+    return table.engine.upper() in TRANSACTIONAL
 
 
 def _by_own_word(connection: pymysql.Connection) -> LogMark | None:
