@@ -74,6 +74,11 @@ class CaughtUp:
         self._goal: LogMark | None = None
         self._sequence: int | None = None
 
+    @property
+    def has_goal(self) -> bool:
+        """Streaming was reached: what the source had by then is known."""
+        return self._goal is not None
+
     def is_reached(self) -> bool:
         progress = self.progress
         if not progress.is_streaming or progress.checkpoint is None:

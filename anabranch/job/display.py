@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.text import Text
 
 from anabranch import log
-from anabranch.job.status import lag_seconds
+from anabranch.job.status import as_seen, lag_seconds
 from anabranch.model.ids import TableId
 from anabranch.state.store import StateStore
 
@@ -57,7 +57,7 @@ class Display:
         if now < self._next:
             return
         self._next = now + 0.25
-        snapshot = self.state.snapshot()
+        snapshot = as_seen(self.state.snapshot())
         facts = self._facts(progress, snapshot, now)
         if self.console.is_terminal:
             self._live.update(self._line(facts) if progress.is_streaming else self._loading(snapshot))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from anabranch import connectors
 from anabranch.abc import LogOptions, SourceConnector, TargetConnector, TargetStore, ValueRules
 from anabranch.config import describe_change
-from anabranch.errors import JobChanged, SchemaError, SourceError, StateError, TrailLocked
+from anabranch.errors import AnabranchError, JobChanged, SchemaError, SourceError, StateError, TrailLocked
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.preflight.known import Known
@@ -35,6 +35,12 @@ def source_of(job: Job) -> SourceConnector:
 
 def target_of(job: Job) -> TargetConnector:
     return connectors.target(job.config.target.endpoint)
+
+
+def told(job: Job, error: AnabranchError) -> str:
+    """An error's message, with the job in it."""
+    error.job = error.job or job.config.name
+    return str(error)
 
 
 def value_rules(job: Job) -> ValueRules:

@@ -12,7 +12,6 @@ from anabranch.capture.run import Capture
 from anabranch.job import ends
 from anabranch.job.signals import SUPERVISED, Stop
 from anabranch.job.watching import ApplyWatcher, CaptureWatcher, part
-from anabranch.state.store import StateStore
 from anabranch.trail.reader import TrailReader, exists
 
 if TYPE_CHECKING:
@@ -26,9 +25,7 @@ LOCK_SECONDS = 10.0  # a part that was just stopped may still hold the trail
 
 
 def run_capture(job: Job) -> None:
-    stop = Stop().listen()
-    state = StateStore(job.config.home)
-    with part(state, "capture"):
+    with Stop() as stop, part(job, "capture") as state:
         job_uuid = ends.trail_uuid(job) or ends.new_trail_uuid(job)
         source = ends.source_of(job)
         reader = source.log(ends.log_options(job, job_uuid))
@@ -40,15 +37,12 @@ def run_capture(job: Job) -> None:
                 Capture(source, reader, trail, job.rules.includes, stop.asked, watcher, followed, refuse).run()
         finally:
             reader.close()
-    state.close()
 
 
 def run_apply(job: Job) -> None:
     from anabranch.apply.run import ApplyRun
 
-    stop = Stop().listen()
-    state = StateStore(job.config.home)
-    with part(state, "apply"):
+    with Stop() as stop, part(job, "apply") as state:
         source = ends.source_of(job)
         spark = spark_factory(job, "apply")
         ApplyRun(
@@ -70,7 +64,6 @@ def run_apply(job: Job) -> None:
             stop=stop.asked,
             watcher=ApplyWatcher(state),
         ).run()
-    state.close()
 
 
 def spark_factory(job: Job, part_name: str) -> Callable[[], SparkSession]:
@@ -86,9 +79,7 @@ def spark_factory(job: Job, part_name: str) -> Callable[[], SparkSession]:
 def run_load(job: Job, table: TableId | None, recreate: bool) -> None:
     from anabranch.job.loading import Loading
 
-    stop = Stop().listen()
-    state = StateStore(job.config.home)
-    with part(state, "load"):
+    with Stop() as stop, part(job, "load") as state:
         if table is None and not os.environ.get(SUPERVISED):  # `run` has looked already
             ends.preflight_report(job).require()
         ends.begin_trail_if_none(job)
@@ -99,7 +90,6 @@ def run_load(job: Job, table: TableId | None, recreate: bool) -> None:
                 loading.all_tables()
             else:
                 loading.one_table(table, recreate)
-    state.close()
     stop.exit_if_signalled()
 
 

@@ -11,17 +11,18 @@ import signal
 import sys
 import threading
 from types import FrameType
+from typing import Any
 
 SUPERVISED = "ANABRANCH_SUPERVISED"
 
 
 class Stop:
-    """`asked()` is what engines poll. `signal` is the number that asked, 0 for none."""
+    """A context in which signals ask. `asked()` is what engines poll; `signal` is the number that asked, 0 for none."""
 
     def __init__(self) -> None:
         self.signal = 0
         self._asked = threading.Event()
-        self._deadline: threading.Timer | None = None
+        self._before: dict[signal.Signals, Any] = {}
 
     def asked(self) -> bool:
         return self._asked.is_set()
@@ -32,14 +33,22 @@ class Stop:
     def wait(self, seconds: float) -> bool:
         return self._asked.wait(seconds)
 
-    def listen(self) -> Stop:
+    def __enter__(self) -> Stop:
         """Take over the signals of this process (main thread only), and watch the supervisor's pipe if there is one."""
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, self._on_signal)
-            signal.signal(signal.SIGTERM, self._on_signal)
+            self._before = {
+                number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)
+            }
         if os.environ.get(SUPERVISED):
             threading.Thread(target=self._watch_supervisor, name="supervisor", daemon=True).start()
         return self
+
+    def __exit__(self, *_: object) -> None:
+        """Signals mean what they meant before: a notebook's next cell is interrupted, not its kernel ended."""
+        for number, handler in self._before.items():
+            if handler is not None:  # one that was not set from Python cannot be put back
+                signal.signal(number, handler)
+        self._before = {}
 
     def exit_if_signalled(self) -> None:
         """For verbs with an end of their own: they were interrupted before it."""

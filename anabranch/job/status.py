@@ -21,7 +21,7 @@ VERSION = 1
 def status(job: Job) -> dict[str, Any]:
     """The shape of `status --json` (docs: reference/status)."""
     state = StateStore(job.config.home)
-    snapshot = state.snapshot()
+    snapshot = as_seen(state.snapshot())
     state.close()
     end = _trail_end(job)
     errors: list[str] = []
@@ -58,7 +58,7 @@ def _source_end(job: Job, errors: list[str]) -> LogMark | None:
         finally:
             catalog.close()
     except AnabranchError as error:
-        errors.append(str(error))
+        errors.append(ends.told(job, error))
         return None
 
 
@@ -74,11 +74,13 @@ def _target(job: Job, snapshot: dict[str, Any], source_end: LogMark | None, erro
         finally:
             store.close()
     except AnabranchError as error:
-        errors.append(str(error))
+        errors.append(ends.told(job, error))
+    size = _lag_bytes(job, checkpoint, source_end)
+    seconds = 0.0 if size == 0 else lag_seconds(snapshot, checkpoint)
     return {
         "name": str(job.config.target.endpoint),
         "applied": _position(checkpoint.position, checkpoint.commit_time) if checkpoint else None,
-        "lag": {"seconds": lag_seconds(snapshot, checkpoint), "bytes": _lag_bytes(job, checkpoint, source_end)},
+        "lag": {"seconds": seconds, "bytes": size},
         "tables": tables,
     }
 
@@ -96,17 +98,30 @@ def _table(state: TableState, snapshot: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def as_seen(snapshot: dict[str, Any]) -> dict[str, Any]:
+    """state.db's picture, where the part that had the last word may be gone: nothing streams without capture and apply."""
+    missing = next((name for name in ("capture", "apply") if not _lives(snapshot, name)), None)
+    if missing is None or snapshot["phase"] not in ("streaming", "draining"):
+        return snapshot
+    return {**snapshot, "phase": "waiting", "detail": f"for {missing}, which is not running"}
+
+
 def lag_seconds(snapshot: dict[str, Any], checkpoint: Checkpoint | None) -> float | None:
-    """How old the newest applied change is as long as the trail holds newer ones; 0 when all of it is applied."""
+    """How old the newest applied change is as long as the trail holds newer ones. All of it applied is no lag only while
+    capture follows the log: otherwise nobody knows what the source has since."""
     written = snapshot["positions"].get("written")
     if checkpoint is None or written is None:
         return None
     sequence = int(written["text"].partition("@")[0] or 0)
     if sequence <= checkpoint.position.sequence:
-        return 0.0
+        return 0.0 if _lives(snapshot, "capture") and snapshot["phase"] != "waiting" else None
     if not checkpoint.commit_time:
         return None
     return round(max(0.0, time.time() - checkpoint.commit_time / 1_000_000), 3)
+
+
+def _lives(snapshot: dict[str, Any], part: str) -> bool:
+    return any(one["name"] == part for one in snapshot["parts"])
 
 
 def _lag_bytes(job: Job, checkpoint: Checkpoint | None, source_end: LogMark | None) -> int | None:

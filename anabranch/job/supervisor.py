@@ -1,7 +1,8 @@
 """`run`: preflight, then the parts as children of this process, watched and started again when they die.
 
-A part that ends with an error which time may heal, or that was killed, is started again with a growing pause, five times
-an hour; then `run` ends with that part's code. When `run` itself dies, its parts see their input close and end.
+A part that ends with an error which time may heal, or that was killed or stopped by somebody else, is started again with
+a growing pause, five times an hour; then `run` ends with that part's code. When `run` itself dies, its parts see their
+input close and end.
 """
 
 from __future__ import annotations
@@ -13,22 +14,26 @@ import subprocess
 import sys
 import time
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from anabranch import log
-from anabranch.errors import AnabranchError, NotCaughtUp, TablesParked
+from anabranch.errors import AnabranchError, NotCaughtUp, StateError, TablesParked
 from anabranch.job.caughtup import CaughtUp, Progress
 from anabranch.job.display import Display
 from anabranch.job.signals import SUPERVISED, Stop
 from anabranch.job.watching import part
 from anabranch.preflight.report import Report
 from anabranch.state.store import StateStore
+from anabranch.trail.lock import LockHeld, OsLock
 
 if TYPE_CHECKING:
     from anabranch.job.job import Job
 
 RESTARTS_PER_HOUR = 5
+LOCK = "run.lock"  # in the job's home
+LOCK_SECONDS = 10.0  # a run that was just stopped may still end its parts
 STOP_SECONDS = 60.0  # for the running epoch; then a part is killed, which costs nothing but work
 TICK = 0.2
 FINAL_CODES = frozenset({2, 3, 5, 6, 7})  # the part has said what a person has to do
@@ -39,15 +44,16 @@ class PartFailed(AnabranchError):
 
     def __init__(self, name: str, code: int) -> None:
         super().__init__(f"{name} ended with code {code}", hint="its message stands above and in anabranch status")
-        self.exit_code = code
+        self.exit_code = code or 1
 
 
 @dataclass
 class Child:
-    """One part as a process of its own. `ended_well` once it exited with 0."""
+    """One part as a process of its own. One that `may_end` has `ended_well` once it exited with 0."""
 
     name: str
     command: list[str]
+    may_end: bool = False
     process: subprocess.Popen[bytes] | None = None
     ended_well: bool = False
     restarts: deque[float] = field(default_factory=deque)
@@ -64,7 +70,7 @@ class Child:
         code = self.process.poll() if self.process else None
         if self.process is None:
             self.start()
-        elif code == 0:
+        elif code == 0 and self.may_end:
             self.ended_well = True
         elif code is not None:
             self._again(code, now)
@@ -73,7 +79,7 @@ class Child:
         while self.restarts and now - self.restarts[0] > 3600:
             self.restarts.popleft()
         if code in FINAL_CODES or len(self.restarts) >= RESTARTS_PER_HOUR:
-            raise PartFailed(self.name, code if code > 0 else 128 - code)
+            raise PartFailed(self.name, code if code >= 0 else 128 - code)
         self.restarts.append(now)
         self.not_before = now + min(0.5 * 2 ** len(self.restarts), 30.0)
         log.get().warning("part_restarts", part=self.name, code=code, restart=len(self.restarts))
@@ -96,43 +102,40 @@ class Child:
 
 
 class Supervisor:
-    """Runs a job on this machine."""
+    """Runs a job on this machine. One at a time: a second one would end the first one's apply."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
         self.stop = Stop()
-        self.state = StateStore(job.config.home)
 
     def run(self, *, until_caught_up: bool = False, seconds: float | None = None) -> None:
-        """Raises what ended it: PreflightFailed, PartFailed, NotCaughtUp, TablesParked."""
-        self.stop.listen()
-        with part(self.state, "run"):
-            self.state.clear_last_error()
-            self._preflight()
+        """Raises what ended it: PreflightFailed, PartFailed, NotCaughtUp, TablesParked; StateError for a second one."""
+        with self.stop, only_one(self.job, self.stop), part(self.job, "run") as state:
+            state.clear_last_error()
+            self._preflight(state)
             children = [self._child(name) for name in ("capture", "load", "apply")]
             try:
-                self._watch(children, until_caught_up, seconds)
+                self._watch(children, state, until_caught_up, seconds)
             finally:
                 self._end(children)
-                self.state.phase("stopped")
-        self.state.close()
+                state.phase("stopped")
 
-    def _preflight(self) -> None:
-        self.state.phase("preflight")
+    def _preflight(self, state: StateStore) -> None:
+        state.phase("preflight")
         report = self.job.preflight()
         if report.verdict != "ok":
             Report(report.job, report.warnings + report.failed).write(sys.stderr)
         report.require()
-        self.state.phase("waiting", "for the parts to start")
+        state.phase("waiting", "for the parts to start")
 
     def _child(self, name: str) -> Child:
-        return Child(name, [sys.executable, "-m", "anabranch", name, str(self.job.path)])
+        return Child(name, [sys.executable, "-m", "anabranch", name, str(self.job.path)], may_end=name == "load")
 
-    def _watch(self, children: list[Child], until_caught_up: bool, seconds: float | None) -> None:
+    def _watch(self, children: list[Child], state: StateStore, until_caught_up: bool, seconds: float | None) -> None:
         progress = Progress(self.job)
         caught_up = CaughtUp(progress)
         deadline = None
-        with Display(self.job, self.state) as display:
+        with Display(self.job, state) as display:
             while not self.stop.wait(TICK):
                 now = time.monotonic()
                 for child in children:
@@ -143,6 +146,8 @@ class Supervisor:
                     deadline = now + seconds
                 if until_caught_up and caught_up.is_reached():
                     return self._finish(progress)
+                if until_caught_up and caught_up.has_goal:
+                    state.drains()
                 if deadline is not None and now > deadline:
                     return self._timed_out(until_caught_up, seconds)
         if until_caught_up:
@@ -173,3 +178,20 @@ class Supervisor:
             child.stop()
         for child in reversed(children):
             child.end(deadline)
+
+
+@contextlib.contextmanager
+def only_one(job: Job, stop: Stop) -> Iterator[None]:
+    """The job's home is ours to run, before anything starts."""
+    try:
+        job.config.home.mkdir(parents=True, exist_ok=True)
+        lock = OsLock(job.config.home / LOCK, LOCK_SECONDS, stop.asked)
+    except LockHeld as held:
+        raise StateError(f"the job is being run by {held}", job=job.config.name, hint="stop that one first") from None
+    except OSError as error:
+        message = f"the home {job.config.home} cannot be used: {error.strerror}"
+        raise StateError(message, job=job.config.name, hint="ANABRANCH_HOME says where jobs have their home") from None
+    try:
+        yield
+    finally:
+        lock.close()

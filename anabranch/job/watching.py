@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from anabranch.abc import Checkpoint
 from anabranch.errors import AnabranchError
@@ -13,21 +14,26 @@ from anabranch.model.ids import TableId
 from anabranch.state.store import StateStore
 from anabranch.trail.writer import TrailWriter
 
+if TYPE_CHECKING:
+    from anabranch.job.job import Job
+
 INTERVAL = 0.25
 
 
 @contextmanager
-def part(state: StateStore, name: str) -> Iterator[None]:
+def part(job: Job, name: str) -> Iterator[StateStore]:
     """The life of a part, with the error it ends with."""
-    host = os.uname().nodename
+    state, host = StateStore(job.config.home), os.uname().nodename
     state.part(name, os.getpid(), host)
     try:
-        yield
+        yield state
     except AnabranchError as error:
+        error.job = error.job or job.config.name
         state.last_error(str(error), error.exit_code, name)
         raise
     finally:
         state.part_ended(name, os.getpid(), host)
+        state.close()
 
 
 class CaptureWatcher:

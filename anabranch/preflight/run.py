@@ -42,6 +42,8 @@ def preflight(
         _asked(lambda: _run(source.checks(), context, SourceUnavailable), errors),
         _asked(lambda: _run(target.checks(), context, TargetUnavailable), errors),
     ]
+    for error in errors:
+        error.job = error.job or config.name
     if errors:
         raise _first(errors)
     return Report(config.name, (*selection.results, *(result for results in asked for result in results or ())))

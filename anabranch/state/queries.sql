@@ -26,6 +26,9 @@ DELETE FROM part WHERE name = :name AND pid = :pid AND host = :host
 INSERT INTO phase VALUES (1, :phase, :detail, :at)
 ON CONFLICT (one) DO UPDATE SET phase = excluded.phase, detail = excluded.detail, at = excluded.at
 
+-- name: put_draining
+UPDATE phase SET phase = 'draining', at = :at WHERE phase = 'streaming'
+
 -- name: put_progress
 INSERT INTO progress VALUES (:table, :done, :total, :at)
 ON CONFLICT (source_table) DO UPDATE SET done = excluded.done, total = excluded.total, at = excluded.at

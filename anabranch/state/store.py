@@ -68,6 +68,10 @@ class StateStore:
         """`detail` says what a waiting part waits for."""
         self._write("put_phase", phase=phase, detail=detail)
 
+    def drains(self) -> None:
+        """Streaming goes on up to a place that is known, and ends there. Any other phase stays."""
+        self._write("put_draining")
+
     def progress(self, table: TableId | str, done: int, total: int | None) -> None:
         """Rows of a table that are loaded, of about `total`."""
         self._write("put_progress", table=str(table), done=done, total=total)

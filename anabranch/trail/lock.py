@@ -1,4 +1,4 @@
-"""One writer per trail: an OS lock that ends with its process, with pid and host of the holder as text."""
+"""OS locks that end with their process, with pid and host of the holder as text: one writer per trail, one run per job."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import fcntl
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,34 +16,70 @@ FILE = "lock"
 MAINTENANCE = "maintenance"
 
 
-class WriterLock:
+class LockHeld(Exception):
+    """Another process has the lock; the text says which, as far as it is known."""
+
+
+class OsLock:
     """Held from construction to `close`, at the latest to the end of the process."""
 
-    def __init__(self, directory: Path, timeout: float = 0.0) -> None:
-        self._fd = os.open(directory / FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+    def __init__(self, path: Path, timeout: float = 0.0, stop: Callable[[], bool] = lambda: False) -> None:
+        """Raises LockHeld after `timeout` seconds, or as soon as `stop` says so."""
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         try:
-            self._take(directory, time.monotonic() + timeout)
+            self._take(time.monotonic() + timeout, stop)
         except BaseException:
             os.close(self._fd)
             raise
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, f"{os.getpid()} {socket.gethostname()}\n".encode(), 0)
 
-    def _take(self, directory: Path, deadline: float) -> None:
-        while True:
-            try:
-                return fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    pid, _, host = os.pread(self._fd, 300, 0).decode(errors="replace").strip().partition(" ")
-                    raise TrailLocked(
-                        f"the trail {directory} is being written by process {pid or '?'} on {host or '?'}",
-                        hint="stop that one first: only one capture may write a trail",
-                    ) from None
+    def _take(self, deadline: float, stop: Callable[[], bool]) -> None:
+        while not _taken(self._fd, fcntl.LOCK_EX):
+            if time.monotonic() >= deadline or stop():
+                raise LockHeld(_holder(self._fd))
             time.sleep(0.05)
 
     def close(self) -> None:
         os.close(self._fd)
+
+
+class WriterLock(OsLock):
+    """Whoever has it writes the trail."""
+
+    def __init__(self, directory: Path, timeout: float = 0.0) -> None:
+        try:
+            super().__init__(directory / FILE, timeout)
+        except LockHeld as held:
+            raise TrailLocked(
+                f"the trail {directory} is being written by {held}",
+                hint="stop that one first: only one capture may write a trail",
+            ) from None
+
+
+def holder(path: Path) -> str:
+    """Who has the lock of this file at present, "" for nobody. Takes nothing away and makes no file."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    try:
+        return "" if _taken(fd, fcntl.LOCK_SH) else _holder(fd)
+    finally:
+        os.close(fd)
+
+
+def _taken(fd: int, how: int) -> bool:
+    try:
+        fcntl.flock(fd, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _holder(fd: int) -> str:
+    pid, _, host = os.pread(fd, 300, 0).decode(errors="replace").strip().partition(" ")
+    return f"process {pid or '?'} on {host or '?'}"
 
 
 @contextmanager

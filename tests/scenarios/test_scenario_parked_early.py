@@ -3,10 +3,13 @@ stream, and nobody waits for ever."""
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 
-from scenario import Scenario, wait_until
+from scenario import Running, Scenario, wait_until
 
+from anabranch.testing import faults
 from anabranch.testing.servers import Server
 
 Make = Callable[..., Scenario]
@@ -65,9 +68,29 @@ def test_rule_15_tables_parked_under_a_running_load(mariadb: Server, scenario: M
     made.sync(run)
     assert_parked(made)
     assert "part_restarts" not in run.stderr
+    a_second_run_is_refused(made, run)
+    a_part_that_somebody_stops_is_started_again(made, run)
     run.stop()
     made.assert_identical("item")
     made.cli("load", "--table", f"{made.source.name}.gone", code=5)
+
+
+def a_second_run_is_refused(made: Scenario, run: Running) -> None:
+    refused = made.cli("run", code=7).stderr
+    assert "job shop: the job is being run by process" in refused and f" {run.pid} on " in refused
+    assert {"run", "capture", "apply"} <= {part["name"] for part in made.status()["parts"]}
+
+
+def a_part_that_somebody_stops_is_started_again(made: Scenario, run: Running) -> None:
+    capture = run.part("capture")
+    os.kill(capture, signal.SIGTERM)
+    wait_until(lambda: not faults.is_alive(capture), 30, "capture has ended", run.tail, run)
+    status = made.status()
+    if "capture" not in {part["name"] for part in status["parts"]}:
+        assert (status["phase"], status["detail"]) == ("waiting", "for capture, which is not running")
+    made.source.execute("INSERT INTO item VALUES (4, 'd')")
+    made.sync(run)
+    assert "part_restarts" in run.stderr
 
 
 def assert_parked(made: Scenario) -> None:

@@ -102,7 +102,7 @@ def test_an_end_that_cannot_be_reached_is_its_error_and_the_other_ones_stands_be
         run(tmp_path, ALL, End([table("shop.a")]), target)
     with pytest.raises(SourceUnavailable) as caught:
         run(tmp_path, ALL, source, target)
-    assert [note.split(" — ")[0] for note in caught.value.__notes__] == ["no target"]
+    assert [note.split(" — ")[0] for note in caught.value.__notes__] == ["job shop: no target"]
 
 
 def test_a_check_that_says_unreachable_is_the_same(tmp_path: Path) -> None:
