@@ -16,9 +16,10 @@ def drop(job: str, execute: bool) -> None:
     from anabranch.job import Job
 
     found = Job.from_file(job).drop(execute=execute)
-    for line in found:
+    for line in found.lines:
         click.echo(f"{'removed' if execute else 'would remove'}: {line}")
-    if not found:
+    found.require()
+    if not found.lines:
         click.echo("the job left nothing")
     elif not execute:
         click.echo("nothing was changed; add --execute to remove it")

@@ -215,9 +215,10 @@ class Capture(Section):
     retain_hours: int = Field(default=24, ge=0)
     """How long a segment stays after everything in it was applied."""
     memory_limit_mb: int = Field(default=50, ge=1)
-    """Memory for transactions that are not committed yet; beyond it they go to disk."""
+    """Memory for transactions that are not committed yet; beyond it they go to disk. Without effect on MySQL and MariaDB,
+    whose logs have committed transactions only."""
     staging_timeout_s: int = Field(default=120, ge=1)
-    """Age at which a transaction that is not committed yet goes to disk."""
+    """Age at which a transaction that is not committed yet goes to disk. Without effect on MySQL and MariaDB."""
 
 
 class Apply(Section):

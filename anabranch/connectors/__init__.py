@@ -40,9 +40,9 @@ def _role(endpoint: Endpoint, role: str) -> Any:
         raise ConfigError(f"{endpoint.scheme}:// cannot be a {role} yet")
     try:
         return factory(endpoint)
-    except ModuleNotFoundError as missing:
+    except ImportError as missing:  # also a driver without its C library
         extra = EXTRAS.get(endpoint.scheme, endpoint.scheme)
         raise ConfigError(
-            f"the driver of {endpoint.scheme}:// is not installed ({missing.name})",
+            f"the driver of {endpoint.scheme}:// is not installed ({missing.name or missing})",
             hint=f"pip install 'anabranch[{extra}]'",
         ) from missing

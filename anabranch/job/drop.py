@@ -1,32 +1,77 @@
-"""`drop`: what a job left at source, target and home, and its removal (K32). Replicated tables always stay."""
+"""`drop`: what a job left at source, target and home, and its removal (K32). Replicated tables always stay.
+
+An end that cannot be reached is said, and the rest goes on: after a move the source is often gone for good.
+"""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from anabranch.errors import StateError
+from anabranch.errors import AnabranchError, SourceError, StateError, TargetError
 from anabranch.job import ends
+from anabranch.job.supervisor import LOCK
 from anabranch.state.store import StateStore
+from anabranch.trail import lock
 
 if TYPE_CHECKING:
     from anabranch.job.job import Job
 
+LEFT = "what the job left there stays: anabranch drop JOB again when it can be reached, unless it is gone for good"
 
-def drop(job: Job, execute: bool) -> list[str]:
-    """One line per thing. Refuses while a part runs."""
+
+@dataclass(frozen=True)
+class Leftovers:
+    """`lines`: one per thing. `errors`: ends that could not be asked; what is there stays."""
+
+    lines: tuple[str, ...]
+    errors: tuple[AnabranchError, ...] = ()
+
+    def require(self) -> None:
+        """Raises the error of an end that could not be asked; of several the lowest, the others as notes."""
+        for first, *others in [sorted(self.errors, key=lambda error: error.exit_code)] if self.errors else []:
+            for other in others:
+                first.add_note(str(other))
+            raise first
+
+
+def drop(job: Job, execute: bool) -> Leftovers:
+    """Refuses while a part runs."""
+    running = list(_running(job))
+    if running and execute:
+        raise StateError(f"the job is running: {', '.join(running)}", job=job.config.name, hint="stop it first")
+    lines: list[str] = []
+    errors: list[AnabranchError] = []
+    for part in (_source, _target, _home):
+        _try(job, part, execute, lines, errors)
+    return Leftovers(tuple(lines), tuple(errors))
+
+
+def _running(job: Job) -> Iterator[str]:
+    """By what the parts hold, too: state.db may have been deleted."""
     state = StateStore(job.config.home)
-    parts = state.snapshot()["parts"]
+    parts = {part["name"]: f"{part['name']} (pid {part['pid']})" for part in state.snapshot()["parts"]}
     state.close()
-    if parts and execute:
-        running = ", ".join(f"{part['name']} (pid {part['pid']})" for part in parts)
-        raise StateError(f"the job is running: {running}", job=job.config.name, hint="stop it first")
-    found = [*_source(job, execute), *_target(job, execute)]
-    if job.config.home.exists():
-        found.append(f"home {job.config.home}: trail, state.db, logs, Spark's checkpoint")
-        if execute:
-            shutil.rmtree(job.config.home)
-    return found
+    yield from parts.values()
+    for name, path in (("run", job.config.home / LOCK), ("capture", job.trail / lock.FILE)):
+        if name not in parts and (found := lock.holder(path)):
+            yield f"{name} ({found})"
+
+
+def _try(
+    job: Job,
+    part: Callable[[Job, bool], list[str]],
+    execute: bool,
+    lines: list[str],
+    errors: list[AnabranchError],
+) -> None:
+    try:
+        lines += part(job, execute)
+    except (SourceError, TargetError) as error:
+        error.job, error.hint = job.config.name, LEFT
+        errors.append(error)
 
 
 def _source(job: Job, execute: bool) -> list[str]:
@@ -45,3 +90,11 @@ def _target(job: Job, execute: bool) -> list[str]:
         return [f"target: state of job {job.config.name} in schema anabranch ({len(tables)} tables; their rows stay)"]
     finally:
         store.close()
+
+
+def _home(job: Job, execute: bool) -> list[str]:
+    if not job.config.home.exists():
+        return []
+    if execute:
+        shutil.rmtree(job.config.home)
+    return [f"home {job.config.home}: trail, state.db, logs, Spark's checkpoint"]

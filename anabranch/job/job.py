@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anabranch.config import JobConfig, load_job
 from anabranch.ddl.rules import RuleSet
+from anabranch.errors import AnabranchError, ConfigError
 from anabranch.model.ids import TableId
 
 if TYPE_CHECKING:
+    from anabranch.job.drop import Leftovers
     from anabranch.preflight.report import Report
     from anabranch.verify.report import Verification
 
@@ -28,50 +32,73 @@ class Job:
 
     def run(self, until_caught_up: bool = False, seconds: float | None = None) -> None:
         """Preflight, load if needed, capture and apply together, until stopped, caught up, or `seconds` are over."""
-        from anabranch.job.supervisor import Supervisor
+        with self._named():
+            from anabranch.job.supervisor import Supervisor
 
-        Supervisor(self).run(until_caught_up=until_caught_up, seconds=seconds)
+            Supervisor(self).run(until_caught_up=until_caught_up, seconds=seconds)
 
     def capture(self) -> None:
         """The source's log into the trail, until stopped."""
-        from anabranch.job.parts import run_capture
+        with self._named():
+            from anabranch.job.parts import run_capture
 
-        run_capture(self)
+            run_capture(self)
 
     def load(self, table: str | None = None, recreate: bool = False) -> None:
         """Copy what is not loaded yet, or bring in one table that is parked or new."""
-        from anabranch.job.parts import run_load
+        with self._named():
+            from anabranch.job.parts import run_load
 
-        run_load(self, TableId.parse(table) if table else None, recreate)
+            run_load(self, TableId.parse(table) if table else None, recreate)
 
     def apply(self) -> None:
         """The trail into the target, until stopped."""
-        from anabranch.job.parts import run_apply
+        with self._named():
+            from anabranch.job.parts import run_apply
 
-        run_apply(self)
+            run_apply(self)
 
     def preflight(self) -> Report:
-        from anabranch.job.ends import preflight_report
+        with self._named():
+            from anabranch.job.ends import preflight_report
 
-        return preflight_report(self)
+            return preflight_report(self)
 
     def status(self) -> dict[str, Any]:
         """The shape of `status --json`."""
-        from anabranch.job.status import status
+        with self._named():
+            from anabranch.job.status import status
 
-        return status(self)
+            return status(self)
 
     def verify(self) -> Verification:
         """Compare every loaded table. Raises nothing for differences: look at the result."""
-        from anabranch.job.parts import run_verify
+        with self._named():
+            from anabranch.job.parts import run_verify
 
-        return run_verify(self)
+            return run_verify(self)
 
-    def drop(self, execute: bool = False) -> list[str]:
-        """What the job left behind; removed if told."""
-        from anabranch.job.drop import drop
+    def drop(self, execute: bool = False) -> Leftovers:
+        """What the job left behind; removed if told. Raises nothing for an end that is away: look at the result."""
+        with self._named():
+            from anabranch.job.drop import drop
 
-        return drop(self, execute)
+            return drop(self, execute)
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Errors say which job they are about, and what has to be installed where a package is missing."""
+        try:
+            yield
+        except AnabranchError as error:
+            error.job = error.job or self.config.name
+            raise
+        except ModuleNotFoundError as missing:
+            if (missing.name or "").partition(".")[0] != "pyspark":
+                raise
+            raise ConfigError(
+                "Spark is not installed (pyspark)", hint="pip install 'anabranch[spark]'", job=self.config.name
+            ) from missing
 
     @property
     def trail(self) -> Path:

@@ -20,6 +20,9 @@ class MysqlSource:
     dialect: Dialect
 
     def __init__(self, endpoint: Endpoint, family: str = FAMILY) -> None:
+        """Raises ModuleNotFoundError without the driver."""
+        import pymysql  # noqa: F401
+
         from anabranch.connectors.mysql.ddl import MysqlDialect
         from anabranch.connectors.mysql.positions import BinlogOrder
 
