@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from anabranch import log
-from anabranch.abc import SourceConnector, TableState, TargetConnector
+from anabranch.abc import PreflightContext, SourceConnector, TableState, TargetConnector
 from anabranch.errors import ConfigError, SchemaError
 from anabranch.job import ends
 from anabranch.model.ids import TableId
@@ -43,6 +43,7 @@ class Joining:
     def definition(self, table: TableId, state: TableState | None, recreate: bool) -> TableSchema | None:
         """The definition from which on capture writes the table's rows; None when stopped while waiting."""
         now = self._at_source(table)
+        self._source_report(table, now).require()
         if not ends.logs_cascades(self.source):
             Report(self.name, tuple(check_cascades(self.job.rules, [now[table]]))).require()
             self._await_parents(table, now)
@@ -78,6 +79,15 @@ class Joining:
             raise SchemaError("the source has no such table", table=str(table), job=self.name, hint=hint)
         self.job.rules.target_table(now[table])
         return now
+
+    def _source_report(self, table: TableId, now: Mapping[TableId, TableSchema]) -> Report:
+        """What the source's preflight has against this table."""
+        checks = self.source.checks()
+        try:
+            results = checks.run(PreflightContext(self.name, {}, now, {}))
+        finally:
+            checks.close()
+        return Report(self.name, tuple(result for result in results if result.table == str(table)))
 
     def _await_parents(self, table: TableId, now: Mapping[TableId, TableSchema]) -> None:
         """What foreign keys change in the table unseen comes with the parents' changes (K1): they have to stream first."""

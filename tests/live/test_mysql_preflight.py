@@ -232,6 +232,48 @@ def test_rule_02_mysql_without_gtids_needs_a_watermark(mysql: Server, source_dat
             database.execute(*(f"SET GLOBAL gtid_mode = {mode}" for mode in up))
 
 
+def test_rule_01_cascades_over_texts_that_differ_and_are_equal_are_refused(
+    mysql_family: Server, source_database: Make
+) -> None:
+    """The source deletes the children of 'a' with its parent 'A'; at the target only equal values are found."""
+    exact = {"mysql": "utf8mb4_0900_bin", "mariadb": "utf8mb4_nopad_bin"}[mysql_family.name]
+    types = {
+        "folding": "varchar(9) COLLATE utf8mb4_general_ci",
+        "padding": "varchar(9) COLLATE utf8mb4_bin",
+        "bytes": "varbinary(9)",
+        "strict": f"varchar(9) COLLATE {exact}",
+        "spaceless": "char(9) COLLATE utf8mb4_bin",
+        "labels": "enum('a','b') COLLATE utf8mb4_general_ci",
+        "numbers": "int",
+    }
+    database = source_database(mysql_family)
+    for name, type_ in types.items():
+        database.execute(
+            f"CREATE TABLE {name} (id {type_} PRIMARY KEY, p {type_},"
+            f" CONSTRAINT {name}_up FOREIGN KEY (p) REFERENCES {name} (id) ON DELETE SET NULL)"
+        )
+    database.execute(
+        "CREATE TABLE harmless (id int PRIMARY KEY, p varchar(9) COLLATE utf8mb4_general_ci,"
+        " FOREIGN KEY (p) REFERENCES folding (id))",
+        "INSERT INTO folding VALUES ('A', NULL), ('b', 'a ')",
+        "INSERT INTO padding VALUES ('a', NULL), ('b', 'a ')",
+        "DELETE FROM folding WHERE id = 'A'",
+        "DELETE FROM padding WHERE id = 'a'",
+    )
+    assert database.query("SELECT p FROM folding UNION ALL SELECT p FROM padding") == [(None,), (None,)]
+    refused = checked(database)["foreign_keys"]
+    assert [(r.table, r.verdict) for r in refused] == [
+        (f"{database.name}.{n}", "failed") for n in ("folding", "padding")
+    ]
+    assert "p (utf8mb4_general_ci)" in refused[0].message and exact in refused[0].hint
+    database.execute(
+        f"ALTER TABLE padding DROP FOREIGN KEY padding_up, MODIFY id varchar(9) COLLATE {exact} NOT NULL,"
+        f" MODIFY p varchar(9) COLLATE {exact}",
+        "ALTER TABLE padding ADD FOREIGN KEY (p) REFERENCES padding (id) ON DELETE SET NULL",
+    )
+    assert [r.table for r in checked(database)["foreign_keys"]] == [f"{database.name}.folding"]
+
+
 def test_rule_01_foreign_keys_are_seen_or_the_definition_is_refused(
     mysql_family: Server, source_database: Make
 ) -> None:

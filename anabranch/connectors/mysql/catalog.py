@@ -13,7 +13,7 @@ from typing import Any
 
 from anabranch.connectors.mysql import defaults
 from anabranch.connectors.mysql.chunks import qualified
-from anabranch.connectors.mysql.connection import ask, connect, family, version
+from anabranch.connectors.mysql.connection import ask, connect, family, variables, version
 from anabranch.connectors.mysql.expressions import name
 from anabranch.connectors.mysql.log_end import log_end_with_gtids
 from anabranch.connectors.mysql.privileges import Rights
@@ -103,11 +103,8 @@ class MysqlCatalog:
         return log_end_with_gtids(self._connection).mark()
 
     def logs_cascades(self) -> bool:
-        since = LOGS_CASCADES_FROM[family(self._connection)]
-        if since is None or version(self._connection) < since:
-            return False
-        rows = ask(self._connection, "SHOW GLOBAL VARIABLES LIKE %s", CASCADES_BY_SERVER)
-        return not rows or str(rows[0][1]).upper() != "ON"
+        found = variables(self._connection, CASCADES_BY_SERVER)
+        return cascades_are_logged(family(self._connection), version(self._connection), found)
 
     def close(self) -> None:
         if self._connection.open:
@@ -153,6 +150,11 @@ class MysqlCatalog:
         told = {c.name: defaults.instant_in(create, name(c.name)) for c in instants}
         exact = {c.name: _known(c, told[c.name]) for c in instants}
         return replace(table, columns=tuple(exact.get(c.name, c) for c in table.columns))
+
+
+def cascades_are_logged(family: str, version: tuple[int, int, int], variables: Mapping[str, str]) -> bool:
+    since = LOGS_CASCADES_FROM[family]
+    return since is not None and version >= since and variables.get(CASCADES_BY_SERVER, "").upper() != "ON"
 
 
 def _has_constant_instant(column: Column) -> bool:

@@ -13,18 +13,24 @@ import pymysql
 
 from anabranch.abc import CheckResult, PreflightContext
 from anabranch.connectors.mysql import privileges
+from anabranch.connectors.mysql.catalog import cascades_are_logged
 from anabranch.connectors.mysql.connection import ask, connect, family, version
 from anabranch.connectors.mysql.log_end import log_status
 from anabranch.connectors.mysql.snapshot import KEY_OR_TRANSACTIONS, has_transactions
 from anabranch.errors import SourceError, SourceUnavailable
 from anabranch.model.endpoint import Endpoint
-from anabranch.model.schema import TableSchema
+from anabranch.model.schema import Column, ForeignKey, TableSchema
 
 DAY = 86_400
 REPLICA_STATUS_SINCE = (8, 0, 22)  # https://dev.mysql.com/doc/refman/8.0/en/show-replica-status.html
 NAMES = {"mysql": "MySQL", "mariadb": "MariaDB"}
 OLDEST = {"mysql": (5, 7, 0), "mariadb": (10, 5, 0)}
 TESTED = {"mysql": ((8, 0),), "mariadb": ((10, 11),)}  # by this project's own test run
+# Collations that compare bytes and do not pad: from MySQL 8.0.17, MariaDB 10.2.
+LOOSE_HINTS = {
+    family: f"give the key's columns a collation that compares exactly ({collation}), at both ends, or the key RESTRICT"
+    for family, collation in (("mysql", "utf8mb4_0900_bin"), ("mariadb", "utf8mb4_nopad_bin"))
+}
 SHOWN = 8  # names in one message
 FULL_IMAGES = "tables.full_images"  # the engine's list of tables whose filter needs full row images (K27)
 
@@ -309,6 +315,44 @@ def check_keys(live: _Live) -> Iterator[CheckResult]:
     )
 
 
+def check_foreign_keys(live: _Live) -> Iterator[CheckResult]:
+    """K1: what cascades is found at the target by equal values. A source that takes different texts for equal ('a' and
+    'A', 'a' and 'a ') cascades further than that."""
+    if cascades_are_logged(live.family, live.version, live.variables):
+        return
+    for table, schema in sorted(live.context.tables.items()):
+        for key in schema.foreign_keys:
+            loose = sorted(_loose_columns(key, schema, live.context.tables.get(key.parent)))
+            if key.changes_rows and loose:
+                message = (
+                    f"foreign key {key.name} changes rows, the log does not show it, and the source takes different "
+                    f"values of {', '.join(loose)} for equal"
+                )
+                yield _failed("foreign_keys", message, f"{LOOSE_HINTS[live.family]}, or exclude {table}", str(table))
+
+
+def _loose_columns(key: ForeignKey, child: TableSchema, parent: TableSchema | None) -> Iterator[str]:
+    """Columns of the key, with their collation, in which equal values may differ."""
+    for name, parent_name in zip(key.columns, key.parent_columns, strict=True):
+        column = child.column(name)
+        ends = [column, parent.column(parent_name) if parent is not None else column]
+        if not any(end.collation for end in ends) or all(_compares_exactly(end) for end in ends):
+            continue
+        if column.type is not None and column.type.values and len({end.type for end in ends}) == 1:
+            continue  # an ENUM or SET is a number at the source: with the same labels it is the same text
+        yield f"{name} ({column.collation})"
+
+
+def _compares_exactly(column: Column) -> bool:
+    """By its bytes, with the spaces at its end: CHAR has none. https://dev.mysql.com/doc/refman/8.0/en/charset-binary-collations.html
+    https://mariadb.com/kb/en/supported-character-sets-and-collations/#no-pad-collations"""
+    collation = column.collation
+    if collation in ("", "binary"):
+        return True
+    has_no_padding = "_0900_" in collation or "_nopad_" in collation or column.native.startswith("char(")
+    return collation.endswith("_bin") and has_no_padding
+
+
 def check_generated(live: _Live) -> Iterator[CheckResult]:
     found = live.tables(lambda schema: any(column.generated for column in schema.columns))
     if found:
@@ -330,6 +374,7 @@ CHECKS: tuple[Check, ...] = (
     check_grants,
     check_engines,
     check_keys,
+    check_foreign_keys,
     check_generated,
 )
 
@@ -386,5 +431,5 @@ def _warning(check: str, message: str, hint: str = "") -> CheckResult:
     return CheckResult(f"source.{check}", "warning", message, hint)
 
 
-def _failed(check: str, message: str, hint: str) -> CheckResult:
-    return CheckResult(f"source.{check}", "failed", message, hint)
+def _failed(check: str, message: str, hint: str, table: str = "") -> CheckResult:
+    return CheckResult(f"source.{check}", "failed", message, hint, table)
