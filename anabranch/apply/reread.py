@@ -2,15 +2,15 @@
 
 A partial image met no row, because a key had moved between two chunks; or a cascade moved children whose parent had
 taken over another one's value (taken.py). The keys are kept with the table's state. Once the stream is past the window,
-their rows are read in a snapshot that has everything the target has, and put; the table's window then reaches to that
-snapshot's end.
+their rows are read in a snapshot, the stream is carried out up to where that snapshot begins, and the rows are put. What
+came between the snapshot's two marks is the table's last window.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from anabranch import log
@@ -20,6 +20,7 @@ from anabranch.apply.epoch import Applier
 from anabranch.apply.taken import with_taken
 from anabranch.apply.window import WindowResolver
 from anabranch.apply.work import REREAD, Texts
+from anabranch.model.ids import TableId
 from anabranch.rows.lines import parse_line
 from anabranch.rows.net import RowChange, TargetTable
 
@@ -53,31 +54,38 @@ class Rereader:
         return self.resolver.window(state)[1] <= sequence
 
     def _read_again(self, applier: Applier, followed: Followed, state: TableState) -> None:
-        keys = list({json.dumps(key): key for key in json.loads(state.facts[REREAD])}.values())
+        keys = _distinct(json.loads(state.facts[REREAD]))
         names = dict(zip(followed.table.columns, followed.table.source_columns, strict=True))
         snapshot = self.source.snapshot(self.identity)
         try:
             low, high = snapshot.open(followed.schema, self.lock)
-            if self.resolver.low(low.resume) < applier.checkpoint.position.sequence:
-                return  # the snapshot lacks what the target has: another one, soon
-            wanted = [{names[name]: value for name, value in key.items()} for key in keys]
+            wanted = [{names[name]: value for name, value in key.items()} for key in keys.values()]
             lines = b"".join(snapshot.lines_of(followed.schema, followed.table.source_columns, wanted, self.rules))
         finally:
             snapshot.close()
-        facts = {name: value for name, value in state.facts.items() if name != REREAD}
-        read = replace(state, state="loading", high=json.dumps([high.resume]), facts=facts)
-        if self._is_reached(read):
-            self._put(applier, followed, read, keys, lines)
+        if self._is_reached(replace(state, high=json.dumps([high.resume]))):
+            at = self.resolver.low(low.resume)
+            if at >= applier.checkpoint.position.sequence:  # else the snapshot lacks what the target has: soon again
+                applier.apply(at)
+                self._put(applier, state.source, keys, high.resume, lines)
 
-    def _put(self, applier: Applier, followed: Followed, read: TableState, keys: Sequence[Texts], lines: bytes) -> None:
-        before, window = applier.context, replace(followed, high=self.resolver.window(read)[1])
-        applier.context = with_taken(replace_context(before, {**before.tables, read.source: window}), applier.trail)
+    def _put(self, applier: Applier, table: TableId, keys: Mapping[str, Texts], high: str, lines: bytes) -> None:
+        """The target is where the snapshot is, but for what came between its two marks."""
+        state, before = applier.states[table], applier.context
+        if table not in before.tables:
+            return  # parked meanwhile
+        left = [key for name, key in _distinct(json.loads(state.facts[REREAD])).items() if name not in keys]
+        facts = {name: value for name, value in state.facts.items() if name != REREAD}
+        read = replace(state, high=json.dumps([high]), facts=facts | ({REREAD: json.dumps(left)} if left else {}))
+        at = applier.checkpoint.position.sequence
+        window = replace(before.tables[table], low=at, high=max(at, self.resolver.window(read)[1]))
+        applier.context = with_taken(replace_context(before, {**before.tables, table: window}), applier.trail)
         try:
-            applier.save(read, _changes(followed.table, keys, lines))
+            applier.save(read, _changes(window.table, keys.values(), lines))
         except BaseException:
             applier.context = before
             raise
-        log.get(job=applier.job, table=str(read.source)).info("rows_read_again", keys=len(keys))
+        log.get(job=applier.job, table=str(table)).info("rows_read_again", keys=len(keys))
 
     def _is_reached(self, read: TableState) -> bool:
         """Hold the stream until capture is past the snapshot; while capture is away, later again."""
@@ -89,7 +97,11 @@ class Rereader:
         return True
 
 
-def _changes(table: TargetTable, keys: Sequence[Texts], lines: bytes) -> Iterator[RowChange]:
+def _distinct(keys: Iterable[Texts]) -> dict[str, Texts]:
+    return {json.dumps(key): key for key in keys}
+
+
+def _changes(table: TargetTable, keys: Iterable[Texts], lines: bytes) -> Iterator[RowChange]:
     for key in keys:
         yield RowChange(table, "delete", dict(key), checked=False)
     for line in lines.split(b"\n")[:-1]:
