@@ -29,7 +29,8 @@ FAMILY = (
     "INSERT INTO parent VALUES (1), (2), (3), (4)",
     "CREATE TABLE child (id INT PRIMARY KEY, parent INT, CONSTRAINT follows FOREIGN KEY (parent) REFERENCES parent (id)"
     " ON UPDATE CASCADE)",
-    f"INSERT INTO child SELECT numbers.n + 10000 * o.n, IF(numbers.n MOD 100 = 0, 1 + numbers.n DIV 100 MOD 3, 4) FROM {NUMBERS},"
+    "INSERT INTO child SELECT numbers.n + 10000 * o.n, IF(numbers.n MOD 100 = 0, 1 + numbers.n DIV 100 MOD 3, 4)"
+    f" FROM {NUMBERS},"
     " (SELECT n * 10 + m AS n FROM digit, (SELECT n AS m FROM digit) AS m WHERE n < 5) AS o",
     "ANALYZE TABLE child",
 )
