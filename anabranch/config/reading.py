@@ -1,6 +1,6 @@
 """Job file -> JobConfig, or one ConfigError with every problem: line, key, what was expected, the nearest right key.
 
-What does not live here: the rules of single values (`job.py`).
+What does not live here: the rules of single values (`job.py`), and of what stands in `[[tables]]` (`entries.py`).
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -17,12 +17,11 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from anabranch.config.entries import found_in
 from anabranch.config.job import JobConfig, Section
 from anabranch.config.lines import Path as KeyPath
 from anabranch.config.lines import key_lines, line_of
-from anabranch.config.patterns import Pattern
 from anabranch.errors import ConfigError, Problem
-from anabranch.model.ids import TableId
 
 # pydantic's error type -> (message, expected); {…} come from the error's context, {value} is what stands in the file.
 _EXPECTED = {
@@ -42,8 +41,10 @@ _EXPECTED = {
 }
 
 
-def load_job(path: str | Path, env: Mapping[str, str] = os.environ) -> JobConfig:
-    """Read and check a job file. Raises ConfigError."""
+def load_job(
+    path: str | Path, env: Mapping[str, str] = os.environ, check_filter: Callable[[str], None] = lambda text: None
+) -> JobConfig:
+    """Read and check a job file. Raises ConfigError. `check_filter` raises ValueError for what is no filter."""
     file = Path(path)
     text = _text(file)
     try:
@@ -51,13 +52,12 @@ def load_job(path: str | Path, env: Mapping[str, str] = os.environ) -> JobConfig
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{file} is not TOML", problems=[_syntax(error, text)]) from None
     lines = key_lines(text)
-    problems = []
+    problems = list(found_in(data, check_filter))
     try:
         config = JobConfig.model_validate(data, context={"env": env})
-        problems = list(_contradictions(config))
     except ValidationError as error:
         details = error.errors(include_url=False)
-        problems = [p for detail in details for p in _problems(detail)]
+        problems += [p for detail in details for p in _problems(detail)]
     placed = [replace(p, line=line_of(lines, key), key=_key_text(key)) for key, p in problems]
     if placed:
         placed.sort(key=lambda p: p.line or 0)
@@ -172,21 +172,3 @@ def _key_text(key: KeyPath) -> str:
         return "name"
     head = f"[[{names[0]}]]" if names[0] in _LISTS else f"[{names[0]}]"
     return " ".join([head, ".".join(names[1:])]).strip()
-
-
-def _contradictions(config: JobConfig) -> Iterator[tuple[KeyPath, Problem]]:
-    """What single values cannot see: entries for one table twice, or for a table no rule includes."""
-    seen: dict[TableId, int] = {}
-    for number, entry in enumerate(config.tables):
-        key: KeyPath = ("tables", number, "name")
-        if entry.id in seen:
-            yield key, Problem(f"{entry.name} has an entry already (number {seen[entry.id] + 1})", expected="one entry")
-        elif not _is_included(config, entry.id):
-            yield key, Problem(f"no rule includes {entry.name}", expected="a table that [[rules]] include")
-        seen.setdefault(entry.id, number)
-
-
-def _is_included(config: JobConfig, table: TableId) -> bool:
-    if any(Pattern.parse(text).matches(table) for rule in config.rules for text in rule.exclude):
-        return False
-    return any(Pattern.parse(text).matches(table) for rule in config.rules for text in rule.include)

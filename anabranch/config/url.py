@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from urllib.parse import unquote, urlsplit
 
@@ -60,6 +60,11 @@ class _Parser:
             self.fail(f"the environment variable {name} is not set", f"${{{name}}} to have a value")
         return self.env.get(name, "")
 
+    def variables(self, text: str) -> None:
+        """For a URL that cannot be cut into parts: what it lacks besides."""
+        for name in dict.fromkeys(_VARIABLE.findall(text)):
+            self.variable(name)
+
     def scheme(self, name: str) -> Scheme | None:
         if name not in SCHEMES:
             self.fail(f"unknown URL scheme {name!r}", _scheme_list(), _nearest_scheme(name))
@@ -68,10 +73,11 @@ class _Parser:
     def port(self, text: str, default: int) -> int:
         if not text:
             return default
+        known = len(self.problems)
         number = self.fill(text)
         if number.isascii() and number.isdigit() and 0 < int(number) < 65536:
             return int(number)
-        if not self.problems:  # a missing variable has been reported
+        if len(self.problems) == known:  # a missing variable has been reported
             self.fail("the port of the URL is not a port", f"a number from 1 to 65535 after the host; {_ENCODE}")
         return default
 
@@ -84,7 +90,9 @@ class _Parser:
                 nearest = get_close_matches(name, allowed, 1)
                 self.fail(f"unknown option {shown} in the URL", f"one of {', '.join(allowed)}", "".join(nearest))
                 continue
-            yield name, self.option(scheme, name, self.fill(value))
+            known = len(self.problems)
+            filled = self.fill(value)
+            yield name, self.option(scheme, name, filled) if len(self.problems) == known else value
 
     def option(self, scheme: str, name: str, value: str) -> str:
         modes = SSL_MODES[scheme]
@@ -100,9 +108,11 @@ def parse_url(text: str, env: Mapping[str, str], *, needs_database: bool) -> tup
     name, separator, _ = text.partition("://")
     if not separator:
         parser.fail("not a URL", "scheme://user:${PASSWORD}@host:port/database")
+        parser.variables(text)
         return None, parser.problems
     scheme = parser.scheme(name)
     if scheme is None:
+        parser.variables(text)
         return None, parser.problems
     endpoint = _endpoint(parser, scheme, text, needs_database)
     return (None if parser.problems else endpoint), parser.problems
@@ -113,23 +123,28 @@ def _endpoint(parser: _Parser, scheme: Scheme, text: str, needs_database: bool) 
         parts = urlsplit(text)
     except ValueError:
         parser.fail("not a URL", f"scheme://user:${{PASSWORD}}@host:port/database; {_ENCODE}")
+        parser.variables(text)
         return None
     if parts.fragment or text.endswith("#") or "@" in parts.path + parts.query:
         parser.fail("the URL has a '#', '/', '?' or '@' where none can be", _ENCODE)
+        parser.variables(text)
         return None
     login, _, address = parts.netloc.rpartition("@")
     user, _, password = login.partition(":")
     host, port = _address(address)
+    database = parts.path.removeprefix("/")
     endpoint = Endpoint(
         scheme=parts.scheme,
         host=parser.fill(host),
         port=parser.port(port, scheme.port),
         user=parser.fill(user),
         password=parser.fill(password),
-        database=parser.fill(parts.path.removeprefix("/")),
+        database=parser.fill(database),
         options=tuple(parser.options(parts.scheme, parts.query)),
     )
-    _complete(parser, scheme, endpoint, needs_database)
+    if scheme.needs_user:
+        written = replace(endpoint, user=endpoint.user or user, host=endpoint.host or host)
+        _complete(parser, replace(written, database=endpoint.database or database), needs_database)
     return endpoint
 
 
@@ -142,9 +157,8 @@ def _address(text: str) -> tuple[str, str]:
     return host, port
 
 
-def _complete(parser: _Parser, scheme: Scheme, endpoint: Endpoint, needs_database: bool) -> None:
-    if parser.problems or not scheme.needs_user:
-        return
+def _complete(parser: _Parser, endpoint: Endpoint, needs_database: bool) -> None:
+    """`endpoint` has what is written where a variable is missing: that is another problem."""
     if not endpoint.user:
         parser.fail("the URL names no user", f"{endpoint.scheme}://user:${{PASSWORD}}@host/…")
     if not endpoint.host and not endpoint.option("unix_socket"):

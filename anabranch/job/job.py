@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anabranch.config import JobConfig, load_job
+from anabranch.ddl.expressions import check_syntax
 from anabranch.ddl.rules import RuleSet
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.model.ids import TableId
@@ -28,7 +29,7 @@ class Job:
     @classmethod
     def from_file(cls, path: str | Path) -> Job:
         """Raises ConfigError with every problem of the file."""
-        return cls(load_job(str(path)), Path(path))
+        return cls(load_job(str(path), check_filter=check_syntax), Path(path))
 
     def run(self, until_caught_up: bool = False, seconds: float | None = None) -> None:
         """Preflight, load if needed, capture and apply together, until stopped, caught up, or `seconds` are over."""

@@ -25,6 +25,9 @@ URL = "scheme://user:${PASSWORD}@host:port/database"
 ENCODE = "write special characters of a user or password as %XX, or use ${VARIABLE}, which is taken literally"
 OPTIONS = "ssl_ca, ssl_cert, ssl_key, ssl_mode, unix_socket"
 SCHEMES = "mysql://, mariadb://, postgresql://"
+POSTGRESQL_MODES = (
+    "disable, prefer, require, verify-ca, verify-full, disabled, preferred, required, verify_ca, verify_identity"
+)
 MYSQL_MODES = "disabled, preferred, required, verify_ca, verify_identity"
 
 
@@ -209,6 +212,65 @@ CASES: dict[str, tuple[str, list[str]]] = {
             for n in (3, 4, 1, 2)
         ],
     ),
+    "an unknown scheme hides no missing variable": (
+        source("mysqll://u:${U1}@h/d"),
+        [
+            f"line 3, [source] url: unknown URL scheme 'mysqll'; expected one of {SCHEMES}; did you mean mysql://?",
+            "line 3, [source] url: the environment variable U1 is not set; expected ${U1} to have a value",
+        ],
+    ),
+    "a URL out of a variable that is missing": (
+        source("${U1}"),
+        [
+            f"line 3, [source] url: not a URL; expected {URL}",
+            "line 3, [source] url: the environment variable U1 is not set; expected ${U1} to have a value",
+        ],
+    ),
+    "a missing variable hides nothing else of the URL": (
+        target("postgresql://app:${U1}@h:0?ssl_mode=none"),
+        [
+            "line 5, [target] url: the port of the URL is not a port;"
+            f" expected a number from 1 to 65535 after the host; {ENCODE}",
+            "line 5, [target] url: the environment variable U1 is not set; expected ${U1} to have a value",
+            f"line 5, [target] url: unknown ssl_mode 'none' in the URL; expected one of {POSTGRESQL_MODES}",
+            "line 5, [target] url: the URL names no database;"
+            " expected postgresql://user:${PASSWORD}@host:port/database",
+        ],
+    ),
+    "what a missing variable stands for is not missing": (
+        source("mysql://${U1}:${U2}@/${U3}?unix_socket=${U4}&ssl_mode=${U5}"),
+        [
+            f"line 3, [source] url: the environment variable U{n} is not set; expected ${{U{n}}} to have a value"
+            for n in range(1, 6)
+        ],
+    ),
+    "entries, filters and values in one round": (
+        more(
+            '[[tables]]\nname = "shop.a"\nwhere = "id ="\n[[tables]]\nname = "shop.a"\n'
+            '[[tables]]\nname = "crm.x"\n[load]\nparallel = 0\n'
+        ),
+        [
+            "line 10, [[tables]] where: is no filter",
+            "line 12, [[tables]] name: shop.a has an entry already (number 1); expected one entry",
+            "line 14, [[tables]] name: no rule includes crm.x; expected a table that [[rules]] include",
+            "line 16, [load] parallel: 0 is too small; expected at least 1",
+        ],
+    ),
+    "entries beside a pattern that is none": (
+        more('[[tables]]\nname = "crm.x"\n[[tables]]\nname = "crm.x"\n').replace('"shop.*"', '"shop"'),
+        [
+            "line 7, [[rules]] include: 'shop' is no table pattern;"
+            ' expected two parts with one dot between them, like "shop.*"',
+            "line 11, [[tables]] name: crm.x has an entry already (number 1); expected one entry",
+        ],
+    ),
+    "sections that are values": (
+        "tables = 4\nrules = 5\n" + GOOD.replace('[[rules]]\ninclude = ["shop.*"]\n', ""),
+        [
+            'line 1, [[tables]]: is not a list; expected a list, like ["…"]',
+            'line 2, [[rules]]: is not a list; expected a list, like ["…"]',
+        ],
+    ),
     "pattern without a dot": (
         GOOD.replace('"shop.*"', '"shop"'),
         [
@@ -295,11 +357,16 @@ NOT_TOML = {  # the wording after the line is the TOML reader's
 }
 
 
+def no_filter(text: str) -> None:
+    if text.endswith("="):
+        raise ValueError("is no filter")
+
+
 def problems_of(tmp_path: Path, text: str) -> list[str]:
     file = tmp_path / "job.toml"
     file.write_text(text)
     with pytest.raises(ConfigError) as caught:
-        load_job(file, ENV)
+        load_job(file, ENV, no_filter)
     assert caught.value.exit_code == 2
     assert "S3cret" not in str(caught.value)
     assert [line.strip() for line in str(caught.value).splitlines()[1:]] == list(map(str, caught.value.problems))

@@ -1,0 +1,75 @@
+"""What is wrong with `[[tables]]` beyond single values: entries for one table twice, or for a table no rule includes, and
+filters that are none. Found in the file as it was read, so that one wrong value elsewhere hides nothing.
+
+What does not live here: single values (`job.py`); what a filter is (`ddl/expressions.py`, handed in).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from anabranch.config.lines import Path as KeyPath
+from anabranch.config.patterns import Pattern
+from anabranch.errors import Problem
+from anabranch.model.ids import TableId
+
+Found = tuple[KeyPath, Problem]
+
+
+def found_in(data: Mapping[str, Any], check_filter: Callable[[str], None]) -> Iterator[Found]:
+    """Values of a wrong kind are passed over: the models say so."""
+    rules = _Rules.of(data)
+    seen: dict[TableId, int] = {}
+    for number, entry in enumerate(_tables(data, "tables")):
+        yield from _filter(number, entry, check_filter)
+        table = _table(entry.get("name"))
+        if table is None:
+            continue
+        key: KeyPath = ("tables", number, "name")
+        if table in seen:
+            yield key, Problem(f"{entry['name']} has an entry already (number {seen[table] + 1})", expected="one entry")
+        elif rules is not None and not rules.include(table):
+            yield key, Problem(f"no rule includes {entry['name']}", expected="a table that [[rules]] include")
+        seen.setdefault(table, number)
+
+
+class _Rules:
+    def __init__(self, include: list[Pattern], exclude: list[Pattern]) -> None:
+        self._include, self._exclude = include, exclude
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> _Rules | None:
+        """None where a rule is no rule: then nobody can say what is included."""
+        found: dict[str, list[Pattern]] = {"include": [], "exclude": []}
+        try:
+            for rule in data["rules"]:
+                for kind, patterns in found.items():
+                    patterns += map(Pattern.parse, rule.get(kind, []))
+        except (KeyError, TypeError, AttributeError, ValueError):
+            return None
+        return cls(**found)
+
+    def include(self, table: TableId) -> bool:
+        return not any(p.matches(table) for p in self._exclude) and any(p.matches(table) for p in self._include)
+
+
+def _filter(number: int, entry: Mapping[str, Any], check_filter: Callable[[str], None]) -> Iterator[Found]:
+    where = entry.get("where")
+    if isinstance(where, str) and where:
+        try:
+            check_filter(where)
+        except ValueError as error:
+            yield ("tables", number, "where"), Problem(str(error))
+
+
+def _tables(data: Mapping[str, Any], section: str) -> list[Mapping[str, Any]]:
+    found = data.get(section)
+    return [one if isinstance(one, dict) else {} for one in found] if isinstance(found, list) else []
+
+
+def _table(name: object) -> TableId | None:
+    try:
+        return TableId.parse(name) if isinstance(name, str) else None
+    except ValueError:
+        return None
