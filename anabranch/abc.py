@@ -149,6 +149,9 @@ class Dialect(Protocol):
     def facts(self, sql: str, default_schema: str) -> StatementFacts:
         """Classify a logged statement. Never raises: what it does not understand is `unknown`."""
 
+    def shown(self, sql: str) -> str:
+        """The statement for logs, messages and the trail: names and structure, no values of rows, no secrets. Short."""
+
 
 # --- source: rows for load and verification --------------------------------------------------------------
 

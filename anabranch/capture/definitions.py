@@ -81,21 +81,22 @@ class DefinitionKeeper:
         facts = self.source.dialect.facts(statement.sql, statement.schema)
         for table in facts.tables:
             self.joining.pop(table, None)  # asked again by its request
-        barriers = self._barriers(facts, statement)
-        if facts.kind != "harmless":
-            log.get().info("statement_seen", kind=facts.kind, statement=statement.sql[:500], barriers=len(barriers))
+        if facts.kind == "harmless":
+            return None
+        shown = replace(statement, sql=self.source.dialect.shown(statement.sql))
+        barriers = self._barriers(facts, shown)
+        log.get().info("statement_seen", kind=facts.kind, statement=shown.sql, barriers=len(barriers))
         return _alone(barriers, statement.mark, statement.gtid) if barriers else None
 
     def _barriers(self, facts: StatementFacts, statement: LogStatement) -> list[Barrier]:
+        """`statement` as people may see it: its text goes into the log, the trail, and the reason of a parked table."""
         in_force = self.trail.history.in_force()
         named = [table for table in in_force if table in facts.tables or table.schema == facts.schema]
-        if facts.kind == "harmless":
-            return []
         if facts.tables and not any(map(self.wanted, facts.tables)) and not named:
             return []
         if facts.kind == "data" or (facts.kind == "truncate" and not self._is_of_engine(named, facts.engine)):
             raise UnknownLogEvent(
-                f"a change logged as a statement, not as rows: {statement.sql[:200]}",
+                f"a change logged as a statement, not as rows: {statement.sql}",
                 position=statement.mark.native,
                 hint="let every session log rows (ROW format), then load the job again",
             )

@@ -15,6 +15,7 @@ from zlib import crc32
 
 from anabranch.abc import LogAbandoned, LogStatement, Select, ValueRules
 from anabranch.connectors.mysql import binlog as b
+from anabranch.connectors.mysql.ddl import shown
 from anabranch.connectors.mysql.errors import of_number
 from anabranch.connectors.mysql.fields import Unfit
 from anabranch.connectors.mysql.positions import Place
@@ -360,7 +361,7 @@ class Assembler:
             self._rollback(query.sql, seconds)
         elif start.startswith("XA "):
             name, remedy = b.REFUSED[b.XA_PREPARE]
-            raise UnknownLogEvent(f"the log has {name}: {query.sql[:60]}", position=self._here, hint=remedy)
+            raise UnknownLogEvent(f"the log has {name}: {shown(query.sql)}", position=self._here, hint=remedy)
         elif not start.startswith(("SAVEPOINT", "RELEASE SAVEPOINT")):
             self._statement(query, seconds)
 
@@ -368,7 +369,7 @@ class Assembler:
         """A server logs what it rolls back only when a table without transactions was changed in between."""
         if self._group.is_ours:
             raise UnknownLogEvent(
-                f"the log takes back rows that it has logged: {sql[:60]}",
+                f"the log takes back rows that it has logged: {shown(sql)}",
                 position=self._here,
                 hint="a table that is not transactional was changed in a transaction: use InnoDB, then load again",
             )

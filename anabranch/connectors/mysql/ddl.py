@@ -63,6 +63,11 @@ _CONSTRAINTS = frozenset(("CHECK", "FOREIGN", "PRIMARY", "UNIQUE"))
 _ENGINES = {"HEAP": "MEMORY", "INNOBASE": "INNODB"}  # other names of the same
 _BEFORE_TABLE = frozenset(("FROM", "JOIN", "STRAIGHT_JOIN", "INTO", "UPDATE", "USING", "TABLE"))
 _MODIFIERS = frozenset(("LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "QUICK", "IGNORE"))
+DEFINES = frozenset(("alter", "columns", "create", "drop", "partition", "rename", "truncate"))  # kinds of facts
+_VALUE = re.compile(r"[0-9]{2,}|[0-9]+[eE][0-9]*|0x[0-9a-fA-F]+|0b[01]+")
+# A quote that a backslash escapes, or not: https://dev.mysql.com/doc/refman/8.0/en/sql-mode.html#sqlmode_no_backslash_escapes
+_ENDS_BY_MODE = re.compile(r"""\\['"]""")
+SHOWN = 500  # characters of a statement that people are shown
 _HARMLESS = StatementFacts("harmless")
 
 
@@ -90,6 +95,32 @@ class MysqlDialect:
             return statement.facts()
         except IndexError:  # it ends where a name is expected
             return StatementFacts("unknown")
+
+    def shown(self, sql: str) -> str:
+        return shown(sql)
+
+
+def shown(sql: str) -> str:
+    """The statement without texts, comments and hexadecimal values; numbers stay in what defines tables (they are sizes
+    there), elsewhere those of one digit only. Where a text may end at one of two places, the rest is left out."""
+    is_definition = MysqlDialect().facts(sql, "").kind in DEFINES
+    parts: list[str] = []
+    for found in _TOKEN.finditer(sql[: 4 * SHOWN]):
+        parts.append(_shown(found, is_definition))
+        if _ENDS_BY_MODE.search(found[0]):
+            break
+    short = "".join(parts).strip()
+    return short if len(short) <= SHOWN else f"{short[:SHOWN]} …"
+
+
+def _shown(found: re.Match[str], keeps_numbers: bool) -> str:
+    kind, text = found.lastgroup, found[0]
+    if kind == "string":
+        return f"{text[0]}…{text[0]}"
+    if kind == "space":
+        return text if text.isspace() else " "
+    hides = kind == "word" and _VALUE.fullmatch(text) and not (keeps_numbers and text.isdigit())
+    return "…" if hides else text
 
 
 class _Statement:

@@ -59,3 +59,40 @@ def test_names_are_folded_where_the_server_folds_them() -> None:
     dialect = MysqlDialect()
     dialect.folds_names = True
     assert dialect.facts("TRUNCATE TABLE Shop.Orders", "x").tables == (TableId("shop", "orders"),)
+
+
+@pytest.mark.parametrize(
+    ("statement", "shown"),
+    [
+        ("UPDATE item SET n = n + 1", "UPDATE item SET n = n + 1"),
+        (
+            "INSERT INTO `card` VALUES (4111111111111111, 'Zoë''s' , 0xCAFE, X'41', _utf8mb4\"x\", 12.5, 1e9)",
+            "INSERT INTO `card` VALUES (…, '…' , …, X'…', _utf8mb4\"…\", ….5, …)",
+        ),
+        (
+            "CREATE TABLE f (id INT(11), t VARCHAR(40) DEFAULT 'secret') ENGINE=FEDERATED CONNECTION='mysql://u:pw@h/d'",
+            "CREATE TABLE f (id INT(11), t VARCHAR(40) DEFAULT '…') ENGINE=FEDERATED CONNECTION='…'",
+        ),
+        ("ALTER TABLE 2024_orders MODIFY c DECIMAL(14,3)", "ALTER TABLE 2024_orders MODIFY c DECIMAL(14,3)"),
+        ("DELETE FROM 2024_orders WHERE id = 17", "DELETE FROM 2024_orders WHERE id = …"),
+        ("CREATE USER a@b IDENTIFIED BY 'pw'", "CREATE USER a@b IDENTIFIED BY '…'"),
+        ("DROP TABLE `gone` /* asked by zoe@example.org */", "DROP TABLE `gone`"),
+        ("DROP TABLE a -- of zoe\n, b # of joe", "DROP TABLE a  \n, b"),
+        ("INSERT INTO t VALUES ('never closed", "INSERT INTO t VALUES ('…'"),
+        (r"INSERT INTO t VALUES ('a\', 'S3cret')", "INSERT INTO t VALUES ('…'"),
+        ("WHAT IS 'this' 1234", "WHAT IS '…' …"),
+    ],
+)
+def test_what_people_are_shown_has_no_values(statement: str, shown: str) -> None:
+    assert MysqlDialect().shown(statement) == shown
+
+
+@given(st.text(alphabet="ab'\"\\`#-/* \n0x", max_size=60), st.booleans())
+def test_no_text_of_a_statement_is_shown_whatever_it_is(text: str, has_escapes: bool) -> None:
+    """Whatever the session's sql_mode made of backslashes."""
+    quoted = (text.replace("\\", "\\\\") if has_escapes else text).replace("'", "''")
+    assert "S3cret" not in MysqlDialect().shown(f"INSERT INTO t VALUES ('{quoted}', 'S3cret{quoted}')")
+
+
+def test_long_statements_are_cut() -> None:
+    assert len(MysqlDialect().shown("ALTER TABLE t " + ", ".join(f"ADD c{n} INT" for n in range(9999)))) < 510
