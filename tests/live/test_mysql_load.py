@@ -12,7 +12,7 @@ import pytest
 from anabranch import connectors
 from anabranch.abc import Bounds, SourceConnector, ValueRules
 from anabranch.connectors.mysql.positions import place_of
-from anabranch.errors import SourceError, SourceUnavailable
+from anabranch.errors import SchemaError, SourceError, SourceUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
@@ -387,3 +387,51 @@ def test_rule_02_mysql_without_the_right_to_a_watermark(mysql: Server, source_da
         assert '[load] lock = "table"' in refused.value.hint
     finally:
         database.execute(f"DROP USER {user}@'%'")
+
+
+# --- tables that change while they are read ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("statement", ["TRUNCATE TABLE t", "ALTER TABLE t ADD COLUMN more int, ALGORITHM=COPY"])
+def test_a_table_that_was_changed_under_a_snapshot_is_read_again(
+    mysql_family: Server, source_database: Make, statement: str
+) -> None:
+    database = source_database(mysql_family)
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1), (2)")
+    table = definition(database)
+    with closing(source_of(database).snapshot()) as snapshot:
+        snapshot.open(table, "none")
+        database.execute(statement)
+        with pytest.raises(SourceUnavailable, match="1412") as changed:
+            list(snapshot.lines(table, ["id"], Bounds(), RULES))
+        assert changed.value.table == str(table.id) and "read again" in changed.value.hint
+    with closing(source_of(database).snapshot()) as snapshot:
+        snapshot.open(table, "none")
+        lines = b"".join(snapshot.lines(table, ["id"], Bounds(), RULES))
+    assert lines == (b"" if "TRUNCATE" in statement else b"1\n2\n")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DROP TABLE t",
+        "ALTER TABLE t CHANGE id other int NOT NULL",
+        "ALTER TABLE t DROP PRIMARY KEY",
+    ],
+)
+def test_a_table_that_is_another_one_by_now_is_named(
+    mysql_family: Server, source_database: Make, statement: str
+) -> None:
+    database = source_database(mysql_family)
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v int)", "INSERT INTO t VALUES (1, 1), (2, 2)")
+    table = definition(database)
+    database.execute(statement)
+    with closing(source_of(database).snapshot()) as snapshot:
+        snapshot.open(table, "none")
+        for ask in (
+            lambda: snapshot.bounds(table, 1),
+            lambda: list(snapshot.lines(table, ["id"], Bounds(upper=("1",)), RULES)),
+        ):
+            with pytest.raises(SchemaError) as gone:
+                ask()
+            assert gone.value.table == str(table.id) and "dropped, renamed or altered" in gone.value.hint

@@ -12,10 +12,14 @@ from contextlib import contextmanager
 
 import pymysql
 
-from anabranch.errors import AnabranchError, LogLost, SourceError, SourceUnavailable
+from anabranch.errors import AnabranchError, LogLost, SchemaError, SourceError, SourceUnavailable
 
 _ACCESS = "check user, password and host of the URL, and the grants of this user"
 _GRANT = "preflight prints the GRANT statement that is missing"
+_CHANGED = (
+    "the table was dropped, renamed or altered at the source since its definition was read: "
+    "it parks when capture comes to that statement, then start again"
+)
 _TLS = "set ssl_mode, ssl_ca, ssl_cert and ssl_key in the URL as the server wants them"
 
 MEANING: dict[int, tuple[type[SourceError], str]] = {
@@ -23,19 +27,22 @@ MEANING: dict[int, tuple[type[SourceError], str]] = {
     1043: (SourceUnavailable, ""),
     1044: (SourceError, _GRANT),
     1045: (SourceError, _ACCESS),
-    1049: (SourceError, "the database of the URL does not exist"),
+    1049: (SourceError, "the source has no such database: check the URL, and whether it was dropped"),
     1053: (SourceUnavailable, ""),
+    1054: (SchemaError, _CHANGED),
     1077: (SourceUnavailable, ""),
     1079: (SourceUnavailable, ""),
     1080: (SourceUnavailable, ""),
     1129: (SourceError, "run FLUSH HOSTS at the source"),
     1130: (SourceError, _ACCESS),
     1142: (SourceError, _GRANT),
+    1146: (SchemaError, _CHANGED),
     1152: (SourceUnavailable, ""),
     1158: (SourceUnavailable, ""),
     1159: (SourceUnavailable, ""),
     1160: (SourceUnavailable, ""),
     1161: (SourceUnavailable, ""),
+    1176: (SchemaError, _CHANGED),
     1184: (SourceUnavailable, ""),
     1203: (SourceUnavailable, "the user has no connection left: raise max_user_connections"),
     1205: (SourceUnavailable, "a lock at the source was not given in time"),
@@ -47,6 +54,7 @@ MEANING: dict[int, tuple[type[SourceError], str]] = {
     1251: (SourceError, "this user's authentication plugin is too old or unknown"),
     1317: (SourceUnavailable, "the statement was interrupted at the source"),
     1381: (SourceError, "switch on the binary log (log_bin) and restart the server"),
+    1412: (SourceUnavailable, "the table was truncated or altered while it was read: it has to be read again"),
     1927: (SourceUnavailable, ""),
     2002: (SourceUnavailable, ""),
     2003: (SourceUnavailable, ""),

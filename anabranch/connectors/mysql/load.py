@@ -7,6 +7,7 @@ values become text (`expressions.py`, `lines.py`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,7 @@ from anabranch.connectors.mysql.lines import Finisher
 from anabranch.connectors.mysql.log_end import identity
 from anabranch.connectors.mysql.packets import NO_LINE, RawRows, single, values
 from anabranch.connectors.mysql.snapshot import open_snapshot
-from anabranch.errors import SourceError
+from anabranch.errors import SourceError, ValueRefused
 from anabranch.model.datatype import Kind
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark
@@ -57,7 +58,8 @@ class MysqlSnapshot:
         self.__dict__.update(state)
 
     def bounds(self, table: TableSchema, rows_per_chunk: int) -> list[Bounds]:
-        return chunks.bounds(self._named, table, rows_per_chunk)
+        with _about(table):
+            return chunks.bounds(self._named, table, rows_per_chunk)
 
     def estimate(self, table: TableSchema) -> int:
         found = ask(
@@ -71,7 +73,8 @@ class MysqlSnapshot:
     def open(self, table: TableSchema, lock: str) -> tuple[LogMark, LogMark]:
         session = self._session()
         ask(session, "ROLLBACK")
-        return open_snapshot(session, self.endpoint, table, lock)
+        with _about(table):
+            return open_snapshot(session, self.endpoint, table, lock)
 
     def lines(self, table: TableSchema, columns: Sequence[str], bounds: Bounds, rules: ValueRules) -> Iterator[bytes]:
         where = chunks.condition(chunks.key_columns(table), bounds) if bounds != Bounds() else ""
@@ -93,8 +96,9 @@ class MysqlSnapshot:
         parts = _parts([table.column(column) for column in columns], self._longest())
         wanted = ", ".join(part.sql for part in parts)
         rows = chunks.source(table, bool(where)) + (f" WHERE {where}" if where else "")
-        raw = RawRows(self._session(), f"SELECT {wanted} FROM {rows}")
-        return Finisher(table, columns, rules).blocks(_joined(raw, parts))
+        with _about(table):
+            raw = RawRows(self._session(), f"SELECT {wanted} FROM {rows}")
+        return _told(table, Finisher(table, columns, rules).blocks(_joined(raw, parts)))
 
     def _session(self) -> pymysql.Connection:
         if self._connection is None or not self._connection.open:
@@ -126,6 +130,24 @@ class MysqlSnapshot:
                 return list(cursor.fetchall())
         except (pymysql.err.Error, OSError) as error:
             raise translate(error) from error
+        except UnicodeDecodeError as error:
+            hint = "correct it at the source: the column holds bytes that its character set does not have"
+            raise ValueRefused("a key has text that is not valid UTF-8", hint=hint) from error
+
+
+@contextmanager
+def _about(table: TableSchema) -> Iterator[None]:
+    """What the source refuses inside is said with the table's name."""
+    try:
+        yield
+    except SourceError as error:
+        error.table = error.table or str(table.id)
+        raise
+
+
+def _told(table: TableSchema, blocks: Iterator[bytes]) -> Iterator[bytes]:
+    with _about(table):
+        yield from blocks
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from anabranch.connectors.mysql import chunks, defaults, privileges
 from anabranch.connectors.mysql.chunks import condition
 from anabranch.connectors.mysql.expressions import cell, literal
 from anabranch.connectors.mysql.lines import Finisher
+from anabranch.connectors.mysql.load import MysqlSnapshot
 from anabranch.connectors.mysql.privileges import Needs, Rights
 from anabranch.connectors.mysql.typemap import labels
 from anabranch.errors import ValueRefused
@@ -31,6 +32,30 @@ def column(name: str, kind: Kind, native: str = "", **facts: object) -> Column:
 
 def table(*columns: Column, key: tuple[str, ...] = ()) -> TableSchema:
     return TableSchema(TableId("s", "t"), columns, key)
+
+
+class UnreadableKeys:
+    """A session, and its cursor, that cannot decode what the server sends."""
+
+    def cursor(self, kind: type) -> UnreadableKeys:
+        return self
+
+    def __enter__(self) -> UnreadableKeys:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def execute(self, sql: str) -> None:
+        b"\xff".decode()
+
+
+def test_a_key_that_is_no_text_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers let no such text in any more; the file of an older one may hold it."""
+    snapshot = MysqlSnapshot(Endpoint("mysql", "", 0, "", ""))
+    monkeypatch.setattr(snapshot, "_session", UnreadableKeys)
+    with pytest.raises(ValueRefused, match="UTF-8") as refused:
+        snapshot.bounds(table(column("k", Kind.TEXT, "varchar(9)", charset="utf8mb4"), key=("k",)), 10)
+    assert refused.value.table == "s.t" and refused.value.hint
 
 
 # --- without a driver, without a connection ---------------------------------------------------------------------------

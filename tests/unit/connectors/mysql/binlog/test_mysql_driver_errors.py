@@ -9,7 +9,7 @@ import pytest
 
 from anabranch.connectors.mysql.connection import connect
 from anabranch.connectors.mysql.errors import of_number, translate
-from anabranch.errors import ConfigError, LogLost, SourceError, SourceUnavailable
+from anabranch.errors import ConfigError, LogLost, SchemaError, SourceError, SourceUnavailable
 from anabranch.model.endpoint import Endpoint
 
 
@@ -22,6 +22,11 @@ def test_errors_keep_their_class_and_say_what_to_do() -> None:
     assert type(of_number(1236, "Could not find first log file name in binary log index file")) is LogLost
     same = of_number(1236, "A replica with the same server_uuid/server_id as this replica has connected")
     assert type(same) is SourceError and "server_id" in same.hint
+    changed = of_number(1412, "Table definition has changed, please retry transaction")
+    assert type(changed) is SourceUnavailable and "read again" in changed.hint
+    for number in (1054, 1146, 1176):
+        gone = of_number(number, "Table 'shop.t' doesn't exist")
+        assert type(gone) is SchemaError and "dropped, renamed or altered" in gone.hint
     assert translate(pymysql.err.ProgrammingError(1142, "SELECT command denied")).hint
 
 
