@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import struct
 from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
 from struct import Struct
+from typing import TypeVar
 from zlib import crc32
 
 from anabranch.abc import LogAbandoned, LogStatement, Select, ValueRules
@@ -36,13 +38,15 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
 from anabranch.rows.builder import ChunkBuilder
-from anabranch.rows.chunk import BarrierKind, Chunk, Part
+from anabranch.rows.chunk import BarrierKind, Chunk, Op, Part
 
+Read = TypeVar("Read")
 FULL_IMAGES, FULL_BYTES = 20_000, 4 << 20  # a chunk is full from here on
 _MAPS = 10_000  # table maps that are remembered
 _ROWS = Struct("<IHHH")  # table id (48 bits), flags, bytes of extra data (v2)
 _CRC = Struct("<I")
 _NO_TABLE = (0xFFFFFF, 0xFFFFFFFFFFFF)
+_STATEMENTS = {Op.INSERT: "an INSERT", Op.BEFORE: "an UPDATE", Op.DELETE: "a DELETE"}
 _SHORTEST = 9  # bytes of the shortest packet: the end of a dump
 
 
@@ -194,7 +198,7 @@ class Assembler:
                         images = decode(data, begin, end)
                     except (ValueError, LookupError, struct.error) as error:
                         self._offset = offset
-                        raise self._undecodable(found, error, data[p:begin], data, begin, end) from error
+                        raise self._undecodable(found, op, error, data[p:begin], data, begin, end) from error
                     found.buffer.runs.append((op, builder.transaction, group.ordinal, shape, second_shape, images))
                     group.ordinal += images
                     builder.images += images
@@ -265,14 +269,15 @@ class Assembler:
 
     def _table_map(self, raw: bytes) -> tuple[int, TableDecoders | None]:
         """A table map that was not seen before: its number, and decoders unless the table's rows are left out."""
-        number, table = int.from_bytes(raw[:6], "little"), table_of(raw)
+        number, table = int.from_bytes(raw[:6], "little"), self._read(table_of, raw)
         if table not in self._schemas:
             self._schemas[table] = self._select(table)
         schema = self._schemas[table]
         decoders = None
         if schema is not None:
             try:
-                decoders = TableDecoders(parse_table_map(raw), self._builder.table(schema), self._rules, self._family)
+                seen = self._read(parse_table_map, raw, str(table))
+                decoders = TableDecoders(seen, self._builder.table(schema), self._rules, self._family)
             except Unfit as unfit:
                 self._park(table, str(unfit))
         if len(self._maps) >= _MAPS:
@@ -280,6 +285,18 @@ class Assembler:
         self._maps[raw] = number, decoders
         self._tables[number] = decoders
         return number, decoders
+
+    def _read(self, parse: Callable[[bytes], Read], raw: bytes, table: str | None = None) -> Read:
+        """A table map, or a part of it. What cannot be read may be newer than this version."""
+        try:
+            return parse(raw)
+        except (ValueError, LookupError, struct.error) as error:
+            raise UnknownLogEvent(
+                f"what the log says about a table's columns cannot be read: {error}",
+                table=table,
+                position=self._here,
+                hint="this version does not know it: a newer one may",
+            ) from error
 
     def _unannounced(self, number: int) -> TableDecoders | None:
         """Rows without a table map: some servers end a statement with an event of no table."""
@@ -308,12 +325,18 @@ class Assembler:
                 self._tables[number] = None
 
     def _undecodable(
-        self, found: TableDecoders, error: Exception, bitmaps: bytes, data: bytes, at: int, end: int
+        self, found: TableDecoders, op: Op, error: Exception, bitmaps: bytes, data: bytes, at: int, end: int
     ) -> SourceError:
         """A value that is no date, named with its row; anything else means that bytes and definition do not match."""
         table = str(found.buffer.schema.id)
         if not isinstance(error, NoDate):
-            return SchemaError(f"the log's rows do not fit the definition: {error}", table=table, position=self._here)
+            return SchemaError(
+                f"the rows of {_STATEMENTS[op]} in the log do not fit the definition: {error}",
+                table=table,
+                position=self._here,
+                hint="remove the job's state (anabranch drop JOB --execute) and load again; "
+                "if it comes back, exclude the table",
+            )
         column, key = found.refused_value(bitmaps, data, at, end)
         row = ", ".join(f"{name}={value!r}" for name, value in key.items()) or "a row without a key"
         return ValueRefused(

@@ -218,7 +218,12 @@ class BinlogOrder:
         place = place_of(mark.resume)
         if place.gtid_only:
             if gtid is None:
-                raise LogLost(f"{native} has no GTID, and the mark is the set {place.gtid}")
+                raise LogLost(
+                    f"the transaction has no GTID, and the load's snapshot was taken by GTIDs ({place.gtid}): "
+                    "gtid_mode was changed meanwhile",
+                    position=native,
+                    hint="SET GLOBAL gtid_mode = ON again; remove the job's state (anabranch drop JOB --execute), load again",
+                )
             return _set_of(place.family, place.gtid).contains(gtid)
         file, _, offset = native.rpartition(":")
         (name, number), (marked, marked_number) = file_number(file), file_number(place.file)

@@ -193,8 +193,26 @@ def test_mysql_replay_rows_cut_short_are_a_schema_error(recording: Callable, fam
     data = bytearray(packets[place][:-6] + packets[place][-4:])
     data[0:3] = (len(data) - 4).to_bytes(3, "little")
     stream = b"".join([*packets[:place], changed(bytes(data))])
-    with pytest.raises(SchemaError, match="do not fit"):
+    with pytest.raises(SchemaError, match="the rows of an INSERT in the log do not fit") as refused:
         replace(found, stream=stream).items()
+    assert refused.value.table and refused.value.position and "load again" in refused.value.hint
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("where", ["name", "columns"])
+def test_mysql_replay_a_table_map_that_cannot_be_read_is_named(recording: Callable, family: str, where: str) -> None:
+    found = recording(f"{family}-transactions")
+    packets = events(found.stream)
+    place = next(i for i, packet in enumerate(packets) if kind(packet) == 19)
+    data = bytearray(packets[place])
+    schema = 24 + 8  # the length of its name; the table's name comes behind it, then the number of columns
+    table = schema + data[schema] + 2
+    data[schema + 1 if where == "name" else table + data[table] + 2] = 0xFF
+    stream = b"".join([*packets[:place], changed(bytes(data))])
+    with pytest.raises(UnknownLogEvent, match="cannot be read") as refused:
+        replace(found, stream=stream).items()
+    assert refused.value.position and refused.value.hint
+    assert (refused.value.table is None) is (where == "name")
 
 
 @pytest.mark.parametrize("family", FAMILIES)
