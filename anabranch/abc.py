@@ -225,6 +225,7 @@ class TableState:
 
 JOINS = "joins"  # a fact: the table is loaded while the others stream already
 
+
 class Conflict(Exception):
     """A Writer found the target other than expected: wrong count, unique or foreign-key violation, value refused. The
     engine rolls back and goes the slow way; in the slow way it becomes RowRefused with the row's key."""

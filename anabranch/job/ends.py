@@ -19,6 +19,7 @@ from anabranch.preflight.known import Known
 from anabranch.preflight.report import Report
 from anabranch.preflight.run import preflight
 from anabranch.trail import identity
+from anabranch.trail.failures import writing
 from anabranch.trail.reader import TrailReader, exists
 from anabranch.trail.storage import LocalStorage
 from anabranch.trail.writer import TrailWriter
@@ -101,13 +102,14 @@ def new_trail_uuid(job: Job) -> str:
 
 def _agreed_uuid(trail: Path) -> str:
     """Capture and load may begin the same trail at the same moment: whoever makes the file decides for both."""
-    trail.mkdir(parents=True, exist_ok=True)
-    mine = trail / f"uuid.{os.getpid()}"
-    mine.write_text(str(uuid.uuid4()))
-    with contextlib.suppress(FileExistsError):
-        os.link(mine, trail / "uuid")
-    mine.unlink()
-    return (trail / "uuid").read_text()
+    with writing(f"the trail {trail}"):
+        trail.mkdir(parents=True, exist_ok=True)
+        mine = trail / f"uuid.{os.getpid()}"
+        mine.write_text(str(uuid.uuid4()))
+        with contextlib.suppress(FileExistsError):
+            os.link(mine, trail / "uuid")
+        mine.unlink()
+        return (trail / "uuid").read_text()
 
 
 def open_trail(job: Job, source_identity: str, job_uuid: str, lock_timeout: float = 0.0) -> TrailWriter:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 
-from anabranch.abc import LogIdle, LogItem, LogOptions, LogReader, LogStatement, Select
+from anabranch.abc import LogItem, LogOptions, LogReader, LogStatement, Select
 from anabranch.errors import LogLost
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
