@@ -17,6 +17,7 @@ TABLES = (
     "CREATE TABLE item (id INT PRIMARY KEY, name VARCHAR(40))",
     "CREATE TABLE gone (id INT PRIMARY KEY)",
     "CREATE TABLE wider (id INT PRIMARY KEY, name VARCHAR(40))",
+    "CREATE TABLE late (id INT PRIMARY KEY)",
     "CREATE TABLE parent (id INT PRIMARY KEY)",
     "CREATE TABLE child (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES parent (id))",
 )
@@ -41,38 +42,39 @@ def test_rule_15_tables_parked_while_the_load_is_stopped(mariadb: Server, scenar
     made = scenario(mariadb, *TABLES, *ROWS)
     capture = made.start("capture")
     load = made.start("load")
-    wait_until(lambda: len(made.states()) == 6, 60, "the load has begun", load.tail, load)
+    wait_until(lambda: len(made.states()) == 7, 60, "the load has begun", load.tail, load)
     load.kill()
     assert "streaming" not in made.states().values()
     made.source.execute(*CHANGES)
     wait_until(lambda: capture.stderr.count("table_parked") == 4, 30, "capture has parked four", capture.tail, capture)
-    made.cli("load")
-    assert_parked(made)
+    with faults.frozen(capture.pid):  # the load cannot know, and its first mark lies behind the statement
+        made.source.execute("ALTER TABLE late ADD COLUMN extra INT DEFAULT 5")
+        made.cli("load")
+        assert_parked(made, but=STREAMING | {"late"})
     assert "to which a foreign key leads" in made.reason("parent")
     apply = made.start("apply")
     made.wait_streaming(apply)
     made.sync(apply)
+    assert "ALTER TABLE late" in made.reason("late")
     apply.stop()
     capture.stop()
     assert_parked(made)
-    made.run_until_caught_up(code=8)
     made.assert_identical("item")
 
 
 def test_rule_15_tables_parked_under_a_running_load(mariadb: Server, scenario: Make) -> None:
     made = scenario(mariadb, *TABLES, *ROWS)
     run = made.start("run")
-    wait_until(lambda: list(made.states().values()).count("loading") == 6, 60, "chunks are planned", run.tail, run)
+    wait_until(lambda: list(made.states().values()).count("loading") == 7, 60, "chunks are planned", run.tail, run)
     made.source.execute(*CHANGES)
     made.wait_streaming(run)
     made.sync(run)
-    assert_parked(made)
+    assert_parked(made, but=STREAMING | {"late"})
     assert "part_restarts" not in run.stderr
     a_second_run_is_refused(made, run)
     a_part_that_somebody_stops_is_started_again(made, run)
     run.stop()
     made.assert_identical("item")
-    made.cli("load", "--table", f"{made.source.name}.gone", code=5)
 
 
 def a_second_run_is_refused(made: Scenario, run: Running) -> None:
@@ -93,9 +95,8 @@ def a_part_that_somebody_stops_is_started_again(made: Scenario, run: Running) ->
     assert "part_restarts" in run.stderr
 
 
-def assert_parked(made: Scenario) -> None:
+def assert_parked(made: Scenario, but: set[str] = STREAMING) -> None:
     states = made.states()
-    assert {table for table, state in states.items() if state == "streaming"} <= STREAMING
-    assert {table for table, state in states.items() if state == "parked"} == states.keys() - STREAMING
+    assert {table for table, state in states.items() if state == "parked"} == states.keys() - but, states
     assert "DROP TABLE" in made.reason("gone") and "ALTER TABLE wider" in made.reason("wider")
     assert "anabranch load JOB --table" in made.reason("wider")
