@@ -11,14 +11,14 @@ from anabranch.model.schema import TableSchema
 from anabranch.rows.net import CascadeRule, TargetTable
 
 Values = tuple[object, ...]  # of a foreign key's columns
-UNRESOLVED = 1 << 62  # the end of a window that waits for rows to be read again (K3)
+KeyTexts = tuple[str | None, ...]  # of a row's key, in text form
 
 
 @dataclass(frozen=True)
 class Followed:
     """A table that the stream follows. Images with sequence <= `low` are in the loaded rows already; those up to `high`
     may be (K3); later ones are strict. `filter` is the job's `where` for it (K27). `taken`: values that a parent took over
-    inside the window (taken.py)."""
+    inside the window (taken.py). `dirty`: keys whose rows wait to be read again (dirty.py)."""
 
     schema: TableSchema
     table: TargetTable
@@ -27,6 +27,7 @@ class Followed:
     has_extra_columns: bool = False
     filter: Filter | None = None
     taken: Mapping[CascadeRule, frozenset[Values]] = field(default_factory=dict)
+    dirty: frozenset[KeyTexts] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -48,9 +49,6 @@ class ApplyContext:
     def without(self, tables: frozenset[TableId]) -> ApplyContext:
         """The same with some tables parked: their rows are left out, cascades do not reach them."""
         return replace_context(self, {t: f for t, f in self.tables.items() if t not in tables})
-
-    def has_filters(self) -> bool:
-        return any(f.filter is not None for f in self.tables.values())
 
 
 def replace_context(context: ApplyContext, tables: Mapping[TableId, Followed]) -> ApplyContext:

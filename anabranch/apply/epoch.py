@@ -10,24 +10,24 @@ answer was lost, and at a target that lost its last commits, the checkpoint row 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from anabranch import log
-from anabranch.abc import Checkpoint, Conflict, TableState, TargetStore, Writer
+from anabranch.abc import Checkpoint, Conflict, StagedNet, TableState, TargetStore, Writer
 from anabranch.apply.compact import NeedsSlowWay
-from anabranch.apply.context import ApplyContext
+from anabranch.apply.context import ApplyContext, replace_context
 from anabranch.apply.feed import Feed, SourceTransaction
 from anabranch.apply.images import order_of
 from anabranch.apply.onebyone import steps
 from anabranch.apply.plan import FilterImages, Group, Stage, group, stages
-from anabranch.apply.staging import Executors, StagedPiece
+from anabranch.apply.staging import Executors
 from anabranch.apply.work import Work
 from anabranch.errors import Fenced, RowRefused, StateError, TargetUnavailable
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.rows.chunk import Chunk
-from anabranch.rows.net import Cascade, RowChange
+from anabranch.rows.net import Cascade, RowChange, TableNet
 from anabranch.trail.reader import TrailReader
 
 RECONNECT_SECONDS = 300.0
@@ -59,8 +59,7 @@ class Applier:
     writer: Writer
     store: TargetStore
     owner: str
-    context_of: Callable[[Mapping[TableId, TableState], int], ApplyContext]
-    """States and the checkpoint's sequence -> what is followed."""
+    context_of: Callable[[Mapping[TableId, TableState]], ApplyContext]  # what is followed
     target_of: Callable[[TableId], TableId | None]
     filtered: FilterImages | None = None
     per_transaction: bool = False
@@ -88,7 +87,7 @@ class Applier:
         if self.executors:
             self.writer.sweep()  # what a failed epoch left
         self.states = self.store.tables(self.job)
-        self.context = self.context_of(self.states, found.position.sequence)
+        self.context = self.context_of(self.states)
         self.checkpoint, self._is_in_doubt = found, False
 
     def apply(self, upto: int) -> None:
@@ -173,7 +172,11 @@ class Applier:
         if low < last:
             for chunks in Feed(self.trail, low, last).groups():
                 carry_out(group(chunks, work.context, self.filtered), work)
-        work.context = joined if state.source in work.context.tables else self.context
+        if state.source in work.context.tables:
+            followed = replace(joined.tables[state.source], dirty=work.context.tables[state.source].dirty)
+            work.context = replace_context(joined, {**joined.tables, state.source: followed})
+        else:
+            work.context = self.context
         self._commit(then, work)
 
     # --- the quick way ---------------------------------------------------------------------------------------
@@ -184,39 +187,35 @@ class Applier:
         staged = self.executors.stage(feed, self.context) if self.executors and by_executors else []
         self._begin(then)
         work = self._work()
-        for piece in staged:
-            self._merge_staged(piece, work)
-        if not staged:
+        if staged:
+            self._carry_out([(staged.stage, staged.nets) for piece in staged for staged in piece.stages], work)
+            for piece in staged:
+                work.count(dict(piece.counts))
+        else:
             for chunks in feed.groups():
                 self._merge(group(chunks, work.context, self.filtered), work)
         self._commit(then, work)
 
     def _merge(self, part: Group, work: Work) -> None:
-        for stage in stages(part, work.context):
-            self._truncate(stage, work)
-            for net in stage.nets:
-                work.reread(net.table.source, self.writer.merge(net))
-            self._cascade(stage, work)
+        self._carry_out([(stage, stage.nets) for stage in stages(part, work.context)], work)
+        work.reread_dirty(part)
         work.count(part.counts())
         work.park(part.parked)
 
-    def _merge_staged(self, piece: StagedPiece, work: Work) -> None:
-        for staged in piece.stages:
-            self._truncate(staged.stage, work)
-            for net in staged.nets:
-                work.reread(net.table.source, self.writer.merge_staged(net))
-            self._cascade(staged.stage, work)
-        work.count(dict(piece.counts))
+    def _carry_out(self, planned: Sequence[tuple[Stage, Sequence[TableNet | StagedNet]]], work: Work) -> None:
+        for number, (stage, nets) in enumerate(planned, 1):
+            for table in stage.truncates:
+                self.writer.truncate(table, work.context.truncate)
+            noted = [net.table for net in nets if work.reread(net.table.source, self._merge_net(net))]
+            for cascade in stage.cascades:
+                if work.reread(cascade.child.source, self.writer.cascade(cascade, cascade.rules)):
+                    noted.append(cascade.child)
+            noted += [work.context.tables[t].table for t, keys in stage.reread if work.reread_keys(t, keys)]
+            if noted and number < len(planned):
+                raise NeedsSlowWay(noted[0], "rows have to be read again, and what comes next was planned without that")
 
-    def _truncate(self, stage: Stage, work: Work) -> None:
-        for table in stage.truncates:
-            self.writer.truncate(table, work.context.truncate)
-
-    def _cascade(self, stage: Stage, work: Work) -> None:
-        for cascade in stage.cascades:
-            work.reread(cascade.child.source, self.writer.cascade(cascade, cascade.rules))
-        for table_id, keys in stage.reread:
-            work.reread_keys(table_id, keys)
+    def _merge_net(self, net: TableNet | StagedNet) -> list[dict[str, str | None]]:
+        return self.writer.merge_staged(net) if isinstance(net, StagedNet) else self.writer.merge(net)
 
     # --- one target transaction per source transaction -------------------------------------------------------
 
@@ -254,12 +253,14 @@ class Applier:
     def _row_by_row(self, part: Group, work: Work) -> None:
         for step in steps(part, work.context):
             if isinstance(step, RowChange):
-                self.writer.change(step)
-                work.reread_partial(step)
+                if not work.leaves_out(step):
+                    self.writer.change(step)
+                    work.reread_partial(step)
             elif isinstance(step, Cascade):
                 work.reread(step.child.source, self.writer.cascade(step, step.rules))
             else:
                 self.writer.truncate(step, work.context.truncate)
+        work.reread_dirty(part)
         work.count(part.counts())
         work.park(part.parked)
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 from anabranch.abc import TableState, TargetConnector, ValueRules
 from anabranch.apply.cascade import rules_of
-from anabranch.apply.context import UNRESOLVED, ApplyContext, Followed
+from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.taken import with_taken
 from anabranch.apply.window import WindowResolver, is_followed
-from anabranch.apply.work import REREAD
+from anabranch.apply.work import key_of, waiting
 from anabranch.ddl.rules import Filter
 from anabranch.errors import StateError
 from anabranch.model.ids import TableId
@@ -33,28 +33,27 @@ class Following:
     truncate: str
     resolver: WindowResolver
 
-    def context(self, states: Mapping[TableId, TableState], sequence: int) -> ApplyContext:
-        """Everything that streams or was loaded with the others, for a target that is at `sequence`."""
-        return self.of({table: self.table(s, sequence) for table, s in states.items() if is_followed(s)})
+    def context(self, states: Mapping[TableId, TableState]) -> ApplyContext:
+        """Everything that streams or was loaded with the others."""
+        return self.of({table: self.table(state) for table, state in states.items() if is_followed(state)})
 
     def of(self, tables: Mapping[TableId, Followed]) -> ApplyContext:
         rules = () if self.logs_cascades else rules_of(tables)
         return with_taken(ApplyContext(tables, rules, self.truncate), self.resolver.trail)
 
-    def table(self, state: TableState, sequence: int) -> Followed:
+    def table(self, state: TableState) -> Followed:
         """Raises StateError for a loaded table without its definition."""
         if state.schema is None:
             raise StateError("a loaded table without its definition", table=str(state.source), hint="load it again")
         low, high = self.resolver.window(state) if state.state == "loading" else (0, 0)
-        if REREAD in state.facts and high <= sequence:
-            high = UNRESOLVED
-        table = self.target_table(state.schema)
-        return Followed(state.schema, table, low, high, self._has_extra_columns(table), self.where(state.schema))
+        table, extra = self.target_table(state.schema), self._has_extra_columns(self.target_table(state.schema))
+        dirty = frozenset(key_of(table, key) for key in waiting(state))
+        return Followed(state.schema, table, low, high, extra, self.where(state.schema), dirty=dirty)
 
     def joined(self, context: ApplyContext, state: TableState, sequence: int) -> tuple[ApplyContext, ApplyContext]:
         """For a table that joins at `sequence`: what its part of the trail is replayed by, where the others have
         nothing to do, and what holds afterwards."""
-        joining = {state.source: self.table(state, sequence)}
+        joining = {state.source: self.table(state)}
         others = {t: f for t, f in context.tables.items() if t != state.source}
         still = {t: replace(f, low=sequence, high=sequence) for t, f in others.items()}
         return self.of({**still, **joining}), self.of({**others, **joining})

@@ -7,13 +7,14 @@ that cascades reach its begin, too), a cascade that later images depend on.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from anabranch.apply import cascade
 from anabranch.apply.compact import compact
-from anabranch.apply.context import ApplyContext, Followed
+from anabranch.apply.context import ApplyContext, Followed, KeyTexts
+from anabranch.apply.dirty import set_aside
 from anabranch.apply.filter import with_filter_columns
 from anabranch.apply.images import END, Images, gather, order_of, sequence_of
 from anabranch.model.ids import TableId
@@ -51,6 +52,7 @@ class Group:
     changes: Sequence[cascade.ParentChange]
     truncates: Sequence[tuple[int, TargetTable]]
     parked: Sequence[Parked]
+    dirty: Mapping[TableId, frozenset[KeyTexts]] = field(default_factory=dict)  # of tables with rows to be read again
 
     def within(self, start: int, stop: int) -> Group:
         """The part with start <= order < stop."""
@@ -85,12 +87,15 @@ def group(chunks: Sequence[Chunk], context: ApplyContext, filtered: FilterImages
         table: images.between(order_of(context.tables[table].low + 1, base), parked.get(table, END))
         for table, images in seen.items()
     }
+    clean = {t: set_aside(i, context.tables[t]) for t, i in mine.items() if context.tables[t].dirty and len(i)}
+    mine |= {table: images for table, (images, _) in clean.items()}
     return Group(
         base,
         {table: images for table, images in mine.items() if len(images)},
         cascade.parent_changes(seen, context, base),
         [(o, t) for o, t in _truncates(barriers, context, base) if o < parked.get(t.source, END)],
         [_parked(c, b) for _, c, b in barriers if b.kind is BarrierKind.PARK],
+        {table: dirty for table, (_, dirty) in clean.items()},
     )
 
 

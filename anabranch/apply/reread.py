@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from anabranch import log
@@ -19,7 +19,7 @@ from anabranch.apply.context import Followed, replace_context
 from anabranch.apply.epoch import Applier
 from anabranch.apply.taken import with_taken
 from anabranch.apply.window import WindowResolver
-from anabranch.apply.work import REREAD, Texts
+from anabranch.apply.work import Texts, key_of, waiting, with_waiting
 from anabranch.model.ids import TableId
 from anabranch.rows.lines import parse_line
 from anabranch.rows.net import RowChange, TargetTable
@@ -47,19 +47,16 @@ class Rereader:
         """Read again where a window has passed."""
         for table, followed in list(applier.context.tables.items()):
             state = applier.states[table]
-            if REREAD in state.facts and self._has_passed(state, applier.checkpoint.position.sequence):
+            if waiting(state) and self.resolver.window(state)[1] <= applier.checkpoint.position.sequence:
                 self._read_again(applier, followed, state)
 
-    def _has_passed(self, state: TableState, sequence: int) -> bool:
-        return self.resolver.window(state)[1] <= sequence
-
     def _read_again(self, applier: Applier, followed: Followed, state: TableState) -> None:
-        keys = _distinct(json.loads(state.facts[REREAD]))
+        keys = waiting(state)
         names = dict(zip(followed.table.columns, followed.table.source_columns, strict=True))
         snapshot = self.source.snapshot(self.identity)
         try:
             low, high = snapshot.open(followed.schema, self.lock)
-            wanted = [{names[name]: value for name, value in key.items()} for key in keys.values()]
+            wanted = [{names[name]: value for name, value in key.items()} for key in keys]
             lines = b"".join(snapshot.lines_of(followed.schema, followed.table.source_columns, wanted, self.rules))
         finally:
             snapshot.close()
@@ -69,23 +66,23 @@ class Rereader:
                 applier.apply(at)
                 self._put(applier, state.source, keys, high.resume, lines)
 
-    def _put(self, applier: Applier, table: TableId, keys: Mapping[str, Texts], high: str, lines: bytes) -> None:
+    def _put(self, applier: Applier, table: TableId, keys: Sequence[Texts], high: str, lines: bytes) -> None:
         """The target is where the snapshot is, but for what came between its two marks."""
         state, before = applier.states[table], applier.context
         if table not in before.tables:
             return  # parked meanwhile
-        left = [key for name, key in _distinct(json.loads(state.facts[REREAD])).items() if name not in keys]
-        facts = {name: value for name, value in state.facts.items() if name != REREAD}
-        read = replace(state, high=json.dumps([high]), facts=facts | ({REREAD: json.dumps(left)} if left else {}))
-        at = applier.checkpoint.position.sequence
-        window = replace(before.tables[table], low=at, high=max(at, self.resolver.window(read)[1]))
+        left = [key for key in waiting(state) if key not in keys]
+        read = replace(with_waiting(state, left), high=json.dumps([high]))
+        at, target = applier.checkpoint.position.sequence, before.tables[table].table
+        dirty = frozenset(key_of(target, key) for key in left)
+        window = replace(before.tables[table], low=at, high=max(at, self.resolver.window(read)[1]), dirty=dirty)
         applier.context = with_taken(replace_context(before, {**before.tables, table: window}), applier.trail)
         try:
-            applier.save(read, _changes(window.table, keys.values(), lines))
+            applier.save(read, _changes(target, keys, lines))
         except BaseException:
             applier.context = before
             raise
-        log.get(job=applier.job, table=str(table)).info("rows_read_again", keys=len(keys))
+        log.get(job=applier.job, table=str(table)).info("rows_read_again", keys=len(keys), left=len(left))
 
     def _is_reached(self, read: TableState) -> bool:
         """Hold the stream until capture is past the snapshot; while capture is away, later again."""
@@ -95,10 +92,6 @@ class Rereader:
                 return False
             time.sleep(POLL)
         return True
-
-
-def _distinct(keys: Iterable[Texts]) -> dict[str, Texts]:
-    return {json.dumps(key): key for key in keys}
 
 
 def _changes(table: TargetTable, keys: Iterable[Texts], lines: bytes) -> Iterator[RowChange]:

@@ -1,8 +1,8 @@
 """Large epochs on executors: each task plans a piece of the epoch and puts its net changes into staging tables of its own
 attempt (K10); the committing connection proves what it finds there and merges piece after piece, in order.
 
-Same planning code as on the driver. Not staged are epochs that Spark SQL has to look at (filters) or that change what is
-followed (barriers): the driver plans those itself.
+Same planning code as on the driver. Not staged are epochs that Spark SQL has to look at (filters), that change what is
+followed (barriers) or meet rows to be read again: the driver plans those itself.
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ class Executors:
         """Is this epoch one for executors?"""
         refs = feed.refs
         rows = sum(ref.rows for ref in refs)
-        return rows >= self.stage_rows and not context.has_filters() and not any(ref.has_barriers for ref in refs)
+        plain = not any(f.filter or f.dirty for f in context.tables.values())
+        return rows >= self.stage_rows and plain and not any(ref.has_barriers for ref in refs)
 
     def stage(self, feed: Feed, context: ApplyContext) -> list[StagedPiece]:
         """All pieces in order. Raises NeedsSlowWay, or what a task met."""

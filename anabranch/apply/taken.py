@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from anabranch.apply.cascade import parent_changes
 from anabranch.apply.compact import NeedsSlowWay
-from anabranch.apply.context import UNRESOLVED, ApplyContext, Values, replace_context
+from anabranch.apply.context import ApplyContext, Values, replace_context
 from anabranch.apply.images import gather
 from anabranch.rows.chunk import Chunk
 from anabranch.rows.net import CascadeAction, CascadeRule
@@ -49,7 +49,7 @@ def taken_in(chunks: Iterable[Chunk], context: ApplyContext) -> ApplyContext:
 def _open_rules(context: ApplyContext) -> list[CascadeRule]:
     windows = {rule: context.tables[rule.child.source] for rule in context.cascades}
     follows = [rule for rule in windows if rule.on_update is CascadeAction.UPDATE]
-    return [rule for rule in follows if windows[rule].low < windows[rule].high < UNRESOLVED]
+    return [rule for rule in follows if windows[rule].low < windows[rule].high]
 
 
 def _note(chunk: Chunk, context: ApplyContext, taken: Taken) -> None:

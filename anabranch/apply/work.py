@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from anabranch.abc import TableState
-from anabranch.apply.context import UNRESOLVED, ApplyContext, closed, replace_context
-from anabranch.apply.plan import Parked
+from anabranch.apply.context import ApplyContext, KeyTexts, closed, replace_context
+from anabranch.apply.plan import Group, Parked
 from anabranch.model.ids import TableId
 from anabranch.rows.lines import texts
-from anabranch.rows.net import RowChange
+from anabranch.rows.net import RowChange, TargetTable
 
-Texts = dict[str, str | None]
+Texts = Mapping[str, str | None]
 REREAD = "reread"  # the fact that keeps keys whose rows have to come from the source again
 
 
@@ -54,34 +54,67 @@ class Work:
         return TableState(table, target, "pending") if target else None
 
     def pass_windows(self, sequence: int) -> None:
-        """Tables whose window ends here stream from now on. Where keys still have to be read again (K3), it stays open
-        until then: what changes those rows meanwhile may not find them."""
+        """Tables whose window ends here stream from now on, unless keys still have to be read again (K3)."""
         tables = dict(self.context.tables)
         for table, followed in tables.items():
             state = self.states[table]
-            if REREAD in state.facts:
-                tables[table] = replace(followed, high=UNRESOLVED)
-            elif state.state == "loading" and followed.high <= sequence:
+            if state.state == "loading" and followed.high <= sequence and REREAD not in state.facts:
                 tables[table] = closed(followed)
                 self.states[table] = replace(state, state="streaming", low="", high="")
         if tables != self.context.tables:
             self.context = replace_context(self.context, tables)
 
-    def reread(self, table: TableId, keys: Sequence[Texts]) -> None:
+    def reread(self, table: TableId, keys: Iterable[Texts]) -> bool:
         """Remember keys whose rows have to come from the source again before the table is consistent."""
-        if keys:
-            state = self.states[table]
-            known = json.loads(state.facts.get(REREAD, "[]"))
-            facts = {**state.facts, REREAD: json.dumps([*known, *keys])}
-            self.states[table] = replace(state, facts=facts)
+        state, followed = self.states[table], self.context.tables[table]
+        new = {key_of(followed.table, key): key for key in keys}
+        new = {name: key for name, key in new.items() if name not in followed.dirty}
+        if new:
+            self.states[table] = with_waiting(state, [*waiting(state), *new.values()])
+            dirty = replace(followed, dirty=followed.dirty | new.keys())
+            self.context = replace_context(self.context, {**self.context.tables, table: dirty})
+        return bool(new)
 
-    def reread_keys(self, table: TableId, keys: pa.Table) -> None:
+    def reread_keys(self, table: TableId, keys: pa.Table) -> bool:
         target = self.context.tables[table].table
         columns = [texts(target.type_of(n), keys.column(n).combine_chunks()).to_pylist() for n in target.key]
-        self.reread(table, [dict(zip(target.key, row, strict=True)) for row in zip(*columns, strict=True)])
+        return self.reread(table, [dict(zip(target.key, row, strict=True)) for row in zip(*columns, strict=True)])
+
+    def reread_dirty(self, part: Group) -> None:
+        """Keys that rows moved to which wait to be read again."""
+        for table, keys in part.dirty.items():
+            target = self.context.tables[table].table
+            self.reread(table, [dict(zip(target.key, key, strict=True)) for key in keys])
+
+    def leaves_out(self, change: RowChange) -> bool:
+        """Is it a change of a row that waits to be read again? Then its new key waits, too."""
+        table = change.table
+        if not table.key or not self.context.tables[table.source].dirty:
+            return False
+        new = {name: value for name, value in change.values.items() if name in table.key}
+        met = [key for key in (change.old_key, {**change.old_key, **new}) if len(key) == len(table.key)]
+        if self.context.tables[table.source].dirty.isdisjoint(key_of(table, key) for key in met):
+            return False
+        self.reread(table.source, met)
+        return True
 
     def reread_partial(self, change: RowChange) -> None:
         """In a window a partial update may have met no row: its key is read again in any case."""
         if not change.checked and change.operation == "update":
             moved = {name: value for name, value in change.values.items() if name in change.table.key}
             self.reread(change.table.source, [{**change.old_key, **moved}])
+
+
+def waiting(state: TableState) -> list[Texts]:
+    """Keys whose rows have to come from the source again."""
+    found: list[Texts] = json.loads(state.facts.get(REREAD, "[]"))
+    return found
+
+
+def with_waiting(state: TableState, keys: Sequence[Texts]) -> TableState:
+    facts = {name: value for name, value in state.facts.items() if name != REREAD}
+    return replace(state, facts=facts | ({REREAD: json.dumps(keys)} if keys else {}))
+
+
+def key_of(table: TargetTable, key: Texts) -> KeyTexts:
+    return tuple(key[name] for name in table.key)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
-from apply_images import INT, chunk_of, context, reference, schema, table_id
+from apply_images import INT, chunk_of, context, reference, schema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anabranch.abc import TableState
 from anabranch.apply.compact import NeedsSlowWay
-from anabranch.apply.context import UNRESOLVED, ApplyContext, replace_context
+from anabranch.apply.context import ApplyContext
+from anabranch.apply.images import order_of
 from anabranch.apply.onebyone import steps
 from anabranch.apply.plan import group, stages
 from anabranch.apply.taken import taken_in
+from anabranch.apply.work import Work
 from anabranch.model.schema import Action
+from anabranch.rows.chunk import Chunk
 from anabranch.rows.net import Cascade, CascadeAction, RowChange, TableNet
 
 PARENT = schema("parent", {"id": INT, "v": INT}, ["id"])
@@ -63,20 +66,19 @@ class ModelTarget:
             raise Mismatch
         rows[row["id"]] = row
 
-    def cascade(self, cascade: Cascade) -> None:
+    def cascade(self, cascade: Cascade) -> list[int]:
         rows, column = self.state[cascade.child.source.name], cascade.columns[0]
         olds = [p[column] for p in cascade.parents.to_pylist()]
         news = [p[column] for p in cascade.replacements.to_pylist()] if cascade.replacements else [None] * len(olds)
         moves = dict(zip(olds, news, strict=True))
         hit = [key for key, row in rows.items() if row[column] in moves]
-        if cascade.tells_keys:
-            self.told |= {(cascade.child.source.name, key) for key in hit}
         for key in hit:
             if cascade.action is CascadeAction.DELETE:
                 row = rows.pop(key)
                 self.follow(cascade.child.source.name, row["id"], cascade)
             else:
                 rows[key][column] = moves[rows[key][column]]
+        return hit if cascade.tells_keys else []
 
     def follow(self, table: str, key: int, cascade: Cascade) -> None:
         for child, column in FOREIGN.items():
@@ -180,35 +182,39 @@ def histories(draw):
 
 def carry_out(start: State, transactions, context: ApplyContext, last: State | None = None) -> State:
     """`last`: what the source has in the end, from which keys that a cascade told are read again."""
-    part = group([chunk_of(transactions, ALL)], context)
-    target = ModelTarget(start, context)
+    chunk = chunk_of(transactions, ALL)
+    part = group([chunk], context)
+    target, planned = ModelTarget(start, context), stages(part, context)
     try:
-        for stage in stages(part, context):
+        for number, stage in enumerate(planned, 1):
             for net in stage.nets:
                 target.merge(net)
-            for cascade in stage.cascades:
-                target.cascade(cascade)
+            told = {(c.child.source.name, key) for c in stage.cascades for key in target.cascade(c)}
+            target.told |= told
+            if told and number < len(planned):
+                raise Mismatch
         return read_again(target, last)
     except (Mismatch, NeedsSlowWay):
-        return one_by_one(start, part, context, last)
+        return one_by_one(start, chunk, context, last)
 
 
-def one_by_one(start: State, part, context: ApplyContext, last: State | None = None) -> State:
-    """As the applier: a table with rows to be read again keeps its window until then (Work.pass_windows)."""
+def one_by_one(start: State, chunk: Chunk, context: ApplyContext, last: State | None = None) -> State:
+    """As the applier: from one transaction to the next, rows that wait to be read again are left out."""
     target = ModelTarget(start, context)
-    try:
+    for sequence in range(1, chunk.last_sequence + 1):
+        part = group([chunk], context).within(order_of(sequence, 1), order_of(sequence + 1, 1))
+        states = {t: TableState(t, t, "loading", schema=f.schema) for t, f in context.tables.items()}
+        work = Work(context, states, lambda table: None)
         for step in steps(part, context):
             if isinstance(step, RowChange):
-                target.change(step)
+                if not work.leaves_out(step):
+                    target.change(step)
             else:
                 assert isinstance(step, Cascade)
-                target.cascade(step)
-    except Mismatch:
-        told = {table_id(name) for name, _ in target.told}
-        if all(context.tables[table].high == UNRESOLVED for table in told):
-            raise
-        longer = {t: replace(f, high=UNRESOLVED) if t in told else f for t, f in context.tables.items()}
-        return one_by_one(start, part, replace_context(context, longer), last)
+                work.reread(step.child.source, [{"id": str(key)} for key in target.cascade(step)])
+        work.reread_dirty(part)
+        context = work.context
+    target.told |= {(t.name, int(key or 0)) for t, f in context.tables.items() for (key,) in f.dirty}
     return read_again(target, last)
 
 
@@ -226,8 +232,7 @@ def read_again(target: ModelTarget, last: State | None) -> State:
 def test_rule_01_cascades_lead_where_the_source_went(history) -> None:
     moments, transactions = history
     assert carry_out(moments[0], transactions, context(ALL)) == moments[-1]
-    whole = context(ALL)
-    assert one_by_one(moments[0], group([chunk_of(transactions, ALL)], whole), whole) == moments[-1]
+    assert one_by_one(moments[0], chunk_of(transactions, ALL), context(ALL)) == moments[-1]
 
 
 @settings(max_examples=250, deadline=None)
@@ -253,8 +258,7 @@ def test_rule_01_also_in_the_load_window(history, data) -> None:
                 loaded[one.id.name][key] = dict(row)
     part = taken_in([chunk_of(transactions, ALL)], context(ALL, windows))
     assert carry_out(loaded, transactions, part, moments[-1]) == moments[-1]
-    whole = group([chunk_of(transactions, ALL)], part)
-    assert one_by_one(loaded, whole, part, moments[-1]) == moments[-1]
+    assert one_by_one(loaded, chunk_of(transactions, ALL), part, moments[-1]) == moments[-1]
 
 
 def test_rule_01_a_child_put_under_a_cleared_parent_after_a_window_in_the_same_group() -> None:

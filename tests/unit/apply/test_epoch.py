@@ -14,15 +14,17 @@ from apply_images import ITEMS, chunk_of, context, followed
 
 from anabranch import connectors
 from anabranch.abc import TableState, ValueRules
-from anabranch.apply.context import UNRESOLVED, ApplyContext
+from anabranch.apply.context import ApplyContext
 from anabranch.apply.epoch import Applier
+from anabranch.apply.plan import group, stages
 from anabranch.apply.window import WindowResolver, is_followed
-from anabranch.apply.work import REREAD, Work
+from anabranch.apply.work import Work, waiting, with_waiting
 from anabranch.connectors.memory.database import database, forget
 from anabranch.errors import TargetUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark, Position
 from anabranch.rows.chunk import TRANSACTION_SCHEMA, Barrier, BarrierKind, Chunk
+from anabranch.rows.net import RowChange
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.writer import TrailWriter
 
@@ -83,7 +85,7 @@ def rig(tmp_path: Path) -> Iterator[Callable[..., Rig]]:
     forget()
 
 
-def _context(states: Any, sequence: int) -> ApplyContext:
+def _context(states: Any) -> ApplyContext:
     return context([ITEMS]) if is_followed(states[ITEMS.id]) else ApplyContext({})
 
 
@@ -164,11 +166,39 @@ def test_rule_15_an_old_park_does_not_park_what_joined_since(rig: Callable[..., 
     assert one.states() == {"items": "streaming"}
 
 
-def test_rule_03_a_window_stays_open_while_keys_have_to_be_read_again() -> None:
-    state = TableState(ITEMS.id, ITEMS.id, "loading", facts={REREAD: "[]"}, schema=ITEMS)
+def waiting_for(*keys: int) -> Work:
+    state = TableState(ITEMS.id, ITEMS.id, "loading", schema=ITEMS)
     work = Work(context([ITEMS], {"items": (1, 2)}), {ITEMS.id: state}, lambda table: None)
+    work.reread(ITEMS.id, [{"id": str(key)} for key in keys])
+    return work
+
+
+def test_rule_03_a_table_streams_when_its_rows_were_read_again() -> None:
+    work = waiting_for(5)
     work.pass_windows(10)
-    assert work.context.tables[ITEMS.id].high == UNRESOLVED and work.states[ITEMS.id].state == "loading"
+    assert work.states[ITEMS.id].state == "loading" and waiting(work.states[ITEMS.id]) == [{"id": "5"}]
+    work.states[ITEMS.id] = with_waiting(work.states[ITEMS.id], [])
+    work.pass_windows(10)
+    assert work.states[ITEMS.id].state == "streaming"
+
+
+def test_rule_03_what_happens_to_rows_that_wait_is_left_out_and_followed_by_key() -> None:
+    """Row 5 is not there. What moves from it, or meets it, waits as well; the others are as strict as ever."""
+    work = waiting_for(5)
+    moved = [("u", {"id": 5}, {"id": 6}), ("u", {"id": 6}, {"b": "y"}), ("u", {"id": 1}, {"id": 5}), *item(2)]
+    part = group([chunk_of([[change] for change in moved], [ITEMS], 10)], work.context)
+    (stage,) = stages(part, work.context)
+    (net,) = stage.nets
+    assert net.checked and net.inserts and net.inserts.column("id").to_pylist() == [2] and not net.updates
+    work.reread_dirty(part)
+    assert sorted(key["id"] or "" for key in waiting(work.states[ITEMS.id])) == ["1", "5", "6"]
+
+
+def test_rule_03_a_row_alone_that_waits_is_left_out() -> None:
+    work, table = waiting_for(5), followed(ITEMS).table
+    assert not work.leaves_out(RowChange(table, "insert", values={"id": "1"}))
+    assert work.leaves_out(RowChange(table, "update", {"id": "5"}, {"id": "6"}))
+    assert work.leaves_out(RowChange(table, "delete", {"id": "6"}))
 
 
 # --- windows ----------------------------------------------------------------------------------------------------------

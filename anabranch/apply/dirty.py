@@ -1,0 +1,46 @@
+"""Rows that wait to be read again (K3): what the log does to them is left out, and a key that they move to waits as well.
+
+Everything else in the table is as strict as ever, so that reading again comes to an end while the source goes on.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anabranch.apply.context import Followed, KeyTexts
+from anabranch.apply.images import Bools, Images
+from anabranch.rows.chunk import Op
+from anabranch.rows.lines import texts
+
+
+def set_aside(images: Images, followed: Followed) -> tuple[Images, frozenset[KeyTexts]]:
+    """The images without those of rows that wait, and the keys that wait now."""
+    columns = _key_texts(images, followed)
+    first = pa.array([key[0] for key in followed.dirty], pa.string())
+    if not pc.any(pc.is_in(columns[0], value_set=first)).as_py():
+        return images, followed.dirty
+    keys: list[KeyTexts] = list(zip(*(column.to_pylist() for column in columns), strict=True))
+    waiting, keep = set(followed.dirty), np.ones(len(images), dtype=bool)
+    for at in np.flatnonzero(images.op != Op.AFTER).tolist():
+        met = keys[at : at + 2] if images.op[at] == Op.BEFORE else keys[at : at + 1]
+        if not waiting.isdisjoint(met):
+            waiting.update(met)
+            keep[at : at + len(met)] = False
+    return images.where(keep), frozenset(waiting)
+
+
+def _key_texts(images: Images, followed: Followed) -> list[pa.Array]:
+    """Key columns of every image; an AFTER image that leaves a key column out has its BEFORE image's."""
+    found = []
+    for name in followed.table.key:
+        place = followed.table.columns.index(name)
+        column = images.rows.column(place)
+        absent: Bools = ~images.present(place) & (images.op == Op.AFTER)
+        if absent.any():
+            column = column.take(pa.array(np.arange(len(absent)) - absent))
+        column = column.combine_chunks()
+        column = column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
+        found.append(texts(followed.table.type_of(name), column))
+    return found
