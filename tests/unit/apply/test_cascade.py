@@ -184,8 +184,9 @@ def carry_out(start: State, transactions, context: ApplyContext, last: State | N
     """`last`: what the source has in the end, from which keys that a cascade told are read again."""
     chunk = chunk_of(transactions, ALL)
     part = group([chunk], context)
-    target, planned = ModelTarget(start, context), stages(part, context)
+    target = ModelTarget(start, context)
     try:
+        planned = stages(part, context)
         for number, stage in enumerate(planned, 1):
             for net in stage.nets:
                 target.merge(net)
