@@ -23,13 +23,14 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.model.ids import TableId
-from anabranch.testing import faults
+from anabranch.testing import class_archive, faults
 from anabranch.testing.databases import Database
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.show import ShownRow, show
 
 POLL = 0.05
 SOURCE_SECRET, TARGET_SECRET = "SCENARIO_SOURCE_PASSWORD", "SCENARIO_TARGET_PASSWORD"
+WITH_SPARK = ("run", "load", "apply", "verify")
 MARKS = "CREATE TABLE scenario_mark (id INT PRIMARY KEY)"
 
 
@@ -170,7 +171,8 @@ class Scenario:
         words = [arguments[0], *arguments[1:]]
         words.insert(2 if arguments[0] == "trail" else 1, str(self.job_file))
         command = [*self.prefix, sys.executable, "-m", "anabranch", *words]
-        running = Running(command, self.environment, logs / f"{self._logs:02}-{arguments[0]}")
+        faster = class_archive.environment() if arguments[0] in WITH_SPARK else {}
+        running = Running(command, self.environment | faster, logs / f"{self._logs:02}-{arguments[0]}")
         self._running.append(running)
         return running
 

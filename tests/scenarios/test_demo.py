@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.testing import class_archive
+
 REPOSITORY = Path(__file__).parents[2]
 PATIENCE = 240.0  # for the servers, the shop and Spark on a busy machine
 
@@ -30,7 +32,7 @@ def start(here: Path, *options: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "anabranch", "demo", *options],
         cwd=here,
-        env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
+        env=os.environ | class_archive.environment() | {"PYTHONPATH": str(REPOSITORY)},
         stdout=subprocess.PIPE,
         stderr=(here / "stderr").open("w"),
         text=True,
