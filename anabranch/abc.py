@@ -376,6 +376,10 @@ class Loader(Protocol):
     def has_guards(self, tables: Sequence[TargetTable]) -> bool:
         """Do foreign keys or triggers of these target tables react to rows?"""
 
+    def index_cascades(self, schema: TableSchema, table: TargetTable) -> None:
+        """Before the stream: the plain indexes by which foreign keys find the rows that they change, each once, found
+        by name. What cannot be made is left to `build`."""
+
     def build(
         self, job: str, schema: TableSchema, table: TargetTable, resolve: Callable[[TableId], TargetTable | None]
     ) -> list[str]:

@@ -37,8 +37,9 @@ def with_taken(context: ApplyContext, trail: TrailReader) -> ApplyContext:
 def taken_in(chunks: Iterable[Chunk], context: ApplyContext) -> ApplyContext:
     """`with_taken` for the chunks of the windows."""
     taken: Taken = {rule: set() for rule in _open_rules(context)}
+    left: Taken = {rule: set() for rule in taken}
     for chunk in chunks:
-        _note(chunk, context, taken)
+        _note(chunk, context, left, taken)
     tables = dict(context.tables)
     for table in {rule.child.source for rule in taken}:
         mine = {rule: frozenset(values) for rule, values in taken.items() if rule.child.source == table}
@@ -52,7 +53,7 @@ def _open_rules(context: ApplyContext) -> list[CascadeRule]:
     return [rule for rule in follows if windows[rule].low < windows[rule].high]
 
 
-def _note(chunk: Chunk, context: ApplyContext, taken: Taken) -> None:
+def _note(chunk: Chunk, context: ApplyContext, left: Taken, taken: Taken) -> None:
     base = chunk.first_sequence
     parents = [context.tables[table] for table in {rule.parent.source for rule in taken}]
     images = {f.schema.id: gather([chunk], f.table, f.schema, base, f.low) for f in parents}
@@ -61,5 +62,7 @@ def _note(chunk: Chunk, context: ApplyContext, taken: Taken) -> None:
     except NeedsSlowWay:  # the epoch meets the same image and refuses it by name
         return
     for change in changes:
-        if change.rule in taken and change.new is not None:
-            taken[change.rule].add(change.new)
+        if change.rule in taken:
+            if change.new is not None and change.new in left[change.rule]:
+                taken[change.rule].add(change.new)
+            left[change.rule].add(change.old)

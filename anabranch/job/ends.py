@@ -84,7 +84,11 @@ def refuse_switch_while_loading(job: Job, followed: str, now: str) -> None:
 
 
 def new_trail_uuid(job: Job) -> str:
-    """For a trail that is begun now. Refuses to begin one anew under a target that has followed another."""
+    """For a trail that is begun now. Refuses to begin one anew under a target that has followed another.
+
+    Who begins the same trail at the same moment may be quicker and have its checkpoint at the target already: so
+    whether there is a trail is asked after the checkpoint.
+    """
     store = target_of(job).store()
     try:
         facts = store.job(job.config.name) if store.exists() else None
@@ -92,6 +96,8 @@ def new_trail_uuid(job: Job) -> str:
     finally:
         store.close()
     if checkpoint is not None:
+        if begun := trail_uuid(job):
+            return begun
         raise StateError(
             f"the target is at {checkpoint.position}, but the trail {job.trail} is gone",
             job=job.config.name,

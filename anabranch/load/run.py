@@ -196,6 +196,7 @@ def hand_over(work: ChunkWork, load: LoadTable, parked: str = "") -> None:
                 table=str(load.schema.id),
                 hint="another load of the table was started: let one of them end",
             )
+        loader.index_cascades(load.schema, load.table)
         now = loaded(state, loader.chunks(work.job, load.schema.id, load.generation))
         if parked:
             now = replace(now, state="parked", low="", high="", reason=f"{parked} (while it was being loaded)")

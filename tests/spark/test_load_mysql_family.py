@@ -297,5 +297,5 @@ def test_a_source_that_comes_back_is_waited_for(mariadb: Server, route: Make) ->
     from anabranch.load.run import _Load
 
     work = ChunkWork(JOB, made.connector, made.target_connector, ValueRules())
-    assert _Load(work, planned, factory, lambda *_: None, lambda: False).run()
+    assert _Load(work, planned, factory, lambda *_: None, lambda: False, lambda table: "").run()
     assert len(calls) >= 2 and made.loaded("a") == made.expected("a")

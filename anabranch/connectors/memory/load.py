@@ -178,6 +178,9 @@ class MemoryLoader:
     def has_guards(self, tables: Sequence[TargetTable]) -> bool:
         return False
 
+    def index_cascades(self, schema: TableSchema, table: TargetTable) -> None:
+        """The twin has none."""
+
     def build(
         self, job: str, schema: TableSchema, table: TargetTable, resolve: Callable[[TableId], TargetTable | None]
     ) -> list[str]:

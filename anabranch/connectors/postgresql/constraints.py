@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import psycopg
 from psycopg import sql
@@ -142,6 +143,13 @@ def _drop_constraint(connection: Connection, table: TableId, name: str) -> None:
 
 
 # --- building ---------------------------------------------------------------------------------------------------------
+
+
+def build_cascade_indexes(connection: Connection, schema: TableSchema, table: TargetTable) -> None:
+    """The plain ones among the secondary indexes that begin with the columns of a foreign key that changes rows."""
+    keys = [key.columns for key in schema.foreign_keys if key.changes_rows]
+    indexes = [i for i in schema.indexes if not i.unique and any(i.columns[: len(key)] == key for key in keys)]
+    build_indexes(connection, replace(schema, indexes=tuple(indexes)), table)
 
 
 def build_indexes(connection: Connection, schema: TableSchema, table: TargetTable) -> list[str]:

@@ -153,6 +153,9 @@ class PostgresLoader:
             found = read_tables(self._session(), [table.target for table in tables])
         return any(t.triggers or t.foreign_keys or t.referenced_by for t in found.values())
 
+    def index_cascades(self, schema: TableSchema, table: TargetTable) -> None:
+        constraints.build_cascade_indexes(self._session(), schema, table)
+
     def build(
         self, job: str, schema: TableSchema, table: TargetTable, resolve: Callable[[TableId], TargetTable | None]
     ) -> list[str]:
