@@ -6,6 +6,7 @@ VENV   = .venv
 BIN    = $(VENV)/bin
 STAMP  = $(VENV)/.installed
 ARGS   =
+JOBS   = 2
 # The Java runtime that the Spark tests use: found, or fetched.
 JAVA   = $(BIN)/python -c 'import sys; sys.excepthook = lambda kind, error, at: print(error, file=sys.stderr); \
   from anabranch.testing.packages import find_java; print(find_java().parent.parent)'
@@ -53,7 +54,7 @@ check: $(STAMP)
 test: check
 	$(BIN)/python -m pytest --durations=10 tests/unit
 	JAVA_HOME=`$(JAVA)` && export JAVA_HOME && \
-	  $(BIN)/python -m pytest --durations=25 --ignore=tests/unit tests $(ARGS)
+	  $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations=25 --ignore=tests/unit tests $(ARGS)
 
 test-unit: $(STAMP)
 	$(BIN)/python -m pytest --durations=10 tests/unit $(ARGS)

@@ -40,6 +40,18 @@ def pytest_report_header() -> list[str]:
     return [_describe(name) for name in _FINDERS]
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker of pytest-xdist tells its controller."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["servers"] = session.config.stash.get(_USED, [])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    used = node.config.stash.setdefault(_USED, [])
+    used += [server for server in getattr(node, "workeroutput", {}).get("servers", []) if server not in used]
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """The servers that were used: the header cannot know what was fetched later."""
     if used := config.stash.get(_USED, []):

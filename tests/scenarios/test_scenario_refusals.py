@@ -36,8 +36,8 @@ def test_configuration_and_ends_that_are_away(mariadb: Server, scenario: Make) -
     assert made.cli("capture", code=7).stderr
 
 
-def test_a_row_that_cannot_be_applied_stops_the_job_with_its_key(mysql_family: Server, scenario: Make) -> None:
-    made = scenario(mysql_family, *PLAIN, ROWS)
+def test_a_row_that_cannot_be_applied_stops_the_job_with_its_key(mysql: Server, scenario: Make) -> None:
+    made = scenario(mysql, *PLAIN, ROWS)
     run = made.start("run")
     made.wait_streaming(run)
     pitfall_11_swapped_unique_values_come_out_right(made)
