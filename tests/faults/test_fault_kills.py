@@ -74,7 +74,7 @@ DEFAULT_RUNS = 2
     "seed", [pytest.param(n, marks=() if n < DEFAULT_RUNS else pytest.mark.faults) for n in range(RUNS)]
 )
 @pytest.mark.timeout(600)
-def test_three_kills(seed: int, mariadb: Server, request: pytest.FixtureRequest, scenario: Make) -> None:
+def test_pitfall_23_three_kills(seed: int, mariadb: Server, request: pytest.FixtureRequest, scenario: Make) -> None:
     server = mariadb if seed % 2 == 0 else request.getfixturevalue("mysql")
     draw = random.Random(seed)
     made = scenario(server, *SCHEMA, *fill(1), *BULK, *HALVES)

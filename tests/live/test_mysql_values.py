@@ -128,7 +128,7 @@ def logged(source: SourceConnector, after: LogMark, tables: Sequence[TableSchema
     return found
 
 
-def test_pitfall_29_load_and_log_agree(mysql_family: Server, source_database: Make) -> None:
+def test_pitfall_29_34_load_and_log_agree(mysql_family: Server, source_database: Make) -> None:
     database = source_database(mysql_family)
     made = {f"t{i}": native for i, native in enumerate(ALL)}
     database.execute(
@@ -155,7 +155,7 @@ def insert(database: Database, values: Mapping[str, Sequence[object]]) -> None:
         connection.commit()
 
 
-def test_mysql_live_expected_texts(mysql_family: Server, source_database: Make) -> None:
+def test_pitfall_31_33_35_expected_texts(mysql_family: Server, source_database: Make) -> None:
     """Written out by hand, so that load and log cannot both be wrong in the same way."""
     database = source_database(mysql_family)
     database.execute(

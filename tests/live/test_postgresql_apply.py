@@ -307,7 +307,7 @@ def test_rule_28_counts_are_checked(applying: Applying, target_database: Any) ->
     applying.merge(TableNet(TABLE, deletes=keys(1, 2, 3)))
 
 
-def test_a_row_that_is_there_already(applying: Applying) -> None:
+def test_pitfall_43_a_row_that_is_there_already(applying: Applying) -> None:
     three(applying)
     what = conflict(applying, TableNet(TABLE, inserts=rows((9, None, None), (3, None, None))))
     assert "duplicate key" in what and "Or%ders_pkey" in what
@@ -355,7 +355,7 @@ def test_a_lock_that_is_held_too_long_is_tried_again(applying: Applying, target_
     applying.merge(TableNet(TABLE, deletes=keys(1)))
 
 
-def test_a_deferred_constraint_is_a_conflict_at_commit(applying: Applying, target_database: Any) -> None:
+def test_pitfall_17_a_deferred_constraint_is_a_conflict_at_commit(applying: Applying, target_database: Any) -> None:
     target_database.execute(
         'ALTER TABLE public."Or%ders" ADD CONSTRAINT one_note UNIQUE ("no%te") DEFERRABLE INITIALLY DEFERRED'
     )
@@ -376,7 +376,9 @@ def test_rule_03_window_mode_is_idempotent(applying: Applying, target_database: 
         assert [(r[0], r[2]) for r in orders(target_database)] == [(2, "new"), (3, "\\N\t"), (5, None)]
 
 
-def test_rule_03_partial_updates_that_meet_no_row_are_reported(applying: Applying, target_database: Any) -> None:
+def test_rule_03_pitfall_03_partial_updates_that_meet_no_row_are_reported(
+    applying: Applying, target_database: Any
+) -> None:
     three(applying)
     some = Updates(keys(1, 50, 51), rows(("x",), ("y",), ("z",), names=("no%te",)))
     found = applying.merge(TableNet(TABLE, updates=(some,), checked=False))
@@ -518,7 +520,9 @@ def test_truncate_also_where_others_refer_to_the_table(endpoint: Endpoint, targe
     assert orders(target_database) == [] and target_database.query("SELECT id FROM child") == [(1,)]
 
 
-def test_pitfall_41_triggers_and_foreign_keys_are_off_by_choice(endpoint: Endpoint, target_database: Any) -> None:
+def test_rule_07_pitfall_41_triggers_and_foreign_keys_are_off_by_choice(
+    endpoint: Endpoint, target_database: Any
+) -> None:
     target_database.execute(
         'CREATE TABLE public.child (id int PRIMARY KEY REFERENCES public."Or%ders" ON DELETE CASCADE)',
         "CREATE FUNCTION public.no() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE 'a secret'; END$$",

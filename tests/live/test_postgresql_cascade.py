@@ -98,7 +98,7 @@ def test_rule_01_a_restricting_child_is_left_alone(writer: PostgresWriter, targe
     assert target_database.query("SELECT count(*), count(b) FROM c") == [(27, 27)]
 
 
-def test_rule_01_self_reference_deletes_the_subtree(writer: PostgresWriter, target_database: Any) -> None:
+def test_rule_01_pitfall_16_self_reference_deletes_the_subtree(writer: PostgresWriter, target_database: Any) -> None:
     target_database.execute("INSERT INTO tree SELECT i, nullif(i / 2, 0) FROM generate_series(1, 63) i")
     run(writer, Cascade(TREE, ("up",), DELETE, parents("up", 2)), rule(TREE, "up", TREE, DELETE, None))
     kept = {i for i in range(1, 64) if i == 2 or f"{i:b}"[:2] != "10"}

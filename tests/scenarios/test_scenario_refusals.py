@@ -40,7 +40,7 @@ def test_a_row_that_cannot_be_applied_stops_the_job_with_its_key(mysql: Server, 
     made = scenario(mysql, *PLAIN, ROWS)
     run = made.start("run")
     made.wait_streaming(run)
-    pitfall_11_swapped_unique_values_come_out_right(made)
+    pitfall_10_11_swapped_keys_and_unique_values_come_out_right(made)
     made.sync(run)
     made.assert_identical("item")
     made.target.execute("DELETE FROM public.item WHERE id = 2")
@@ -49,10 +49,10 @@ def test_a_row_that_cannot_be_applied_stops_the_job_with_its_key(mysql: Server, 
     assert result.code == 6 and "id = 2" in result.stderr and "item" in result.stderr
     made.target.execute("INSERT INTO public.item SELECT 2, name, NULL FROM (VALUES ('a')) AS v (name)")
     zero_dates_stop_until_the_job_says_what_they_are(made)
-    rule_20_partial_images_of_one_session(made)
+    rule_20_pitfall_02_partial_images_of_one_session(made)
 
 
-def pitfall_11_swapped_unique_values_come_out_right(made: Scenario) -> None:
+def pitfall_10_11_swapped_keys_and_unique_values_come_out_right(made: Scenario) -> None:
     with made.source.connect(autocommit=False) as connection, connection.cursor() as cursor:
         for name, key in (("x", 1), ("a", 2), ("b", 1)):
             cursor.execute("UPDATE item SET name = %s WHERE id = %s", (name, key))
@@ -72,7 +72,7 @@ def zero_dates_stop_until_the_job_says_what_they_are(made: Scenario) -> None:
     made.write_job('[types]\nzero_date = "null"\n')
 
 
-def rule_20_partial_images_of_one_session(made: Scenario) -> None:
+def rule_20_pitfall_02_partial_images_of_one_session(made: Scenario) -> None:
     run = made.start("run")
     with made.source.connect() as connection, connection.cursor() as cursor:
         cursor.execute("SET SESSION binlog_row_image = 'MINIMAL'")

@@ -21,7 +21,7 @@ Make = Callable[..., Scenario]
 PYTHON = "import sys, anabranch; anabranch.Job.from_file(sys.argv[1]).run(until_caught_up=True)"
 
 
-def test_load_while_writing_then_stream_and_stop_and_go_on(mysql_family: Server, scenario: Make) -> None:
+def test_pitfall_27_load_while_writing_then_stream_and_stop_and_go_on(mysql_family: Server, scenario: Make) -> None:
     made = scenario(mysql_family, *SCHEMA, *fill(5))
     with Writer(made.source, seed=1, rate=40) as writer:
         running = made.start("run")

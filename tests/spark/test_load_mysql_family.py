@@ -103,7 +103,7 @@ def table(name: str, key: str = "PRIMARY KEY") -> tuple[str, str]:
     )
 
 
-def test_tables_are_loaded_in_chunks_and_handed_over(mysql_family: Server, route: Make) -> None:
+def test_rule_05_tables_are_loaded_in_chunks_and_handed_over(mysql_family: Server, route: Make) -> None:
     made = route(mysql_family, *table("a"), *table("b"), "CREATE TABLE nothing (id INT PRIMARY KEY)")
     seen: dict[TableId, int] = {}
     assert made.load(made.tables(), on_progress=lambda t, rows, estimate: seen.update({t: rows}))

@@ -86,7 +86,7 @@ def test_loaded_tables_are_identical(mysql_family: Server, pair: Callable[..., P
     ]
 
 
-def test_pitfall_48_every_kind_of_difference_is_found(mariadb: Server, pair: Callable[..., Pair]) -> None:
+def test_pitfall_37_48_every_kind_of_difference_is_found(mariadb: Server, pair: Callable[..., Pair]) -> None:
     made = pair(mariadb, *SHOP)
     made.target.execute(
         "DELETE FROM item WHERE id = 10",

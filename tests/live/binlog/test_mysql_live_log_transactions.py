@@ -38,7 +38,9 @@ def seen(follower, name: str = "t") -> list[tuple]:
     return [(i["_op"].name, i["id"]) for i in follower.images(name)]
 
 
-def test_pitfall_15_commit_order_not_start_order(mysql_family: Server, source_database: Make, follow: Callable) -> None:
+def test_pitfall_13_15_commit_order_not_start_order(
+    mysql_family: Server, source_database: Make, follow: Callable
+) -> None:
     database = source_database(mysql_family)
     table(database)
     follower = follow(database)
