@@ -119,6 +119,21 @@ def test_rule_08_deferrable_keys_are_named(target_database: Any, endpoint: Endpo
     target_database.execute(GOOD.replace("(10)", "(10) UNIQUE DEFERRABLE"))
     results = run(endpoint, replace(CONTEXT, loaded=frozenset({ITEMS.id})))
     assert dict(bad(results, "warning"))["constraints"].startswith("deferrable key items_name_key")
+    target_database.execute(*(r.hint for r in results if r.verdict == "warning"))
+    assert not bad(run(endpoint, replace(CONTEXT, loaded=frozenset({ITEMS.id}))), "warning")
+
+
+@pytest.mark.parametrize("there", ["PRIMARY KEY (n, id)", "UNIQUE (id)"])
+@pytest.mark.parametrize("key", [("id",), ()])
+def test_postgresql_preflight_says_how_the_key_comes_right(
+    target_database: Any, endpoint: Endpoint, there: str, key: tuple[str, ...]
+) -> None:
+    target_database.execute(f"CREATE TABLE items (id int NOT NULL, name varchar(10), n int NOT NULL, {there})")
+    context = replace(CONTEXT, targets={ITEMS.id: replace(ITEM, key=key)}, loaded=frozenset({ITEMS.id}))
+    hints = [result.hint for result in run(endpoint, context) if result.check == "target.key"]
+    assert bool(hints) is not (there.startswith("UNIQUE") and not key)
+    target_database.execute(*hints)
+    assert not bad(run(endpoint, context))
 
 
 def test_postgresql_preflight_names_triggers_that_fire_anyway(target_database: Any, endpoint: Endpoint) -> None:
@@ -141,7 +156,10 @@ def test_postgresql_preflight_groups_types(endpoint: Endpoint) -> None:
         tables[schema.id] = schema
         names = tuple(c.name for c in columns)
         targets[schema.id] = TargetTable(schema.id, TableId("public", name), names, kinds, ())
-    lossy, widened = bad(run(endpoint, PreflightContext("job", {}, tables, targets)), "warning")
+    results = run(endpoint, PreflightContext("job", {}, tables, targets))
+    assert ("types", "5 columns exact") in bad(results, "ok")
+    assert [len(r.names) for r in results if r.verdict == "warning"] == [5, 5]  # the message shows three
+    lossy, widened = bad(results, "warning")
     assert lossy[1].startswith("json as jsonb is lossy: ") and "shop.c.c0 and 2 more" in lossy[1]
     assert widened[1].startswith("bigint unsigned as numeric(20) is widened: ")
     choices = {"types.json": "json", "types.zero_date": "null"}

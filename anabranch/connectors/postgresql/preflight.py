@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from anabranch.abc import CheckResult, Fit, PreflightContext, ValueRules
 from anabranch.connectors.postgresql import ddl
 from anabranch.connectors.postgresql.catalog import (
+    ExistingIndex,
     ExistingTable,
     holds_rows,
     may_bypass_constraints,
@@ -29,7 +30,7 @@ from anabranch.rows.net import TargetTable
 OLDEST = 120000  # shortest float text: https://www.postgresql.org/docs/release/12.0/
 PARAMETER_GRANTS_SINCE = 150000  # https://www.postgresql.org/docs/release/15.0/
 OUR_CONNECTIONS = 4  # apply, its index builder, state, status; a load adds its parallel tasks
-NAMED = 3  # columns or tables that a grouped message names
+NAMED = 3  # of the columns or things that a finding is about, this many stand in its message
 
 # Existing column types that take every value of a type we would have made, beside that very type.
 ALSO_FITS: dict[str, tuple[str, ...]] = {
@@ -186,6 +187,7 @@ def check_bypass(live: _Live) -> Iterator[CheckResult]:
     """K7, enforcement off: needed where target tables have, or will have, foreign keys or triggers."""
     reasons = [f"{e.id} has foreign keys or triggers" for _, e in live.tables() if e.has_actions]
     reasons += [f"{s.id} has foreign keys" for s in live.context.tables.values() if s.foreign_keys]
+    reasons = sorted(set(reasons))
     if not reasons:
         return
     if may_bypass_constraints(live.connection):
@@ -194,8 +196,9 @@ def check_bypass(live: _Live) -> Iterator[CheckResult]:
     since = live.version >= PARAMETER_GRANTS_SINCE
     yield _failed(
         "session_replication_role",
-        f"{live.user} may not set it, and {_some(sorted(set(reasons)))}",
+        f"{live.user} may not set it, and {_some(reasons)}",
         grant_statement(live.user) if since else f"ALTER ROLE {ddl.quote(live.user)} SUPERUSER",
+        names=reasons,
     )
 
 
@@ -269,13 +272,25 @@ def check_not_null(live: _Live) -> Iterator[CheckResult]:
 def check_keys(live: _Live) -> Iterator[CheckResult]:
     for table, existing in live.tables():
         if existing.kind in WRITABLE and set(existing.primary_key) != set(table.key):
-            wanted = ", ".join(map(ddl.quote, table.key))
             yield _failed(
                 "key",
                 f"the primary key is ({', '.join(existing.primary_key)}), the source's is ({', '.join(table.key)})",
-                f"drop the table, or give it PRIMARY KEY ({wanted})" if wanted else "drop its primary key",
+                _alter(existing, _other_key(existing, table.key)),
                 table,
             )
+
+
+def _other_key(existing: ExistingTable, columns: tuple[str, ...]) -> Iterator[str]:
+    """What gives an existing table this primary key, or none."""
+    for index in existing.indexes:
+        if index.primary and index.constraint:
+            yield f"DROP CONSTRAINT {ddl.quote(index.constraint)}"
+    if columns:
+        yield f"ADD PRIMARY KEY ({', '.join(map(ddl.quote, columns))})"
+
+
+def _alter(existing: ExistingTable, actions: Iterable[str]) -> str:
+    return f"ALTER TABLE {ddl.qualified(existing.id)} {', '.join(actions)}"
 
 
 def check_constraints(live: _Live) -> Iterator[CheckResult]:
@@ -289,13 +304,14 @@ def check_constraints(live: _Live) -> Iterator[CheckResult]:
             continue
         if live.defer_constraints:
             text = "are off during the load (triggers: for all of this job's writes)"
-            yield _warning("constraints", f"{_some(things)} {text}", "", table)
+            yield _warning("constraints", f"{_some(things)} {text}", "", table, things)
         else:
             yield _failed(
                 "constraints",
                 f"the target table has {_some(things)}",
                 "[load] defer_constraints = true takes them off for the load and puts them back, or drop them",
                 table,
+                things,
             )
 
 
@@ -312,7 +328,14 @@ def check_deferrable(live: _Live) -> Iterator[CheckResult]:
     for table, existing in live.tables():
         for index in (i for i in existing.indexes if i.unique and i.deferrable):
             text = f"deferrable key {index.name} is not enforced for replicated rows"
-            yield _warning("constraints", text, "make it NOT DEFERRABLE", table)
+            yield _warning("constraints", text, _alter(existing, _not_deferrable(index)), table)
+
+
+def _not_deferrable(index: ExistingIndex) -> Iterator[str]:
+    """Only a constraint is deferrable, and it cannot be altered in place."""
+    name, kind = ddl.quote(index.constraint or index.name), "PRIMARY KEY" if index.primary else "UNIQUE"
+    yield f"DROP CONSTRAINT {name}"
+    yield f"ADD CONSTRAINT {name} {kind} ({', '.join(map(ddl.quote, index.columns))})"
 
 
 LIVE_CHECKS: tuple[Callable[[_Live], Iterator[CheckResult]], ...] = (
@@ -370,23 +393,28 @@ def value_rules(context: PreflightContext) -> ValueRules:
 
 
 def check_types(context: PreflightContext) -> Iterator[CheckResult]:
-    """One line per target type and reason that is not exact, with the columns that have it."""
+    """One line per target type and reason that is not exact, with the columns that have it, and one for the others."""
+    exact = 0
     groups: dict[Fit, list[tuple[str, str, str]]] = defaultdict(list)
     for table in context.targets.values():
         schema = context.tables[table.source]
         for (source, target), logical in zip(ddl.target_columns(table).items(), table.types, strict=True):
             fit = PostgresTypes().fit(logical, value_rules(context))
-            if fit.fidelity is not Fidelity.EXACT:
-                column = (_source_type(schema.column(source).native, logical), fit.native, f"{table.source}.{target}")
-                groups[replace(fit, native=split_type(fit.native)[0])].append(column)
+            if fit.fidelity is Fidelity.EXACT:
+                exact += 1
+                continue
+            column = (_source_type(schema.column(source).native, logical), fit.native, f"{table.source}.{target}")
+            groups[replace(fit, native=split_type(fit.native)[0])].append(column)
+    if exact:
+        yield _ok("types", f"{exact} columns exact")
     for fit, columns in sorted(groups.items(), key=lambda group: (group[0].fidelity, group[0].native)):
         sources, natives, names = (sorted(set(part)) for part in zip(*columns, strict=True))
         native = natives[0] if len(natives) == 1 else fit.native
         text = f"{', '.join(sources)} as {native} is {fit.fidelity}: {fit.reason} ({_some(names)})"
         if fit.fidelity is Fidelity.REFUSED:
-            yield _failed("types", text, "drop the columns in the job file ([[tables]] columns.drop)")
+            yield _failed("types", text, "drop the columns in the job file ([[tables]] columns.drop)", names=names)
         else:
-            yield _warning("types", text, "")
+            yield _warning("types", text, "", names=names)
 
 
 def _source_type(native: str, logical: LogicalType) -> str:
@@ -439,9 +467,14 @@ def _ok(check: str, message: str) -> CheckResult:
     return CheckResult(f"target.{check}", "ok", message)
 
 
-def _warning(check: str, message: str, hint: str, table: TargetTable | None = None) -> CheckResult:
-    return CheckResult(f"target.{check}", "warning", message, hint, str(table.source) if table else "")
+def _warning(
+    check: str, message: str, hint: str, table: TargetTable | None = None, names: Iterable[str] = ()
+) -> CheckResult:
+    source = str(table.source) if table else ""
+    return CheckResult(f"target.{check}", "warning", message, hint, source, tuple(names))
 
 
-def _failed(check: str, message: str, hint: str, table: TargetTable | None = None) -> CheckResult:
-    return CheckResult(f"target.{check}", "failed", message, hint, str(table.source) if table else "")
+def _failed(
+    check: str, message: str, hint: str, table: TargetTable | None = None, names: Iterable[str] = ()
+) -> CheckResult:
+    return replace(_warning(check, message, hint, table, names), verdict="failed")

@@ -112,7 +112,7 @@ def test_a_check_that_says_unreachable_is_the_same(tmp_path: Path) -> None:
 
 
 RESULTS = (
-    CheckResult("source.a", "failed", "bad [bold]x[/bold]", "SET a = 1", "shop.t"),
+    CheckResult("source.a", "failed", "bad [bold]x[/bold]", "SET a = 1", "shop.t", ("p", "q")),
     CheckResult("source.b", "ok", "fine", "nothing to do"),
     CheckResult("source.c", "warning", "hm"),
 )
@@ -135,6 +135,7 @@ def test_plain_text_and_json() -> None:
         "message": "bad [bold]x[/bold]",
         "hint": "SET a = 1",
         "table": "shop.t",
+        "names": ("p", "q"),
     }
 
 
