@@ -116,11 +116,16 @@ class LogOrder(Protocol):
 class SourceCatalog(Protocol):
     """Reads definitions. One connection, short queries, nothing is locked."""
 
-    def tables(self, wanted: Callable[[TableId], bool]) -> dict[TableId, TableSchema]:
-        """Base tables that `wanted` accepts, as they are now (version 1); system schemas never."""
+    def tables(self, wanted: Callable[[TableId], bool], whole: bool = True) -> dict[TableId, TableSchema]:
+        """Base tables that `wanted` accepts, as they are now (version 1); system schemas never. Raises SourceError for
+        one of which this user does not see everything; with `whole=False` it comes as it is seen, for `Checks` to say
+        so."""
 
     def mark(self) -> LogMark:
         """The log's end now, for read-position / definitions / position (K19)."""
+
+    def logs_whole_rows(self) -> bool:
+        """Do images of changed rows have every column, as far as the server's own settings say?"""
 
     def logs_cascades(self) -> bool:
         """Does this server's log contain the rows that foreign-key actions change? (K1)"""
@@ -288,8 +293,9 @@ class Writer(Protocol):
         """Do what the source's foreign keys did, and follow further levels by `rules`. Returns the keys of the child's
         rows that it changed or removed, if `cascade.tells_keys`."""
 
-    def change(self, row: RowChange) -> None:
-        """One row change alone. Raises Conflict, with the key, when it does not hit exactly one row or is refused."""
+    def change(self, row: RowChange) -> bool:
+        """One row change alone: did it meet a row? Raises Conflict, with the key, when it is checked and does not hit
+        exactly one row, or is refused."""
 
     def truncate(self, table: TargetTable, how: str) -> None: ...
 

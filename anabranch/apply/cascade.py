@@ -38,8 +38,9 @@ class Pending:
     moves: dict[Values, Values | None] = field(default_factory=dict)
 
     def add(self, old: Values, new: Values | None) -> None:
-        """A later change of the same parent continues an earlier one: children followed it meanwhile."""
-        follows = [start for start, now in self.moves.items() if now == old]
+        """A later change of the same parent continues an earlier one, where children follow it."""
+        is_followed = self.rule.on_update is CascadeAction.UPDATE
+        follows = [start for start, now in self.moves.items() if is_followed and now == old]
         for start in follows:
             self.moves[start] = new
         if old not in self.moves:

@@ -19,18 +19,18 @@ from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.context import ApplyContext, replace_context
 from anabranch.apply.feed import Feed, SourceTransaction
 from anabranch.apply.images import order_of
-from anabranch.apply.onebyone import steps
+from anabranch.apply.onebyone import refused, steps
 from anabranch.apply.plan import FilterImages, Group, Stage, group, stages
 from anabranch.apply.staging import Executors
 from anabranch.apply.work import Work
-from anabranch.errors import Fenced, RowRefused, StateError, TargetUnavailable
+from anabranch.errors import Fenced, StateError, TargetUnavailable
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.rows.chunk import Chunk
 from anabranch.rows.net import Cascade, RowChange, TableNet
 from anabranch.trail.reader import TrailReader
 
-RECONNECT_SECONDS = 300.0
+RECONNECT_SECONDS, RECONNECT_TRIES = 300.0, 10
 
 
 @dataclass
@@ -70,7 +70,7 @@ class Applier:
     states: dict[TableId, TableState] = field(init=False)
     context: ApplyContext = field(init=False)
     _is_in_doubt: bool = field(default=True, init=False)
-    _lost_since: float | None = field(default=None, init=False)
+    _lost: list[float] = field(default_factory=list, init=False)  # when, since the last commit
     _grouped: tuple[Chunk, ApplyContext, Group] | None = field(default=None, init=False)
 
     def look(self) -> None:
@@ -99,9 +99,9 @@ class Applier:
                 self.look()
                 return self._advance(upto)
             except TargetUnavailable as lost:
-                now = time.monotonic()
-                self._lost_since = self._lost_since or now
-                if now - self._lost_since > RECONNECT_SECONDS or self.stop():
+                self._lost.append(time.monotonic())
+                is_over = self._lost[-1] - self._lost[0] > RECONNECT_SECONDS and len(self._lost) >= RECONNECT_TRIES
+                if is_over or self.stop():
                     raise
                 log.get(job=self.job).warning("target_lost", error=lost.message, retry_in=pause)
                 self.writer.close()
@@ -143,7 +143,7 @@ class Applier:
             for change in changes:
                 self.writer.change(change)
         except (Conflict, NeedsSlowWay) as reason:
-            raise _refused(reason, then.position) from reason
+            raise refused(reason, then.position) from reason
         self._commit(then, work)
 
     def join(self, state: TableState, replayed: ApplyContext, joined: ApplyContext) -> None:
@@ -155,8 +155,8 @@ class Applier:
             self._note_slow(reason, self.checkpoint.position.sequence)
             try:
                 self._replay(state, replayed, joined, self._row_by_row)
-            except (Conflict, NeedsSlowWay) as refused:
-                raise _refused(refused, self.checkpoint.position) from refused
+            except (Conflict, NeedsSlowWay) as again:
+                raise refused(again, self.checkpoint.position) from again
 
     def _replay(
         self,
@@ -233,7 +233,7 @@ class Applier:
             self._one(transaction, self._row_by_row)
         except (Conflict, NeedsSlowWay) as reason:
             self.writer.rollback()
-            raise _refused(reason, transaction.position) from reason
+            raise refused(reason, transaction.position) from reason
 
     def _one(self, transaction: SourceTransaction, carry_out: Callable[[Group, Work], None]) -> None:
         then = self._then(transaction.position, transaction.commit_time)
@@ -254,8 +254,7 @@ class Applier:
         for step in steps(part, work.context):
             if isinstance(step, RowChange):
                 if not work.leaves_out(step):
-                    self.writer.change(step)
-                    work.reread_partial(step)
+                    work.reread_partial(step, met=self.writer.change(step))
             elif isinstance(step, Cascade):
                 work.reread(step.child.source, self.writer.cascade(step, step.rules))
             else:
@@ -285,7 +284,6 @@ class Applier:
         self._is_in_doubt = True
         if self.writer.begin(self.checkpoint, then) != "open":
             raise OutOfStep(f"the target is not at {self.checkpoint.position} any more", job=self.job)
-        self._lost_since = None
 
     def _commit(self, then: Checkpoint, work: Work) -> None:
         work.pass_windows(then.position.sequence)
@@ -293,20 +291,9 @@ class Applier:
             if state is not self.states.get(table):
                 self.writer.save_table(self.job, state)
         self.writer.commit()
+        self._lost.clear()
         self.totals.transactions += then.position.sequence - self.checkpoint.position.sequence
         self.totals.changes += sum(work.counts.values())
         self.totals.epochs += 1
         self.checkpoint, self.context, self.states = then, work.context, work.states
         self._is_in_doubt = False
-
-
-def _refused(reason: Exception, position: Position) -> RowRefused:
-    if not isinstance(reason, Conflict):
-        return RowRefused(str(reason), position=str(position))
-    key = ", ".join(f"{name} = {value}" for name, value in reason.key.items())
-    return RowRefused(
-        f"{reason.what}" + (f" (row {key})" if key else ""),
-        table=str(reason.table),
-        position=str(position),
-        hint="mend the row or the table at the target, then start again: the job goes on from here",
-    )

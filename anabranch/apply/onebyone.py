@@ -11,17 +11,32 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from anabranch.abc import Conflict
 from anabranch.apply import cascade
 from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.images import Images, order_of
 from anabranch.apply.plan import Group
 from anabranch.errors import RowRefused
 from anabranch.model.ids import TableId
+from anabranch.model.position import Position
 from anabranch.rows.chunk import Op
 from anabranch.rows.lines import texts
 from anabranch.rows.net import Cascade, RowChange, TargetTable
 
 Texts = dict[str, str | None]
+
+
+def refused(reason: Exception, position: Position) -> RowRefused:
+    """What stops the job: the row that cannot be applied."""
+    if not isinstance(reason, Conflict):
+        return RowRefused(str(reason), position=str(position))
+    key = ", ".join(f"{name} = {value}" for name, value in reason.key.items())
+    return RowRefused(
+        f"{reason.what}" + (f" (row {key})" if key else ""),
+        table=str(reason.table),
+        position=str(position),
+        hint="mend the row or the table at the target, then start again: the job goes on from here",
+    )
 
 
 def steps(part: Group, context: ApplyContext) -> Iterator[TargetTable | RowChange | Cascade]:

@@ -64,6 +64,7 @@ class Group:
             [c for c in self.changes if start <= c.order < stop],
             [(o, t) for o, t in self.truncates if start <= o < stop],
             [p for p in self.parked if low <= p.sequence < high],
+            self.dirty,
         )
 
     def counts(self) -> dict[TableId, int]:

@@ -75,7 +75,9 @@ class Rereader:
         read = replace(with_waiting(state, left), high=json.dumps([high]))
         at, target = applier.checkpoint.position.sequence, before.tables[table].table
         dirty = frozenset(key_of(target, key) for key in left)
-        window = replace(before.tables[table], low=at, high=max(at, self.resolver.window(read)[1]), dirty=dirty)
+        window = replace(
+            before.tables[table], low=at, high=max(at, self.resolver.window(read)[1]), taken={}, dirty=dirty
+        )
         applier.context = with_taken(replace_context(before, {**before.tables, table: window}), applier.trail)
         try:
             applier.save(read, _changes(target, keys, lines))

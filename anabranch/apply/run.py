@@ -115,6 +115,8 @@ class ApplyRun:
         if store.checkpoint(self.job) is None:
             return "for the load to begin"
         states = store.tables(self.job)
+        if not states:
+            return "for the load to begin"
         first = {t: s for t, s in states.items() if s.state in ("pending", "loading") and not is_joining(s)}
         loading = [str(table) for table, state in first.items() if not is_followed(state)]
         if loading:

@@ -43,10 +43,15 @@ class Work:
         for one in parked:
             reason = f"{one.reason} (at {one.sequence})" + (f": {one.statement}" if one.statement else "")
             state = self.states.get(one.table) or self._new(one.table)
-            if state is not None and not self.has_joined(one.table, one.sequence):
+            if state is not None and not (self.has_joined(one.table, one.sequence) and self._is_newer(one)):
                 self.states[one.table] = replace(state, state="parked", reason=reason)
         gone = {one.table for one in parked if self.states.get(one.table) and self.states[one.table].state == "parked"}
         self.context = self.context.without(frozenset(gone))
+
+    def _is_newer(self, parked: Parked) -> bool:
+        """Was what is followed loaded behind the barrier? A target that lost its last commits has the former table."""
+        followed = self.context.tables.get(parked.table)
+        return followed is None or followed.low >= parked.sequence
 
     def _new(self, table: TableId) -> TableState | None:
         """A table created after the start: it is first heard of when it parks."""
@@ -98,11 +103,12 @@ class Work:
         self.reread(table.source, met)
         return True
 
-    def reread_partial(self, change: RowChange) -> None:
-        """In a window a partial update may have met no row: its key is read again in any case."""
+    def reread_partial(self, change: RowChange, met: bool) -> None:
+        """In a window a partial update may meet no row, or move to where another one was loaded: read again."""
         if not change.checked and change.operation == "update":
-            moved = {name: value for name, value in change.values.items() if name in change.table.key}
-            self.reread(change.table.source, [{**change.old_key, **moved}])
+            moved = {name: value for name, value in change.values.items() if name in change.old_key}
+            if not met or moved.items() - change.old_key.items():
+                self.reread(change.table.source, [{**change.old_key, **moved}])
 
 
 def waiting(state: TableState) -> list[Texts]:

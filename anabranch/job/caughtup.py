@@ -37,8 +37,8 @@ class Progress:
         try:
             self._store = self._store or ends.target_of(self.job).store()
             if self._store.exists():
-                self.states = self._store.tables(self.job.config.name)
                 self.checkpoint = self._store.checkpoint(self.job.config.name)
+                self.states = self._store.tables(self.job.config.name)  # later: what parked up to there is parked in it
             if self._first_owner is None:
                 self._first_owner = self.checkpoint.owner if self.checkpoint else ""
         except AnabranchError:

@@ -58,27 +58,28 @@ class Loading:
         store = self.target.store()
         try:
             ends.prepare_target(self.job, store)
-            self._begin(store)
             self.job.rules.targets(schemas)
-            states = self._pending(store, schemas)
+            states = self._begin(store, schemas)
             self._leave_parked(store, states, schemas)
         finally:
             store.close()
-        todo = {t: s for t, s in schemas.items() if _is_open(states[t])}
-        if todo:
+        if any(_is_open(states[table]) for table in schemas):
             self.state.phase("loading")
-            self._load(todo, states)
+            self._load(schemas, states)
         retention.unregister(self.job.trail, ALL)
 
-    def _begin(self, store: TargetStore) -> None:
-        """The trail is held from its start, and the target's checkpoint stands there, before the first snapshot."""
+    def _begin(self, store: TargetStore, schemas: Mapping[TableId, TableSchema]) -> dict[TableId, TableState]:
+        """Before the first snapshot the trail is held from its start, and the target's checkpoint stands there. It comes
+        after the states: apply begins where it finds one, with the tables that it finds then."""
         with TrailReader(self.job.trail) as trail:
             before_first, end = trail.first() - 1, trail.end()
         retention.hold(self.job.trail, ALL, before_first)
+        states = self._pending(store, schemas)
         native = end.position.native if end.position.sequence == before_first else ""
         store.create_checkpoint(self.name, Position(before_first, native), end.commit_time)
+        return states
 
-    def _pending(self, store: TargetStore, schemas: dict[TableId, TableSchema]) -> dict[TableId, TableState]:
+    def _pending(self, store: TargetStore, schemas: Mapping[TableId, TableSchema]) -> dict[TableId, TableState]:
         states = store.tables(self.name)
         for table, schema in schemas.items():
             target = self.job.rules.target_table(schema)
@@ -102,13 +103,21 @@ class Loading:
         store.save_table(self.name, replace(state, state="parked", low="", high="", reason=reason))
         retention.unregister(self.job.trail, f"{retention.LOAD}{state.source}")
 
-    def _load(self, schemas: dict[TableId, TableSchema], states: dict[TableId, TableState]) -> None:
-        """Level after level: what a cascade does to grandchildren is told by the table between (load/order.py)."""
-        for level in demands(schemas, ends.logs_cascades(self.source)):
+    def _load(self, schemas: Mapping[TableId, TableSchema], states: Mapping[TableId, TableState]) -> None:
+        """Level after level: what a cascade does to grandchildren is told by the table between (load/order.py). What a
+        table demands follows from all tables, also from those that are loaded already."""
+        for level in self._demands(schemas):
             if self.stop():
                 return
-            tables = [self._load_table(schemas[d.table], d, states.get(d.table)) for d in level]
-            self._load_level(tables)
+            todo = [d for d in level if _is_open(states[d.table])]
+            self._load_level([self._load_table(schemas[d.table], d, states[d.table]) for d in todo])
+
+    def _demands(self, schemas: Mapping[TableId, TableSchema]) -> list[list[Demand]]:
+        catalog = self.source.catalog()
+        try:
+            return demands(schemas, catalog.logs_cascades(), catalog.logs_whole_rows())
+        finally:
+            catalog.close()
 
     def _load_level(self, tables: Sequence[LoadTable]) -> None:
         """A table that cannot be read any more, because of a statement after which it is parked, is left out."""
@@ -223,8 +232,7 @@ class Loading:
 
     def _demand(self, schema: TableSchema, states: Mapping[TableId, TableState]) -> Demand:
         schemas = {t: s.schema for t, s in states.items() if s.schema and s.state == "streaming"} | {schema.id: schema}
-        levels = demands(schemas, ends.logs_cascades(self.source))
-        return next(demand for level in levels for demand in level if demand.table == schema.id)
+        return next(demand for level in self._demands(schemas) for demand in level if demand.table == schema.id)
 
 
 def _is_open(state: TableState) -> bool:

@@ -28,7 +28,9 @@ class Demand:
     changed_with: frozenset[TableId] = frozenset()
 
 
-def demands(tables: Mapping[TableId, TableSchema], logs_cascades: bool) -> list[list[Demand]]:
+def demands(
+    tables: Mapping[TableId, TableSchema], logs_cascades: bool, logs_whole_rows: bool = True
+) -> list[list[Demand]]:
     """Levels to load one after the other; within a level in any order."""
     parents = {t: set() if logs_cascades else _unseen_parents(s, tables) for t, s in tables.items()}
     above = {t: frozenset(_ancestors(t, parents)) for t in tables}
@@ -36,20 +38,21 @@ def demands(tables: Mapping[TableId, TableSchema], logs_cascades: bool) -> list[
     levels: dict[int, list[Demand]] = {}
     for table, schema in tables.items():
         exact = not schema.primary_key or table in circular
-        exact = exact or (not logs_cascades and _loses_its_rows(schema, tables))
-        levels.setdefault(_level(table, parents, circular), []).append(Demand(table, exact, above[table]))
+        exact = exact or (not logs_cascades and _loses_its_rows(schema, tables, logs_whole_rows))
+        levels.setdefault(_level(table, parents, above), []).append(Demand(table, exact, above[table]))
     return [levels[number] for number in sorted(levels)]
 
 
-def _loses_its_rows(schema: TableSchema, tables: Mapping[TableId, TableSchema]) -> bool:
+def _loses_its_rows(schema: TableSchema, tables: Mapping[TableId, TableSchema], logs_whole_rows: bool) -> bool:
     """Might a replay move a row to a wrong parent where reading it again would not mend everything? Its key moves with it,
-    or the parent is changed unseen itself, or it is removed there and takes children along."""
+    or the parent is changed unseen itself, or it is removed there and takes children along. Where the log leaves columns
+    out, any row that meets its change too late waits to be read again, and so takes children along, or does not."""
     keys = [k for k in schema.foreign_keys if k.parent in tables]
     following = [k for k in keys if k.on_update is Action.CASCADE]
     takes_along = any(k.on_delete is Action.CASCADE for k in keys) and any(
         k.parent == schema.id and k.on_delete in UNSEEN for t in tables.values() for k in t.foreign_keys
     )
-    return any(
+    return (takes_along and not logs_whole_rows) or any(
         takes_along or set(k.columns) & set(schema.primary_key) or _changes_unseen(tables[k.parent], k, tables)
         for k in following
     )
@@ -78,7 +81,7 @@ def _ancestors(table: TableId, parents: Mapping[TableId, set[TableId]]) -> set[T
     return found
 
 
-def _level(table: TableId, parents: Mapping[TableId, set[TableId]], circular: set[TableId]) -> int:
-    """0 for tables whose unseen parents have no unseen parents themselves; circles count as one level."""
-    between = [parent for parent in parents[table] if parents[parent] and parent not in circular]
-    return max((1 + _level(parent, parents, circular) for parent in between), default=0)
+def _level(table: TableId, parents: Mapping[TableId, set[TableId]], above: Mapping[TableId, frozenset[TableId]]) -> int:
+    """0 for tables whose unseen parents have no unseen parents themselves; a circle is on one level."""
+    between = [parent for parent in parents[table] if parents[parent] and table not in above[parent]]
+    return max((1 + _level(parent, parents, above) for parent in between), default=0)

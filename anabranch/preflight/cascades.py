@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from anabranch.abc import CheckResult
 from anabranch.ddl.rules import RuleSet
 from anabranch.model.ids import TableId
-from anabranch.model.schema import ForeignKey, TableSchema
+from anabranch.model.schema import Action, ForeignKey, TableSchema
 
 CHECK = "job.cascades"
 OTHER_ACTION = "give the key RESTRICT at the source"
@@ -20,6 +20,7 @@ def check_cascades(rules: RuleSet, tables: Iterable[TableSchema]) -> Iterator[Ch
     """For a source whose log does not show cascades. Also for one table alone that is to join the others."""
     keys = [(child, key) for child in tables for key in child.foreign_keys if key.changes_rows]
     found = [result for child, key in keys for result in _check(rules, child.id, key)]
+    found += _circles({child.id: child for child, _ in keys})
     yield from found
     if keys and not found:
         yield CheckResult(CHECK, "ok", f"{len(keys)} foreign keys change rows, the log does not show it: apply does it")
@@ -43,6 +44,30 @@ def _check(rules: RuleSet, child: TableId, key: ForeignKey) -> Iterator[CheckRes
         yield _failed(child, message, f"replicate the column, exclude the table, or {OTHER_ACTION}")
 
 
+def _circles(tables: Mapping[TableId, TableSchema]) -> Iterator[CheckResult]:
+    """Tables that remove each other's rows: each would have to be loaded before the other (load/order.py)."""
+    above = {t: {k.parent for k in s.foreign_keys if k.on_delete is Action.CASCADE} - {t} for t, s in tables.items()}
+    for table in tables:
+        if table in closure(above, table):
+            others = sorted(str(t) for t in closure(above, table) if table in closure(above, t) and t != table)
+            message = (
+                f"{table} and {', '.join(others)} remove each other's rows by ON DELETE CASCADE, unseen by the log"
+            )
+            yield _failed(table, message, f"exclude one of them, or {OTHER_ACTION} in one of them")
+
+
+def closure(above: Mapping[TableId, set[TableId]], table: TableId) -> set[TableId]:
+    """All that is reached from a table; itself only where a way leads back."""
+    found: set[TableId] = set()
+    open_tables = list(above.get(table, ()))
+    while open_tables:
+        current = open_tables.pop()
+        if current not in found:
+            found.add(current)
+            open_tables.extend(above.get(current, ()))
+    return found
+
+
 def cascading_parents(tables: Mapping[TableId, TableSchema], table: TableId) -> set[TableId]:
     """The tables whose changes change rows of this one."""
     return {key.parent for key in tables[table].foreign_keys if key.changes_rows} if table in tables else set()
@@ -50,14 +75,7 @@ def cascading_parents(tables: Mapping[TableId, TableSchema], table: TableId) -> 
 
 def ancestors(tables: Mapping[TableId, TableSchema], table: TableId) -> set[TableId]:
     """The same over all levels."""
-    found: set[TableId] = set()
-    open_tables = list(cascading_parents(tables, table))
-    while open_tables:
-        current = open_tables.pop()
-        if current not in found:
-            found.add(current)
-            open_tables.extend(cascading_parents(tables, current))
-    return found
+    return closure({each: cascading_parents(tables, each) for each in tables}, table)
 
 
 def _place(key: ForeignKey) -> str:

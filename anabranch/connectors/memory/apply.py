@@ -111,14 +111,14 @@ class MemoryWriter:
 
     # --- single rows --------------------------------------------------------------------------------------------------
 
-    def change(self, row: RowChange) -> None:
+    def change(self, row: RowChange) -> bool:
         relation, table = self._relation(row.table), row.table
         if row.operation == "insert":
             _insert(table, relation, row.values, row.checked)
-        elif row.operation == "delete":
-            _remove(table, relation, row.old_key or row.old_values, row.checked)
-        else:
-            _change_row(table, relation, row.old_key or row.old_values, row.values, row.checked)
+            return True
+        if row.operation == "delete":
+            return _remove(table, relation, row.old_key or row.old_values, row.checked)
+        return _change_row(table, relation, row.old_key or row.old_values, row.values, row.checked)
 
     # --- cascades -----------------------------------------------------------------------------------------------------
 
@@ -194,12 +194,13 @@ def _place_of(relation: Relation, values: Texts) -> Any:
     return place
 
 
-def _remove(table: TargetTable, relation: Relation, values: Texts, checked: bool) -> None:
+def _remove(table: TargetTable, relation: Relation, values: Texts, checked: bool) -> bool:
     place = relation.find(values)
     if place is not None:
         del relation.rows[place]
     elif checked:
         raise Conflict(table.source, "delete: the row is not there", _named(table, values))
+    return place is not None
 
 
 def _insert(table: TargetTable, relation: Relation, values: Texts, checked: bool) -> None:

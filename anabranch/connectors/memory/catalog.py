@@ -19,7 +19,7 @@ class MemoryCatalog:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def tables(self, wanted: Callable[[TableId], bool]) -> dict[TableId, TableSchema]:
+    def tables(self, wanted: Callable[[TableId], bool], whole: bool = True) -> dict[TableId, TableSchema]:
         with self._database.lock:
             found = [relation.schema for relation in self._database.tables.values()]
         return {schema.id: schema for schema in found if schema is not None and wanted(schema.id)}
@@ -27,6 +27,9 @@ class MemoryCatalog:
     def mark(self) -> LogMark:
         with self._database.lock:
             return mark(self._database.identity, len(self._database.log))
+
+    def logs_whole_rows(self) -> bool:
+        return True
 
     def logs_cascades(self) -> bool:
         """The twin has no foreign-key actions: every change is in the log."""

@@ -35,6 +35,7 @@ SESSION = (
     "SET SESSION time_zone = '+00:00', sql_mode = '', net_write_timeout = 86400, net_read_timeout = 86400,"
     " wait_timeout = 86400, sql_select_limit = DEFAULT",
 )
+KEYS_AT_ONCE = 1000  # in one condition
 # https://mariadb.com/kb/en/server-system-variables/#max_statement_time
 # https://dev.mysql.com/doc/refman/8.0/en/server-system-variables.html#sysvar_max_execution_time
 NO_TIME_LIMIT = {"mariadb": "SET SESSION max_statement_time = 0", "mysql": "SET SESSION max_execution_time = 0"}
@@ -84,8 +85,9 @@ class MysqlSnapshot:
         self, table: TableSchema, columns: Sequence[str], keys: Sequence[Mapping[str, str | None]], rules: ValueRules
     ) -> Iterator[bytes]:
         """The rows that have one of these primary keys (source column -> text form), as `lines` gives them (K3)."""
-        where = " OR ".join(f"({_same_key(table, key)})" for key in keys)
-        return self._lines(table, columns, where, rules) if keys else iter(())
+        for start in range(0, len(keys), KEYS_AT_ONCE):
+            where = " OR ".join(f"({_same_key(table, key)})" for key in keys[start : start + KEYS_AT_ONCE])
+            yield from self._lines(table, columns, where, rules)
 
     def close(self) -> None:
         if self._connection is not None and self._connection.open:

@@ -125,10 +125,10 @@ class PostgresWriter:
         with translated(f"carry out a foreign key's action on {cascade.child.target}", cascade.child.source):
             return cascades.carry_out(connection, stages, cascade, rules, self._rules.nul)
 
-    def change(self, row: RowChange) -> None:
+    def change(self, row: RowChange) -> bool:
         connection, stages = self._transaction()
         with translated(f"{row.operation} in {row.table.target}", row.table.source, onerow.key(row)):
-            onerow.change(connection, stages, row, self._rules.nul)
+            return onerow.change(connection, stages, row, self._rules.nul)
 
     def truncate(self, table: TargetTable, how: str) -> None:
         """`how` is "truncate" or "delete". A table that others refer to is emptied by DELETE in any case: TRUNCATE

@@ -146,13 +146,16 @@ def _drop_constraint(connection: Connection, table: TableId, name: str) -> None:
 
 
 def build_cascade_indexes(connection: Connection, schema: TableSchema, table: TargetTable) -> None:
-    """The plain ones among the secondary indexes that begin with the columns of a foreign key that changes rows."""
+    """The plain ones among the secondary indexes that begin with the columns of a foreign key that changes rows. Nobody
+    writes to the table now; CONCURRENTLY would wait for every reader of the database."""
     keys = [key.columns for key in schema.foreign_keys if key.changes_rows]
     indexes = [i for i in schema.indexes if not i.unique and any(i.columns[: len(key)] == key for key in keys)]
-    build_indexes(connection, replace(schema, indexes=tuple(indexes)), table)
+    build_indexes(connection, replace(schema, indexes=tuple(indexes)), table, concurrently=False)
 
 
-def build_indexes(connection: Connection, schema: TableSchema, table: TargetTable) -> list[str]:
+def build_indexes(
+    connection: Connection, schema: TableSchema, table: TargetTable, concurrently: bool = True
+) -> list[str]:
     """The source's secondary indexes, one after another, while writers go on. Returns what was not made and why."""
     problems = []
     for index in schema.indexes:
@@ -161,18 +164,18 @@ def build_indexes(connection: Connection, schema: TableSchema, table: TargetTabl
         except ddl.NotCarried as why:
             problems.append(f"index {index.name} of {table.source} is not built: {why}")
         else:
-            problems += _build_index(connection, table, planned)
+            problems += _build_index(connection, table, planned, concurrently)
     return problems
 
 
-def _build_index(connection: Connection, table: TargetTable, planned: ddl.Planned) -> list[str]:
+def _build_index(connection: Connection, table: TargetTable, planned: ddl.Planned, concurrently: bool) -> list[str]:
     with translated(f"read the indexes of {table.target}"):
         existing = read_table(connection, table.target)
         holder = relation_table(connection, table.target.schema, planned.name)
     if existing and any(_serves(planned, i) for i in existing.indexes):
         return []
     name = planned.name if holder in (None, table.target) else planned.fallback
-    return _create_index(connection, table.target, name, planned.sql_index(table, name))
+    return _create_index(connection, table.target, name, planned.sql_index(table, name, concurrently), concurrently)
 
 
 def _serves(planned: ddl.Planned, index: ExistingIndex) -> bool:
@@ -181,8 +184,10 @@ def _serves(planned: ddl.Planned, index: ExistingIndex) -> bool:
     return usable and index.columns == planned.columns and (index.unique or not planned.unique)
 
 
-def _create_index(connection: Connection, table: TableId, name: str, statement: str) -> list[str]:
-    """CREATE INDEX CONCURRENTLY; an index of that name that was left invalid is replaced."""
+def _create_index(
+    connection: Connection, table: TableId, name: str, statement: str, concurrently: bool = True
+) -> list[str]:
+    """CREATE INDEX; an index of that name that CONCURRENTLY has left invalid is replaced."""
     with translated(f"build index {name} of {table}"):
         existing = read_table(connection, table)
         before = [i for i in existing.indexes if i.name == name] if existing else []
@@ -190,8 +195,8 @@ def _create_index(connection: Connection, table: TableId, name: str, statement: 
             return []
         if before:
             _drop_index(connection, table, name)
-    problems = _attempt(connection, statement, f"index {name} of {table}", patient=True)
-    if problems:
+    problems = _attempt(connection, statement, f"index {name} of {table}", patient=concurrently)
+    if problems and concurrently:
         _drop_index(connection, table, name)
     return problems
 

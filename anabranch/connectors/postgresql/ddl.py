@@ -141,10 +141,10 @@ class Planned:
     on_delete: Action = Action.RESTRICT
     on_update: Action = Action.RESTRICT
 
-    def sql_index(self, table: TargetTable, name: str) -> str:
-        unique = "UNIQUE " if self.unique else ""
+    def sql_index(self, table: TargetTable, name: str, concurrently: bool = True) -> str:
+        unique, how = "UNIQUE " if self.unique else "", "CONCURRENTLY " if concurrently else ""
         return (
-            f"CREATE {unique}INDEX CONCURRENTLY IF NOT EXISTS {quote(name)} "
+            f"CREATE {unique}INDEX {how}IF NOT EXISTS {quote(name)} "
             f"ON {qualified(table.target)} ({_names(self.columns)})"
         )
 

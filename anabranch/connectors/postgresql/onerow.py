@@ -34,11 +34,12 @@ from anabranch.rows.net import RowChange, TargetTable
 Names = tuple[str, ...]
 
 
-def change(connection: Connection, stages: StagingTables, row: RowChange, nul: str) -> None:
-    """Carry out one change; Conflict unless it hits exactly one row. Psycopg errors pass."""
+def change(connection: Connection, stages: StagingTables, row: RowChange, nul: str) -> bool:
+    """Carry out one change: did it meet a row? Conflict unless a checked one hits exactly one. Psycopg errors pass."""
     keyless = not row.table.key and row.operation != "insert"
     found = _keyless(connection, stages, row, nul) if keyless else _keyed(connection, row, nul)
     _check(row, found)
+    return bool(found)
 
 
 def merge_few(connection: Connection, piece: Piece, arrays: Sequence[Any], nul: str) -> list[Texts]:

@@ -319,3 +319,28 @@ def test_rule_08_a_cut_leaves_an_update_whole() -> None:
     (net,) = second.nets
     assert first.cascades and net.deletes is None and net.inserts is None
     assert [u.values.to_pylist() for u in net.updates] == [[{"pid": 1}]]
+
+
+CLEARED = schema(
+    "cleared", {"id": INT, "pid": INT}, ["id"], [reference(["pid"], "parent", Action.CASCADE, Action.SET_NULL)]
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "does"),
+    [
+        ([("u", {"id": 1, "v": 0}, {"id": 2, "v": 0}), ("d", {"id": 2, "v": 0})], {"set null": [1], "delete": [2]}),
+        (
+            [("u", {"id": 1, "v": 0}, {"id": 2, "v": 0}), ("u", {"id": 2, "v": 0}, {"id": 1, "v": 0})],
+            {"set null": [1, 2]},
+        ),
+    ],
+)
+def test_rule_01_children_that_are_cleared_follow_no_further(changes: list[tuple], does: dict[str, list[int]]) -> None:
+    seeing = context([PARENT, CLEARED])
+    part = group([chunk_of([[("parent", *change)] for change in changes], [PARENT, CLEARED])], seeing)
+    found: dict[str, list[int]] = {}
+    for stage in stages(part, seeing):
+        for one in stage.cascades:
+            found.setdefault(one.action.value, []).extend(one.parents.column("pid").to_pylist())
+    assert found == does

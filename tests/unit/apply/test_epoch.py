@@ -14,7 +14,7 @@ from apply_images import ITEMS, chunk_of, context, followed
 
 from anabranch import connectors
 from anabranch.abc import TableState, ValueRules
-from anabranch.apply.context import ApplyContext
+from anabranch.apply.context import ApplyContext, replace_context
 from anabranch.apply.epoch import Applier
 from anabranch.apply.plan import group, stages
 from anabranch.apply.window import WindowResolver, is_followed
@@ -145,6 +145,44 @@ def test_patience_begins_when_the_target_is_lost(rig: Callable[..., Rig], monkey
     monkeypatch.setattr(one.applier.writer, "begin", away)
     one.applier.apply(one.log(item(1)))
     assert one.rows() == [1]
+
+
+def test_a_target_that_answers_but_never_commits_is_given_up(
+    rig: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody holds a lock on a table: each attempt begins, none comes through."""
+    one, tries = rig(), []
+
+    def locked(net: Any) -> Any:
+        tries.append(net)
+        raise TargetUnavailable("lock timeout")
+
+    monkeypatch.setattr("anabranch.apply.epoch.time.monotonic", lambda: 60.0 * len(tries))
+    monkeypatch.setattr("anabranch.apply.epoch.time.sleep", lambda seconds: None)
+    monkeypatch.setattr(one.applier.writer, "merge", locked)
+    with pytest.raises(TargetUnavailable):
+        one.applier.apply(one.log(item(1)))
+    assert len(tries) == 10
+
+
+@pytest.mark.parametrize("per_transaction", [False, True])
+def test_rule_03_a_key_that_a_waiting_row_moves_to_waits_too(rig: Callable[..., Rig], per_transaction: bool) -> None:
+    one = rig(per_transaction=per_transaction)
+    applier = one.applier
+    applier.save(with_waiting(applier.states[ITEMS.id], [{"id": "1"}]))
+    applier.context = replace_context(applier.context, {ITEMS.id: followed(ITEMS, dirty=frozenset([("1",)]))})
+    applier.apply(one.log([("u", {"id": 1, "a": 1, "b": ""}, {"id": 2, "a": 1, "b": ""})], item(3)))
+    assert [key["id"] for key in waiting(applier.states[ITEMS.id])] == ["1", "2"] and one.rows() == [3]
+
+
+def test_rule_15_a_table_that_a_promoted_target_has_again_parks_again(
+    rig: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was brought in behind the barrier; the target's copy was loaded long before."""
+    one = rig()
+    monkeypatch.setattr(one.applier, "_has_joined", lambda table, sequence: True)
+    one.applier.apply(one.log(item(1), barriers=(PARK,)))
+    assert one.states() == {"items": "parked"}
 
 
 def test_rule_19_a_table_that_parked_before_its_snapshot_parks(rig: Callable[..., Rig]) -> None:

@@ -67,3 +67,19 @@ def test_rule_04_a_moment_must_be_quiet_above_too() -> None:
     b, c = table("b", refers("a", FOLLOW, KEEP)), table("c", refers("b", FOLLOW, KEEP), key=())
     ((_, _), (last,)) = demands({t.id: t for t in (A, b, c)}, False)
     assert last == Demand(c.id, True, frozenset({A.id, b.id}))
+
+
+def test_a_table_that_refers_to_itself_comes_before_its_children() -> None:
+    a, b = table("a", refers("a", FOLLOW, KEEP)), table("b", refers("a", FOLLOW, KEEP))
+    assert levels(b, a) == [{"a": True}, {"b": False}]
+    c = table("c", refers("b", CLEAR, KEEP))
+    circle = [table("a", refers("b", FOLLOW, KEEP)), table("b", refers("a", CLEAR, KEEP))]
+    assert levels(c, *circle) == [{"a": True, "b": True}, {"c": False}]
+
+
+def test_rule_20_where_columns_are_left_out_the_table_between_is_read_at_one_moment() -> None:
+    """A row of it that waits to be read again would not take its children along."""
+    b, c = table("b", refers("a", FOLLOW, KEEP)), table("c", refers("b", FOLLOW, KEEP))
+    tables = {t.id: t for t in (A, b, c)}
+    assert [d.table.name for level in demands(tables, False, False) for d in level if d.exact] == ["b"]
+    assert not any(d.exact for level in demands(tables, False, True) for d in level)

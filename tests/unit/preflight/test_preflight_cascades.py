@@ -71,3 +71,17 @@ def test_rule_01_cascades_that_apply_can_repeat_are_counted(tmp_path: Path) -> N
     assert [r.message for r in report.results if r.check == "job.cascades"] == [
         "1 foreign keys change rows, the log does not show it: apply does it"
     ]
+
+
+def test_rule_01_tables_that_remove_each_others_rows_are_refused(tmp_path: Path) -> None:
+    """Neither can be loaded before the other. One that only clears a column leads no further."""
+
+    def circle(action: Action) -> list[str]:
+        back = ForeignKey("back", ("n",), TableId("shop", "b"), ("id",), action, RESTRICT)
+        tables = [replace(table("shop.a"), foreign_keys=(back,)), child()]
+        return failures(run(tmp_path, ALL, End(tables, shows_cascades=False), End()))
+
+    first, second = circle(CASCADE)
+    assert first.startswith("job.cascades shop.a: shop.a and shop.b remove each other's rows") and "shop.b:" in second
+    assert circle(SET_NULL) == []
+    assert failed(tmp_path, ALL, child("shop.b")) == []
