@@ -100,6 +100,22 @@ def find_mariadb(*, fetch: bool = True) -> Software:
     return found
 
 
+def find_mariadb_plugin(name: str) -> Path:
+    """A plugin's file (`file_key_management.so`): beside MariaDB, else out of Debian's mariadb-server, unpacked."""
+    home, tree = find_mariadb().home, _cached("mariadb-plugins")
+    found = [
+        path
+        for place in ("lib/mysql/plugin", "lib64/mysql/plugin", "lib/plugin")
+        for path in home.glob(f"{place}/{name}")
+    ]
+    if not found and debian.is_debian():
+        debian.unpack(tree.name, (("mariadb-server",),), dependencies=False)
+        found = list(tree.rglob(name))
+    if not found:
+        raise ServerUnavailable(f"no plugin {name} of MariaDB", hint="install mariadb-server (or what brings it here)")
+    return found[0]
+
+
 def find_mysql(*, fetch: bool = True) -> Software:
     """MySQL 8: a `mysqld` of the machine, the cache, else MySQL 8.0.33 from Maven Central (550 MB)."""
     for mysqld in _on_machine("mysqld"):

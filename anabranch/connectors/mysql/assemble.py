@@ -302,7 +302,7 @@ class Assembler:
         """Rows without a table map: some servers end a statement with an event of no table."""
         if number in _NO_TABLE:
             return None
-        raise UnknownLogEvent("rows of a table that the log does not name", position=self._here)
+        raise UnknownLogEvent("rows of a table that the log does not name", position=self._here, hint=b.START_AGAIN)
 
     def _decoder(self, found: TableDecoders, kind: int, bitmaps: bytes, keys_off: bool) -> Decoder | None:
         """For columns present that were not seen before; None when the table has to be parked for them."""
@@ -334,8 +334,7 @@ class Assembler:
                 f"the rows of {_STATEMENTS[op]} in the log do not fit the definition: {error}",
                 table=table,
                 position=self._here,
-                hint="remove the job's state (anabranch drop JOB --execute) and load again; "
-                "if it comes back, exclude the table",
+                hint=f"{b.LOAD_AGAIN}; if it comes back, exclude the table",
             )
         column, key = found.refused_value(bitmaps, data, at, end)
         row = ", ".join(f"{name}={value!r}" for name, value in key.items()) or "a row without a key"

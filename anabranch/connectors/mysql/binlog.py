@@ -28,7 +28,8 @@ PARTIAL_UPDATE = 39
 MARIADB_GTID, MARIADB_GTID_LIST = 162, 163
 MARIADB_COMPRESSED_ROWS = range(166, 172)
 
-# Events that carry nothing for us, each looked at and found harmless.
+# Events that carry nothing for us, each looked at and found harmless. Others are flagged ignorable by the source: MariaDB's
+# start encryption (164), whose log it sends decrypted. https://mariadb.com/kb/en/encrypting-binary-logs/
 HARMLESS = {
     STOP: "stop",
     28: "ignorable",
@@ -39,12 +40,13 @@ HARMLESS = {
     161: "binlog checkpoint",
 }
 # Events that stop the job: name and remedy.
-_LATER = "this version cannot read it"
+LOAD_AGAIN = "remove the job's state (anabranch drop JOB --execute) and load again"
+START_AGAIN = f"start the job again; if it stops here again, {LOAD_AGAIN}"
 REFUSED = {
-    1: ("start v3", "the source's log is older than MySQL 5.0"),
+    1: ("start v3", f"the source's log is older than MySQL 5.0: {LOAD_AGAIN}"),
     INTVAR: ("intvar", "SET GLOBAL binlog_format = ROW at the source, reconnect its sessions, load again"),
     6: ("load", "SET GLOBAL binlog_format = ROW at the source, load again"),
-    7: ("slave", _LATER),
+    7: ("slave", f"this version cannot read it: {LOAD_AGAIN}"),
     8: ("create file", "SET GLOBAL binlog_format = ROW at the source, load again"),
     9: ("append block", "SET GLOBAL binlog_format = ROW at the source, load again"),
     10: ("exec load", "SET GLOBAL binlog_format = ROW at the source, load again"),
@@ -54,9 +56,7 @@ REFUSED = {
     USER_VAR: ("user variable", "SET GLOBAL binlog_format = ROW at the source, reconnect its sessions, load again"),
     17: ("begin load query", "SET GLOBAL binlog_format = ROW at the source, load again"),
     18: ("execute load query", "SET GLOBAL binlog_format = ROW at the source, load again"),
-    20: ("rows of MySQL 5.1 betas", _LATER),
-    21: ("rows of MySQL 5.1 betas", _LATER),
-    22: ("rows of MySQL 5.1 betas", _LATER),
+    **dict.fromkeys((20, 21, 22), ("rows of MySQL 5.1 betas", f"this version cannot read them: {LOAD_AGAIN}")),
     XA_PREPARE: ("XA prepare", "XA transactions cannot be followed yet: end them at the source, load again"),
     PARTIAL_UPDATE: (
         "partial update rows",
@@ -67,7 +67,6 @@ REFUSED = {
         "SET GLOBAL binlog_transaction_compression = OFF at the source, reconnect its sessions, load again",
     ),
     42: ("tagged GTID", "tagged GTIDs cannot be followed yet: SET gtid_next = AUTOMATIC at the source, load again"),
-    164: ("start encryption", "the source sends its log encrypted: SET encrypt_binlog = OFF in its configuration"),
     **{
         number: (f"compressed {what}", "SET GLOBAL log_bin_compress = OFF at the source, load again")
         for number, what in zip(

@@ -42,7 +42,8 @@ class Group:
     def begin(self, kind: int, body: bytes, server: int, place: str) -> None:
         """A GTID event: of MySQL a transaction or a statement follows; MariaDB says which."""
         if self.is_ours:
-            raise UnknownLogEvent("a transaction begins before the one before it has ended", position=place)
+            message = "a transaction begins before the one before it has ended"
+            raise UnknownLogEvent(message, position=place, hint=b.START_AGAIN)
         self.is_open, self.in_transaction = True, False
         self._event = kind, body, server
         if kind == b.MARIADB_GTID:
