@@ -75,7 +75,7 @@ def _select(rules: RuleSet, source: SourceConnector, known: Known) -> Selection:
 
     catalog = source.catalog()
     try:
-        now: dict[TableId, TableSchema] = catalog.tables(wanted)
+        now: dict[TableId, TableSchema] = catalog.tables(wanted, whole=False)
         logs_cascades = catalog.logs_cascades()
     finally:
         catalog.close()

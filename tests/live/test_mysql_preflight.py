@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 
 import pytest
 
 from anabranch import connectors
 from anabranch.abc import CheckResult, PreflightContext
+from anabranch.cli.main import exit_code
 from anabranch.errors import SourceError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
@@ -293,8 +296,36 @@ def test_rule_01_foreign_keys_are_seen_or_the_definition_is_refused(
         if mysql_family.name == "mariadb":
             with pytest.raises(SourceError, match="hidden") as refused:
                 keys(endpoint)
-            assert "GRANT REFERENCES" in refused.value.hint
-        else:
-            assert keys(endpoint) == 1
-    with user_with(database, f"SELECT, REFERENCES ON {database.name}.*") as endpoint:
+            assert refused.value.hint.startswith("GRANT REFERENCES ON `")
+            assert refused.value.hint.endswith(f"`.* TO '{endpoint.user}'@'%'")
+            hidden = one(checked(database, endpoint), "hidden_keys")
+            assert (hidden.verdict, hidden.hint) == ("failed", refused.value.hint)
+            assert hidden.message.startswith(f"{database.name}.child: foreign keys are hidden")
+            database.execute(hidden.hint)
+        assert "hidden_keys" not in checked(database, endpoint)
         assert keys(endpoint) == 1
+
+
+def test_a_user_that_does_not_see_foreign_keys_is_one_finding_of_preflight(
+    mariadb: Server,
+    source_database: Make,
+    target_database: Database,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    database, target = source_database(mariadb), target_database.server
+    database.execute(
+        "CREATE TABLE parent (id INT PRIMARY KEY, place POINT)",
+        "CREATE TABLE child (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES parent (id) ON DELETE CASCADE)",
+    )
+    file = tmp_path / "job.toml"
+    with user_with(database, f"SELECT ON {database.name}.*") as user:
+        file.write_text(
+            f'name = "shop"\n[source]\nurl = "mariadb://{user.user}:{user.password}@{user.host}:{user.port}"\n'
+            f'[target]\nurl = "postgresql://{target.user}:{target.password}@{target.host}:{target.port}'
+            f'/{target_database.name}"\n[[rules]]\ninclude = ["{database.name}.*"]\n'
+        )
+        with pytest.raises(SystemExit, match="3"):
+            exit_code(["preflight", str(file), "--json"])
+    checks = [c["check"] for c in json.loads(capsys.readouterr().out)["checks"] if c["verdict"] == "failed"]
+    assert checks == ["job.types", "source.grants", "source.grants", "source.hidden_keys"]

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from anabranch.connectors.mysql import defaults
+from anabranch.connectors.mysql import defaults, foreign_keys
 from anabranch.connectors.mysql.chunks import qualified
-from anabranch.connectors.mysql.connection import ask, connect, family, variables, version
+from anabranch.connectors.mysql.connection import account, ask, connect, family, variables, version
 from anabranch.connectors.mysql.expressions import name
 from anabranch.connectors.mysql.log_end import log_end_with_gtids
-from anabranch.connectors.mysql.privileges import Rights
+from anabranch.connectors.mysql.privileges import as_pattern, grant
 from anabranch.connectors.mysql.typemap import Native, Refused, logical_type
 from anabranch.errors import SourceError
 from anabranch.model.datatype import Kind
@@ -30,6 +30,7 @@ SYSTEM_SCHEMAS = ("mysql", "information_schema", "performance_schema", "sys", "a
 # From which version on the log has the rows that foreign-key actions change (K1); None: not in any version.
 # https://dev.mysql.com/doc/refman/9.7/en/replication-features-foreign-keys.html · https://mariadb.com/kb/en/foreign-keys/
 LOGS_CASCADES_FROM: Mapping[str, tuple[int, int, int] | None] = {"mysql": (9, 6, 0), "mariadb": None}
+ROW_IMAGE = "binlog_row_image"
 CASCADES_BY_SERVER = "innodb_native_foreign_keys"  # MySQL 9.6+: ON brings the old way back
 ONE_BY_ONE = 20  # tables up to which each is asked for by name
 ACTIONS = {
@@ -75,32 +76,28 @@ class MysqlCatalog:
         ask(self._connection, "SET SESSION time_zone = '+00:00', sql_mode = ''")
         self.folds_names = ask(self._connection, "SELECT @@GLOBAL.lower_case_table_names")[0][0] == 1
 
-    def tables(self, wanted: Callable[[TableId], bool]) -> dict[TableId, TableSchema]:
+    def tables(self, wanted: Callable[[TableId], bool], whole: bool = True) -> dict[TableId, TableSchema]:
         chosen = {t: row for row in self._base_tables() if wanted(t := TableId(row["TABLE_SCHEMA"], row["TABLE_NAME"]))}
         found: dict[TableId, TableSchema] = {}
         for schema, names in _places(chosen):
             found |= self._read(schema, names, chosen)
-        self._refuse_hidden_foreign_keys(found.values())
+        if whole:
+            self._refuse_hidden_foreign_keys(found)
         return found
 
-    def _refuse_hidden_foreign_keys(self, tables: Iterable[TableSchema]) -> None:
-        """MariaDB shows foreign keys in information_schema only to who may refer to the table. Unseen ones would cascade
-        unseen (K1): https://mariadb.com/kb/en/information-schema-referential_constraints-table/"""
-        if family(self._connection) != "mariadb":
-            return
-        rights = Rights([str(row[0]) for row in ask(self._connection, "SHOW GRANTS")])
-        for table in tables:
-            if table.foreign_keys or rights.has("REFERENCES", table.id):
-                continue
-            if " FOREIGN KEY " in str(ask(self._connection, f"SHOW CREATE TABLE {qualified(table.id)}")[0][1]):
-                raise SourceError(
-                    "its foreign keys are hidden from this user, and what they cascade is not in the log",
-                    table=str(table.id),
-                    hint=f"GRANT REFERENCES ON {name(table.id.schema)}.* TO this user, as an administrator",
-                )
+    def _refuse_hidden_foreign_keys(self, tables: Iterable[TableId]) -> None:
+        for table in foreign_keys.hidden(self._connection, tables):
+            raise SourceError(
+                f"its {foreign_keys.MESSAGE}",
+                table=str(table),
+                hint=grant(foreign_keys.RIGHT, f"{as_pattern(table.schema)}.*", account(self._connection)),
+            )
 
     def mark(self) -> LogMark:
         return log_end_with_gtids(self._connection).mark()
+
+    def logs_whole_rows(self) -> bool:
+        return variables(self._connection, ROW_IMAGE).get(ROW_IMAGE, "FULL").upper() == "FULL"
 
     def logs_cascades(self) -> bool:
         found = variables(self._connection, CASCADES_BY_SERVER)

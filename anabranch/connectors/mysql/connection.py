@@ -1,4 +1,5 @@
-"""How a connection to MySQL or MariaDB is made, and what kind of server answers. No queries of any role live here."""
+"""How a connection to MySQL or MariaDB is made, what kind of server answers, and as whom it knows us. No queries of any
+role live here."""
 
 from __future__ import annotations
 
@@ -70,6 +71,12 @@ def variables(connection: pymysql.Connection, *names: str) -> dict[str, str]:
     wanted = ", ".join(["%s"] * len(names))
     rows = ask(connection, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({wanted})", *names)
     return {str(name).lower(): str(value) for name, value in rows}
+
+
+def account(connection: pymysql.Connection) -> str:
+    """Who we are at the server, as GRANT wants it."""
+    user, _, host = str(ask(connection, "SELECT CURRENT_USER()")[0][0]).rpartition("@")
+    return f"'{user}'@'{host}'"
 
 
 def _place(endpoint: Endpoint) -> dict[str, Any]:

@@ -6,15 +6,15 @@ What does not live here: rights (`privileges.py`), types that are refused (the e
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import pymysql
 
 from anabranch.abc import CheckResult, PreflightContext
-from anabranch.connectors.mysql import privileges
+from anabranch.connectors.mysql import foreign_keys, privileges
 from anabranch.connectors.mysql.catalog import cascades_are_logged
-from anabranch.connectors.mysql.connection import ask, connect, family, version
+from anabranch.connectors.mysql.connection import account, ask, connect, family, version
 from anabranch.connectors.mysql.log_end import log_status
 from anabranch.connectors.mysql.snapshot import KEY_OR_TRANSACTIONS, has_transactions
 from anabranch.errors import SourceError, SourceUnavailable
@@ -276,7 +276,7 @@ def check_xa(live: _Live) -> Iterator[CheckResult]:
 
 
 def check_grants(live: _Live) -> Iterator[CheckResult]:
-    user = _user(live.connection)
+    user = account(live.connection)
     rights = privileges.Rights([str(row[0]) for row in ask(live.connection, "SHOW GRANTS")])
     needs = privileges.Needs(lock=live.lock if live.family == "mysql" else "none", watermark=live.needs_watermark)
     absent = list(privileges.missing(rights, live.family, user, sorted(live.context.tables), needs))
@@ -313,6 +313,16 @@ def check_keys(live: _Live) -> Iterator[CheckResult]:
     yield _warning(
         "keys", message, "ALTER TABLE … ADD PRIMARY KEY (…)" + ("" if live.is_exact else ', or [load] lock = "table"')
     )
+
+
+def check_hidden_keys(live: _Live) -> Iterator[CheckResult]:
+    """K1: a foreign key that is not seen cascades unseen."""
+    found = list(foreign_keys.hidden(live.connection, live.context.tables))
+    for schema in sorted({table.schema for table in found}):
+        names = tuple(str(table) for table in found if table.schema == schema)
+        place, user = f"{privileges.as_pattern(schema)}.*", account(live.connection)
+        hint = privileges.grant(foreign_keys.RIGHT, place, user)
+        yield replace(_failed("hidden_keys", f"{_some(names)}: {foreign_keys.MESSAGE}", hint), names=names)
 
 
 def check_foreign_keys(live: _Live) -> Iterator[CheckResult]:
@@ -374,6 +384,7 @@ CHECKS: tuple[Check, ...] = (
     check_grants,
     check_engines,
     check_keys,
+    check_hidden_keys,
     check_foreign_keys,
     check_generated,
 )
@@ -396,7 +407,7 @@ def _asked(check: Check, live: _Live) -> list[CheckResult]:
         raise
     except SourceError as error:
         right = _RIGHT_TO_ASK.get((live.family, check))
-        hint = f"GRANT {right} ON *.* TO {_user(live.connection)}" if right else error.hint
+        hint = privileges.grant(right, "*.*", account(live.connection)) if right else error.hint
         return [_warning(check.__name__.removeprefix("check_"), f"could not be asked: {error.message}", hint)]
 
 
@@ -409,12 +420,6 @@ def _kept(variables: Mapping[str, str]) -> float:
 
 def _retention_setting(variables: Mapping[str, str]) -> str:
     return "binlog_expire_logs_seconds = 604800" if RETENTION[0][0] in variables else "expire_logs_days = 7"
-
-
-def _user(connection: pymysql.Connection) -> str:
-    """The account as GRANT wants it."""
-    user, _, host = str(ask(connection, "SELECT CURRENT_USER()")[0][0]).rpartition("@")
-    return f"'{user}'@'{host}'"
 
 
 def _some(names: Iterable[str]) -> str:

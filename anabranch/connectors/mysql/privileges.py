@@ -18,6 +18,7 @@ from anabranch.connectors.mysql.watermark import SCHEMA as WATERMARK
 from anabranch.model.ids import TableId
 
 ALL = "ALL PRIVILEGES"
+LONGEST_NAME = 64  # https://dev.mysql.com/doc/refman/8.0/en/identifier-length.html
 # Any of these names is enough; the first is the one to grant.
 # https://mariadb.com/kb/en/grant/#replication-client: MariaDB 10.5 gave rights finer names
 GLOBAL_RIGHTS: dict[str, tuple[tuple[str, ...], ...]] = {
@@ -110,18 +111,23 @@ def _places(lacking: Sequence[TableId], right: str) -> list[str]:
     """Single tables while they are few; LOCK TABLES can be given for a schema only."""
     if right == "SELECT" and len(lacking) <= 5:
         return [qualified(table) for table in lacking]
-    return [f"{_as_pattern(schema)}.*" for schema in sorted({table.schema for table in lacking})]
+    return [f"{as_pattern(schema)}.*" for schema in sorted({table.schema for table in lacking})]
 
 
 def _absent(right: str, place: str, user: str) -> CheckResult:
-    return CheckResult(
-        "source.grants", "failed", f"{user} lacks {right} on {place}", f"GRANT {right} ON {place} TO {user}"
-    )
+    return CheckResult("source.grants", "failed", f"{user} lacks {right} on {place}", grant(right, place, user))
 
 
-def _as_pattern(schema: str) -> str:
-    """A schema's name where GRANT reads `_` and `%` as wildcards."""
-    return name(re.sub(r"([_%])", r"\\\1", schema))
+def grant(right: str, place: str, user: str) -> str:
+    """The statement that gives it."""
+    return f"GRANT {right} ON {place} TO {user}"
+
+
+def as_pattern(schema: str) -> str:
+    """A schema's name where GRANT reads `_` and `%` as wildcards. As it is where it would grow too long: so it matches
+    itself too."""
+    escaped = re.sub(r"([_%])", r"\\\1", schema)
+    return name(escaped if len(escaped) <= LONGEST_NAME else schema)
 
 
 def _like(pattern: str, schema: str) -> bool:

@@ -40,7 +40,7 @@ class Source:
     def catalog(self) -> Source:
         return self
 
-    def tables(self, wanted: Callable[[TableId], bool]) -> dict[TableId, TableSchema]:
+    def tables(self, wanted: Callable[[TableId], bool], whole: bool = True) -> dict[TableId, TableSchema]:
         return {table: schema for table, schema in self.now.items() if wanted(table)}
 
     def mark(self) -> LogMark:

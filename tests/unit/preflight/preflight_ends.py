@@ -46,7 +46,7 @@ class End:
 
     checks = catalog
 
-    def tables(self, wanted: Callable[[TableId], bool]) -> dict[TableId, TableSchema]:
+    def tables(self, wanted: Callable[[TableId], bool], whole: bool = True) -> dict[TableId, TableSchema]:
         return {t.id: t for t in self.found if wanted(t.id)}
 
     def logs_cascades(self) -> bool:
