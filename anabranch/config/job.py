@@ -44,11 +44,11 @@ def refuse(*problems: Problem) -> PydanticCustomError:
     return PydanticCustomError("refused", "{text}", {"text": "; ".join(map(str, problems)), "problems": problems})
 
 
-def _endpoint(value: Any, info: ValidationInfo, *, needs_database: bool) -> Endpoint:
+def _endpoint(value: Any, info: ValidationInfo, role: str) -> Endpoint:
     if not isinstance(value, str):
         raise refuse(Problem("is not text", expected="a URL in quotes"))
     env: Mapping[str, str] = (info.context or {}).get("env", {})
-    endpoint, problems = parse_url(value, env, needs_database=needs_database)
+    endpoint, problems = parse_url(value, env, needs_database=role == "target", role=role)
     if endpoint is None:
         raise refuse(*problems)
     return endpoint
@@ -108,11 +108,11 @@ def _flat(prefix: str, value: Any) -> Iterator[tuple[str, str]]:
 
 
 def _source_url(value: Any, info: ValidationInfo) -> Endpoint:
-    return _endpoint(value, info, needs_database=False)
+    return _endpoint(value, info, "source")
 
 
 def _target_url(value: Any, info: ValidationInfo) -> Endpoint:
-    return _endpoint(value, info, needs_database=True)
+    return _endpoint(value, info, "target")
 
 
 SourceUrl = Annotated[Endpoint, PlainValidator(_source_url, json_schema_input_type=str), PlainSerializer(str)]

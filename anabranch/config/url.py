@@ -7,7 +7,7 @@ is what the scheme says (preflight asks it).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from urllib.parse import unquote, urlsplit
@@ -20,16 +20,19 @@ _FILES = ("ssl_ca", "ssl_cert", "ssl_key", "ssl_mode", "unix_socket")
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
+    """`roles`: what this release's connector of that name can be, source, target or both (connectors/__init__.py)."""
+
     port: int
+    roles: tuple[str, ...]
     options: tuple[str, ...] = _FILES
     needs_user: bool = True
 
 
 SCHEMES = {
-    "mysql": Scheme(3306),
-    "mariadb": Scheme(3306),
-    "postgresql": Scheme(5432),
-    "memory": Scheme(0, (), needs_user=False),  # the twin for tests: anabranch/connectors/memory
+    "mysql": Scheme(3306, ("source",)),
+    "mariadb": Scheme(3306, ("source",)),
+    "postgresql": Scheme(5432, ("target",)),
+    "memory": Scheme(0, ("source", "target"), (), needs_user=False),  # the twin for tests: anabranch/connectors/memory
 }
 MEANT = {"postgres": "postgresql", "pg": "postgresql", "psql": "postgresql", "pgsql": "postgresql", "maria": "mariadb"}
 MYSQL_SSL_MODES = ("disabled", "preferred", "required", "verify_ca", "verify_identity")
@@ -45,6 +48,7 @@ _ENCODE = "write special characters of a user or password as %XX, or use ${VARIA
 @dataclass
 class _Parser:
     env: Mapping[str, str]
+    role: str
     problems: list[Problem] = field(default_factory=list)
 
     def fail(self, message: str, expected: str = "", nearest: str = "") -> None:
@@ -66,9 +70,18 @@ class _Parser:
             self.variable(name)
 
     def scheme(self, name: str) -> Scheme | None:
-        if name not in SCHEMES:
-            self.fail(f"unknown URL scheme {name!r}", _scheme_list(), _nearest_scheme(name))
-        return SCHEMES.get(name)
+        """None for an unknown one. One of the other role is a problem that hides no other of the URL."""
+        public = [known for known, scheme in SCHEMES.items() if scheme.needs_user and self.has_role(scheme)]
+        expected = "one of " * (len(public) > 1) + ", ".join(f"{one}://" for one in public)
+        found = SCHEMES.get(name)
+        if found is None:
+            self.fail(f"unknown URL scheme {name!r}", expected, _nearest_scheme(name, public))
+        elif not self.has_role(found):
+            self.fail(f"{name}:// cannot be a {self.role}", expected)
+        return found
+
+    def has_role(self, scheme: Scheme) -> bool:
+        return self.role in ("", *scheme.roles)
 
     def port(self, text: str, default: int) -> int:
         if not text:
@@ -102,9 +115,11 @@ class _Parser:
         return value
 
 
-def parse_url(text: str, env: Mapping[str, str], *, needs_database: bool) -> tuple[Endpoint | None, list[Problem]]:
-    """The endpoint, or every problem of the URL."""
-    parser = _Parser(env)
+def parse_url(
+    text: str, env: Mapping[str, str], *, needs_database: bool, role: str = ""
+) -> tuple[Endpoint | None, list[Problem]]:
+    """The endpoint, or every problem of the URL. `role`: source or target, "" for either."""
+    parser = _Parser(env, role)
     name, separator, _ = text.partition("://")
     if not separator:
         parser.fail("not a URL", "scheme://user:${PASSWORD}@host:port/database")
@@ -142,7 +157,7 @@ def _endpoint(parser: _Parser, scheme: Scheme, text: str, needs_database: bool) 
         database=parser.fill(database),
         options=tuple(parser.options(parts.scheme, parts.query)),
     )
-    if scheme.needs_user:
+    if scheme.needs_user and parser.has_role(scheme):
         written = replace(endpoint, user=endpoint.user or user, host=endpoint.host or host)
         _complete(parser, replace(written, database=endpoint.database or database), needs_database)
     return endpoint
@@ -169,12 +184,8 @@ def _complete(parser: _Parser, endpoint: Endpoint, needs_database: bool) -> None
         parser.fail("the URL has more than one name after the host", "one database")
 
 
-def _scheme_list() -> str:
-    return "one of " + ", ".join(f"{name}://" for name, scheme in SCHEMES.items() if scheme.needs_user)
-
-
-def _nearest_scheme(name: str) -> str:
+def _nearest_scheme(name: str, public: Sequence[str]) -> str:
     base = name.lower().split("+")[0].removeprefix("jdbc:")
-    public = [known for known, scheme in SCHEMES.items() if scheme.needs_user]
-    found = MEANT.get(base) or (get_close_matches(base, public, 1, 0.5) or [""])[0]
+    meant = MEANT.get(base, "")
+    found = meant if meant in public else (get_close_matches(base, public, 1, 0.5) or [""])[0]
     return f"{found}://" if found else ""

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from anabranch.abc import Checkpoint, TableState
-from anabranch.errors import AnabranchError
+from anabranch.errors import SourceError, TargetError
 from anabranch.job import ends
 from anabranch.model.position import LogMark
 from anabranch.state.store import StateStore, time_text
@@ -57,7 +57,7 @@ def _source_end(job: Job, errors: list[str]) -> LogMark | None:
             return catalog.mark()
         finally:
             catalog.close()
-    except AnabranchError as error:
+    except (SourceError, TargetError) as error:
         errors.append(ends.told(job, error))
         return None
 
@@ -73,7 +73,7 @@ def _target(job: Job, snapshot: dict[str, Any], source_end: LogMark | None, erro
                 tables = [_table(s, snapshot) for _, s in sorted(store.tables(job.config.name).items())]
         finally:
             store.close()
-    except AnabranchError as error:
+    except (SourceError, TargetError) as error:
         errors.append(ends.told(job, error))
     size = _lag_bytes(job, checkpoint, source_end)
     seconds = 0.0 if size == 0 else lag_seconds(snapshot, checkpoint)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from anabranch import connectors
 from anabranch.config import JobConfig, describe_change, load_job
 from anabranch.config.lines import key_lines
 from anabranch.config.patterns import Pattern, Template
-from anabranch.config.url import parse_url
+from anabranch.config.url import SCHEMES, parse_url
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 
@@ -110,6 +112,12 @@ def test_urls(url: str, expected: tuple[object, ...] | None) -> None:
     found = endpoint and (endpoint.host, endpoint.port, endpoint.user, endpoint.password, endpoint.database)
     assert found == expected
     assert bool(problems) == (expected is None)
+
+
+def test_a_scheme_has_the_roles_that_its_connector_can_play() -> None:
+    modules = {name: import_module(module) for name, module in connectors.SCHEMES.items()}
+    can = {name: tuple(r for r in ("source", "target") if hasattr(m, r)) for name, m in modules.items()}
+    assert {name: scheme.roles for name, scheme in SCHEMES.items()} == can
 
 
 @pytest.mark.parametrize(

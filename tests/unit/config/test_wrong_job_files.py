@@ -24,7 +24,7 @@ TOP_KEYS = "name, source, target, rules, tables, load, capture, apply, types, sp
 URL = "scheme://user:${PASSWORD}@host:port/database"
 ENCODE = "write special characters of a user or password as %XX, or use ${VARIABLE}, which is taken literally"
 OPTIONS = "ssl_ca, ssl_cert, ssl_key, ssl_mode, unix_socket"
-SCHEMES = "mysql://, mariadb://, postgresql://"
+SOURCES = "one of mysql://, mariadb://"
 POSTGRESQL_MODES = (
     "disable, prefer, require, verify-ca, verify-full, disabled, preferred, required, verify_ca, verify_identity"
 )
@@ -132,21 +132,29 @@ CASES: dict[str, tuple[str, list[str]]] = {
     ),
     "unknown scheme": (
         source("mysqll://u:${PW}@h/d"),
-        [f"line 3, [source] url: unknown URL scheme 'mysqll'; expected one of {SCHEMES}; did you mean mysql://?"],
+        [f"line 3, [source] url: unknown URL scheme 'mysqll'; expected {SOURCES}; did you mean mysql://?"],
     ),
     "scheme by its nickname": (
         target("postgres://u:${PW}@h/d"),
+        ["line 5, [target] url: unknown URL scheme 'postgres'; expected postgresql://; did you mean postgresql://?"],
+    ),
+    "schemes that have the other role": (
+        GOOD.replace("mysql://repl:${PW}@127.0.0.1:3306", "postgresql://${U1}:p@h").replace(
+            "postgresql://app:${PW}@127.0.0.1:5432/shop", "mysql://u@h"
+        ),
         [
-            f"line 5, [target] url: unknown URL scheme 'postgres'; expected one of {SCHEMES};"
-            " did you mean postgresql://?"
+            f"line 3, [source] url: postgresql:// cannot be a source; expected {SOURCES}",
+            "line 3, [source] url: the environment variable U1 is not set; expected ${U1} to have a value",
+            "line 5, [target] url: mysql:// cannot be a target; expected postgresql://",
         ],
+    ),
+    "nickname of a scheme that has the other role": (
+        source("postgres://u@h"),
+        [f"line 3, [source] url: unknown URL scheme 'postgres'; expected {SOURCES}"],
     ),
     "scheme of a Python driver": (
         source("mysql+pymysql://u:${PW}@h/d"),
-        [
-            f"line 3, [source] url: unknown URL scheme 'mysql+pymysql'; expected one of {SCHEMES};"
-            " did you mean mysql://?"
-        ],
+        [f"line 3, [source] url: unknown URL scheme 'mysql+pymysql'; expected {SOURCES}; did you mean mysql://?"],
     ),
     "no URL at all": (
         source("127.0.0.1:3306"),
@@ -215,7 +223,7 @@ CASES: dict[str, tuple[str, list[str]]] = {
     "an unknown scheme hides no missing variable": (
         source("mysqll://u:${U1}@h/d"),
         [
-            f"line 3, [source] url: unknown URL scheme 'mysqll'; expected one of {SCHEMES}; did you mean mysql://?",
+            f"line 3, [source] url: unknown URL scheme 'mysqll'; expected {SOURCES}; did you mean mysql://?",
             "line 3, [source] url: the environment variable U1 is not set; expected ${U1} to have a value",
         ],
     ),
@@ -342,7 +350,7 @@ CASES: dict[str, tuple[str, list[str]]] = {
         GOOD.replace('"shop"', '"-"').replace("mysql:", "oracle:") + "[aply]\n[types]\nnul = 0\n",
         [
             f"line 1, name: '-' cannot be a job's name; expected {NAME_RULE}",
-            f"line 3, [source] url: unknown URL scheme 'oracle'; expected one of {SCHEMES}",
+            f"line 3, [source] url: unknown URL scheme 'oracle'; expected {SOURCES}",
             f"line 8, aply: unknown section; expected one of {TOP_KEYS}; did you mean apply?",
             "line 10, [types] nul: 0 is no choice here; expected 'stop' or 'strip'",
         ],
