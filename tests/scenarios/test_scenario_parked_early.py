@@ -9,8 +9,10 @@ from collections.abc import Callable
 
 from scenario import Running, Scenario, wait_until
 
+from anabranch.model.ids import TableId
 from anabranch.testing import faults
 from anabranch.testing.servers import Server
+from anabranch.trail.reader import TrailReader
 
 Make = Callable[..., Scenario]
 TABLES = (
@@ -46,7 +48,7 @@ def test_rule_15_tables_parked_while_the_load_is_stopped(mariadb: Server, scenar
     load.kill()
     assert "streaming" not in made.states().values()
     made.source.execute(*CHANGES)
-    wait_until(lambda: capture.stderr.count("table_parked") == 4, 30, "capture has parked four", capture.tail, capture)
+    wait_until(lambda: len(parked_in_the_trail(made)) == 4, 30, "capture has parked four", capture.tail, capture)
     with faults.frozen(capture.pid):  # the load cannot know, and its first mark lies behind the statement
         made.source.execute("ALTER TABLE late ADD COLUMN extra INT DEFAULT 5")
         made.cli("load")
@@ -93,6 +95,11 @@ def a_part_that_somebody_stops_is_started_again(made: Scenario, run: Running) ->
     made.source.execute("INSERT INTO item VALUES (4, 'd')")
     made.sync(run)
     assert "part_restarts" in run.stderr
+
+
+def parked_in_the_trail(made: Scenario) -> dict[TableId, str]:
+    with TrailReader(made.trail) as trail:
+        return trail.history.parked()
 
 
 def assert_parked(made: Scenario, but: set[str] = STREAMING) -> None:
