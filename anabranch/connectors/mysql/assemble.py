@@ -9,44 +9,31 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Callable
 from dataclasses import replace
 from struct import Struct
-from typing import TypeVar
 from zlib import crc32
 
 from anabranch.abc import LogAbandoned, LogStatement, Select, ValueRules
 from anabranch.connectors.mysql import binlog as b
 from anabranch.connectors.mysql.ddl import shown
 from anabranch.connectors.mysql.errors import of_number
-from anabranch.connectors.mysql.fields import Unfit
+from anabranch.connectors.mysql.log_tables import LogTables
 from anabranch.connectors.mysql.positions import Place
-from anabranch.connectors.mysql.rows_decode import ROW_EVENTS, Decoder, TableDecoders
-from anabranch.connectors.mysql.tablemap import parse_table_map, table_of
+from anabranch.connectors.mysql.rows_decode import ROW_EVENTS
 from anabranch.connectors.mysql.transactions import Group
-from anabranch.connectors.mysql.values import NoDate
 from anabranch.errors import (
     AnabranchError,
     LogLost,
-    SchemaError,
-    SourceError,
     SourceUnavailable,
     UnknownLogEvent,
-    ValueRefused,
 )
-from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
-from anabranch.model.schema import TableSchema
 from anabranch.rows.builder import ChunkBuilder
-from anabranch.rows.chunk import BarrierKind, Chunk, Op, Part
+from anabranch.rows.chunk import Chunk, Part
 
-Read = TypeVar("Read")
 FULL_IMAGES, FULL_BYTES = 20_000, 4 << 20  # a chunk is full from here on
-_MAPS = 10_000  # table maps that are remembered
 _ROWS = Struct("<IHHH")  # table id (48 bits), flags, bytes of extra data (v2)
 _CRC = Struct("<I")
-_NO_TABLE = (0xFFFFFF, 0xFFFFFFFFFFFF)
-_STATEMENTS = {Op.INSERT: "an INSERT", Op.BEFORE: "an UPDATE", Op.DELETE: "a DELETE"}
 _SHORTEST = 9  # bytes of the shortest packet: the end of a dump
 
 
@@ -58,7 +45,6 @@ class Assembler:
     def __init__(self, place: Place, select: Select, rules: ValueRules, skip_to: int = 0) -> None:
         self.ready: deque[Chunk | LogStatement | LogAbandoned] = deque()
         self.failure: AnabranchError | None = None  # to be raised once what is ready was taken
-        self._select, self._rules, self._family = select, rules, place.family
         self._file, self._offset = place.file, place.offset  # after the event read last
         self._skip_to = skip_to  # events up to here were read before
         self._group = Group(place)
@@ -69,9 +55,7 @@ class Assembler:
         self._checksums = False
         self._builder = ChunkBuilder()
         self._held: list[LogStatement] = []  # statements inside a transaction that has rows
-        self._schemas: dict[TableId, TableSchema | None] = {}
-        self._maps: dict[bytes, tuple[int, TableDecoders | None]] = {}
-        self._tables: dict[int, TableDecoders | None] = {}
+        self._tables = LogTables(select, rules, place.family, self._builder, self._group, lambda: self._here)
 
     # --- bytes in, items out -------------------------------------------------------------------------------------
 
@@ -118,8 +102,7 @@ class Assembler:
 
     def reselect(self) -> None:
         """Forget definitions and selection; the next table map asks again."""
-        self._schemas.clear()
-        self._maps.clear()
+        self._tables.reselect()
 
     # --- the loop ------------------------------------------------------------------------------------------------
 
@@ -133,7 +116,7 @@ class Assembler:
             self._builder,
             self._group,
         )
-        maps, tables, giant = self._maps, self._tables, self._giant
+        maps, tables, giant = self._tables.maps, self._tables.by_number, self._giant
         offset, checksums, skip_to = self._offset, self._checksums, self._skip_to
         while not ready:
             if giant and not is_single:
@@ -175,14 +158,14 @@ class Assembler:
                 known = maps.get(raw)
                 if known is None:
                     self._offset = offset
-                    known = self._table_map(raw)
+                    known = self._tables.table_map(raw)
                 tables[known[0]] = known[1]
             elif kind in ROW_EVENTS:
                 low, high, facts, extra = rows_head(data, body)
                 try:
                     found = tables[low | high << 32]
                 except KeyError:
-                    found = self._unannounced(low | high << 32)
+                    found = self._tables.unannounced(low | high << 32)
                 if found is not None:
                     p = body + 8 + found.count_width + (extra if kind >= 30 else 0)
                     width, made = (found.kinds_off if facts & b.KEYS_OFF else found.kinds)[kind]
@@ -190,7 +173,7 @@ class Assembler:
                     decoder = made.get(data[p:begin])
                     if decoder is None:
                         self._offset = offset
-                        decoder = self._decoder(found, kind, data[p:begin], bool(facts & b.KEYS_OFF))
+                        decoder = self._tables.decoder(found, kind, data[p:begin], bool(facts & b.KEYS_OFF))
                         if decoder is None:
                             continue
                     decode, op, shape, second_shape = decoder
@@ -198,7 +181,7 @@ class Assembler:
                         images = decode(data, begin, end)
                     except (ValueError, LookupError, struct.error) as error:
                         self._offset = offset
-                        raise self._undecodable(found, op, error, data[p:begin], data, begin, end) from error
+                        raise self._tables.undecodable(found, op, error, data[p:begin], data, begin, end) from error
                     found.buffer.runs.append((op, builder.transaction, group.ordinal, shape, second_shape, images))
                     group.ordinal += images
                     builder.images += images
@@ -264,86 +247,6 @@ class Assembler:
             return offset
         there = offset & ~0xFFFFFFFF | after
         return there if there >= offset else there + (1 << 32)
-
-    # --- rows ----------------------------------------------------------------------------------------------------
-
-    def _table_map(self, raw: bytes) -> tuple[int, TableDecoders | None]:
-        """A table map that was not seen before: its number, and decoders unless the table's rows are left out."""
-        number, table = int.from_bytes(raw[:6], "little"), self._read(table_of, raw)
-        if table not in self._schemas:
-            self._schemas[table] = self._select(table)
-        schema = self._schemas[table]
-        decoders = None
-        if schema is not None:
-            try:
-                seen = self._read(parse_table_map, raw, str(table))
-                decoders = TableDecoders(seen, self._builder.table(schema), self._rules, self._family)
-            except Unfit as unfit:
-                self._park(table, str(unfit))
-        if len(self._maps) >= _MAPS:
-            self._maps.clear()
-        self._maps[raw] = number, decoders
-        self._tables[number] = decoders
-        return number, decoders
-
-    def _read(self, parse: Callable[[bytes], Read], raw: bytes, table: str | None = None) -> Read:
-        """A table map, or a part of it. What cannot be read may be newer than this version."""
-        try:
-            return parse(raw)
-        except (ValueError, LookupError, struct.error) as error:
-            raise UnknownLogEvent(
-                f"what the log says about a table's columns cannot be read: {error}",
-                table=table,
-                position=self._here,
-                hint="this version does not know it: a newer one may",
-            ) from error
-
-    def _unannounced(self, number: int) -> TableDecoders | None:
-        """Rows without a table map: some servers end a statement with an event of no table."""
-        if number in _NO_TABLE:
-            return None
-        raise UnknownLogEvent("rows of a table that the log does not name", position=self._here, hint=b.START_AGAIN)
-
-    def _decoder(self, found: TableDecoders, kind: int, bitmaps: bytes, keys_off: bool) -> Decoder | None:
-        """For columns present that were not seen before; None when the table has to be parked for them."""
-        try:
-            return found.decoder(kind, bitmaps, keys_off)
-        except Unfit as unfit:
-            self._park(found.buffer.schema.id, str(unfit))
-            return None
-
-    def _park(self, table: TableId, reason: str) -> None:
-        """From here on the table's rows are left out, until its definition is asked for again."""
-        self._builder.barrier(self._group.ordinal, BarrierKind.PARK, table, reason)
-        self._group.has_barrier = True
-        self._schemas[table] = None
-        for raw, (number, decoders) in list(self._maps.items()):
-            if decoders is not None and decoders.buffer.schema.id == table:
-                self._maps[raw] = number, None
-        for number, decoders in self._tables.items():
-            if decoders is not None and decoders.buffer.schema.id == table:
-                self._tables[number] = None
-
-    def _undecodable(
-        self, found: TableDecoders, op: Op, error: Exception, bitmaps: bytes, data: bytes, at: int, end: int
-    ) -> SourceError:
-        """A value that is no date, named with its row; anything else means that bytes and definition do not match."""
-        table = str(found.buffer.schema.id)
-        if not isinstance(error, NoDate):
-            return SchemaError(
-                f"the rows of {_STATEMENTS[op]} in the log do not fit the definition: {error}",
-                table=table,
-                position=self._here,
-                hint=f"{b.LOAD_AGAIN}; if it comes back, exclude the table",
-            )
-        column, key = found.refused_value(bitmaps, data, at, end)
-        row = ", ".join(f"{name}={value!r}" for name, value in key.items()) or "a row without a key"
-        return ValueRefused(
-            f"column {column} of the row with {row} holds {error}, which is no date",
-            table=table,
-            position=self._here,
-            hint='to make it NULL, set [types] zero_date = "null"',
-        )
 
     # --- transactions ---------------------------------------------------------------------------------------------
 
@@ -437,8 +340,8 @@ class Assembler:
     def _refused(self, kind: int, body: bytes) -> None:
         if kind == b.PARTIAL_UPDATE or kind in b.MARIADB_COMPRESSED_ROWS:
             number = int.from_bytes(body[:6], "little")
-            if number in self._tables and self._tables[number] is None:
-                return  # of a table that is left out
+            if self._tables.leaves_out(number):
+                return
         name, remedy = b.REFUSED[kind]
         raise UnknownLogEvent(f"the log has an event of type {kind} ({name})", position=self._here, hint=remedy)
 

@@ -1,0 +1,134 @@
+"""The tables of a log: table maps name them by numbers, the definitions in force say how their rows are read.
+
+What does not live here: the order of events and transactions (`assemble.py`), the bytes of a table map (`tablemap.py`),
+the decoding of rows (`rows_decode.py`).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import TypeVar
+
+from anabranch.abc import Select, ValueRules
+from anabranch.connectors.mysql import binlog as b
+from anabranch.connectors.mysql.fields import Unfit
+from anabranch.connectors.mysql.rows_decode import Decoder, TableDecoders
+from anabranch.connectors.mysql.tablemap import parse_table_map, table_of
+from anabranch.connectors.mysql.transactions import Group
+from anabranch.connectors.mysql.values import NoDate
+from anabranch.errors import SchemaError, SourceError, UnknownLogEvent, ValueRefused
+from anabranch.model.ids import TableId
+from anabranch.model.schema import TableSchema
+from anabranch.rows.builder import ChunkBuilder
+from anabranch.rows.chunk import BarrierKind, Op
+
+Read = TypeVar("Read")
+MAPS = 10_000  # table maps that are remembered
+NO_TABLE = (0xFFFFFF, 0xFFFFFFFFFFFF)
+STATEMENTS = {Op.INSERT: "an INSERT", Op.BEFORE: "an UPDATE", Op.DELETE: "a DELETE"}
+
+
+class LogTables:
+    """Decoders by a table map's bytes and by its number; None where the table's rows are left out."""
+
+    def __init__(
+        self,
+        select: Select,
+        rules: ValueRules,
+        family: str,
+        builder: ChunkBuilder,
+        group: Group,
+        here: Callable[[], str],
+    ) -> None:
+        self.maps: dict[bytes, tuple[int, TableDecoders | None]] = {}
+        self.by_number: dict[int, TableDecoders | None] = {}
+        self._select, self._rules, self._family = select, rules, family
+        self._builder, self._group, self._here = builder, group, here
+        self._schemas: dict[TableId, TableSchema | None] = {}
+
+    def reselect(self) -> None:
+        """Forget definitions and selection; the next table map asks again."""
+        self._schemas.clear()
+        self.maps.clear()
+
+    def leaves_out(self, number: int) -> bool:
+        return number in self.by_number and self.by_number[number] is None
+
+    def table_map(self, raw: bytes) -> tuple[int, TableDecoders | None]:
+        """A table map that was not seen before: its number, and decoders unless the table's rows are left out."""
+        number, table = int.from_bytes(raw[:6], "little"), self._read(table_of, raw)
+        if table not in self._schemas:
+            self._schemas[table] = self._select(table)
+        schema = self._schemas[table]
+        decoders = None
+        if schema is not None:
+            try:
+                seen = self._read(parse_table_map, raw, str(table))
+                decoders = TableDecoders(seen, self._builder.table(schema), self._rules, self._family)
+            except Unfit as unfit:
+                self._park(table, str(unfit))
+        if len(self.maps) >= MAPS:
+            self.maps.clear()
+        self.maps[raw] = number, decoders
+        self.by_number[number] = decoders
+        return number, decoders
+
+    def _read(self, parse: Callable[[bytes], Read], raw: bytes, table: str | None = None) -> Read:
+        """A table map, or a part of it. What cannot be read may be newer than this version."""
+        try:
+            return parse(raw)
+        except (ValueError, LookupError, struct.error) as error:
+            raise UnknownLogEvent(
+                f"what the log says about a table's columns cannot be read: {error}",
+                table=table,
+                position=self._here(),
+                hint="this version does not know it: a newer one may",
+            ) from error
+
+    def unannounced(self, number: int) -> TableDecoders | None:
+        """Rows without a table map: some servers end a statement with an event of no table."""
+        if number in NO_TABLE:
+            return None
+        raise UnknownLogEvent("rows of a table that the log does not name", position=self._here(), hint=b.START_AGAIN)
+
+    def decoder(self, found: TableDecoders, kind: int, bitmaps: bytes, keys_off: bool) -> Decoder | None:
+        """For columns present that were not seen before; None when the table has to be parked for them."""
+        try:
+            return found.decoder(kind, bitmaps, keys_off)
+        except Unfit as unfit:
+            self._park(found.buffer.schema.id, str(unfit))
+            return None
+
+    def _park(self, table: TableId, reason: str) -> None:
+        """From here on the table's rows are left out, until its definition is asked for again."""
+        self._builder.barrier(self._group.ordinal, BarrierKind.PARK, table, reason)
+        self._group.has_barrier = True
+        self._schemas[table] = None
+        for raw, (number, decoders) in list(self.maps.items()):
+            if decoders is not None and decoders.buffer.schema.id == table:
+                self.maps[raw] = number, None
+        for number, decoders in self.by_number.items():
+            if decoders is not None and decoders.buffer.schema.id == table:
+                self.by_number[number] = None
+
+    def undecodable(
+        self, found: TableDecoders, op: Op, error: Exception, bitmaps: bytes, data: bytes, at: int, end: int
+    ) -> SourceError:
+        """A value that is no date, named with its row; anything else means that bytes and definition do not match."""
+        table = str(found.buffer.schema.id)
+        if not isinstance(error, NoDate):
+            return SchemaError(
+                f"the rows of {STATEMENTS[op]} in the log do not fit the definition: {error}",
+                table=table,
+                position=self._here(),
+                hint=f"{b.LOAD_AGAIN}; if it comes back, exclude the table",
+            )
+        column, key = found.refused_value(bitmaps, data, at, end)
+        row = ", ".join(f"{name}={value!r}" for name, value in key.items()) or "a row without a key"
+        return ValueRefused(
+            f"column {column} of the row with {row} holds {error}, which is no date",
+            table=table,
+            position=self._here(),
+            hint='to make it NULL, set [types] zero_date = "null"',
+        )
