@@ -105,9 +105,9 @@ class LogOrder(Protocol):
     def is_set(self, mark: LogMark) -> bool:
         """Is the mark a set of transactions only? Then `includes` needs `gtid`, and a True may follow a False."""
 
-    def bytes_between(self, native: str, later: LogMark) -> int | None:
-        """Log bytes from the position `native` to a later mark of the same server, None where that cannot be said
-        without asking it."""
+    def bytes_between(self, native: str, later: LogMark, sizes: Mapping[str, int] | None = None) -> int | None:
+        """Log bytes from the position `native` to a later mark of the same server. `sizes`: SourceCatalog.log_sizes. None
+        where they are needed and do not say it."""
 
 
 # --- source: catalogue and DDL ---------------------------------------------------------------------------
@@ -126,6 +126,9 @@ class SourceCatalog(Protocol):
 
     def logs_whole_rows(self) -> bool:
         """Do images of changed rows have every column, as far as the server's own settings say?"""
+
+    def log_sizes(self) -> Mapping[str, int]:
+        """The log's files as the server has them now, with their bytes; none where a log has no files."""
 
     def logs_cascades(self) -> bool:
         """Does this server's log contain the rows that foreign-key actions change? (K1)"""

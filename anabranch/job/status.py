@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from anabranch.abc import Checkpoint, TableState
@@ -25,7 +26,7 @@ def status(job: Job) -> dict[str, Any]:
     state.close()
     end = _trail_end(job)
     errors: list[str] = []
-    source_end = _source_end(job, errors)
+    source_end, sizes = _source_end(job, errors)
     return {
         "version": VERSION,
         "job": job.config.name,
@@ -37,7 +38,7 @@ def status(job: Job) -> dict[str, Any]:
             "written": _position(end.position, end.commit_time) if end else None,
             "source_end": _mark(source_end),
         },
-        "targets": [_target(job, snapshot, source_end, errors)],
+        "targets": [_target(job, snapshot, source_end, sizes, errors)],
         "last_error": snapshot["last_error"],
         **({"unreachable": errors} if errors else {}),
     }
@@ -50,19 +51,22 @@ def _trail_end(job: Job) -> TrailEnd | None:
         return trail.end()
 
 
-def _source_end(job: Job, errors: list[str]) -> LogMark | None:
+def _source_end(job: Job, errors: list[str]) -> tuple[LogMark | None, Mapping[str, int]]:
+    """And the sizes of the log's files."""
     try:
         catalog = ends.source_of(job).catalog()
         try:
-            return catalog.mark()
+            return catalog.mark(), catalog.log_sizes()
         finally:
             catalog.close()
     except (SourceError, TargetError) as error:
         errors.append(ends.told(job, error))
-        return None
+        return None, {}
 
 
-def _target(job: Job, snapshot: dict[str, Any], source_end: LogMark | None, errors: list[str]) -> dict[str, Any]:
+def _target(
+    job: Job, snapshot: dict[str, Any], source_end: LogMark | None, sizes: Mapping[str, int], errors: list[str]
+) -> dict[str, Any]:
     checkpoint: Checkpoint | None = None
     tables: list[dict[str, Any]] = []
     try:
@@ -75,7 +79,7 @@ def _target(job: Job, snapshot: dict[str, Any], source_end: LogMark | None, erro
             store.close()
     except (SourceError, TargetError) as error:
         errors.append(ends.told(job, error))
-    size = _lag_bytes(job, checkpoint, source_end)
+    size = _lag_bytes(job, checkpoint, source_end, sizes)
     seconds = 0.0 if size == 0 else lag_seconds(snapshot, checkpoint)
     return {
         "name": str(job.config.target.endpoint),
@@ -124,11 +128,13 @@ def _lives(snapshot: dict[str, Any], part: str) -> bool:
     return any(one["name"] == part for one in snapshot["parts"])
 
 
-def _lag_bytes(job: Job, checkpoint: Checkpoint | None, source_end: LogMark | None) -> int | None:
+def _lag_bytes(
+    job: Job, checkpoint: Checkpoint | None, source_end: LogMark | None, sizes: Mapping[str, int]
+) -> int | None:
     if checkpoint is None or source_end is None or not checkpoint.position.native:
         return None
     order = ends.source_of(job).order
-    return order.bytes_between(checkpoint.position.native, source_end)
+    return order.bytes_between(checkpoint.position.native, source_end, sizes)
 
 
 def _position(position: Any, commit_time: int) -> dict[str, Any]:

@@ -262,3 +262,17 @@ def test_mark_is_the_end_with_what_is_executed(mysql_family: Server, source_data
     assert not source.order.includes(before, after.native, None)
     assert place_of(after.resume).gtid
     assert place_of(after.resume).gtid != place_of(before.resume).gtid
+
+
+def test_bytes_from_a_place_in_an_older_file_of_the_log(mysql_family: Server, source_database: Make) -> None:
+    database = source_database(mysql_family)
+    source = connectors.source(endpoint_of(mysql_family))
+    with closing(source.catalog()) as catalog:
+        before = catalog.mark()
+        database.execute("FLUSH BINARY LOGS", "CREATE TABLE t (a int)", "FLUSH BINARY LOGS")
+        after, sizes = catalog.mark(), catalog.log_sizes()
+    (first, begin), (last, end) = (mark.native.split(":") for mark in (before, after))
+    files = sorted(file for file in sizes if first <= file < last)
+    assert len(files) == 2 and last in sizes
+    expected = sum(sizes[file] for file in files) - int(begin) + int(end)
+    assert source.order.bytes_between(before.native, after, sizes) == expected

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from itertools import islice
 
 from anabranch.abc import LogIdle, LogStatement, Select
@@ -38,7 +39,7 @@ class MemoryOrder:
     def is_set(self, mark: LogMark) -> bool:
         return False
 
-    def bytes_between(self, native: str, later: LogMark) -> int | None:
+    def bytes_between(self, native: str, later: LogMark, sizes: Mapping[str, int] | None = None) -> int | None:
         return number_of(later) - int(native)
 
 

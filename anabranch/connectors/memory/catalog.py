@@ -31,6 +31,9 @@ class MemoryCatalog:
     def logs_whole_rows(self) -> bool:
         return True
 
+    def log_sizes(self) -> dict[str, int]:
+        return {}
+
     def logs_cascades(self) -> bool:
         """The twin has no foreign-key actions: every change is in the log."""
         return True

@@ -15,7 +15,7 @@ from anabranch.connectors.mysql import defaults, foreign_keys
 from anabranch.connectors.mysql.chunks import qualified
 from anabranch.connectors.mysql.connection import account, ask, connect, family, variables, version
 from anabranch.connectors.mysql.expressions import name
-from anabranch.connectors.mysql.log_end import log_end_with_gtids
+from anabranch.connectors.mysql.log_end import log_end_with_gtids, log_sizes
 from anabranch.connectors.mysql.privileges import as_pattern, grant
 from anabranch.connectors.mysql.typemap import Native, Refused, logical_type
 from anabranch.errors import SourceError
@@ -98,6 +98,9 @@ class MysqlCatalog:
 
     def logs_whole_rows(self) -> bool:
         return variables(self._connection, ROW_IMAGE).get(ROW_IMAGE, "FULL").upper() == "FULL"
+
+    def log_sizes(self) -> dict[str, int]:
+        return log_sizes(self._connection)
 
     def logs_cascades(self) -> bool:
         found = variables(self._connection, CASCADES_BY_SERVER)

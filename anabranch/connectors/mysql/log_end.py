@@ -43,6 +43,11 @@ def log_status(connection: pymysql.Connection) -> tuple[str, ...]:
     return tuple("" if value is None else str(value) for value in rows[0])
 
 
+def log_sizes(connection: pymysql.Connection) -> dict[str, int]:
+    """Bytes of every file of the log that the server has. https://dev.mysql.com/doc/refman/8.0/en/show-binary-logs.html"""
+    return {str(row[0]): int(row[1]) for row in ask(connection, "SHOW BINARY LOGS")}
+
+
 def is_filtered(connection: pymysql.Connection) -> bool:
     """Does the server leave some databases out of its log (binlog_do_db, binlog_ignore_db)?"""
     return any(log_status(connection)[2:4])

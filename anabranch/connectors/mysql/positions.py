@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
@@ -234,9 +235,16 @@ class BinlogOrder:
     def is_set(self, mark: LogMark) -> bool:
         return place_of(mark.resume).gtid_only
 
-    def bytes_between(self, native: str, later: LogMark) -> int | None:
-        """Within one file; across files only the server knows their sizes."""
+    def bytes_between(self, native: str, later: LogMark, sizes: Mapping[str, int] | None = None) -> int | None:
+        """Across files by their sizes; None where the server has not all of them any more."""
         place, (file, _, offset) = place_of(later.resume), native.rpartition(":")
-        if place.gtid_only or file != place.file:
+        if place.gtid_only:
             return None
-        return max(0, place.offset - int(offset))
+        if file == place.file:
+            return max(0, place.offset - int(offset))
+        (name, first), (marked, last) = file_number(file), file_number(place.file)
+        known = {file_number(one): size for one, size in (sizes or {}).items()}
+        before = [known.get((name, number)) for number in range(first, last)]
+        if name != marked or not before or None in before:
+            return None
+        return max(0, sum(filter(None, before)) - int(offset) + place.offset)

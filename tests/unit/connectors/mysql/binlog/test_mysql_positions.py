@@ -89,3 +89,24 @@ def test_mysql_marks_survive_their_text() -> None:
     for nonsense in ("", "{}", "[1]", '{"lsn": 5}'):
         with pytest.raises(LogLost):
             place_of(nonsense)
+
+
+SIZES = {"bin.000009": 500, "bin.000010": 70, "bin.999999": 1, "bin.1000000": 8, "other.000001": 3}
+
+
+@pytest.mark.parametrize(
+    ("native", "file", "expected"),
+    [
+        ("bin.000010:4", "bin.000010", 8),
+        ("bin.000009:100", "bin.000010", 400 + 12),
+        ("bin.999999:1", "bin.1000000", 12),
+        ("bin.000008:100", "bin.000010", None),
+        ("bin.000010:4", "bin.000012", None),
+        ("bin.000010:4", "bin.000009", None),
+        ("other.000001:0", "bin.000010", None),
+    ],
+)
+def test_bytes_between_two_places_are_counted_over_the_files(native: str, file: str, expected: int | None) -> None:
+    later = Place("server", "mysql", file, 12).mark()
+    assert BinlogOrder().bytes_between(native, later, SIZES) == expected
+    assert BinlogOrder().bytes_between(native, later) == (8 if native.startswith(file) else None)
