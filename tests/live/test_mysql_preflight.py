@@ -198,6 +198,29 @@ def test_rule_33_engines_and_keys(mysql_family: Server, source_database: Make) -
     assert f"{database.name}.h:" in engines.message
     assert f"{database.name}.i:" in keys.message
     assert ("waits for a moment" in keys.message) is (mysql_family.name == "mysql")
+    database.execute(*(result.hint.split("; or ")[0] for result in (engines, keys)))
+    found = checked(database)
+    assert one(found, "engines").verdict == one(found, "keys").verdict == "ok"
+
+
+def test_hints_for_tables_without_keys_can_be_run(mysql_family: Server, source_database: Make) -> None:
+    """One key for each: of a unique index, of the column that counts, of a new column whose name is free."""
+    database = source_database(mysql_family)
+    database.execute(
+        "CREATE TABLE a (id int, code varchar(9) NOT NULL, UNIQUE KEY (id), UNIQUE KEY (code))",
+        "CREATE TABLE b (n int NOT NULL AUTO_INCREMENT, KEY (n))",
+        "CREATE TABLE c (ID int)",
+        "CREATE TABLE d (t text NOT NULL, UNIQUE KEY (t(9))) ENGINE=MyISAM",
+    )
+    found = checked(database)
+    assert one(found, "keys").names == tuple(f"{database.name}.{table}" for table in "abcd")
+    refused = one(found, "engines")
+    transactions, key, _ = refused.hint.split("; or ")
+    assert refused.names == (f"{database.name}.d",)
+    database.execute(transactions, *one(found, "keys").hint.split("; or ")[0].split("; "))
+    assert key in one(found, "keys").hint
+    found = checked(database)
+    assert one(found, "engines").verdict == one(found, "keys").verdict == "ok"
 
 
 def test_rule_04_without_key_and_transactions_a_table_is_refused(mysql_family: Server, source_database: Make) -> None:

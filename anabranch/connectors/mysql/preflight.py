@@ -12,11 +12,11 @@ from typing import NamedTuple
 import pymysql
 
 from anabranch.abc import CheckResult, PreflightContext
-from anabranch.connectors.mysql import foreign_keys, privileges
+from anabranch.connectors.mysql import foreign_keys, mending, privileges
 from anabranch.connectors.mysql.catalog import cascades_are_logged
 from anabranch.connectors.mysql.connection import account, ask, connect, family, version
 from anabranch.connectors.mysql.log_end import log_status
-from anabranch.connectors.mysql.snapshot import KEY_OR_TRANSACTIONS, has_transactions
+from anabranch.connectors.mysql.snapshot import has_transactions
 from anabranch.errors import SourceError, SourceUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.schema import Column, ForeignKey, TableSchema
@@ -125,8 +125,8 @@ class _Live:
     def needs_watermark(self) -> bool:
         return not self.has_gtids and self.lock == "none"
 
-    def tables(self, where: Callable[[TableSchema], bool]) -> list[str]:
-        return [str(table) for table, schema in sorted(self.context.tables.items()) if where(schema)]
+    def tables(self, where: Callable[[TableSchema], bool]) -> list[TableSchema]:
+        return [schema for _, schema in sorted(self.context.tables.items()) if where(schema)]
 
 
 # --- the server -------------------------------------------------------------------------------------------------------
@@ -147,7 +147,9 @@ def check_version(live: _Live) -> Iterator[CheckResult]:
         yield _failed("version", f"{shown} is too old", f"use {NAMES[live.family]} {oldest} or later")
     elif live.version[:2] not in TESTED[live.family]:
         tested = ", ".join(".".join(map(str, v)) for v in TESTED[live.family])
-        yield _warning("version", f"{shown} is not among the versions that were tested ({tested})")
+        message = f"{shown} is not among the versions that were tested ({tested})"
+        hint = f"use {NAMES[live.family]} {tested}, or let anabranch verify {live.context.job} compare both ends"
+        yield _warning("version", message, hint)
     else:
         yield _ok("version", shown)
 
@@ -290,14 +292,19 @@ def check_engines(live: _Live) -> Iterator[CheckResult]:
     loaded = live.context.loaded
     torn = live.tables(lambda s: not has_transactions(s) and not s.primary_key and s.id not in loaded)
     if torn:
-        message = f"neither transactions nor a primary key in {_some(torn)}: a row inserted during the load comes twice"
-        yield _failed("engines", message, KEY_OR_TRANSACTIONS)
+        names = _names(torn)
+        message = (
+            f"neither transactions nor a primary key in {_some(names)}: a row inserted during the load comes twice"
+        )
+        yield replace(_failed("engines", message, mending.give_either(torn)), names=names)
     found = [table for table in live.tables(lambda s: not has_transactions(s)) if table not in torn]
     if found:
+        names = _names(found)
         message = (
-            f"no transactions in {_some(found)}: rows stay after ROLLBACK, and a load has no consistent view of them"
+            f"no transactions in {_some(names)}: rows stay after ROLLBACK, and a load has no consistent view of them"
         )
-        yield _warning("engines", message, "ALTER TABLE … ENGINE = InnoDB, or write nothing to them during the load")
+        hint = f"{mending.give_transactions(found)}; or write nothing to them during the load"
+        yield replace(_warning("engines", message, hint), names=names)
     elif not torn:
         yield _ok("engines", "every table has transactions")
 
@@ -307,12 +314,12 @@ def check_keys(live: _Live) -> Iterator[CheckResult]:
     if not found:
         yield _ok("keys", "every table has a primary key")
         return
-    message = f"no primary key in {_some(found)}: loaded in one piece, rows are found by all their columns"
+    names = _names(found)
+    message = f"no primary key in {_some(names)}: loaded in one piece, rows are found by all their columns"
     if not live.is_exact:
         message += "; the load waits for a moment at which nothing changes them"
-    yield _warning(
-        "keys", message, "ALTER TABLE … ADD PRIMARY KEY (…)" + ("" if live.is_exact else ', or [load] lock = "table"')
-    )
+    hint = mending.give_keys(found) + ("" if live.is_exact else '; or [load] lock = "table"')
+    yield replace(_warning("keys", message, hint), names=names)
 
 
 def check_hidden_keys(live: _Live) -> Iterator[CheckResult]:
@@ -366,7 +373,9 @@ def _compares_exactly(column: Column) -> bool:
 def check_generated(live: _Live) -> Iterator[CheckResult]:
     found = live.tables(lambda schema: any(column.generated for column in schema.columns))
     if found:
-        yield _ok("generated", f"generated columns of {_some(found)} arrive as plain values")
+        names = _names(found)
+        message = f"generated columns of {_some(names)} arrive as plain values"
+        yield replace(_ok("generated", message), names=names)
 
 
 Check = Callable[[_Live], Iterator[CheckResult]]
@@ -420,6 +429,10 @@ def _kept(variables: Mapping[str, str]) -> float:
 
 def _retention_setting(variables: Mapping[str, str]) -> str:
     return "binlog_expire_logs_seconds = 604800" if RETENTION[0][0] in variables else "expire_logs_days = 7"
+
+
+def _names(tables: Iterable[TableSchema]) -> tuple[str, ...]:
+    return tuple(str(table.id) for table in tables)
 
 
 def _some(names: Iterable[str]) -> str:

@@ -13,9 +13,9 @@ from dataclasses import replace
 
 import pymysql
 
-from anabranch.connectors.mysql import watermark
+from anabranch.connectors.mysql import mending, privileges, watermark
 from anabranch.connectors.mysql.chunks import qualified
-from anabranch.connectors.mysql.connection import ask, connect, variables
+from anabranch.connectors.mysql.connection import account, ask, connect, variables
 from anabranch.connectors.mysql.errors import translated
 from anabranch.connectors.mysql.log_end import executed, is_filtered, log_end, place_at
 from anabranch.errors import SourceError, SourceUnavailable
@@ -34,11 +34,7 @@ LOCKS: dict[str, Callable[[TableSchema], str]] = {
 }
 # https://dev.mysql.com/doc/refman/8.0/en/storage-engines.html · https://mariadb.com/kb/en/storage-engines/
 TRANSACTIONAL = frozenset(("INNODB", "ROCKSDB", "TOKUDB"))
-KEY_OR_TRANSACTIONS = "ALTER TABLE … ENGINE = InnoDB, or ADD PRIMARY KEY (…), or exclude the table"
-CHOICES = (
-    "GRANT CREATE, SELECT, INSERT, DELETE ON anabranch.* TO this user, "
-    'or gtid_mode = ON at the source, or [load] lock = "table" or "global"'
-)
+OTHER_WAYS = 'gtid_mode = ON at the source, or [load] lock = "table" or "global"'
 
 
 def open_snapshot(
@@ -48,7 +44,7 @@ def open_snapshot(
     of which there is no snapshot: what is read of it is of no one moment (K4)."""
     if not table.primary_key and not has_transactions(table):
         message = "neither transactions nor a primary key: nobody can say which of the log's rows are in what is read"
-        raise SourceError(message, table=str(table.id), hint=KEY_OR_TRANSACTIONS)
+        raise SourceError(message, table=str(table.id), hint=mending.give_either([table]))
     own = _by_own_word(connection)
     if own is not None:
         return own, own
@@ -106,7 +102,7 @@ def _by_watermark(connection: pymysql.Connection, facts: dict[str, str]) -> LogM
     if facts.get("binlog_order_commits", "ON") != "ON":
         raise SourceError(
             "commits reach the engine in another order than the log's",
-            hint=f"SET GLOBAL binlog_order_commits = ON, or {CHOICES}",
+            hint=f"SET GLOBAL binlog_order_commits = ON, or {OTHER_WAYS}",
         )
     if is_filtered(connection):
         raise SourceError(
@@ -119,5 +115,7 @@ def _by_watermark(connection: pymysql.Connection, facts: dict[str, str]) -> LogM
     except SourceUnavailable:
         raise
     except SourceError as error:
-        raise SourceError(f"no consistent start for the load: {error.message}", hint=CHOICES) from error
+        right = privileges.grant(", ".join(privileges.WATERMARK_RIGHTS), f"{watermark.SCHEMA}.*", account(connection))
+        message = f"no consistent start for the load: {error.message}"
+        raise SourceError(message, hint=f"{right}; or {OTHER_WAYS}") from error
     return low.mark()

@@ -1,0 +1,44 @@
+"""Statements that mend a source's tables, for hints: whoever reads one can run it. Nothing here runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from anabranch.connectors.mysql.chunks import qualified
+from anabranch.connectors.mysql.expressions import name
+from anabranch.model.schema import TableSchema
+
+SHOWN = 8  # tables in one hint
+NEW_KEYS = ("id", "row_id", "anabranch_id")  # the first that the table does not have yet
+
+
+def give_transactions(tables: Iterable[TableSchema]) -> str:
+    """https://dev.mysql.com/doc/refman/8.0/en/converting-tables-to-innodb.html"""
+    return _each(f"ALTER TABLE {qualified(table.id)} ENGINE = InnoDB" for table in tables)
+
+
+def give_keys(tables: Iterable[TableSchema]) -> str:
+    return _each(f"ALTER TABLE {qualified(table.id)} {_key(table)}" for table in tables)
+
+
+def give_either(tables: Iterable[TableSchema]) -> str:
+    tables = list(tables)
+    return f"{give_transactions(tables)}; or {give_keys(tables)}; or exclude {', '.join(str(t.id) for t in tables[:SHOWN])}"
+
+
+def _key(table: TableSchema) -> str:
+    """Of columns that are unique and never NULL already, else a number of its own for each row."""
+    may_be_null = {column.name for column in table.columns if column.nullable}
+    for index in table.indexes:
+        if index.unique and may_be_null.isdisjoint(index.columns) and not any(index.prefixes):
+            return f"ADD PRIMARY KEY ({', '.join(map(name, index.columns))})"
+    numbers = [column.name for column in table.columns if column.auto_increment]
+    if numbers:
+        return f"ADD PRIMARY KEY ({name(numbers[0])})"
+    taken = {column.name.lower() for column in table.columns}
+    new = next((one for one in NEW_KEYS if one not in taken), NEW_KEYS[-1] + "_2")
+    return f"ADD COLUMN {name(new)} BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY"
+
+
+def _each(statements: Iterable[str]) -> str:
+    return "; ".join(list(statements)[:SHOWN])
