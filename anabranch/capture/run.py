@@ -8,26 +8,35 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
 from anabranch import log
-from anabranch.abc import LogAbandoned, LogIdle, LogReader, LogStatement, SourceConnector
+from anabranch.abc import LogAbandoned, LogIdle, LogItem, LogReader, LogStatement, SourceConnector
 from anabranch.capture.begin import Wanted, begin
 from anabranch.capture.definitions import DefinitionKeeper
 from anabranch.errors import SourceUnavailable, StorageFull
-from anabranch.model.position import LogMark
+from anabranch.model.position import LogMark, Position
 from anabranch.rows.chunk import BarrierKind, Chunk, Part
+from anabranch.trail.codec import last_place
 from anabranch.trail.writer import TrailWriter
 
 READ_SECONDS = 0.2
 HEARTBEAT_SECONDS = 0.5
 REQUESTS_SECONDS = 0.5
+END_SECONDS = 3.0  # between two looks at the source's end, while nothing comes
 RECONNECT_SECONDS = 300.0
 
 
 class Watcher(Protocol):
     """Who is told how far capture is."""
+
+    def read(self, position: Position, commit_time: int) -> None:
+        """Up to there: not durable yet."""
+
+    def at_end(self, trail: TrailWriter) -> None:
+        """The source had nothing at this moment that the trail has not."""
 
     def written(self, trail: TrailWriter) -> None: ...
 
@@ -89,11 +98,16 @@ class Capture:
                 time.sleep(0.1)
 
     def _follow(self) -> None:
-        next_requests = next_heartbeat = 0.0
+        next_requests = next_heartbeat = next_look = 0.0
         is_inside = False  # fragments of a transaction were given, its end was not: nothing may come between them
         while not self.stop():
             item = self.reader.read(READ_SECONDS)
             now = time.monotonic()
+            if item is not None:
+                self._tell_read(item)
+            elif now >= next_look and not is_inside:
+                self._look_at_end()
+                next_look = now + END_SECONDS
             if isinstance(item, Chunk):
                 self._write(self.keeper.on_chunk(item))
                 is_inside = item.part is Part.FRAGMENT
@@ -108,6 +122,21 @@ class Capture:
             if now >= next_requests and not is_inside:
                 self._requests()
                 next_requests = now + REQUESTS_SECONDS
+
+    def _tell_read(self, item: LogItem) -> None:
+        """Of a fragment nothing: where its transaction ends is not known yet."""
+        sequence = self.trail.appended.position.sequence
+        if not isinstance(item, Chunk):
+            self.watcher.read(Position(sequence, item.mark.native), item.mark.commit_time)
+        elif item.part is not Part.FRAGMENT:
+            native, committed = last_place(item)
+            self.watcher.read(Position(sequence + item.transactions.num_rows, native), committed)
+
+    def _look_at_end(self) -> None:
+        """Nothing came: that may be the source's end, or a line that is slow. The line that counts is the other one."""
+        with suppress(SourceUnavailable):
+            if self.source.order.includes(self._place(), self.reader.end().native, None):
+                self.watcher.at_end(self.trail)
 
     def _write(self, chunk: Chunk) -> None:
         self.trail.append(chunk)

@@ -12,7 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.text import Text
 
 from anabranch import log
-from anabranch.job.status import as_seen, lag_seconds
+from anabranch.job.lag import Lag
+from anabranch.job.status import as_seen
 from anabranch.model.ids import TableId
 from anabranch.state.store import StateStore
 
@@ -37,6 +38,7 @@ class Display:
             TimeRemainingColumn(compact=True),
             console=self.console,
         )
+        self._lag = Lag(job.trail)
         self._live = Live(console=self.console, refresh_per_second=4, transient=True)
         self._bars: dict[str, TaskID] = {}
         self._changes: deque[tuple[float, int]] = deque()
@@ -49,6 +51,7 @@ class Display:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._lag.close()
         if self.console.is_terminal:
             self._live.stop()
 
@@ -77,7 +80,7 @@ class Display:
         parked = progress.parked()
         return {
             "phase": snapshot["phase"],
-            "lag_seconds": lag_seconds(snapshot, progress.checkpoint),
+            "lag_seconds": self._lag.seconds(snapshot, progress.checkpoint),
             "changes_per_second": round((changes - self._changes[0][1]) / elapsed),
             "changes": changes,
             "rows_loaded": sum(s.rows_loaded for s in progress.states.values()),

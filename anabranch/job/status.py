@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from anabranch.abc import Checkpoint, TableState
 from anabranch.errors import SourceError, TargetError
 from anabranch.job import ends
-from anabranch.model.position import LogMark
+from anabranch.job.lag import Lag, lives
+from anabranch.model.position import LogMark, Position
 from anabranch.state.store import StateStore, time_text
 from anabranch.trail.reader import TrailEnd, TrailReader, exists
 
@@ -24,9 +24,9 @@ def status(job: Job) -> dict[str, Any]:
     state = StateStore(job.config.home)
     snapshot = as_seen(state.snapshot())
     state.close()
-    end = _trail_end(job)
     errors: list[str] = []
-    source_end, sizes = _source_end(job, errors)
+    source_end, sizes = _source_end(job, errors)  # before the trail's: what is there now was there to be read
+    end = _trail_end(job)
     return {
         "version": VERSION,
         "job": job.config.name,
@@ -34,11 +34,11 @@ def status(job: Job) -> dict[str, Any]:
         "detail": snapshot["detail"],
         "parts": [{k: part[k] for k in ("name", "pid", "host")} for part in snapshot["parts"]],
         "positions": {
-            "read": _position(end.position, end.commit_time) if end else None,
+            "read": _read(snapshot, end),
             "written": _position(end.position, end.commit_time) if end else None,
             "source_end": _mark(source_end),
         },
-        "targets": [_target(job, snapshot, source_end, sizes, errors)],
+        "targets": [_target(job, snapshot, end, source_end, sizes, errors)],
         "last_error": snapshot["last_error"],
         **({"unreachable": errors} if errors else {}),
     }
@@ -65,7 +65,12 @@ def _source_end(job: Job, errors: list[str]) -> tuple[LogMark | None, Mapping[st
 
 
 def _target(
-    job: Job, snapshot: dict[str, Any], source_end: LogMark | None, sizes: Mapping[str, int], errors: list[str]
+    job: Job,
+    snapshot: dict[str, Any],
+    end: TrailEnd | None,
+    source_end: LogMark | None,
+    sizes: Mapping[str, int],
+    errors: list[str],
 ) -> dict[str, Any]:
     checkpoint: Checkpoint | None = None
     tables: list[dict[str, Any]] = []
@@ -80,7 +85,9 @@ def _target(
     except (SourceError, TargetError) as error:
         errors.append(ends.told(job, error))
     size = _lag_bytes(job, checkpoint, source_end, sizes)
-    seconds = 0.0 if size == 0 else lag_seconds(snapshot, checkpoint)
+    lag = Lag(job.trail)
+    seconds = 0.0 if size == 0 else lag.seconds(snapshot, checkpoint, _is_all_read(job, end, source_end))
+    lag.close()
     return {
         "name": str(job.config.target.endpoint),
         "applied": _position(checkpoint.position, checkpoint.commit_time) if checkpoint else None,
@@ -104,28 +111,20 @@ def _table(state: TableState, snapshot: dict[str, Any]) -> dict[str, Any]:
 
 def as_seen(snapshot: dict[str, Any]) -> dict[str, Any]:
     """state.db's picture, where the part that had the last word may be gone: nothing streams without capture and apply."""
-    missing = next((name for name in ("capture", "apply") if not _lives(snapshot, name)), None)
+    missing = next((name for name in ("capture", "apply") if not lives(snapshot, name)), None)
     if missing is None or snapshot["phase"] not in ("streaming", "draining"):
         return snapshot
     return {**snapshot, "phase": "waiting", "detail": f"for {missing}, which is not running"}
 
 
-def lag_seconds(snapshot: dict[str, Any], checkpoint: Checkpoint | None) -> float | None:
-    """How old the newest applied change is as long as the trail holds newer ones. All of it applied is no lag only while
-    capture follows the log: otherwise nobody knows what the source has since."""
-    written = snapshot["positions"].get("written")
-    if checkpoint is None or written is None:
+def _is_all_read(job: Job, end: TrailEnd | None, source_end: LogMark | None) -> bool | None:
+    """Has the trail all that the source had? None: that cannot be said."""
+    if end is None or source_end is None or not end.resume:
         return None
-    sequence = int(written["text"].partition("@")[0] or 0)
-    if sequence <= checkpoint.position.sequence:
-        return 0.0 if _lives(snapshot, "capture") and snapshot["phase"] != "waiting" else None
-    if not checkpoint.commit_time:
+    try:
+        return ends.source_of(job).order.includes(LogMark(end.position.native, end.resume), source_end.native, None)
+    except SourceError:  # a log that got another name: capture says so
         return None
-    return round(max(0.0, time.time() - checkpoint.commit_time / 1_000_000), 3)
-
-
-def _lives(snapshot: dict[str, Any], part: str) -> bool:
-    return any(one["name"] == part for one in snapshot["parts"])
 
 
 def _lag_bytes(
@@ -135,6 +134,14 @@ def _lag_bytes(
         return None
     order = ends.source_of(job).order
     return order.bytes_between(checkpoint.position.native, source_end, sizes)
+
+
+def _read(snapshot: dict[str, Any], end: TrailEnd | None) -> dict[str, Any] | None:
+    """What capture has read, where it is ahead of the trail's end; also while the disk is full."""
+    read = snapshot["positions"].get("read")
+    if end and read and lives(snapshot, "capture") and Position.parse(read["text"]).sequence > end.position.sequence:
+        return {"text": read["text"], "commit_time": read["commit_time"]}
+    return _position(end.position, end.commit_time) if end else None
 
 
 def _position(position: Any, commit_time: int) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from anabranch.abc import Checkpoint
 from anabranch.errors import AnabranchError
 from anabranch.model.ids import TableId
+from anabranch.model.position import Position
 from anabranch.state.store import StateStore
 from anabranch.trail.writer import TrailWriter
 
@@ -38,7 +39,16 @@ def part(job: Job, name: str) -> Iterator[StateStore]:
 
 class CaptureWatcher:
     def __init__(self, state: StateStore) -> None:
-        self.state, self._next, self._is_waiting = state, 0.0, False
+        self.state, self._next, self._next_read, self._is_waiting = state, 0.0, 0.0, False
+
+    def read(self, position: Position, commit_time: int) -> None:
+        now = time.monotonic()
+        if now >= self._next_read:
+            self._next_read = now + INTERVAL
+            self.state.position("read", position, commit_time)
+
+    def at_end(self, trail: TrailWriter) -> None:
+        self.state.position("source_end", trail.end.position, trail.end.commit_time)
 
     def written(self, trail: TrailWriter) -> None:
         if self._is_waiting:
@@ -48,7 +58,6 @@ class CaptureWatcher:
         if now >= self._next:
             self._next = now + INTERVAL
             end = trail.end
-            self.state.position("read", end.position, end.commit_time)
             self.state.position("written", end.position, end.commit_time)
 
     def waiting(self, why: str) -> None:

@@ -77,7 +77,8 @@ class StateStore:
         self._write("put_progress", table=str(table), done=done, total=total)
 
     def position(self, kind: str, position: Position | str, commit_time: int = 0) -> None:
-        """`kind` is read, written, applied or source_end; `commit_time` in microseconds since 1970 UTC, 0 = unknown."""
+        """`kind` is read, written, applied, or source_end for a place where capture had all that the source had;
+        `commit_time` in microseconds since 1970 UTC, 0 = unknown."""
         self._write("put_position", kind=kind, text=str(position), commit_time=commit_time)
 
     def last_error(self, message: str, exit_code: int = 1, part: str = "") -> None:

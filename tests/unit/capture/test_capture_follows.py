@@ -12,7 +12,7 @@ import pytest
 
 from anabranch.abc import LogAbandoned, LogItem, Select
 from anabranch.capture import run
-from anabranch.capture.run import Capture
+from anabranch.capture.run import Capture, Watcher
 from anabranch.connectors.memory import MemorySource, capture
 from anabranch.connectors.memory.capture import MemoryLog, mark, number_of
 from anabranch.connectors.memory.database import Database, database, forget
@@ -20,7 +20,7 @@ from anabranch.errors import SourceError, SourceUnavailable
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
-from anabranch.model.position import LogMark
+from anabranch.model.position import LogMark, Position
 from anabranch.model.schema import Column, TableSchema
 from anabranch.rows.chunk import BarrierKind, Part
 from anabranch.trail import identity, requests
@@ -56,6 +56,10 @@ class SlowLog(MemoryLog):
 
 
 class Nobody:
+    def read(self, position: Position, commit_time: int) -> None: ...
+
+    def at_end(self, trail: TrailWriter) -> None: ...
+
     def written(self, trail: TrailWriter) -> None: ...
 
     def waiting(self, why: str) -> None: ...
@@ -79,13 +83,17 @@ def shop() -> Iterator[Database]:
 def follow(shop: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Capture of table `a`, for as long as the script of its reads is."""
 
-    def make(*script: Any, refuse_switch: Callable[[str, str], None] = lambda followed, now: None) -> None:
+    def make(
+        *script: Any,
+        refuse_switch: Callable[[str, str], None] = lambda followed, now: None,
+        watcher: Watcher = Nobody(),  # noqa: B008 - it has no state
+    ) -> None:
         source, log = MemorySource(Endpoint("memory", "", 0, "", "", shop.name)), SlowLog(shop)
         log.script = deque(script)
         monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: log.clock, sleep=lambda seconds: None))
         followed, stop = trail_identity(tmp_path) or shop.identity, lambda: not log.script
         with TrailWriter.open(tmp_path, **JOB, source_identity=followed, pack=False) as trail:
-            Capture(source, log, trail, {A}.__contains__, stop, Nobody(), followed, refuse_switch).run()
+            Capture(source, log, trail, {A}.__contains__, stop, watcher, followed, refuse_switch).run()
 
     return make
 
@@ -164,3 +172,31 @@ def test_fragments_of_a_transaction_that_has_no_end_do_not_count(
         (Part.WHOLE, 1), (Part.FRAGMENT, 2), (Part.LAST, 2),
     ]  # fmt: skip
     assert [id for chunk in found for id in chunk.tables[0].batch["id"].to_pylist()] == [6, 7, 8, 9]
+
+
+class Noting(Nobody):
+    """`heard`: what capture has read, what of it is written, and "end" where the source had no more."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def read(self, position: Position, commit_time: int) -> None:
+        self.heard.append(f"read {position}")
+
+    def written(self, trail: TrailWriter) -> None:
+        self.heard.append(f"written {trail.end.position}")
+
+    def at_end(self, trail: TrailWriter) -> None:
+        self.heard.append("end")
+
+
+def test_what_was_read_is_told_before_it_is_written_and_the_end_only_where_the_source_has_no_more(
+    shop: Database, follow: Callable
+) -> None:
+    noting = Noting()
+    follow("none", inserts(shop, A, 1), "item", watcher=noting)
+    assert noting.heard == ["end", "read 1@1", "written 1@1"]
+    noting.heard.clear()
+    insert(shop, A, 2)
+    follow("none", "none", "item", *["none"] * 5, "none", watcher=noting)
+    assert noting.heard == ["read 2@2", "written 2@2", "end"], "the line was slow, then it was the end"
