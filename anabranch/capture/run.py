@@ -55,23 +55,26 @@ class Capture:
     watcher: Watcher
     followed: str  # identity of the server that the trail was read from
     refuse_switch: Callable[[str, str], None]  # (followed, now): raises while the trail must not be read from another
+    waits_at_start: bool = False  # also for a source that was never reached: who started this has reached it
 
     def run(self) -> None:
-        """Returns when `stop` says so. Raises what a person has to look at; a lost line is retried for five minutes."""
+        """Returns when `stop` says so. Raises what a person has to look at; a lost line is retried for five minutes, one
+        that never was only if `waits_at_start`."""
         begin(self.source, self.reader, self.trail, self.wanted)
         self.keeper = DefinitionKeeper(self.source, self.trail, self.wanted, self.reader.reselect)
         lost_since: float | None = None
+        was_there = self.waits_at_start
         while not self.stop():
             try:
                 end = self.trail.rewind()  # what no flush made durable is read again
                 self.reader.start(LogMark(end.position.native, end.resume, end.commit_time), self.keeper.select)
-                lost_since = None
+                lost_since, was_there = None, True
                 log.get().info("capture_follows", after=str(end.position))
                 self._take_over(self.reader.identity())
                 self._follow()
             except SourceUnavailable as lost:
                 lost_since = lost_since or time.monotonic()
-                if time.monotonic() - lost_since > RECONNECT_SECONDS:
+                if not was_there or time.monotonic() - lost_since > RECONNECT_SECONDS:
                     raise
                 self._pause(f"source lost: {lost.message}")
             except StorageFull as full:

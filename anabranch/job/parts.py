@@ -34,7 +34,8 @@ def run_capture(job: Job) -> None:
             with ends.open_trail(job, followed, job_uuid, LOCK_SECONDS) as trail:
                 log.get(job=job.config.name).info("capture_started", end=str(trail.end.position))
                 watcher, refuse = CaptureWatcher(state), partial(ends.refuse_switch_while_loading, job)
-                Capture(source, reader, trail, job.rules.includes, stop.asked, watcher, followed, refuse).run()
+                wanted, waits = job.rules.includes, bool(os.environ.get(SUPERVISED))
+                Capture(source, reader, trail, wanted, stop.asked, watcher, followed, refuse, waits).run()
         finally:
             reader.close()
 

@@ -42,9 +42,13 @@ class SlowLog(MemoryLog):
 
     script: deque[Any]
     clock = 0.0
+    away = 0  # starts that find no server
 
     def start(self, after: LogMark, select: Select) -> None:
         """Any server of the test has the whole log (K18)."""
+        if self.away:
+            self.away, self.clock = self.away - 1, self.clock + 100
+            raise SourceUnavailable("no server")
         super().start(mark(self.identity(), number_of(after)), select)
 
     def read(self, timeout: float) -> LogItem | None:
@@ -87,13 +91,15 @@ def follow(shop: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> C
         *script: Any,
         refuse_switch: Callable[[str, str], None] = lambda followed, now: None,
         watcher: Watcher = Nobody(),  # noqa: B008 - it has no state
+        away: int = 0,
+        waits_at_start: bool = False,
     ) -> None:
         source, log = MemorySource(Endpoint("memory", "", 0, "", "", shop.name)), SlowLog(shop)
-        log.script = deque(script)
+        log.script, log.away = deque(script), away
         monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: log.clock, sleep=lambda seconds: None))
         followed, stop = trail_identity(tmp_path) or shop.identity, lambda: not log.script
         with TrailWriter.open(tmp_path, **JOB, source_identity=followed, pack=False) as trail:
-            Capture(source, log, trail, {A}.__contains__, stop, watcher, followed, refuse_switch).run()
+            Capture(source, log, trail, {A}.__contains__, stop, watcher, followed, refuse_switch, waits_at_start).run()
 
     return make
 
@@ -200,3 +206,23 @@ def test_what_was_read_is_told_before_it_is_written_and_the_end_only_where_the_s
     insert(shop, A, 2)
     follow("none", "none", "item", *["none"] * 5, "none", watcher=noting)
     assert noting.heard == ["read 2@2", "written 2@2", "end"], "the line was slow, then it was the end"
+
+
+def test_a_source_that_is_away_at_the_start_is_an_error_at_once_one_that_goes_away_is_waited_for(
+    shop: Database, follow: Callable, tmp_path: Path
+) -> None:
+    """Also at the start where a supervisor has reached it before: for five minutes."""
+
+    def lose(log: SlowLog) -> None:
+        log.away = 2
+        raise SourceUnavailable("the line broke")
+
+    follow("none")
+    with pytest.raises(SourceUnavailable):
+        follow("item", away=1)
+    follow("none", lose, inserts(shop, A, 1), "item")
+    follow(inserts(shop, A, 2), "item", away=3, waits_at_start=True)
+    with TrailReader(tmp_path) as trail:
+        assert trail.end().position.sequence == 2
+    with pytest.raises(SourceUnavailable):
+        follow("item", away=5, waits_at_start=True)
