@@ -17,7 +17,7 @@ help:
 	@echo 'make demo         MariaDB -> PostgreSQL on private servers, from nothing to verified (ARGS="--seconds 20", "--forever")'
 	@echo 'make test         everything that CI runs; starts its own MariaDB, MySQL and PostgreSQL'
 	@echo 'make test-unit    the tests without servers and Spark (seconds)'
-	@echo 'make test-faults  the long runs with killed processes and cut lines'
+	@echo 'make test-faults  the long runs: processes killed in every phase, a full disk'
 	@echo 'make bench        the figures of the performance page, each against its ceiling'
 	@echo 'make docs         the reference pages, from the code'
 	@echo 'make venv         the virtual environment in .venv (PYTHON=python3.12 for another Python)'

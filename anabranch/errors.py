@@ -96,6 +96,11 @@ class Problem:
         )
 
 
+def install_hint(extra: str) -> str:
+    """How a part that was left out at installation comes in. There is no release on a package index yet."""
+    return f"pip install '.[{extra}]' in a checkout of anabranch"
+
+
 class ConfigError(AnabranchError):
     """`problems` has everything that is wrong with a job file, where it is one; the message repeats them."""
 

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from anabranch.abc import SourceConnector, TargetConnector
-from anabranch.errors import ConfigError
+from anabranch.errors import ConfigError, install_hint
 from anabranch.model.endpoint import Endpoint
 
 SCHEMES = {
@@ -44,5 +44,5 @@ def _role(endpoint: Endpoint, role: str) -> Any:
         extra = EXTRAS.get(endpoint.scheme, endpoint.scheme)
         raise ConfigError(
             f"the driver of {endpoint.scheme}:// is not installed ({missing.name or missing})",
-            hint=f"pip install 'anabranch[{extra}]'",
+            hint=install_hint(extra),
         ) from missing

