@@ -41,6 +41,7 @@ def begin(source: SourceConnector, reader: LogReader, trail: TrailWriter, wanted
     catalog = source.catalog()
     try:
         found = _undisturbed(source, reader, catalog, wanted)
+        trail.note_cascades(catalog.logs_cascades())
     finally:
         catalog.close()
     for schema in found.tables.values():

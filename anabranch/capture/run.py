@@ -71,6 +71,7 @@ class Capture:
                 lost_since, was_there = None, True
                 log.get().info("capture_follows", after=str(end.position))
                 self._take_over(self.reader.identity())
+                self._note_cascades()
                 self._follow()
             except SourceUnavailable as lost:
                 lost_since = lost_since or time.monotonic()
@@ -79,6 +80,14 @@ class Capture:
                 self._pause(f"source lost: {lost.message}")
             except StorageFull as full:
                 self._pause(f"disk full: {full.message}")
+
+    def _note_cascades(self) -> None:
+        """The server may be another one, or a newer version."""
+        catalog = self.source.catalog()
+        try:
+            self.trail.note_cascades(catalog.logs_cascades())
+        finally:
+            catalog.close()
 
     def _take_over(self, identity: str) -> None:
         """The log was opened, so this server contains ours (K18): from here on the trail is read from it. At a start as

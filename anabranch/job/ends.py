@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING
 from anabranch import connectors
 from anabranch.abc import LogOptions, SourceConnector, TargetConnector, TargetStore, ValueRules
 from anabranch.config import describe_change
-from anabranch.errors import AnabranchError, JobChanged, SchemaError, SourceError, StateError, TrailLocked
+from anabranch.errors import (
+    AnabranchError,
+    JobChanged,
+    SchemaError,
+    SourceError,
+    SourceUnavailable,
+    StateError,
+    TrailLocked,
+)
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.preflight.known import Known
@@ -238,10 +246,16 @@ def spark_home(job: Job) -> Path:
     return job.config.home / "spark"
 
 
-def logs_cascades(source: SourceConnector) -> bool:
-    """Asked once per process: does the source's log have what foreign keys change (K1)?"""
-    catalog = source.catalog()
+def logs_cascades(job: Job, source: SourceConnector) -> bool:
+    """Does the source's log have what foreign keys change (K1)? While it is away, what capture has noted."""
     try:
-        return catalog.logs_cascades()
-    finally:
-        catalog.close()
+        catalog = source.catalog()
+        try:
+            return catalog.logs_cascades()
+        finally:
+            catalog.close()
+    except SourceUnavailable:
+        found = identity.load(LocalStorage(job.trail)) if exists(job.trail) else None
+        if found is None or found.logs_cascades is None:
+            raise
+        return found.logs_cascades

@@ -44,7 +44,7 @@ class Joining:
         """The definition from which on capture writes the table's rows; None when stopped while waiting."""
         now = self._at_source(table)
         self._source_report(table, now).require()
-        if not ends.logs_cascades(self.source):
+        if not ends.logs_cascades(self.job, self.source):
             Report(self.name, tuple(check_cascades(self.job.rules, [now[table]]))).require()
             self._await_parents(table, now)
         if self.stop():

@@ -56,7 +56,7 @@ def run_apply(job: Job) -> None:
             target_of=job.rules.target_of,
             target_table=job.rules.target_table,
             where=job.rules.where,
-            logs_cascades=ends.logs_cascades(source),
+            logs_cascades=ends.logs_cascades(job, source),
             lock=job.config.load.lock,
             truncate=job.config.apply.truncate,
             per_transaction=job.config.apply.mode == "transaction",

@@ -14,10 +14,13 @@ FILE = "trail.json"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
+    """`logs_cascades`: what the source said of its log when it was opened last (K1); None: it was not asked yet."""
+
     job: str
     job_uuid: str
     source_identity: str
     format: int = FORMAT
+    logs_cascades: bool | None = None
 
 
 def load(storage: Storage) -> Identity | None:

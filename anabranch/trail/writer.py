@@ -195,7 +195,14 @@ class TrailWriter:
         former = self._identity.source_identity
         self._note(Entry("source", self.next_sequence, reason=source_identity, statement=former))
         self.flush()
-        changed = replace(self._identity, source_identity=source_identity)
+        self._save(replace(self._identity, source_identity=source_identity))
+
+    def note_cascades(self, are_logged: bool) -> None:
+        """What the source says of its log, for who needs it while the source is away (K1)."""
+        if are_logged != self._identity.logs_cascades:
+            self._save(replace(self._identity, logs_cascades=are_logged))
+
+    def _save(self, changed: Identity) -> None:
         with writing(identities.FILE):
             identities.save(self._storage, changed)
         self._identity = changed
@@ -251,7 +258,9 @@ class TrailWriter:
 
     def _header(self, name: SegmentName) -> dict[str, object]:
         end = self._appended.end
-        return asdict(self._identity) | {
+        who = asdict(self._identity)
+        del who["logs_cascades"]  # of the server as it is now, not of the segment
+        return who | {
             "number": name.number,
             "epoch": name.epoch,
             "next": name.next,

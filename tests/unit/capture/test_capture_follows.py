@@ -15,6 +15,7 @@ from anabranch.capture import run
 from anabranch.capture.run import Capture, Watcher
 from anabranch.connectors.memory import MemorySource, capture
 from anabranch.connectors.memory.capture import MemoryLog, mark, number_of
+from anabranch.connectors.memory.catalog import MemoryCatalog
 from anabranch.connectors.memory.database import Database, database, forget
 from anabranch.errors import SourceError, SourceUnavailable
 from anabranch.model.datatype import Kind, LogicalType
@@ -226,3 +227,17 @@ def test_a_source_that_is_away_at_the_start_is_an_error_at_once_one_that_goes_aw
         assert trail.end().position.sequence == 2
     with pytest.raises(SourceUnavailable):
         follow("item", away=5, waits_at_start=True)
+
+
+def test_rule_01_whether_the_source_logs_cascades_is_noted_at_the_begin_and_whenever_its_log_is_opened(
+    shop: Database, follow: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def noted() -> bool | None:
+        with TrailReader(tmp_path) as trail:
+            return trail.identity.logs_cascades
+
+    follow("none")
+    assert noted() is True
+    monkeypatch.setattr(MemoryCatalog, "logs_cascades", lambda catalog: False)
+    follow("none")
+    assert noted() is False
