@@ -49,10 +49,15 @@ def test_pitfall_27_load_while_writing_then_stream_and_stop_and_go_on(mysql_fami
 
 def rule_31_state_and_sparks_checkpoint_are_disposable(made: Scenario) -> None:
     assert (made.home / "state.db").exists() and (made.home / "spark" / "checkpoint").is_dir()
-    for file in made.home.glob("state.db*"):
-        file.unlink()
-    shutil.rmtree(made.home / "spark")
+    rule_31_nothing_is_lost_with_them(made)
     assert made.status()["targets"][0]["tables"]
+
+
+def rule_31_nothing_is_lost_with_them(made: Scenario) -> None:
+    """Also while parts run: a killed load has left them, apply waits, both were killed."""
+    for file in made.home.glob("state.db*"):
+        file.unlink(missing_ok=True)
+    shutil.rmtree(made.home / "spark", ignore_errors=True)
 
 
 def python_api_goes_on(made: Scenario) -> None:
@@ -145,8 +150,7 @@ def test_the_parts_alone_in_any_order(mariadb: Server, scenario: Make, tmp_path:
         load = made.start("load")
         wait_until(lambda: made.states(), 100, "the load has begun", load.tail, load)
         load.kill()
-        for file in made.home.glob("state.db*"):
-            file.unlink(missing_ok=True)
+        rule_31_nothing_is_lost_with_them(made)
         assert apply.is_alive and '"phase": "streaming"' not in apply.stderr
         rule_12_the_trail_is_held_for_whoever_needs_it(made, {"hold"}, {"hold", "reader"})
         capture = made.start("capture")
@@ -156,7 +160,8 @@ def test_the_parts_alone_in_any_order(mariadb: Server, scenario: Make, tmp_path:
         rule_12_the_trail_is_held_for_whoever_needs_it(made, {"reader"})
         capture.kill()
         apply.kill()
-        shutil.rmtree(made.home / "spark")
+        assert (made.home / "spark" / "checkpoint").is_dir()
+        rule_31_nothing_is_lost_with_them(made)
         capture, apply = made.start("capture"), made.start("apply")
         made.sync(apply, seconds=120)
     rule_09_a_second_apply_takes_over(made, apply)
