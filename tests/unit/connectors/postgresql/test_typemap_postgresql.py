@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anabranch.abc import ValueRules
-from anabranch.connectors.postgresql.preflight import takes
+from anabranch.connectors.postgresql.fits import takes
 from anabranch.connectors.postgresql.typemap import PostgresTypes
 from anabranch.model.datatype import Kind, LogicalType
 

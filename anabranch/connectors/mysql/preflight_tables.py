@@ -1,0 +1,108 @@
+"""Are the tables such that they can be replicated: engines, keys, foreign keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from anabranch.abc import CheckResult
+from anabranch.connectors.mysql import foreign_keys, mending, privileges
+from anabranch.connectors.mysql.catalog import cascades_are_logged
+from anabranch.connectors.mysql.connection import account
+from anabranch.connectors.mysql.preflight_facts import Live, failed, names_of, ok, some, warning
+from anabranch.connectors.mysql.snapshot import has_transactions
+from anabranch.model.schema import Column, ForeignKey, TableSchema
+
+# Collations that compare bytes and do not pad: from MySQL 8.0.17, MariaDB 10.2.
+LOOSE_HINTS = {
+    family: f"give the key's columns a collation that compares exactly ({collation}), at both ends, or the key RESTRICT"
+    for family, collation in (("mysql", "utf8mb4_0900_bin"), ("mariadb", "utf8mb4_nopad_bin"))
+}
+
+
+def check_engines(live: Live) -> Iterator[CheckResult]:
+    loaded = live.context.loaded
+    torn = live.tables(lambda s: not has_transactions(s) and not s.primary_key and s.id not in loaded)
+    if torn:
+        names = names_of(torn)
+        message = f"neither transactions nor a primary key in {some(names)}: a row inserted during the load comes twice"
+        yield replace(failed("engines", message, mending.give_either(torn)), names=names)
+    found = [table for table in live.tables(lambda s: not has_transactions(s)) if table not in torn]
+    if found:
+        names = names_of(found)
+        message = (
+            f"no transactions in {some(names)}: rows stay after ROLLBACK, and a load has no consistent view of them"
+        )
+        hint = f"{mending.give_transactions(found)}; or write nothing to them during the load"
+        yield replace(warning("engines", message, hint), names=names)
+    elif not torn:
+        yield ok("engines", "every table has transactions")
+
+
+def check_keys(live: Live) -> Iterator[CheckResult]:
+    found = live.tables(lambda schema: not schema.primary_key)
+    if not found:
+        yield ok("keys", "every table has a primary key")
+        return
+    names = names_of(found)
+    message = f"no primary key in {some(names)}: loaded in one piece, rows are found by all their columns"
+    if not live.is_exact:
+        message += "; the load waits for a moment at which nothing changes them"
+    hint = mending.give_keys(found) + ("" if live.is_exact else '; or [load] lock = "table"')
+    yield replace(warning("keys", message, hint), names=names)
+
+
+def check_hidden_keys(live: Live) -> Iterator[CheckResult]:
+    """K1: a foreign key that is not seen cascades unseen."""
+    found = list(foreign_keys.hidden(live.connection, live.context.tables))
+    for schema in sorted({table.schema for table in found}):
+        names = tuple(str(table) for table in found if table.schema == schema)
+        place, user = f"{privileges.as_pattern(schema)}.*", account(live.connection)
+        hint = privileges.grant(foreign_keys.RIGHT, place, user)
+        yield replace(failed("hidden_keys", f"{some(names)}: {foreign_keys.MESSAGE}", hint), names=names)
+
+
+def check_foreign_keys(live: Live) -> Iterator[CheckResult]:
+    """K1: what cascades is found at the target by equal values. A source that takes different texts for equal ('a' and
+    'A', 'a' and 'a ') cascades further than that."""
+    if cascades_are_logged(live.family, live.version, live.variables):
+        return
+    for table, schema in sorted(live.context.tables.items()):
+        for key in schema.foreign_keys:
+            loose = sorted(_loose_columns(key, schema, live.context.tables.get(key.parent)))
+            if key.changes_rows and loose:
+                message = (
+                    f"foreign key {key.name} changes rows, the log does not show it, and the source takes different "
+                    f"values of {', '.join(loose)} for equal"
+                )
+                yield failed("foreign_keys", message, f"{LOOSE_HINTS[live.family]}, or exclude {table}", str(table))
+
+
+def _loose_columns(key: ForeignKey, child: TableSchema, parent: TableSchema | None) -> Iterator[str]:
+    """Columns of the key, with their collation, in which equal values may differ."""
+    for name, parent_name in zip(key.columns, key.parent_columns, strict=True):
+        column = child.column(name)
+        ends = [column, parent.column(parent_name) if parent is not None else column]
+        if not any(end.collation for end in ends) or all(_compares_exactly(end) for end in ends):
+            continue
+        if column.type is not None and column.type.values and len({end.type for end in ends}) == 1:
+            continue  # an ENUM or SET is a number at the source: with the same labels it is the same text
+        yield f"{name} ({column.collation})"
+
+
+def _compares_exactly(column: Column) -> bool:
+    """By its bytes, with the spaces at its end: CHAR has none. https://dev.mysql.com/doc/refman/8.0/en/charset-binary-collations.html
+    https://mariadb.com/kb/en/supported-character-sets-and-collations/#no-pad-collations"""
+    collation = column.collation
+    if collation in ("", "binary"):
+        return True
+    has_no_padding = "_0900_" in collation or "_nopad_" in collation or column.native.startswith("char(")
+    return collation.endswith("_bin") and has_no_padding
+
+
+def check_generated(live: Live) -> Iterator[CheckResult]:
+    found = live.tables(lambda schema: any(column.generated for column in schema.columns))
+    if found:
+        names = names_of(found)
+        message = f"generated columns of {some(names)} arrive as plain values"
+        yield replace(ok("generated", message), names=names)

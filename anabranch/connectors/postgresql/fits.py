@@ -1,0 +1,57 @@
+"""Which existing column types hold every value of a type that we would create."""
+
+from __future__ import annotations
+
+# Existing column types that take every value of a type we would have made, beside that very type.
+ALSO_FITS: dict[str, tuple[str, ...]] = {
+    "smallint": ("integer", "bigint", "numeric"),
+    "integer": ("bigint", "numeric"),
+    "bigint": ("numeric",),
+    "numeric": (),
+    "real": ("double precision",),
+    "double precision": (),
+    "character varying": ("text",),
+    "text": (),
+    "bytea": (),
+    "bit": (),
+    "date": (),
+    "timestamp without time zone": (),
+    "timestamp with time zone": (),
+    "interval": (),
+    "jsonb": (),
+    "json": ("text",),
+}
+# short names that the type map writes -> format_type's
+LONG_NAMES = {
+    "varchar": "character varying",
+    "timestamp": "timestamp without time zone",
+    "timestamptz": "timestamp with time zone",
+}
+
+
+def takes(existing: str, wanted: str) -> bool:
+    """Does an existing column type hold every value of the type we would create? Unknown pairs do not."""
+    have, have_size = split_type(existing)
+    want, want_size = split_type(wanted)
+    if have == want:
+        return not have_size or _holds(want, have_size, want_size)
+    return have in ALSO_FITS.get(want, ()) and not have_size
+
+
+def split_type(native: str) -> tuple[str, tuple[int, ...]]:
+    """`timestamp(6) without time zone` -> (`timestamp without time zone`, (6,))."""
+    head, bracket, rest = native.partition("(")
+    numbers, _, tail = rest.partition(")")
+    name = f"{head.strip()} {tail.strip()}".strip() if bracket else native
+    sizes = tuple(int(n) for n in numbers.split(",")) if bracket else ()
+    return LONG_NAMES.get(name, name), sizes
+
+
+def _holds(name: str, have: tuple[int, ...], want: tuple[int, ...]) -> bool:
+    if name == "bit":
+        return have == want
+    if name != "numeric":
+        return bool(want) and have[0] >= want[0]
+    precision, scale = (*have, 0)[:2]
+    wanted_precision, wanted_scale = (*want, 0)[:2]
+    return bool(want) and scale == wanted_scale and precision >= wanted_precision

@@ -1,0 +1,81 @@
+"""What the checks of a target share: the database as it answers, and how a finding is said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from anabranch.abc import CheckResult, PreflightContext, ValueRules
+from anabranch.connectors.postgresql.catalog import (
+    ExistingTable,
+    read_tables,
+)
+from anabranch.connectors.postgresql.connection import Connection
+from anabranch.model.ids import TableId
+from anabranch.rows.net import TargetTable
+
+WRITABLE = ("table", "partitioned table")
+NAMED = 3  # of the columns or things that a finding is about, this many stand in its message
+
+
+@dataclass
+class Live:
+    """What the checks of a connected target share."""
+
+    connection: Connection
+    context: PreflightContext
+    version: int = 0
+    user: str = ""
+    existing: dict[TableId, ExistingTable] = field(default_factory=dict)
+    defer_constraints: bool = False
+
+    def __post_init__(self) -> None:
+        self.version = int(self.one("SELECT current_setting('server_version_num')"))
+        self.user = self.one("SELECT current_user::text")
+        self.existing = read_tables(self.connection, {t.target for t in self.context.targets.values()})
+        self.defer_constraints = self.context.user_choices.get("load.defer_constraints", "").lower() == "true"
+
+    def one(self, query: str, *values: object) -> str:
+        row = self.connection.execute(query.encode(), values).fetchone()
+        return str(row[0]) if row else ""
+
+    def true(self, query: str, *values: object) -> bool:
+        return self.one(query, *values) == "True"
+
+    def tables(self) -> Iterator[tuple[TargetTable, ExistingTable]]:
+        """The job's target tables that are there already."""
+        for table in self.context.targets.values():
+            if table.target in self.existing:
+                yield table, self.existing[table.target]
+
+    def first_loads(self) -> Iterator[tuple[TargetTable, ExistingTable]]:
+        """Those of them that this job did not load."""
+        return ((t, e) for t, e in self.tables() if t.source not in self.context.loaded)
+
+
+def value_rules(context: PreflightContext) -> ValueRules:
+    chosen = {name: context.user_choices.get(f"types.{name}") for name in ("zero_date", "nul", "json")}
+    return ValueRules(**{name: value for name, value in chosen.items() if value})
+
+
+def some(names: Iterable[str]) -> str:
+    found = list(names)
+    more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
+    return ", ".join(found[:NAMED]) + more
+
+
+def ok(check: str, message: str) -> CheckResult:
+    return CheckResult(f"target.{check}", "ok", message)
+
+
+def warning(
+    check: str, message: str, hint: str, table: TargetTable | None = None, names: Iterable[str] = ()
+) -> CheckResult:
+    source = str(table.source) if table else ""
+    return CheckResult(f"target.{check}", "warning", message, hint, source, tuple(names))
+
+
+def failed(
+    check: str, message: str, hint: str, table: TargetTable | None = None, names: Iterable[str] = ()
+) -> CheckResult:
+    return replace(warning(check, message, hint, table, names), verdict="failed")

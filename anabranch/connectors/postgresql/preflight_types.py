@@ -1,0 +1,78 @@
+"""What becomes of types, indexes, keys and names. Needs no server."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+
+from anabranch.abc import CheckResult, Fit, PreflightContext
+from anabranch.connectors.postgresql import ddl
+from anabranch.connectors.postgresql.fits import split_type
+from anabranch.connectors.postgresql.preflight_facts import failed, ok, some, value_rules, warning
+from anabranch.connectors.postgresql.typemap import PostgresTypes
+from anabranch.model.datatype import Fidelity, Kind, LogicalType
+from anabranch.model.ids import TableId
+from anabranch.rows.net import TargetTable
+
+
+def check_types(context: PreflightContext) -> Iterator[CheckResult]:
+    """One line per target type and reason that is not exact, with the columns that have it, and one for the others."""
+    exact = 0
+    groups: dict[Fit, list[tuple[str, str, str]]] = defaultdict(list)
+    for table in context.targets.values():
+        schema = context.tables[table.source]
+        for (source, target), logical in zip(ddl.target_columns(table).items(), table.types, strict=True):
+            fit = PostgresTypes().fit(logical, value_rules(context))
+            if fit.fidelity is Fidelity.EXACT:
+                exact += 1
+                continue
+            column = (_source_type(schema.column(source).native, logical), fit.native, f"{table.source}.{target}")
+            groups[replace(fit, native=split_type(fit.native)[0])].append(column)
+    if exact:
+        yield ok("types", f"{exact} columns exact")
+    for fit, columns in sorted(groups.items(), key=lambda group: (group[0].fidelity, group[0].native)):
+        sources, natives, names = (sorted(set(part)) for part in zip(*columns, strict=True))
+        native = natives[0] if len(natives) == 1 else fit.native
+        text = f"{', '.join(sources)} as {native} is {fit.fidelity}: {fit.reason} ({some(names)})"
+        if fit.fidelity is Fidelity.REFUSED:
+            yield failed("types", text, "drop the columns in the job file ([[tables]] columns.drop)", names=names)
+        else:
+            yield warning("types", text, "", names=names)
+
+
+def _source_type(native: str, logical: LogicalType) -> str:
+    """The source's type without sizes and labels."""
+    if logical.kind in (Kind.ENUM, Kind.SET, Kind.JSON):
+        return str(logical.kind)
+    name, bracket, rest = native.partition("(")
+    return name + rest.partition(")")[2] if bracket else native
+
+
+def check_not_carried(context: PreflightContext) -> Iterator[CheckResult]:
+    """Indexes and foreign keys that the target will not get."""
+    for table in context.targets.values():
+        schema = context.tables[table.source]
+        for index in schema.indexes:
+            try:
+                ddl.plan_index(index, table)
+            except ddl.NotCarried as why:
+                yield warning("indexes", f"index {index.name} will not be built: {why}", "", table)
+        for key in schema.foreign_keys:
+            try:
+                ddl.plan_foreign_key(key, table, context.targets.get)
+            except ddl.NotCarried as why:
+                yield warning("foreign_keys", f"foreign key {key.name} will not be built: {why}", "", table)
+
+
+def check_names(context: PreflightContext) -> Iterator[CheckResult]:
+    by_target: dict[TableId, list[TargetTable]] = defaultdict(list)
+    for table in context.targets.values():
+        by_target[table.target].append(table)
+        for name in ddl.long_names(table):
+            text = f"{name} is longer than {ddl.NAME_BYTES} bytes"
+            yield failed("names", text, "rename it in the job file", table)
+    for target, tables in by_target.items():
+        if len(tables) > 1:
+            sources = ", ".join(str(t.source) for t in tables)
+            yield failed("names", f"{sources} would all go into {target}", "give each its own [[rules]] target")
