@@ -43,7 +43,8 @@ class Follower(threading.Thread):
 
     def look(self, reader: TrailReader) -> None:
         end = reader.wait(self.at, 0.05).position
-        if end.sequence < self.at or not end.native.startswith(f"log:{end.sequence}"):
+        native = f"log:{end.sequence}" if end.sequence else ""  # nothing is published yet
+        if end.sequence < self.at or not end.native.startswith(native):
             raise AssertionError(f"the end is {end}, {self.at} was seen")
         refs = reader.descriptors(self.at, end.sequence)
         found = self.samples.found_rows([reader.load(ref) for ref in refs])
