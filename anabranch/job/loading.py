@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -19,6 +20,7 @@ from anabranch.errors import (
 )
 from anabranch.job import ends
 from anabranch.job.joining import Joining
+from anabranch.job.signals import SUPERVISED
 from anabranch.job.watching import LoadWatcher
 from anabranch.load.order import Demand, demands
 from anabranch.load.plan import LoadTable
@@ -53,7 +55,8 @@ class Loading:
         self.source, self.target = ends.source_of(job), ends.target_of(job)
 
     def all_tables(self) -> None:
-        """What was never loaded, or whose load was interrupted. Nothing to do is no error."""
+        """What was never loaded, or whose load was interrupted. Nothing to do is no error. Raises TablesParked at the end;
+        under `run` not: it tells of them itself, and takes the code for one that a start may mend."""
         schemas = ends.definitions(self.job)
         store = self.target.store()
         try:
@@ -67,6 +70,18 @@ class Loading:
             self.state.phase("loading")
             self._load(schemas, states)
         retention.unregister(self.job.trail, ALL)
+        if not os.environ.get(SUPERVISED) and not self.stop():
+            self._tell_parked()
+
+    def _tell_parked(self) -> None:
+        store = self.target.store()
+        try:
+            parked = [str(table) for table, state in sorted(store.tables(self.name).items()) if state.state == "parked"]
+        finally:
+            store.close()
+        if parked:
+            hint = "anabranch status JOB says why and what to do"
+            raise TablesParked(f"loaded, but {len(parked)} tables are parked: {', '.join(parked)}", hint=hint)
 
     def _begin(self, store: TargetStore, schemas: Mapping[TableId, TableSchema]) -> dict[TableId, TableState]:
         """Before the first snapshot the trail is held from its start, and the target's checkpoint stands there. It comes
