@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.config import JobConfig, load_job
 from anabranch.ddl.expressions import check_syntax
 from anabranch.ddl.rules import RuleSet
-from anabranch.errors import AnabranchError, ConfigError
+from anabranch.errors import AnabranchError, ConfigError, install_hint
 from anabranch.model.ids import TableId
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Job:
             if (missing.name or "").partition(".")[0] != "pyspark":
                 raise
             raise ConfigError(
-                "Spark is not installed (pyspark)", hint="pip install 'anabranch[spark]'", job=self.config.name
+                "Spark is not installed (pyspark)", hint=install_hint("spark"), job=self.config.name
             ) from missing
 
     @property

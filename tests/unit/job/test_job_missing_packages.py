@@ -18,9 +18,21 @@ PROGRAM = (
 @pytest.mark.parametrize(
     ("verb", "package", "expected"),
     [
-        ("load", "pyspark", "error: job shop: Spark is not installed (pyspark) — pip install 'anabranch[spark]'"),
-        ("apply", "pyspark", "error: job shop: Spark is not installed (pyspark) — pip install 'anabranch[spark]'"),
-        ("verify", "pyspark", "error: job shop: Spark is not installed (pyspark) — pip install 'anabranch[spark]'"),
+        (
+            "load",
+            "pyspark",
+            "error: job shop: Spark is not installed (pyspark) — pip install '.[spark]' in a checkout of anabranch",
+        ),
+        (
+            "apply",
+            "pyspark",
+            "error: job shop: Spark is not installed (pyspark) — pip install '.[spark]' in a checkout of anabranch",
+        ),
+        (
+            "verify",
+            "pyspark",
+            "error: job shop: Spark is not installed (pyspark) — pip install '.[spark]' in a checkout of anabranch",
+        ),
         (
             "preflight",
             "pymysql",
