@@ -92,11 +92,12 @@ class EpochQuery:
             raise self.failure
 
     def stop(self) -> None:
-        """Let the running epoch finish, then end the query."""
+        """Let the running epoch finish, then end the query. It waits for an epoch that begins now, which waits for nobody."""
         self.is_stopping.set()
         with self.idle:
-            self.query.stop()
-            self._trail.close()
+            pass
+        self.query.stop()
+        self._trail.close()
 
 
 def _emptied(checkpoint: Path) -> Path:

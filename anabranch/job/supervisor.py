@@ -24,7 +24,6 @@ from anabranch.job.caughtup import CaughtUp, Progress
 from anabranch.job.display import Display
 from anabranch.job.signals import SUPERVISED, Stop
 from anabranch.job.watching import part
-from anabranch.preflight.report import Report
 from anabranch.state.store import StateStore
 from anabranch.trail.lock import LockHeld, OsLock
 
@@ -124,7 +123,7 @@ class Supervisor:
         state.phase("preflight")
         report = self.job.preflight()
         if report.verdict != "ok":
-            Report(report.job, report.warnings + report.failed).write(sys.stderr)
+            report.write(sys.stderr, but="ok")
         report.require()
         state.phase("waiting", "for the parts to start")
 

@@ -49,9 +49,10 @@ class Report:
             lines = [f"  {_message(result)}" + (f" — {result.hint}" if result.hint else "") for result in self.failed]
             raise PreflightFailed("\n".join([f"{len(lines)} checks failed", *lines]), job=self.job)
 
-    def write(self, file: IO[str]) -> None:
-        """A table on a terminal, plain lines elsewhere."""
-        results = sorted(self.results, key=lambda result: ORDER.index(result.verdict))
+    def write(self, file: IO[str], but: str = "") -> None:
+        """A table on a terminal, plain lines elsewhere; without the results of one verdict."""
+        shown = (result for result in self.results if result.verdict != but)
+        results = sorted(shown, key=lambda result: ORDER.index(result.verdict))
         _write_table(results, file) if file.isatty() else _write_lines(results, file)
         file.write(f"preflight of {self.job}: {self.summary}\n")
 
