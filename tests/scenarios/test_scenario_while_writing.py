@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pytest
 from scenario import Running, Scenario, wait_until
 
 from anabranch.testing import faults
@@ -21,8 +22,15 @@ Make = Callable[..., Scenario]
 PYTHON = "import sys, anabranch; anabranch.Job.from_file(sys.argv[1]).run(until_caught_up=True)"
 
 
-def test_pitfall_27_load_while_writing_then_stream_and_stop_and_go_on(mysql_family: Server, scenario: Make) -> None:
-    made = scenario(mysql_family, *SCHEMA, *fill(5))
+@pytest.mark.long
+def test_pitfall_27_load_while_writing_on_mysql(mysql: Server, scenario: Make) -> None:
+    made = scenario(mysql, *SCHEMA, *fill(5))
+    it_runs_while_somebody_writes(made)
+    made.run_until_caught_up()
+    made.assert_identical()
+
+
+def it_runs_while_somebody_writes(made: Scenario) -> None:
     with Writer(made.source, seed=1, rate=40) as writer:
         running = made.start("run")
         made.wait_streaming(running, seconds=200)
@@ -34,6 +42,11 @@ def test_pitfall_27_load_while_writing_then_stream_and_stop_and_go_on(mysql_fami
     assert writer.committed > 50
     assert '"event": "streaming"' in result.stderr
     assert faults.descendants(running.pid) == []
+
+
+def test_pitfall_27_load_while_writing_then_stream_and_stop_and_go_on(mariadb: Server, scenario: Make) -> None:
+    made = scenario(mariadb, *SCHEMA, *fill(5))
+    it_runs_while_somebody_writes(made)
     rule_31_state_and_sparks_checkpoint_are_disposable(made)
     python_api_goes_on(made)
     made.assert_identical()

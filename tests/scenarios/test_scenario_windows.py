@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing
 
+import pytest
 from scenario import Scenario, repeating, wait_until
 
 from anabranch.testing import faults
@@ -35,6 +36,7 @@ FAMILY = (
 )
 
 
+@pytest.mark.long
 def test_rule_15_apply_starts_again_while_a_table_is_loaded_by_itself(mariadb: Server, scenario: Make) -> None:
     """What was applied before the restart lies behind apply, and is replayed for the table that joins; the others do not
     wait for its load."""
@@ -67,6 +69,7 @@ def test_rule_15_apply_starts_again_while_a_table_is_loaded_by_itself(mariadb: S
     run.stop()
 
 
+@pytest.mark.long
 def test_rule_01_a_parent_takes_over_a_key_while_its_children_load(mysql: Server, scenario: Make) -> None:
     """Keys go round among three parents; the log shows nothing of the children that move with them."""
     made = scenario(mysql, *FAMILY)
@@ -77,7 +80,7 @@ def test_rule_01_a_parent_takes_over_a_key_while_its_children_load(mysql: Server
             for old, new in ((1, 9), (2, 1), (3, 2), (9, 3)):
                 cursor.execute(f"UPDATE parent SET id = {new} WHERE id = {old}")
 
-        with repeating(rotate, 0.02):
+        with repeating(rotate, 0.1):
             run = made.start("run")
             made.wait_streaming(run)
     made.sync(run)
