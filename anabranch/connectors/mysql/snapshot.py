@@ -18,13 +18,14 @@ from anabranch.connectors.mysql.chunks import qualified
 from anabranch.connectors.mysql.connection import account, ask, connect, variables
 from anabranch.connectors.mysql.errors import translated
 from anabranch.connectors.mysql.log_end import executed, is_filtered, log_end, place_at
+from anabranch.connectors.mysql.versions import knows
 from anabranch.errors import SourceError, SourceUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
 
 # https://dev.mysql.com/doc/refman/8.0/en/commit.html and https://mariadb.com/kb/en/enhancements-for-start-transaction-with-consistent-snapshot/
-START = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
+START = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
 # https://mariadb.com/kb/en/replication-and-binary-log-status-variables/#binlog_snapshot_file
 OWN_PLACE = "SHOW STATUS WHERE Variable_name IN ('Binlog_snapshot_file', 'Binlog_snapshot_position')"
 LOCK_WAIT = 30  # seconds: whoever waits for a lock makes all writers behind it wait
@@ -53,7 +54,7 @@ def open_snapshot(
     facts = variables(connection, "gtid_mode", "binlog_order_commits")
     low = _by_gtid(connection) if facts.get("gtid_mode") == "ON" else _by_watermark(connection, facts)
     ask(connection, "COMMIT")
-    ask(connection, START)
+    _start(connection)
     return low, log_end(connection).mark()
 
 
@@ -62,9 +63,13 @@ def has_transactions(table: TableSchema) -> bool:
     return table.engine.upper() in TRANSACTIONAL
 
 
+def _start(connection: pymysql.Connection) -> None:
+    ask(connection, f"{START}, READ ONLY" if knows(connection, "read-only transactions") else START)
+
+
 def _by_own_word(connection: pymysql.Connection) -> LogMark | None:
     """The snapshot's exact place as the server tells this session; None on a server that does not."""
-    ask(connection, START)
+    _start(connection)
     told = {str(name).lower(): str(value) for name, value in ask(connection, OWN_PLACE)}
     file = told.get("binlog_snapshot_file", "")
     if not file:
@@ -77,7 +82,7 @@ def _under_lock(connection: pymysql.Connection, endpoint: Endpoint, statement: s
     """Exact: under the lock nothing that matters is between log and engine."""
     with _locked(endpoint, statement) as holder:
         place = log_end(holder).mark()
-        ask(connection, START)
+        _start(connection)
     return place, place
 
 
