@@ -19,6 +19,7 @@ SINCE: dict[str, Version | None] = {
     "GTIDs": (5, 6),
     "row images": (5, 6),  # MINIMAL and NOBLOB
     "full-text": (5, 6),  # indexes of InnoDB
+    "GTIDs of what is committed": (5, 7),  # before, a snapshot needs a watermark with GTIDs, too
     "generated columns": (5, 7),
     "JSON": (5, 7),
     "utf8mb3": (5, 7),  # by this name; before, it is called utf8
@@ -44,6 +45,7 @@ def has_all(version: Version, features: Iterable[str]) -> bool:
     return all(has(version, feature) for feature in features)
 
 
+_FRACTION = re.compile(r"\b(\w*(?:TIME|STAMP))\([1-6]\)", re.IGNORECASE)
 # What in a column's SQL needs a feature.
 _NEEDED_BY = (
     ("JSON", re.compile(r"\bjson\b", re.IGNORECASE)),
@@ -63,5 +65,7 @@ def takes(server: Server, column: str) -> bool:
 
 
 def spelled(server: Server, sql: str) -> str:
-    """The same with names that an older server has."""
+    """The same with what an older server has instead."""
+    if not knows(server, "fractions"):
+        sql = _FRACTION.sub(r"\1", sql)
     return sql if knows(server, "utf8mb3") else sql.replace("utf8mb3", "utf8")

@@ -146,7 +146,9 @@ class MysqlCatalog:
         return grouped
 
     def _rows(self, sql: str, *arguments: object) -> list[Row]:
-        names = [part.replace(" AS ", ".").rpartition(".")[2].strip() for part in sql[7 : sql.index(" FROM")].split(",")]
+        names = [
+            part.replace(" AS ", ".").rpartition(".")[2].strip() for part in sql[7 : sql.index(" FROM")].split(",")
+        ]
         return [dict(zip(names, row, strict=True)) for row in ask(self._connection, sql, *arguments)]
 
     def _with_instants(self, table: TableSchema) -> TableSchema:

@@ -13,6 +13,7 @@ from anabranch.connectors.mysql import privileges
 from anabranch.connectors.mysql.connection import account, ask
 from anabranch.connectors.mysql.log_end import log_status
 from anabranch.connectors.mysql.preflight_facts import Live, failed, ok, warning
+from anabranch.connectors.mysql.snapshot import breaks_order
 from anabranch.connectors.mysql.versions import knows
 
 DAY = 86_400
@@ -142,14 +143,14 @@ def check_retention(live: Live) -> Iterator[CheckResult]:
 def check_gtid(live: Live) -> Iterator[CheckResult]:
     if live.has_gtids:
         yield ok("gtid", "transactions have GTIDs")
-        return
-    mode = live.variables.get("gtid_mode", "not known")
-    yield ok("gtid", f"gtid_mode = {mode}: positions are files and offsets, another server cannot take over")
-    if live.needs_watermark and live.variables.get("binlog_order_commits", "ON") != "ON":
-        hint = 'SET GLOBAL binlog_order_commits = ON, or [load] lock = "table"'
-        yield failed("binlog_order_commits", "binlog_order_commits = OFF: no consistent start for the load", hint)
+    else:
+        mode = live.variables.get("gtid_mode", "not known")
+        yield ok("gtid", f"gtid_mode = {mode}: positions are files and offsets, another server cannot take over")
+    if live.needs_watermark and (name := breaks_order(live.variables)):
+        hint = f'SET GLOBAL {name} = ON, or [load] lock = "table"'
+        yield failed(name, f"{name} = OFF: no consistent start for the load", hint)
     if live.needs_watermark and live.variables.get("read_only") == "ON":
-        hint = 'gtid_mode = ON at the source, or [load] lock = "table"'
+        hint = ("" if live.has_gtids else "gtid_mode = ON at the source, or ") + '[load] lock = "table"'
         yield failed("read_only", "the load has to write a watermark, and the server is read-only", hint)
 
 

@@ -7,7 +7,7 @@ between, or a lock for the moment of opening. What does not live here: reading r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
 
@@ -29,13 +29,22 @@ START = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
 # https://mariadb.com/kb/en/replication-and-binary-log-status-variables/#binlog_snapshot_file
 OWN_PLACE = "SHOW STATUS WHERE Variable_name IN ('Binlog_snapshot_file', 'Binlog_snapshot_position')"
 LOCK_WAIT = 30  # seconds: whoever waits for a lock makes all writers behind it wait
+# Without autocommit InnoDB's own lock is taken, too. Before 5.7 it alone waits for transactions that have written.
+# https://dev.mysql.com/doc/refman/5.6/en/lock-tables.html#lock-tables-and-transactions
+PATIENCE = (
+    f"SET SESSION lock_wait_timeout = {LOCK_WAIT}, innodb_lock_wait_timeout = {LOCK_WAIT}",
+    "SET SESSION autocommit = 0",
+)
 LOCKS: dict[str, Callable[[TableSchema], str]] = {
     "global": lambda table: "FLUSH TABLES WITH READ LOCK",
     "table": lambda table: f"LOCK TABLES {qualified(table.id)} READ",
 }
 # https://dev.mysql.com/doc/refman/8.0/en/storage-engines.html · https://mariadb.com/kb/en/storage-engines/
 TRANSACTIONAL = frozenset(("INNODB", "ROCKSDB", "TOKUDB"))
-OTHER_WAYS = 'gtid_mode = ON at the source, or [load] lock = "table" or "global"'
+# https://dev.mysql.com/doc/refman/8.0/en/replication-options-binary-log.html#sysvar_binlog_order_commits, and before 5.6
+# https://dev.mysql.com/doc/refman/5.5/en/innodb-parameters.html#sysvar_innodb_support_xa
+ORDERED = ("binlog_order_commits", "innodb_support_xa")
+LOCKED = '[load] lock = "table" or "global"'
 
 
 def open_snapshot(
@@ -51,11 +60,22 @@ def open_snapshot(
         return own, own
     if lock in LOCKS:
         return _under_lock(connection, endpoint, LOCKS[lock](table))
-    facts = variables(connection, "gtid_mode", "binlog_order_commits")
-    low = _by_gtid(connection) if facts.get("gtid_mode") == "ON" else _by_watermark(connection, facts)
+    facts = variables(connection, "gtid_mode", *ORDERED)
+    low = _by_gtid(connection) if has_useful_gtids(connection, facts) else _by_watermark(connection, facts)
     ask(connection, "COMMIT")
     _start(connection)
     return low, log_end(connection).mark()
+
+
+def has_useful_gtids(connection: pymysql.Connection, variables: Mapping[str, str]) -> bool:
+    """Has the server GTIDs, and is what they say executed visible?"""
+    return variables.get("gtid_mode") == "ON" and knows(connection, "GTIDs of what is committed")
+
+
+def breaks_order(variables: Mapping[str, str]) -> str:
+    """The variable by which commits reach the engine in another order than the log's, "" if they do not."""
+    name = next((name for name in ORDERED if name in variables), "")
+    return name if variables.get(name, "ON") != "ON" else ""
 
 
 def has_transactions(table: TableSchema) -> bool:
@@ -90,9 +110,11 @@ def _under_lock(connection: pymysql.Connection, endpoint: Endpoint, statement: s
 def _locked(endpoint: Endpoint, statement: str) -> Iterator[pymysql.Connection]:
     """A second connection that holds the lock: LOCK TABLES and START TRANSACTION end each other on one."""
     with closing(connect(endpoint)) as holder, translated():
-        ask(holder, f"SET SESSION lock_wait_timeout = {LOCK_WAIT}")
+        for preparation in PATIENCE:
+            ask(holder, preparation)
         ask(holder, statement)
         yield holder
+        ask(holder, "COMMIT")
         ask(holder, "UNLOCK TABLES")
 
 
@@ -104,15 +126,17 @@ def _by_gtid(connection: pymysql.Connection) -> LogMark:
 
 def _by_watermark(connection: pymysql.Connection, facts: dict[str, str]) -> LogMark:
     """Commits reach the engine in the log's order: once our row is committed, so is all that was logged before it."""
-    if facts.get("binlog_order_commits", "ON") != "ON":
+    has_gtids = facts.get("gtid_mode") == "ON"  # of what is logged
+    other_ways = LOCKED if has_gtids else f"gtid_mode = ON at the source, or {LOCKED}"
+    if name := breaks_order(facts):
         raise SourceError(
             "commits reach the engine in another order than the log's",
-            hint=f"SET GLOBAL binlog_order_commits = ON, or {OTHER_WAYS}",
+            hint=f"SET GLOBAL {name} = ON, or {other_ways}",
         )
     if is_filtered(connection):
         raise SourceError(
             "binlog_do_db or binlog_ignore_db may leave our watermark out of the log",
-            hint='take the filters away, or [load] lock = "table" or "global"',
+            hint=f"take the filters away, or {LOCKED}",
         )
     low = log_end(connection)
     try:
@@ -122,5 +146,5 @@ def _by_watermark(connection: pymysql.Connection, facts: dict[str, str]) -> LogM
     except SourceError as error:
         right = privileges.grant(", ".join(privileges.WATERMARK_RIGHTS), f"{watermark.SCHEMA}.*", account(connection))
         message = f"no consistent start for the load: {error.message}"
-        raise SourceError(message, hint=f"{right}; or {OTHER_WAYS}") from error
+        raise SourceError(message, hint=f"{right}; or {other_ways}") from error
     return low.mark()
