@@ -183,10 +183,12 @@ def test_ways_to_log_in(open_server: Server) -> None:
             assert "1045" in refused(url(open_server, user, password="wrong", **options)).message
 
 
+ON_MARIADB = pytest.mark.parametrize("open_server", ["mariadb"], indirect=True, scope="module")
+
+
+@ON_MARIADB
 def test_login_by_the_accounts_own_name_on_the_socket(open_server: Server) -> None:
     """https://mariadb.com/kb/en/authentication-plugin-unix-socket/"""
-    if open_server.name == "mysql":
-        return  # its auth_socket plugin is the same to a client
     assert open_server.datadir is not None
     me = getpass.getuser()
     how = "IDENTIFIED VIA unix_socket"
@@ -196,9 +198,9 @@ def test_login_by_the_accounts_own_name_on_the_socket(open_server: Server) -> No
     connect(url(open_server, me, password="", unix_socket=open_server.datadir / "server.sock")).close()
 
 
-def test_passwords_are_not_told_in_clear_text(mariadb: Server, open_server: Server) -> None:
-    if open_server.name == "mysql":
-        return  # none of its plugins that ask so comes with it
+@ON_MARIADB
+def test_passwords_are_not_told_in_clear_text(open_server: Server) -> None:
+    """MySQL's plugins that ask so do not come with it."""
     execute(open_server, "CREATE USER told@'%' IDENTIFIED VIA pam USING 'anything'")
     for options in ({}, {"ssl_mode": "disabled"}):
         error = refused(url(open_server, "told", password="secret", **options))
