@@ -13,6 +13,7 @@ import pyarrow as pa
 from anabranch import log
 from anabranch.abc import LogStatement, SourceConnector, StatementFacts
 from anabranch.capture.begin import Wanted, read_definitions
+from anabranch.capture.unlogged import REASON
 from anabranch.errors import UnknownLogEvent
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
@@ -152,6 +153,11 @@ class DefinitionKeeper:
         if barriers:
             self.reselect()
         return barriers
+
+    def park_unlogged(self, tables: Iterable[TableId], mark: LogMark) -> Chunk | None:
+        """A chunk that parks tables that were altered behind the log's back, at the place it is read up to."""
+        barriers = self._park(tables, REASON, "")
+        return _alone(barriers, mark, None) if barriers else None
 
     # --- what users ask for -------------------------------------------------------------------------------------------
 
