@@ -60,6 +60,8 @@ def text(column: Column, of: str | None = None) -> str:
         return f"({value}*1e0)" if kind is Kind.FLOAT32 or "(" in column.native else value
     if kind in (Kind.TIMESTAMP, Kind.INSTANT, Kind.DURATION):
         return _clock(_type(column), value)
+    if column.native.startswith("year(2)"):  # 70 to 69 for 1970 to 2069
+        return f"(IF({value}+0 < 70, 2000, 1900)+{value})"
     if kind is Kind.YEAR or "zerofill" in column.native:
         return f"({value}+0)"
     return f"CAST({value} AS CHAR)" if column.native == "json" else value

@@ -166,6 +166,11 @@ def _hires_digits(column: Column) -> int:
     return (*native_of(column).numbers, 0)[0]
 
 
+def _year(log: LogColumn, column: Column) -> Field:
+    """YEAR(2), of MySQL 5.5, prints 0 as it prints 2000."""
+    return Field("B", "1900 + ({a} or 100)" if native_of(column).numbers == (2,) else "{a} and 1900 + {a}")
+
+
 def _bit(log: LogColumn, column: Column) -> Field:
     return Field(f"{(log.meta + 7) // 8}s", "from_bytes({a}, 'big')")
 
@@ -222,7 +227,7 @@ _FIELDS: dict[int, Callable[[LogColumn, Column], Field]] = {
     t.FLOAT: _fixed("f"),
     t.DOUBLE: _fixed("d"),
     t.NEWDECIMAL: _decimal,
-    t.YEAR: _fixed("B", "{a} and 1900 + {a}"),
+    t.YEAR: _year,
     t.DATE: _fixed("HB", "days[{a} | {b} << 16]"),
     t.NEWDATE: _fixed("HB", "days[{a} | {b} << 16]"),
     t.TIME: _old_time,
