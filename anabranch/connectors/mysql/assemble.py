@@ -328,6 +328,8 @@ class Assembler:
             self._heartbeat(kind, data[body:end])
         elif kind == b.PREVIOUS_GTIDS:
             self._group.previous(data[body:end])
+        elif kind == b.TAGGED_GTID:
+            self._group.begin(kind, data[body:end], 0, self._here)
         elif kind == b.INCIDENT:
             text = data[body + 3 : end].decode("utf-8", "replace")
             raise LogLost(f"the source says that its log has a gap: {text}", position=self._here)

@@ -24,7 +24,7 @@ QUERY, STOP, ROTATE, INTVAR, RAND, USER_VAR, FORMAT, XID = 2, 3, 4, 5, 13, 14, 1
 TABLE_MAP, INCIDENT, HEARTBEAT, HEARTBEAT_V2 = 19, 26, 27, 41
 WRITE, UPDATE, DELETE = (23, 30), (24, 31), (25, 32)  # rows v1, v2
 GTID, ANONYMOUS_GTID, PREVIOUS_GTIDS, XA_PREPARE = 33, 34, 35, 38
-PARTIAL_UPDATE = 39
+PARTIAL_UPDATE, TAGGED_GTID = 39, 42
 MARIADB_GTID, MARIADB_GTID_LIST = 162, 163
 MARIADB_COMPRESSED_ROWS = range(166, 172)
 
@@ -66,7 +66,6 @@ REFUSED = {
         "transaction payload",
         "SET GLOBAL binlog_transaction_compression = OFF at the source, reconnect its sessions, load again",
     ),
-    42: ("tagged GTID", "tagged GTIDs cannot be followed yet: SET gtid_next = AUTOMATIC at the source, load again"),
     **{
         number: (f"compressed {what}", "SET GLOBAL log_bin_compress = OFF at the source, load again")
         for number, what in zip(
