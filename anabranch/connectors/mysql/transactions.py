@@ -96,9 +96,9 @@ class Group:
             self.gtids.add_number(domain, server, number)  # type: ignore[union-attr]
             return f"{domain}-{server}-{number}", seconds * _SECOND
         if kind == b.TAGGED_GTID:
-            name, number, time = parse_tagged_gtid(body)
-            self.gtids.add_interval(name, number, number)  # type: ignore[union-attr]
-            return f"{name}:{number}", time or seconds * _SECOND
+            tagged, number, time = parse_tagged_gtid(body)
+            self.gtids.add_interval(tagged, number, number)  # type: ignore[union-attr]
+            return f"{tagged}:{number}", time or seconds * _SECOND
         _, source, number, clock = _GTID.unpack_from(body)
         time = int.from_bytes(body[_CLOCK_AT : _CLOCK_AT + _CLOCK_BYTES], "little") & _CLOCK_MASK if clock == 2 else 0
         time = time or seconds * _SECOND
