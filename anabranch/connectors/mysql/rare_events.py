@@ -40,6 +40,8 @@ class RareEvents:
             self._heartbeat(kind, data[body:end])
         elif kind == b.PREVIOUS_GTIDS:
             self._group.previous(data[body:end])
+        elif kind == b.XA_PREPARE:
+            self._endings.prepare(data[body:end], seconds)
         elif kind == b.INCIDENT:
             text = data[body + 3 : end].decode("utf-8", "replace")
             raise LogLost(f"the source says that its log has a gap: {text}", position=str(self._cursor))
