@@ -16,6 +16,7 @@ from anabranch.connectors.mysql.chunks import qualified
 from anabranch.connectors.mysql.connection import account, ask, connect, family, variables, version
 from anabranch.connectors.mysql.expressions import name
 from anabranch.connectors.mysql.log_end import log_end_with_gtids, log_sizes
+from anabranch.connectors.mysql.prepared import prepared
 from anabranch.connectors.mysql.privileges import as_pattern, grant
 from anabranch.connectors.mysql.typemap import Native, Refused, logical_type
 from anabranch.errors import SourceError
@@ -105,6 +106,9 @@ class MysqlCatalog:
     def logs_cascades(self) -> bool:
         found = variables(self._connection, CASCADES_BY_SERVER)
         return cascades_are_logged(family(self._connection), version(self._connection), found)
+
+    def prepared(self) -> frozenset[str]:
+        return prepared(self._connection)
 
     def close(self) -> None:
         if self._connection.open:
