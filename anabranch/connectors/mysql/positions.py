@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
+from anabranch.connectors.mysql.gtid_bytes import TAG, decode_set, encode_set
 from anabranch.errors import LogLost
 from anabranch.model.position import LogMark
 
@@ -33,19 +34,24 @@ class GtidSet(Protocol):
 
 
 class MysqlGtids:
-    """`uuid:1-5:7` lists. Intervals are kept sorted, disjoint and not adjacent; both ends belong to them."""
+    """`uuid:1-5:7:tag:1-3` lists. A source is a uuid, or `uuid:tag`: what stands behind a tag is counted by itself. Intervals
+    are kept sorted, disjoint and not adjacent; both ends belong to them. Raises ValueError for text that is no such list."""
 
     def __init__(self, text: str = "") -> None:
         self._intervals: dict[str, list[list[int]]] = {}
         for part in text.replace("\n", "").split(","):
             if part.strip():
-                source, *intervals = part.strip().lower().split(":")
-                for interval in intervals:
-                    first, _, last = interval.partition("-")
-                    self.add_interval(source, int(first), int(last or first))
+                uuid, *items = part.strip().lower().split(":")
+                source = uuid
+                for item in items:
+                    if TAG.fullmatch(item):
+                        source = f"{uuid}:{item}"
+                    else:
+                        first, _, last = item.partition("-")
+                        self.add_interval(source, int(first), int(last or first))
 
     def add(self, gtid: str) -> None:
-        source, _, number = gtid.lower().partition(":")
+        source, _, number = gtid.lower().rpartition(":")
         self.add_interval(source, int(number), int(number))
 
     def add_interval(self, source: str, first: int, last: int) -> None:
@@ -66,7 +72,7 @@ class MysqlGtids:
                 self.add_interval(source, first, last)
 
     def contains(self, gtid: str) -> bool:
-        source, _, number = gtid.lower().partition(":")
+        source, _, number = gtid.lower().rpartition(":")
         return self._has(source, int(number), int(number))
 
     def missing_from(self, other: str) -> str:
@@ -92,33 +98,26 @@ class MysqlGtids:
         return [*gaps, (first, last)] if first <= last else gaps
 
     def encode(self) -> bytes:
-        """As COM_BINLOG_DUMP_GTID wants it: count, then per source its uuid and half-open intervals."""
-        parts = [len(self._intervals).to_bytes(8, "little")]
-        for source, intervals in sorted(self._intervals.items()):
-            parts += [bytes.fromhex(source.replace("-", "")), len(intervals).to_bytes(8, "little")]
-            for first, last in intervals:
-                parts += [first.to_bytes(8, "little"), (last + 1).to_bytes(8, "little")]
-        return b"".join(parts)
+        """As COM_BINLOG_DUMP_GTID wants it."""
+        return encode_set(self._intervals)
 
     @classmethod
     def decode(cls, data: bytes) -> MysqlGtids:
-        """The reverse of `encode`: the body of a PREVIOUS_GTIDS event."""
-        made, at = cls(), 8
-        for _ in range(int.from_bytes(data[:8], "little")):
-            source, count = uuid_text(data[at : at + 16]), int.from_bytes(data[at + 16 : at + 24], "little")
-            at += 24
-            for _ in range(count):
-                first, end = (int.from_bytes(data[at + i : at + i + 8], "little") for i in (0, 8))
-                made.add_interval(source, first, end - 1)
-                at += 16
+        """The reverse of `encode`: the body of a PREVIOUS_GTIDS event. Raises ValueError for other bytes."""
+        made = cls()
+        for source, first, last in decode_set(data):
+            made.add_interval(source, first, last)
         return made
 
     def __str__(self) -> str:
-        return ",".join(
-            f"{source}:" + ":".join(str(first) if first == last else f"{first}-{last}" for first, last in intervals)
-            for source, intervals in sorted(self._intervals.items())
-            if intervals
-        )
+        parts: dict[str, list[str]] = {}
+        for source, intervals in sorted(self._intervals.items()):
+            uuid, _, tag = source.partition(":")
+            if intervals:
+                told = parts.setdefault(uuid, [uuid])
+                told += [tag] * bool(tag)
+                told += [str(first) if first == last else f"{first}-{last}" for first, last in intervals]
+        return ",".join(":".join(told) for told in parts.values())
 
 
 class MariadbGtids:
@@ -157,12 +156,6 @@ class MariadbGtids:
 def gtid_set(family: str, text: str = "") -> MysqlGtids | MariadbGtids:
     """The set of `family` with what `text` says."""
     return MariadbGtids(text) if family == "mariadb" else MysqlGtids(text)
-
-
-def uuid_text(data: bytes) -> str:
-    """16 bytes as the server spells a uuid."""
-    h = data.hex()
-    return f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from struct import Struct
 
 from anabranch.connectors.mysql import binlog as b
-from anabranch.connectors.mysql.positions import MariadbGtids, MysqlGtids, Place, gtid_set, uuid_text
+from anabranch.connectors.mysql.gtid_bytes import parse_tagged_gtid, uuid_text
+from anabranch.connectors.mysql.positions import MariadbGtids, MysqlGtids, Place, gtid_set
 from anabranch.errors import UnknownLogEvent
 from anabranch.model.position import LogMark
 
@@ -94,6 +95,10 @@ class Group:
             number, domain, _ = _MARIADB_GTID.unpack_from(body)
             self.gtids.add_number(domain, server, number)  # type: ignore[union-attr]
             return f"{domain}-{server}-{number}", seconds * _SECOND
+        if kind == b.TAGGED_GTID:
+            tagged, number, time = parse_tagged_gtid(body)
+            self.gtids.add_interval(tagged, number, number)  # type: ignore[union-attr]
+            return f"{tagged}:{number}", time or seconds * _SECOND
         _, source, number, clock = _GTID.unpack_from(body)
         time = int.from_bytes(body[_CLOCK_AT : _CLOCK_AT + _CLOCK_BYTES], "little") & _CLOCK_MASK if clock == 2 else 0
         time = time or seconds * _SECOND
