@@ -99,6 +99,8 @@ class MysqlSnapshot:
         wanted = ", ".join(part.sql for part in parts)
         rows = chunks.source(table, bool(where)) + (f" WHERE {where}" if where else "")
         with _about(table):
+            if table.row_end:
+                _refuse_past(self._session())
             raw = RawRows(self._session(), f"SELECT {wanted} FROM {rows}")
         return _told(table, Finisher(table, columns, rules).blocks(_joined(raw, parts)))
 
@@ -150,6 +152,13 @@ def _about(table: TableSchema) -> Iterator[None]:
 def _told(table: TableSchema, blocks: Iterator[bytes]) -> Iterator[bytes]:
     with _about(table):
         yield from blocks
+
+
+def _refuse_past(session: pymysql.Connection) -> None:
+    """https://mariadb.com/kb/en/system-versioned-tables/#system_versioning_asof"""
+    if ask(session, "SELECT @@SESSION.system_versioning_asof")[0][0] != "DEFAULT":
+        hint = "SET GLOBAL system_versioning_asof = DEFAULT at the source"
+        raise SourceError("a new session at the source reads its versioned tables as they were", hint=hint)
 
 
 @dataclass(frozen=True, slots=True)
