@@ -26,6 +26,8 @@ class ValueRules:
     zero_date: str = "stop"  # "stop" | "null"
     nul: str = "stop"  # "stop" | "strip"
     json: str = "jsonb"  # "jsonb" | "json" | "text"
+    geometry: str = "bytea"  # "bytea" | "geometry"
+    vector: str = "real[]"  # "real[]" | "vector"
 
 
 # --- source: log -----------------------------------------------------------------------------------------

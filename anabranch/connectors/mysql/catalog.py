@@ -19,6 +19,7 @@ from anabranch.connectors.mysql.log_end import log_end_with_gtids, log_sizes
 from anabranch.connectors.mysql.prepared import prepared
 from anabranch.connectors.mysql.privileges import as_pattern, grant
 from anabranch.connectors.mysql.typemap import Native, Refused, logical_type
+from anabranch.connectors.mysql.versions import HIDDEN
 from anabranch.errors import SourceError
 from anabranch.model.datatype import Kind
 from anabranch.model.endpoint import Endpoint
@@ -33,6 +34,7 @@ SYSTEM_SCHEMAS = ("mysql", "information_schema", "performance_schema", "sys", "a
 LOGS_CASCADES_FROM: Mapping[str, tuple[int, int, int] | None] = {"mysql": (9, 6, 0), "mariadb": None}
 ROW_IMAGE = "binlog_row_image"
 CASCADES_BY_SERVER = "innodb_native_foreign_keys"  # MySQL 9.6+: ON brings the old way back
+ROW_PERIOD = ("ROW START", "ROW END")  # https://mariadb.com/kb/en/system-versioned-tables/
 ONE_BY_ONE = 20  # tables up to which each is asked for by name
 ACTIONS = {
     "CASCADE": Action.CASCADE,
@@ -185,27 +187,35 @@ def _table(kind: str, t: TableId, facts: Row, columns: list[Row], indexes: list[
     for row in indexes:
         grouped[row["INDEX_NAME"]].append(row)
     primary = grouped.pop("PRIMARY", [])
-    is_versioned = facts["TABLE_TYPE"] == "SYSTEM VERSIONED"
+    row_end = _row_end(columns) if facts["TABLE_TYPE"] == "SYSTEM VERSIONED" else ""
     return TableSchema(
         id=t,
-        columns=tuple(_column(row, is_versioned, kind) for row in columns),
-        primary_key=tuple(row["COLUMN_NAME"] for row in primary),
+        columns=tuple(_column(row, kind) for row in columns),
+        primary_key=tuple(row["COLUMN_NAME"] for row in primary if row["COLUMN_NAME"] != row_end),
         indexes=tuple(_index(index, rows) for index, rows in grouped.items()),
         foreign_keys=_foreign_keys(keys),
         engine=facts["ENGINE"] or "",
+        row_end=row_end,
         comment=facts["TABLE_COMMENT"] or "",
     )
 
 
-def _column(row: Row, is_versioned: bool, kind: str) -> Column:
+def _row_end(columns: list[Row]) -> str:
+    """The column of a versioned table that says until when a row was current."""
+    return next((row["COLUMN_NAME"] for row in columns if row["GENERATION_EXPRESSION"] == ROW_PERIOD[1]), HIDDEN[1])
+
+
+def _column(row: Row, kind: str) -> Column:
     extra = row["EXTRA"].upper()
-    type, refusal = None, "system-versioned tables are not replicated yet"
-    if not is_versioned:
-        try:
-            type, refusal = logical_type(_native(row)), ""
-        except Refused as reason:
-            refusal = str(reason)
+    try:
+        type, refusal = logical_type(_native(row)), ""
+    except Refused as reason:
+        type, refusal = None, str(reason)
     is_generated = "GENERATED" in extra.replace("DEFAULT_GENERATED", "") or "PERSISTENT" in extra
+    if is_generated and row["GENERATION_EXPRESSION"] in ROW_PERIOD:
+        is_generated = False  # the server sets it, and the log has it
+        if row["DATA_TYPE"] != "timestamp":
+            type, refusal = None, "history by transactions is logged as statements"
     column = Column(
         name=row["COLUMN_NAME"],
         type=type,

@@ -14,13 +14,14 @@ from anabranch.abc import Select, ValueRules
 from anabranch.connectors.mysql import binlog as b
 from anabranch.connectors.mysql.fields import Unfit
 from anabranch.connectors.mysql.rows_decode import Decoder, TableDecoders
-from anabranch.connectors.mysql.tablemap import parse_table_map, table_of
+from anabranch.connectors.mysql.tablemap import TableMap, parse_table_map, table_of
 from anabranch.connectors.mysql.transactions import Group
 from anabranch.connectors.mysql.values import BadValue
+from anabranch.connectors.mysql.versions import VersionedDecoders
 from anabranch.errors import SchemaError, SourceError, UnknownLogEvent, ValueRefused
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
-from anabranch.rows.builder import ChunkBuilder
+from anabranch.rows.builder import ChunkBuilder, TableBuffer
 from anabranch.rows.chunk import BarrierKind, Op
 
 Read = TypeVar("Read")
@@ -88,7 +89,7 @@ class LogTables:
         if schema is not None:
             try:
                 seen = self._read(parse_table_map, raw, str(table))
-                decoders = TableDecoders(seen, self._builder.table(schema), self._rules, self._family)
+                decoders = self._decoders(seen, self._builder.table(schema))
             except Unfit as unfit:
                 self._park(table, str(unfit))
         if len(self.maps) >= MAPS:
@@ -96,6 +97,11 @@ class LogTables:
         self.maps[raw] = number, decoders
         self.by_number[number] = decoders
         return number, decoders
+
+    def _decoders(self, seen: TableMap, buffer: TableBuffer) -> TableDecoders:
+        if buffer.schema.row_end:
+            return VersionedDecoders(seen, buffer, self._rules, self._family, self._builder, self._group)
+        return TableDecoders(seen, buffer, self._rules, self._family)
 
     def _read(self, parse: Callable[[bytes], Read], raw: bytes, table: str | None = None) -> Read:
         """A table map, or a part of it. What cannot be read may be newer than this version."""

@@ -33,6 +33,7 @@ from anabranch.connectors.mysql.preflight_tables import (
     check_generated,
     check_hidden_keys,
     check_keys,
+    check_versioned,
 )
 from anabranch.errors import SourceError, SourceUnavailable
 from anabranch.model.endpoint import Endpoint
@@ -77,6 +78,7 @@ CHECKS: tuple[Check, ...] = (
     check_hidden_keys,
     check_foreign_keys,
     check_generated,
+    check_versioned,
 )
 # The right that a check itself needs, where it is not one that the job needs anyway.
 # https://dev.mysql.com/doc/refman/8.0/en/privileges-provided.html#priv_xa-recover-admin
