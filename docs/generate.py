@@ -20,6 +20,7 @@ from anabranch.abc import ValueRules
 from anabranch.cli.main import VERBS, cli
 from anabranch.config import JobConfig
 from anabranch.connectors.mysql import typemap
+from anabranch.connectors.mysql.charsets import CHARSETS
 from anabranch.connectors.mysql.typemap import Native, logical_type
 from anabranch.connectors.postgresql.typemap import JSON, PostgresTypes
 from anabranch.model.datatype import Kind
@@ -290,7 +291,7 @@ def types() -> Iterator[str]:
     yield ""
     yield "## Text"
     yield ""
-    yield f"Character sets: {', '.join(f'`{name}`' for name in typemap.CHARSETS)}. A column of another one is refused."
+    yield f"Character sets: {', '.join(f'`{name}`' for name in CHARSETS)}. A column of another one is refused."
     yield ""
     yield "## Refused"
     yield ""

@@ -22,11 +22,21 @@ KEYS_OFF = 0x02  # flag of a rows event: the session had foreign_key_checks = 0
 
 QUERY, STOP, ROTATE, INTVAR, RAND, USER_VAR, FORMAT, XID = 2, 3, 4, 5, 13, 14, 15, 16
 TABLE_MAP, INCIDENT, HEARTBEAT, HEARTBEAT_V2 = 19, 26, 27, 41
-WRITE, UPDATE, DELETE = (23, 30), (24, 31), (25, 32)  # rows v1, v2
+WRITE, UPDATE, DELETE = ROWS = (23, 30), (24, 31), (25, 32)  # v1, v2
 GTID, ANONYMOUS_GTID, PREVIOUS_GTIDS, XA_PREPARE = 33, 34, 35, 38
-PARTIAL_UPDATE, TAGGED_GTID = 39, 42
+PARTIAL_UPDATE, PAYLOAD, TAGGED_GTID = 39, 40, 42
 MARIADB_GTID, MARIADB_GTID_LIST = 162, 163
-MARIADB_COMPRESSED_ROWS = range(166, 172)
+GTIDS = frozenset((GTID, ANONYMOUS_GTID, TAGGED_GTID, PREVIOUS_GTIDS, MARIADB_GTID, MARIADB_GTID_LIST))
+COMPRESSED_QUERY = 165
+# Events whose content is compressed, and what they are.
+COMPRESSED = {
+    PAYLOAD: "transaction payload",
+    COMPRESSED_QUERY: "compressed query",
+    **dict.fromkeys((166, 169), "compressed write rows"),
+    **dict.fromkeys((167, 170), "compressed update rows"),
+    **dict.fromkeys((168, 171), "compressed delete rows"),
+}
+NO_PACKET = bytes(5)  # instead of a packet's head, before an event that is alone
 
 # Events that carry nothing for us, each looked at and found harmless. Others are flagged ignorable by the source: MariaDB's
 # start encryption (164), whose log it sends decrypted. https://mariadb.com/kb/en/encrypting-binary-logs/
@@ -62,18 +72,6 @@ REFUSED = {
         "partial update rows",
         "SET GLOBAL binlog_row_value_options = '' at the source, reconnect its sessions, load again",
     ),
-    40: (
-        "transaction payload",
-        "SET GLOBAL binlog_transaction_compression = OFF at the source, reconnect its sessions, load again",
-    ),
-    **{
-        number: (f"compressed {what}", "SET GLOBAL log_bin_compress = OFF at the source, load again")
-        for number, what in zip(
-            (165, *MARIADB_COMPRESSED_ROWS),
-            ("query", "write rows", "update rows", "delete rows", "write rows", "update rows", "delete rows"),
-            strict=True,
-        )
-    },
 }
 
 _QUERY = Struct("<IIBHH")  # thread, seconds it took, length of the schema's name, error, length of the status variables
@@ -98,6 +96,17 @@ def parse_query(body: bytes) -> Query:
     schema = body[at : at + schema_length].decode("utf-8", "replace")
     encoding = _client_encoding(body[_QUERY.size : at])
     return Query(body[at + schema_length + 1 :].decode(encoding, "replace"), schema)
+
+
+def sql_place(body: bytes) -> int:
+    """Where in a QUERY event the statement's text begins."""
+    _, _, schema_length, _, status_length = _QUERY.unpack_from(body)
+    return _QUERY.size + int(status_length) + int(schema_length) + 1
+
+
+def event_length(data: bytes, at: int) -> int:
+    """Of the event whose header is at `at`, with its header."""
+    return int.from_bytes(data[at + 9 : at + 13], "little")
 
 
 def _client_encoding(status: bytes) -> str:

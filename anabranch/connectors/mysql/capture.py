@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 
-from anabranch.abc import LogAbandoned, LogIdle, LogItem, LogOptions, LogStatement, Select
+from anabranch.abc import LogIdle, LogItem, LogOptions, Select
 from anabranch.connectors.mysql.assemble import Assembler
 from anabranch.connectors.mysql.connection import connect
 from anabranch.connectors.mysql.continuity import continued
@@ -153,7 +153,7 @@ class BinlogReader:
         finally:
             connection.close()
 
-    def _given(self) -> Chunk | LogStatement | LogAbandoned:
+    def _given(self) -> LogItem:
         item = self._assembler.ready.popleft()
         self._waiting_since = None
         self._is_inside = isinstance(item, Chunk) and item.part is Part.FRAGMENT

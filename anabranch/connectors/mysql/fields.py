@@ -11,19 +11,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.connectors.mysql import tablemap as t
+from anabranch.connectors.mysql.charsets import CHARSETS, is_utf8
 from anabranch.connectors.mysql.json_binary import to_text
 from anabranch.connectors.mysql.tablemap import LogColumn, native_of
 from anabranch.connectors.mysql.values import (
-    UTF8_CHARSETS,
     clock_table,
     days_table,
     duration,
-    from_latin1,
     label_sets,
     labels,
     midnight_table,
     old_datetime,
     old_duration,
+    text_of,
     zero_instant,
 )
 from anabranch.model.datatype import Kind
@@ -41,13 +41,15 @@ class Unfit(Exception):
 class Field:
     """A column. `code`: struct codes (little-endian) of its fixed bytes, or of the length when `variable`; the codes'
     values are `{a}` and `{b}` (variable: `{a}` is the bytes). `lines` run first, then `value` is appended. `names` are bound
-    for the whole function under `<name>{i}`, where i is the column's place."""
+    for the whole function under `<name>{i}`, where i is the column's place; so is what `by_zero` makes of what becomes of
+    bad values (values.py)."""
 
     code: str
     value: str = "{a}"
     lines: tuple[str, ...] = ()
     variable: bool = False
     names: dict[str, Any] = field(default_factory=dict)
+    by_zero: dict[str, Callable[[Any], Any]] = field(default_factory=dict)
 
 
 def environment(zero: Any) -> dict[str, Any]:
@@ -64,7 +66,6 @@ def environment(zero: Any) -> dict[str, Any]:
         "duration1": duration(1),
         "duration2": duration(2),
         "duration3": duration(3),
-        "from_latin1": from_latin1,
         "json_text": to_text,
     }
 
@@ -172,11 +173,12 @@ def _text(code: str, column: Column) -> Field:
     if column.type is None or column.type.kind not in _TEXT_KINDS:
         return Field(code, variable=True)
     charset = column.charset.lower()
-    if charset == "latin1":
-        return Field(code, "{a} if {a}.isascii() else from_latin1({a})", variable=True)
-    if charset not in UTF8_CHARSETS:
-        raise Unfit(f"column {column.name} has character set {column.charset or 'unknown'}, which cannot be read yet")
-    return Field(code, variable=True)
+    if charset not in CHARSETS:
+        raise Unfit(f"column {column.name} has character set {column.charset or 'unknown'}, which cannot be read")
+    if is_utf8(charset):
+        return Field(code, variable=True)  # Arrow checks it
+    value = "{a} if {a}.isascii() else text{i}({a})" if CHARSETS[charset].has_ascii else "text{i}({a})"
+    return Field(code, value, variable=True, by_zero={"text": text_of(charset)})
 
 
 _FIELDS: dict[int, Callable[[LogColumn, Column], Field]] = {

@@ -16,7 +16,7 @@ from anabranch.connectors.mysql.fields import Unfit
 from anabranch.connectors.mysql.rows_decode import Decoder, TableDecoders
 from anabranch.connectors.mysql.tablemap import parse_table_map, table_of
 from anabranch.connectors.mysql.transactions import Group
-from anabranch.connectors.mysql.values import NoDate
+from anabranch.connectors.mysql.values import BadValue
 from anabranch.errors import SchemaError, SourceError, UnknownLogEvent, ValueRefused
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
@@ -115,9 +115,9 @@ class LogTables:
     def undecodable(
         self, found: TableDecoders, op: Op, error: Exception, bitmaps: bytes, data: bytes, at: int, end: int
     ) -> SourceError:
-        """A value that is no date, named with its row; anything else means that bytes and definition do not match."""
+        """A bad value, named with its row; anything else means that bytes and definition do not match."""
         table = str(found.buffer.schema.id)
-        if not isinstance(error, NoDate):
+        if not isinstance(error, BadValue):
             return SchemaError(
                 f"the rows of {STATEMENTS[op]} in the log do not fit the definition: {error}",
                 table=table,
@@ -127,8 +127,8 @@ class LogTables:
         column, key = found.refused_value(bitmaps, data, at, end)
         row = ", ".join(f"{name}={value!r}" for name, value in key.items()) or "a row without a key"
         return ValueRefused(
-            f"column {column} of the row with {row} holds {error}, which is no date",
+            f"column {column} of the row with {row} holds {error}",
             table=table,
             position=self._here(),
-            hint='to make it NULL, set [types] zero_date = "null"',
+            hint=error.hint,
         )

@@ -24,7 +24,7 @@ from anabranch.rows.builder import TableBuffer
 from anabranch.rows.chunk import Op
 
 Decode = Callable[[bytes, int, int], int]
-"""(data, first row, end of rows) -> images. Raises NoDate; IndexError, ValueError, struct.error for rows that do not fit."""
+"""(data, first row, end of rows) -> images. Raises BadValue; IndexError, ValueError, struct.error for rows that do not fit."""
 
 ROW_EVENTS = {
     kind: op for kinds, op in ((b.WRITE, Op.INSERT), (b.UPDATE, Op.BEFORE), (b.DELETE, Op.DELETE)) for kind in kinds
@@ -64,7 +64,7 @@ class TableDecoders:
         return found
 
     def refused_value(self, bitmaps: bytes, data: bytes, at: int, end: int) -> tuple[str, dict[str, Any]]:
-        """The column of the first value in these rows that is no date, and the row's key as raw values."""
+        """The column of the first bad value in these rows, and the row's key as raw values."""
         schema = self.buffer.schema
         lists: list[list[Any]] = [[] for _ in schema.columns]
         self._generate(self._images(bitmaps), {}, lists, BAD)(data, at, end)
@@ -137,11 +137,12 @@ class _Generator:
     fill: Mapping[int, Any]
     lists: list[list[Any]]
     _bound: dict[str, Any] = field(default_factory=dict)
-    _code: list[str] = field(default_factory=list)
+    _zero: Any = None
 
     def function(self, images: list[list[bool]], zero: Any) -> Decode:
         """`images`: the present columns of an image, or of a before and an after image."""
         body: list[str] = []
+        self._zero = zero
         for image in images:
             body += self._image(image)
         bound = {**environment(zero), **self._bound}
@@ -262,6 +263,8 @@ class _Generator:
         bound = {"a": a, "b": b, "i": place}
         for name, value in one.names.items():
             self._bind(f"{name}{place}", value)
+        for name, make in one.by_zero.items():
+            self._bind(f"{name}{place}", make(self._zero))
         lines += [line.format(**bound) for line in one.lines]
         return [*lines, f"{self._append(place)}({one.value.format(**bound)})"]
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from anabranch.connectors.mysql.charsets import CHARSETS
 from anabranch.model.datatype import Kind, LogicalType
 
 # https://dev.mysql.com/doc/refman/8.0/en/integer-types.html: name -> (signed, unsigned)
@@ -26,8 +27,6 @@ TEXTS = {"tinytext": 255, "text": 65_535, "mediumtext": 16_777_215, "longtext": 
 BLOBS = {"tinyblob": 255, "blob": 65_535, "mediumblob": 16_777_215, "longblob": 4_294_967_295}
 # https://dev.mysql.com/doc/refman/8.0/en/date-and-time-types.html
 CLOCKS = {"datetime": Kind.TIMESTAMP, "timestamp": Kind.INSTANT, "time": Kind.DURATION}
-# Character sets we decode; https://dev.mysql.com/doc/refman/8.0/en/charset-charsets.html. True: its bytes are UTF-8.
-CHARSETS = {"utf8mb4": True, "utf8mb3": True, "utf8": True, "ascii": True, "latin1": False}
 # Why a type is refused, where there is more to say than that it is not known.
 REASONS = {
     "vector": "vectors are not replicated yet",
@@ -82,11 +81,6 @@ def unquote(literal: str) -> str:
     return _unescape(literal[1:-1])
 
 
-def is_utf8(charset: str) -> bool:
-    """Are this character set's bytes UTF-8 as they are?"""
-    return CHARSETS.get(charset, False)
-
-
 _ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
 
 
@@ -97,7 +91,7 @@ def _unescape(text: str) -> str:
 
 def _text(native: Native) -> LogicalType:
     if native.charset not in CHARSETS:
-        raise Refused(f"the character set {native.charset} is not replicated yet")
+        raise Refused(f"the character set {native.charset} is not known")
     if native.is_json:
         return LogicalType(Kind.JSON)
     return LogicalType(Kind.TEXT, length=None if native.name in TEXTS else native.length)
@@ -106,7 +100,7 @@ def _text(native: Native) -> LogicalType:
 def _labelled(kind: Kind) -> Callable[[Native], LogicalType]:
     def make(native: Native) -> LogicalType:
         if native.charset not in CHARSETS:
-            raise Refused(f"the character set {native.charset} is not replicated yet")
+            raise Refused(f"the character set {native.charset} is not known")
         return LogicalType(kind, values=labels(native.full))
 
     return make
