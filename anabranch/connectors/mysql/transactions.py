@@ -29,7 +29,7 @@ class Group:
         self.on_xa: Callable[[], None] = lambda: None
         self.file, self.safe, self.created = place.file, place.offset, place.created
         self.gtids: MysqlGtids | MariadbGtids = gtid_set(place.family, place.gtid)
-        self._place, self._by_gtid = place, place.by_gtid
+        self._place, self._by_gtid, self._anonymous = place, place.by_gtid, place.anonymous
         self._event: tuple[int, bytes, int] | None = None  # kind, body, server
         self._sources: dict[bytes, str] = {}
         self._commit_time = 0
@@ -91,12 +91,15 @@ class Group:
     def mark(self) -> LogMark:
         place = self._place
         gtid = str(self.gtids)
-        here = Place(place.identity, place.family, self.file, self.safe, gtid, self.created, by_gtid=self._by_gtid)
-        return here.mark(self._commit_time)
+        facts = {"by_gtid": self._by_gtid, "anonymous": self._anonymous}
+        return Place(place.identity, place.family, self.file, self.safe, gtid, self.created, **facts).mark(
+            self._commit_time
+        )
 
     def _identify(self, seconds: int) -> tuple[str | None, int]:
         """GTID and commit time (microseconds) of what ends now; the id is contained from here on."""
         if self._event is None:
+            self._anonymous = self._place.family == "mysql"
             return None, seconds * _SECOND
         kind, body, server = self._event
         if kind == b.MARIADB_GTID:
@@ -111,6 +114,7 @@ class Group:
         time = int.from_bytes(body[_CLOCK_AT : _CLOCK_AT + _CLOCK_BYTES], "little") & _CLOCK_MASK if clock == 2 else 0
         time = time or seconds * _SECOND
         if kind == b.ANONYMOUS_GTID:
+            self._anonymous = True
             return None, time
         name = self._sources.get(source)
         if name is None:
