@@ -18,7 +18,6 @@ from anabranch.testing.cache import ServerUnavailable, fetched
 
 MEGABYTES = 70
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-MIRROR = "http://deb.debian.org/debian"
 _HINT = "it comes from Debian's distribution sid: a Debian with debian-archive-keyring and a network is needed"
 # $0 may be a link; the tree may be moved.
 _LAUNCHER = """#!/bin/sh
@@ -77,7 +76,9 @@ def _mirror() -> str:
     found = [
         line.strip().rstrip("/") for line in done.stdout.splitlines() if line.strip().rstrip("/").endswith("/debian")
     ]
-    return found[0] if found else MIRROR
+    if not found:
+        raise ServerUnavailable("apt knows no mirror of Debian", hint=_HINT)
+    return found[0]
 
 
 def _download(package: str, index: tuple[str, ...], into: Path) -> None:

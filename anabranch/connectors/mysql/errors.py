@@ -25,6 +25,7 @@ OTHER_LOGIN = (
     "give this user one of the ways to log in that tell nobody the password: caching_sha2_password, mysql_native_password "
     "(SET old_passwords = 0 before SET PASSWORD), on MariaDB ed25519 or unix_socket"
 )
+_MODE = "SET GLOBAL gtid_mode = {} at the source until capture has read past this place, then start again"
 _TLS = "set ssl_mode, ssl_ca, ssl_cert and ssl_key in the URL as the server wants them"
 
 MEANING: dict[int, tuple[type[SourceError], str]] = {
@@ -86,6 +87,9 @@ DUMP_ENDED: tuple[tuple[str, type[SourceError], str], ...] = (
     ("binary log is not open", SourceError, "switch on the binary log (log_bin) and restart the server"),
     ("semi-sync", SourceError, ""),
     ("killed", SourceUnavailable, ""),
+    ("anonymous transaction when auto_position", LogLost, ""),
+    ("anonymous transaction when @@global.gtid_mode = on", SourceError, _MODE.format("ON_PERMISSIVE")),
+    ("gtid-transaction when @@global.gtid_mode = off", SourceError, _MODE.format("OFF_PERMISSIVE")),
 )
 
 # A TLS connection that did not come about: part of what the TLS library or the driver says -> what to do. The first counts.

@@ -60,8 +60,7 @@ def open_snapshot(
         return own, own
     if lock in LOCKS:
         return _under_lock(connection, endpoint, LOCKS[lock](table))
-    facts = variables(connection, "gtid_mode", *ORDERED)
-    low = _by_gtid(connection) if has_useful_gtids(connection, facts) else _by_watermark(connection, facts)
+    low = _by_gtid(connection) or _by_watermark(connection, variables(connection, "gtid_mode", *ORDERED))
     ask(connection, "COMMIT")
     _start(connection)
     return low, log_end(connection).mark()
@@ -118,10 +117,16 @@ def _locked(endpoint: Endpoint, statement: str) -> Iterator[pymysql.Connection]:
         ask(holder, "UNLOCK TABLES")
 
 
-def _by_gtid(connection: pymysql.Connection) -> LogMark:
-    """What is executed now: a transaction enters the set after the engine has committed it."""
-    low = executed(connection)
-    return replace(log_end(connection), gtid=low, gtid_only=True).mark()
+def _by_gtid(connection: pymysql.Connection) -> LogMark | None:
+    """What is executed now: a transaction enters the set after the engine has committed it. None where transactions may
+    have no GTID. Those of an earlier time are told by the place: it is read before the mode, and the server ends every
+    commit that is under way before it changes the mode (it begins another file), so that the engine has them.
+
+    https://dev.mysql.com/doc/refman/8.0/en/replication-mode-change-online-concepts.html"""
+    place = log_end(connection)
+    if not has_useful_gtids(connection, variables(connection, "gtid_mode")):
+        return None
+    return replace(place, gtid=executed(connection), gtid_only=True).mark()
 
 
 def _by_watermark(connection: pymysql.Connection, facts: dict[str, str]) -> LogMark:
