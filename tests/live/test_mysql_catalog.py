@@ -125,10 +125,10 @@ TYPES: dict[str, LogicalType | None] = {
     "enum('a,b','c''d','e\\\\f','')": LogicalType(Kind.ENUM, values=("a,b", "c'd", "e\\f", "")),
     "set('x','ü')": LogicalType(Kind.SET, values=("x", "ü")),
     "json": LogicalType(Kind.JSON),
-    "point": None,
-    "varchar(5) character set gbk": None,
-    "text character set utf16": None,
-    "enum('a') character set cp1251": None,
+    "point": LogicalType(Kind.GEOMETRY),
+    "varchar(5) character set gbk": LogicalType(Kind.TEXT, length=5),
+    "text character set utf16": LogicalType(Kind.TEXT),
+    "enum('a') character set cp1251": LogicalType(Kind.ENUM, values=("a",)),
 }
 
 
