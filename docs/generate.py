@@ -1,6 +1,6 @@
-"""Writes the generated pages of docs/reference from the code: job file, commands, errors, types, servers. `--check` only compares.
+"""Writes the generated pages of docs/reference from the code: job file, commands, errors, types, servers.
 
-    python docs/generate.py [--check]
+    python docs/generate.py [--check]     (only compares)
 
 What does not live here: anything written by hand; a wrong sentence is mended in the code it comes from.
 """
@@ -365,7 +365,7 @@ def servers() -> Iterator[str]:
     yield "# Servers"
     yield ""
     yield GENERATED.format("anabranch/connectors/mysql/preflight_server.py and what make test-servers showed last")
-    yield "*live*: the project's tests speak to a server of this release. *recorded*: to what one once said. *contract*: only to"
+    yield "*live*: the project's tests speak to a server of this release. *recorded*: to what one once said. *contract*: to"
     yield "what its vendor publishes. *unverified*: preflight lets it pass with a warning, no test has seen it."
     yield ""
     yield "| server | as | label | tests |"

@@ -123,7 +123,9 @@ def endpoint(url: str) -> Endpoint:
     return found
 
 
-OTHERS = [pytest.param(name, marks=pytest.mark.servers) for name in ("mysql56", "mysql9")]  # 5.5 has no fractions of seconds
+OTHERS = [
+    pytest.param(name, marks=pytest.mark.servers) for name in ("mysql56", "mysql9")
+]  # 5.5 has no fractions of seconds
 
 
 @pytest.fixture(params=["memory", "mariadb", "mysql", *OTHERS])
