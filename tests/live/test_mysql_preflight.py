@@ -100,23 +100,27 @@ SETTINGS = [
     ("binlog_format", "'STATEMENT'", "failed", "SET GLOBAL binlog_format = 'ROW'"),
     ("binlog_row_image", "'MINIMAL'", "warning", "SET GLOBAL binlog_row_image = 'FULL'"),
     ("binlog_row_metadata", "'MINIMAL'", "warning", "SET GLOBAL binlog_row_metadata = 'FULL'"),
-    ("binlog_row_value_options", "'PARTIAL_JSON'", "failed", "SET GLOBAL binlog_row_value_options = ''"),
     ("binlog_expire_logs_seconds", "3600", "warning", "SET GLOBAL binlog_expire_logs_seconds = 604800"),
 ]
-ONLY = {
-    "binlog_row_value_options": "mysql",
-}
 CHECK = {"binlog_expire_logs_seconds": "log_retention"}
 
 
 def test_settings(mysql_family: Server, source_database: Make) -> None:
     database = source_database(mysql_family)
     for name, value, verdict, hint in SETTINGS:
-        if ONLY.get(name, mysql_family.name) == mysql_family.name:
-            with setting(mysql_family, name, value):
-                result = one(checked(database), CHECK.get(name, name))
-            assert result.verdict == verdict, name
-            assert result.hint.startswith(hint)
+        with setting(mysql_family, name, value):
+            result = one(checked(database), CHECK.get(name, name))
+        assert result.verdict == verdict, name
+        assert result.hint.startswith(hint)
+
+
+def test_pitfall_8_differences_of_documents_need_whole_images(mysql: Server, source_database: Make) -> None:
+    database = source_database(mysql)
+    with setting(mysql, "binlog_row_value_options", "'PARTIAL_JSON'"):
+        assert one(checked(database), "binlog_row_value_options").verdict == "ok"
+        with setting(mysql, "binlog_row_image", "'MINIMAL'"):
+            result = one(checked(database), "binlog_row_value_options")
+    assert (result.verdict, result.hint) == ("failed", "SET GLOBAL binlog_row_image = 'FULL'")
 
 
 def test_row_image_fails_where_a_filter_needs_whole_rows(mysql_family: Server, source_database: Make) -> None:

@@ -53,6 +53,10 @@ HARMLESS = {
 # Events that stop the job: name and remedy.
 LOAD_AGAIN = "remove the job's state (anabranch drop JOB --execute) and load again"
 START_AGAIN = f"start the job again; if it stops here again, {LOAD_AGAIN}"
+WHOLE_DOCUMENTS = (
+    "SET GLOBAL binlog_row_image = 'FULL' (or binlog_row_value_options = '') at the source, reconnect its sessions,"
+    " load again"
+)
 REFUSED = {
     1: ("start v3", f"the source's log is older than MySQL 5.0: {LOAD_AGAIN}"),
     INTVAR: ("intvar", "SET GLOBAL binlog_format = ROW at the source, reconnect its sessions, load again"),
@@ -68,10 +72,6 @@ REFUSED = {
     17: ("begin load query", "SET GLOBAL binlog_format = ROW at the source, load again"),
     18: ("execute load query", "SET GLOBAL binlog_format = ROW at the source, load again"),
     **dict.fromkeys((20, 21, 22), ("rows of MySQL 5.1 betas", f"this version cannot read them: {LOAD_AGAIN}")),
-    PARTIAL_UPDATE: (
-        "partial update rows",
-        "SET GLOBAL binlog_row_value_options = '' at the source, reconnect its sessions, load again",
-    ),
     42: ("tagged GTID", "tagged GTIDs cannot be followed yet: SET gtid_next = AUTOMATIC at the source, load again"),
 }
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from anabranch.connectors.mysql import tablemap as t
 from anabranch.connectors.mysql.json_binary import to_text
+from anabranch.connectors.mysql.json_partial import patched
 from anabranch.connectors.mysql.tablemap import LogColumn, native_of
 from anabranch.connectors.mysql.values import (
     UTF8_CHARSETS,
@@ -66,6 +67,7 @@ def environment(zero: Any) -> dict[str, Any]:
         "duration3": duration(3),
         "from_latin1": from_latin1,
         "json_text": to_text,
+        "patched": patched,
     }
 
 

@@ -402,7 +402,6 @@ def test_pitfall_18_rows_of_mixed_engines_stop_by_name(
 @pytest.mark.parametrize(
     "statement, name",
     [
-        ("SET binlog_row_value_options = PARTIAL_JSON", "partial update"),
         ("SET binlog_format = 'STATEMENT'", "intvar"),
     ],
 )
