@@ -51,8 +51,8 @@ class LogIdle:
 
 @dataclass(frozen=True, slots=True)
 class LogAbandoned:
-    """The transaction whose fragments came last has no end: the source crashed in it, and took it back when it started
-    again. Nothing of it counts. The log goes on at `mark`."""
+    """The transaction whose fragments came last has no commit: the source crashed in it and took it back when it started
+    again, or its log says that it was rolled back. Nothing of it counts. The log goes on at `mark`."""
 
     mark: LogMark
 

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
-import pymysql
 import pytest
 
 from anabranch.abc import LogIdle, LogStatement
@@ -372,31 +371,6 @@ def test_mysql_live_events_of_more_than_one_packet(
     images = follower.images("huge")
     assert [len(image["doc"]) for image in images] == sizes
     assert all(set(image["doc"][-100:]) == {ord("z")} for image in images)
-
-
-def test_pitfall_18_rows_of_mixed_engines_stop_by_name(
-    mysql_family: Server, source_database: Make, follow: Callable
-) -> None:
-    database = source_database(mysql_family)
-    table(database)
-    database.execute("CREATE TABLE plain (id int PRIMARY KEY) ENGINE=MyISAM")
-    follower = follow(database)
-    follower.begin()
-    follower.run("INSERT INTO plain VALUES (1)")
-    assert seen(follower, "plain") == [("INSERT", 1)]
-    with closing(database.connect(autocommit=False)) as connection, closing(connection.cursor()) as cursor:
-        cursor.execute("INSERT INTO t VALUES (2, '', 2)")
-        try:
-            cursor.execute("INSERT INTO plain VALUES (3)")
-        except pymysql.err.MySQLError as refused:  # MySQL with GTIDs does not let it happen
-            assert "GTID consistency" in str(refused)
-        connection.rollback()
-    try:
-        follower.take()
-    except UnknownLogEvent as refused:
-        assert "takes back rows" in refused.message
-    else:
-        assert ("INSERT", 2) not in seen(follower)
 
 
 @pytest.mark.parametrize(
