@@ -26,6 +26,8 @@ class ValueRules:
     zero_date: str = "stop"  # "stop" | "null"
     nul: str = "stop"  # "stop" | "strip"
     json: str = "jsonb"  # "jsonb" | "json" | "text"
+    geometry: str = "bytea"  # "bytea" | "geometry"
+    vector: str = "real[]"  # "real[]" | "vector"
 
 
 # --- source: log -----------------------------------------------------------------------------------------
@@ -377,6 +379,17 @@ class LoadedChunk:
     high: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class DdlStep:
+    """A statement of a load, `when` it runs, and for which source table; without `sql` one that is left out: `note` says
+    what and why."""
+
+    when: str
+    table: TableId | None
+    sql: str = ""
+    note: str = ""
+
+
 class Loader(Protocol):
     """The target's side of the initial load. One connection; tables and ledger by the load's driver, chunks by tasks.
 
@@ -387,6 +400,9 @@ class Loader(Protocol):
 
     def ddl(self, schema: TableSchema, table: TargetTable) -> list[str]:
         """The statements that `create_table` would run where the table is not there."""
+
+    def script(self, tables: Sequence[tuple[TableSchema, TargetTable]]) -> Iterator[DdlStep]:
+        """All that a load of these tables into an empty target runs, in its order. Does not ask the target."""
 
     def begin_generation(
         self, job: str, table: TargetTable, generation: int, bounds: Sequence[Bounds], empty: bool
@@ -421,9 +437,12 @@ class Loader(Protocol):
     def build(
         self, job: str, schema: TableSchema, table: TargetTable, resolve: Callable[[TableId], TargetTable | None]
     ) -> list[str]:
-        """After the consistent point: secondary indexes CONCURRENTLY, foreign keys NOT VALID then VALIDATE, ANALYZE;
-        each once, found by name. Returns what could not be made and why (e.g. a key left NOT VALID: orphans at the
-        source)."""
+        """After the consistent point: secondary indexes CONCURRENTLY, checks and foreign keys NOT VALID then VALIDATE,
+        sequences, ANALYZE; each once, found by name. Returns what could not be made and why (e.g. a key left NOT VALID:
+        orphans at the source)."""
+
+    def raise_sequences(self, tables: Sequence[TargetTable]) -> list[str]:
+        """Whoever writes to the target next gets numbers behind those that the source has given. Returns problems."""
 
     def close(self) -> None: ...
 

@@ -54,7 +54,7 @@ def told(job: Job, error: AnabranchError) -> str:
 
 def value_rules(job: Job) -> ValueRules:
     types = job.config.types
-    return ValueRules(zero_date=types.zero_date, nul=types.nul, json=types.json)
+    return ValueRules(types.zero_date, types.nul, types.json, types.geometry, types.vector)
 
 
 def log_options(job: Job, job_uuid: str) -> LogOptions:

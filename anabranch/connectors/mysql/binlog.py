@@ -25,9 +25,9 @@ QUERY, STOP, ROTATE, INTVAR, RAND, USER_VAR, FORMAT, XID = 2, 3, 4, 5, 13, 14, 1
 TABLE_MAP, INCIDENT, HEARTBEAT, HEARTBEAT_V2 = 19, 26, 27, 41
 WRITE, UPDATE, DELETE = ROWS = (23, 30), (24, 31), (25, 32)  # v1, v2
 GTID, ANONYMOUS_GTID, PREVIOUS_GTIDS, XA_PREPARE = 33, 34, 35, 38
-PARTIAL_UPDATE, PAYLOAD = 39, 40
+PARTIAL_UPDATE, PAYLOAD, TAGGED_GTID = 39, 40, 42
 MARIADB_GTID, MARIADB_GTID_LIST = 162, 163
-GTIDS = frozenset((GTID, ANONYMOUS_GTID, PREVIOUS_GTIDS, MARIADB_GTID, MARIADB_GTID_LIST))
+GTIDS = frozenset((GTID, ANONYMOUS_GTID, TAGGED_GTID, PREVIOUS_GTIDS, MARIADB_GTID, MARIADB_GTID_LIST))
 COMPRESSED_QUERY = 165
 # Events whose content is compressed, and what they are.
 COMPRESSED = {
@@ -72,7 +72,6 @@ REFUSED = {
     17: ("begin load query", "SET GLOBAL binlog_format = ROW at the source, load again"),
     18: ("execute load query", "SET GLOBAL binlog_format = ROW at the source, load again"),
     **dict.fromkeys((20, 21, 22), ("rows of MySQL 5.1 betas", f"this version cannot read them: {LOAD_AGAIN}")),
-    42: ("tagged GTID", "tagged GTIDs cannot be followed yet: SET gtid_next = AUTOMATIC at the source, load again"),
 }
 
 _QUERY = Struct("<IIBHH")  # thread, seconds it took, length of the schema's name, error, length of the status variables

@@ -15,13 +15,14 @@ from anabranch.connectors.mysql import binlog as b
 from anabranch.connectors.mysql.fields import Unfit
 from anabranch.connectors.mysql.json_partial import NoBefore
 from anabranch.connectors.mysql.rows_decode import ROW_EVENTS, Decoder, TableDecoders
-from anabranch.connectors.mysql.tablemap import parse_table_map, table_of
+from anabranch.connectors.mysql.tablemap import TableMap, parse_table_map, table_of
 from anabranch.connectors.mysql.transactions import Group
-from anabranch.connectors.mysql.values import NoDate
+from anabranch.connectors.mysql.values import BadValue
+from anabranch.connectors.mysql.versioned import VersionedDecoders
 from anabranch.errors import SchemaError, SourceError, UnknownLogEvent, ValueRefused
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
-from anabranch.rows.builder import ChunkBuilder
+from anabranch.rows.builder import ChunkBuilder, TableBuffer
 from anabranch.rows.chunk import BarrierKind, Op
 
 Read = TypeVar("Read")
@@ -89,7 +90,7 @@ class LogTables:
         if schema is not None:
             try:
                 seen = self._read(parse_table_map, raw, str(table))
-                decoders = TableDecoders(seen, self._builder.table(schema), self._rules, self._family)
+                decoders = self._decoders(seen, self._builder.table(schema))
             except Unfit as unfit:
                 self._park(table, str(unfit))
         if len(self.maps) >= MAPS:
@@ -97,6 +98,11 @@ class LogTables:
         self.maps[raw] = number, decoders
         self.by_number[number] = decoders
         return number, decoders
+
+    def _decoders(self, seen: TableMap, buffer: TableBuffer) -> TableDecoders:
+        if buffer.schema.row_end:
+            return VersionedDecoders(seen, buffer, self._rules, self._family, self._builder, self._group)
+        return TableDecoders(seen, buffer, self._rules, self._family)
 
     def _read(self, parse: Callable[[bytes], Read], raw: bytes, table: str | None = None) -> Read:
         """A table map, or a part of it. What cannot be read may be newer than this version."""
@@ -142,11 +148,11 @@ class LogTables:
     def undecodable(
         self, found: TableDecoders, kind: int, error: Exception, bitmaps: bytes, data: bytes, at: int, end: int
     ) -> SourceError:
-        """A value that is no date, named with its row; anything else means that bytes and definition do not match."""
+        """A bad value, named with its row; anything else means that bytes and definition do not match."""
         table = str(found.buffer.schema.id)
         if isinstance(error, NoBefore):
             return UnknownLogEvent(str(error), table=table, position=self._here(), hint=b.WHOLE_DOCUMENTS)
-        if not isinstance(error, NoDate):
+        if not isinstance(error, BadValue):
             return SchemaError(
                 f"the rows of {STATEMENTS[ROW_EVENTS[kind]]} in the log do not fit the definition: {error}",
                 table=table,
@@ -156,8 +162,8 @@ class LogTables:
         column, key = found.refused_value(kind, bitmaps, data, at, end)
         row = ", ".join(f"{name}={value!r}" for name, value in key.items()) or "a row without a key"
         return ValueRefused(
-            f"column {column} of the row with {row} holds {error}, which is no date",
+            f"column {column} of the row with {row} holds {error}",
             table=table,
             position=self._here(),
-            hint='to make it NULL, set [types] zero_date = "null"',
+            hint=error.hint,
         )
