@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from anabranch.abc import LogAbandoned, LogDecided, LogItem, LogPrepared, LogStatement
 from anabranch.connectors.mysql import binlog as b
-from anabranch.connectors.mysql.ddl import shown
+from anabranch.connectors.mysql.ddl import MysqlDialect, shown
 from anabranch.connectors.mysql.log_tables import LogTables
 from anabranch.connectors.mysql.snapshot import has_transactions
 from anabranch.connectors.mysql.transactions import Group
@@ -74,6 +74,7 @@ class Endings:
         if found.is_commit and not group.is_fragmented:
             self.commit(seconds)
             return
+        self._tell_held()
         self.flush()
         before, left_out = group.mark(), self._tables.end_listing()
         self._builder.commit("", None, 0, group.waiting)
@@ -87,6 +88,7 @@ class Endings:
         group, builder = self._group, self._builder
         if group.is_xa:
             self._tables.end_listing()
+        self._tell_held()
         images, is_ours, is_fragmented = group.waiting, group.is_ours, group.is_fragmented
         gtid, time = group.end(self._cursor.offset, seconds)
         if is_ours:
@@ -95,10 +97,6 @@ class Endings:
                 self._ready.append(builder.build(group.mark().resume, Part.LAST))
             elif self._is_full():
                 self.flush()
-        if self._held:
-            self.flush()
-            self._ready.extend(replace(statement, mark=group.mark()) for statement in self._held)
-            self._held = []
 
     def query(self, body: bytes, seconds: int) -> None:
         """A statement's event, any but BEGIN."""
@@ -126,6 +124,14 @@ class Endings:
         self._tables.reselect()
         if was_fragmented:
             self._ready.append(LogAbandoned(self._group.mark()))
+
+    def _tell_held(self) -> None:
+        """Statements of the transaction that ends, before its rows: who stops at one has not taken the rows either, and reads
+        both again."""
+        if self._held:
+            self.flush()
+            self._ready.extend(self._held)
+            self._held = []
 
     def _is_full(self) -> bool:
         return self._builder.images >= FULL_IMAGES or self._builder.size >= FULL_BYTES
@@ -164,6 +170,8 @@ class Endings:
                 position=str(self._cursor),
                 hint="a table that is not transactional was changed in a large transaction: use InnoDB, then load again",
             )
+        if is_whole:
+            self._tell_held()
         if is_whole and group.is_fragmented:
             builder.abandon()
             group.end(self._cursor.offset, seconds)
@@ -176,12 +184,24 @@ class Endings:
         elif is_whole:
             group.end(self._cursor.offset, seconds)
 
+    def _refuse_behind_fragments(self, query: b.Query) -> None:
+        """Rows of the transaction have left already: nothing can be told before them."""
+        if MysqlDialect().facts(query.sql, query.schema).kind != "harmless":
+            raise UnknownLogEvent(
+                f"a large transaction has a statement besides rows: {shown(query.sql)}",
+                position=str(self._cursor),
+                hint="let every session log rows (ROW format), then load again",
+            )
+
     def _statement(self, query: b.Query, seconds: int) -> None:
-        """Alone: it ends its group. Inside a transaction: `mark` stays before the transaction, so that a restart reads
-        all of it; when rows came before it (temporary tables only), it is told after them."""
+        """Alone: it ends its group. Inside a transaction (temporary tables, MIXED format): `mark` stays before the transaction,
+        so that a restart reads all of it; when rows came before it, it is held until they are complete."""
         group = self._group
         if group.in_transaction:
             statement = LogStatement(query.sql, query.schema, replace(group.mark(), commit_time=seconds * 1_000_000))
+            if group.is_fragmented:
+                self._refuse_behind_fragments(query)
+                return
             if group.is_ours:
                 self._held.append(statement)
                 return

@@ -42,6 +42,8 @@ class RareEvents:
             self._group.previous(data[body:end])
         elif kind == b.TAGGED_GTID:
             self._group.begin(kind, data[body:end], 0, str(self._cursor))
+        elif kind == b.LOAD_QUERY:
+            self._endings.query(b.load_query(data[body:end]), seconds)
         elif kind == b.XA_PREPARE:
             self._endings.prepare(data[body:end], seconds)
         elif kind == b.INCIDENT:

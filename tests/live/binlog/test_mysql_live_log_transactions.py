@@ -10,7 +10,6 @@ from contextlib import closing, contextmanager
 import pytest
 
 from anabranch.abc import LogIdle, LogStatement
-from anabranch.errors import UnknownLogEvent
 from anabranch.rows.chunk import BarrierKind, Chunk, Op, Part
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
@@ -379,28 +378,3 @@ def test_mysql_live_events_of_more_than_one_packet(
     images = follower.images("huge")
     assert [len(image["doc"]) for image in images] == sizes
     assert all(set(image["doc"][-100:]) == {ord("z")} for image in images)
-
-
-@pytest.mark.parametrize(
-    "statement, name",
-    [
-        ("SET binlog_format = 'STATEMENT'", "intvar"),
-    ],
-)
-def test_pitfall_8_events_not_followed_stop_by_name(
-    statement: str, name: str, mysql: Server, source_database: Make, follow: Callable
-) -> None:
-    database = source_database(mysql)
-    database.execute("CREATE TABLE t (id int PRIMARY KEY AUTO_INCREMENT, doc json)")
-    database.execute("INSERT INTO t VALUES (1, JSON_OBJECT('a', REPEAT('x', 1000), 'b', 1))")
-    follower = follow(database)
-    follower.begin()
-    database.execute(
-        "INSERT INTO t (doc) VALUES ('[]')", statement, "UPDATE t SET doc = JSON_SET(doc, '$.b', 2) WHERE id = 1",
-        "INSERT INTO t (doc) VALUES ('[]')",
-    )  # fmt: skip
-    with pytest.raises(UnknownLogEvent, match=name) as refused:
-        for _ in range(3):
-            follower.take()
-    assert refused.value.hint and refused.value.position
-    assert follower.images("t") == [] or follower.images("t")[0]["id"] == 2
