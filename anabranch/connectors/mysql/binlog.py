@@ -6,10 +6,14 @@ https://mariadb.com/kb/en/replication-protocol/
 
 from __future__ import annotations
 
+import re
+import struct
 from dataclasses import dataclass
 from struct import Struct
 
 from pymysql.charset import charset_by_id
+
+from anabranch.errors import UnknownLogEvent
 
 PACKET = Struct("<IBIBIIIH")
 """A packet with an event: length (24 bits) and number (8), status, then the event's header: seconds, type, server id,
@@ -81,6 +85,18 @@ _STATUS_WIDTH = {0: 4, 1: 8, 2: -2, 3: 4, 4: 6, 5: -1, 6: -1, 7: 2, 8: 2}
 _STATUS_CHARSET = 4
 
 
+FARTHEST = 1 << 31  # bytes between an event and the next: what looks farther goes back, positions in events have 32 bits
+# What bytes that are no event raise while they are read.
+UNREADABLE = (ValueError, LookupError, ArithmeticError, struct.error, RecursionError, MemoryError)
+_FILE = re.compile(r"[^/\\\0]+\.\d{6,}", re.ASCII)
+
+
+def unreadable(error: Exception, position: str) -> UnknownLogEvent:
+    """The error of our tree for an event whose bytes are none."""
+    told = str(error) or type(error).__name__
+    return UnknownLogEvent(f"an event in the log cannot be read: {told}", position=position, hint=START_AGAIN)
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     """A statement and the schema it ran in."""
@@ -131,8 +147,11 @@ def _encoding(collation: int) -> str:
 
 
 def parse_rotate(body: bytes) -> tuple[str, int]:
-    """The file that comes next and where in it."""
-    return body[8:].decode(), int.from_bytes(body[:8], "little")
+    """The file that comes next and where in it. Raises ValueError."""
+    file, place = body[8:].decode(), int.from_bytes(body[:8], "little")
+    if not _FILE.fullmatch(file) or place >> 63:
+        raise ValueError(f"no file of a log and no place in it: {file!r}, {place}")
+    return file, place
 
 
 def has_checksum(body: bytes) -> bool:
