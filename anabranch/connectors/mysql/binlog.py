@@ -10,6 +10,7 @@ import re
 import struct
 from dataclasses import dataclass
 from struct import Struct
+from zlib import crc32
 
 from pymysql.charset import charset_by_id
 
@@ -20,6 +21,7 @@ PACKET = Struct("<IBIBIIIH")
 size, position after it (32 bits), flags."""
 HEADER = 19  # bytes of an event's header
 GIANT = 0xFFFFFF  # a packet of this length is continued by the next
+_SHORTEST_FORMAT = 62  # bytes of its body with checksum: version, the server's, time, length of a header, algorithm
 ARTIFICIAL, IGNORABLE = 0x20, 0x80  # flags
 CHECKSUM = 4  # bytes
 KEYS_OFF = 0x02  # flag of a rows event: the session had foreign_key_checks = 0
@@ -154,16 +156,23 @@ def parse_rotate(body: bytes) -> tuple[str, int]:
     return file, place
 
 
-def has_checksum(body: bytes) -> bool:
-    """Of a FORMAT event's body with everything behind it: do events of this log end in a CRC32?
+def has_checksum(event: bytes) -> bool:
+    """Of a whole FORMAT event: do events of this log end in a CRC32? Raises ValueError where its own does not fit.
 
-    The algorithm's number is the byte before the event's own checksum, which is there even if the algorithm is 0;
-    servers before 5.6.1 write neither. https://dev.mysql.com/worklog/task/?id=2540"""
+    The algorithm's number is the byte before the event's own checksum, which is there even if the algorithm is 0 (then it
+    is of other bytes); servers before 5.6.1 write neither. https://dev.mysql.com/worklog/task/?id=2540"""
+    body = event[HEADER:]
     version = body[2:52].split(b"\0")[0].decode("ascii", "replace")
     parts = [int("".join(c for c in part if c.isdigit()) or 0) for part in version.split("-")[0].split(".")[:3]]
     if tuple(parts) < (5, 6, 1) and "mariadb" not in version.lower():
         return False
-    return body[-5] == 1
+    if len(body) < _SHORTEST_FORMAT or body[-5] > 1:
+        raise ValueError(f"a log's description with checksum algorithm {body[-5:-4].hex()}")
+    told = int.from_bytes(body[-4:], "little")
+    is_kept = told == crc32(event[:-5] + b"\1")
+    if is_kept != body[-5]:
+        raise ValueError("the checksum of a log's description is wrong")
+    return is_kept
 
 
 def parse_heartbeat(kind: int, body: bytes, position: int) -> tuple[str, int]:
@@ -185,6 +194,14 @@ def parse_heartbeat(kind: int, body: bytes, position: int) -> tuple[str, int]:
 def _packed(value: bytes) -> int:
     """A length-encoded integer. https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_basic_dt_integers.html"""
     return packed_integer(value, 0)[0]
+
+
+def part(data: bytes, at: int, size: int) -> tuple[bytes, int]:
+    """`size` bytes at `at`, and the place after them. Raises ValueError where there are not so many."""
+    end = at + size
+    if end > len(data):
+        raise ValueError(f"it is {end - len(data)} bytes too short")
+    return data[at:end], end
 
 
 def packed_integer(data: bytes, at: int) -> tuple[int, int]:
