@@ -295,5 +295,6 @@ class Assembler:
             there += 1 << 32
         is_moved = there - offset < length or there - offset > b.FARTHEST or self._is_gapless
         if is_moved and kind not in (b.HEARTBEAT, b.HEARTBEAT_V2):
-            raise ValueError(f"it ends at {after} and has {length} bytes, the one before it ended at {offset & 0xFFFFFFFF}")
+            before = offset & 0xFFFFFFFF
+            raise ValueError(f"it ends at {after} and has {length} bytes, the one before it ended at {before}")
         return there

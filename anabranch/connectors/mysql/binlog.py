@@ -87,7 +87,7 @@ _STATUS_WIDTH = {0: 4, 1: 8, 2: -2, 3: 4, 4: 6, 5: -1, 6: -1, 7: 2, 8: 2}
 _STATUS_CHARSET = 4
 
 
-FARTHEST = 1 << 31  # bytes between an event and the next: what looks farther goes back, positions in events have 32 bits
+FARTHEST = 1 << 31  # bytes from an event to the next: what looks farther goes back, as positions have 32 bits
 # What bytes that are no event raise while they are read.
 UNREADABLE = (ValueError, LookupError, ArithmeticError, struct.error, RecursionError, MemoryError)
 _FILE = re.compile(r"[^/\\\0]+\.\d{6,}", re.ASCII)
