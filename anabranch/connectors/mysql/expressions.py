@@ -11,13 +11,14 @@ from __future__ import annotations
 import numpy as np
 
 from anabranch.connectors.mysql.charsets import CHARSETS, ambiguous, is_total, is_utf8
+from anabranch.connectors.mysql.coded import CODES
 from anabranch.connectors.mysql.typemap import BLOBS, INTEGERS, TEXTS
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.schema import Column
 
 SEPARATOR, NULL, ROW = b"\xff", b"\xfe", b"\xfd"
 DATE, FLOAT32, FLOAT64 = b"\xf9", b"\xf8", b"\xf7"
-CODED = b"\xf6"  # then the name of a character set, a colon, and hexadecimal digits
+CODED = b"\xf6"  # then the name of a character set or another code (`coded.py`), a colon, and hexadecimal digits
 
 _INTEGERS = frozenset(kind for pair in INTEGERS.values() for kind in pair)
 _WORDS = frozenset({Kind.TEXT, Kind.ENUM, Kind.SET, Kind.JSON})
@@ -34,6 +35,9 @@ _WIDTHS = {  # most bytes of a value's text form
     Kind.FLOAT64: 32,
     Kind.BIT: 64,
     Kind.JSON: TEXTS["longtext"],
+    Kind.GEOMETRY: 2 * BLOBS["longblob"],
+    Kind.INET: 60,
+    Kind.VECTOR: 8 * 16_384 + 20,  # https://dev.mysql.com/doc/refman/9.7/en/vector.html: at most 16,383 elements
 }
 _NARROW = 40  # numbers, dates, clocks
 _WIDEST_CHARACTER = 4
@@ -75,9 +79,14 @@ def text(column: Column, of: str | None = None) -> str:
 
 def cell(column: Column) -> str:
     """SQL for a value inside a line: marked bytes, NULL as its mark."""
-    mark = _MARKS.get(_type(column).kind)
-    value = text(column) if mark is None else f"CONCAT({marker(mark)}, {text(column)})"
-    value = as_bytes(column, value)
+    kind = _type(column).kind
+    mark = _MARKS.get(kind)
+    if kind in CODES:
+        value = f"CONCAT({marker(CODED)}, '{CODES[kind][0]}:', HEX({name(column.name)}))"
+    elif mark is not None:
+        value = f"CONCAT({marker(mark)}, {text(column)})"
+    else:
+        value = as_bytes(column, text(column))
     return f"IFNULL({value}, {marker(NULL)})" if column.nullable else value
 
 
@@ -98,6 +107,13 @@ def as_bytes(column: Column, value: str) -> str:
     return f"IF({doubt}, {coded}, {told})"
 
 
+def code_of(column: Column) -> str:
+    """The code in which values of this column may come, "" for none."""
+    if _type(column).kind in CODES:
+        return CODES[_type(column).kind][0]
+    return column.charset.lower() if is_coded(column) else ""
+
+
 def is_coded(column: Column) -> bool:
     """Is this text whose bytes are not UTF-8?"""
     return _type(column).kind in _WORDS and column.charset != "" and not is_utf8(column.charset.lower())
@@ -107,7 +123,7 @@ def width(column: Column) -> int:
     """The most bytes that `cell` of this column can have."""
     type = _type(column)
     if type.kind is Kind.BINARY:
-        return 2 * (BLOBS.get(column.native, 0) or type.length or 0) + 3
+        return 2 * (BLOBS.get(column.native.split()[0], 0) or type.length or 0) + 3
     widest, more = _WIDEST_CHARACTER, 1
     if is_coded(column):
         widest, more = max(widest, 2 * CHARSETS[column.charset.lower()].longest), _CODE
@@ -138,8 +154,8 @@ def literal(column: Column, value: str) -> str:
         return _double(float(np.float32(value)) if kind is Kind.FLOAT32 else float(value))
     if kind is Kind.BINARY:
         return f"x'{bytes.fromhex(value.removeprefix(chr(92) + 'x')).hex()}'"
-    if kind is Kind.BIT:
-        return f"b'{_digits(value)}'"
+    if kind is Kind.BIT:  # as a number: before 5.7, `>` finds nothing beyond a literal of 64 bits
+        return str(int(value, 2))
     if kind is Kind.YEAR:
         return f"'{int(value):04d}'"
     if is_coded(column):

@@ -7,11 +7,12 @@ the pieces use besides their own (`midnight`, `clock`, …) are bound by `enviro
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from anabranch.connectors.mysql import tablemap as t
 from anabranch.connectors.mysql.charsets import CHARSETS, is_utf8
+from anabranch.connectors.mysql.coded import address, ewkb, inflated, uuid_of_record
 from anabranch.connectors.mysql.json_binary import to_text
 from anabranch.connectors.mysql.tablemap import LogColumn, native_of
 from anabranch.connectors.mysql.values import (
@@ -30,6 +31,8 @@ from anabranch.model.datatype import Kind
 from anabranch.model.schema import Column
 
 _DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)  # bytes of 0..9 leftover digits of a DECIMAL
+_LENGTHS = {1: "B", 2: "H", 3: "HB", 4: "I"}  # bytes of a length -> struct codes
+_RECORDS = {Kind.UUID: "uuid_of_record", Kind.INET: "address"}
 _TEXT_KINDS = (Kind.TEXT, Kind.JSON, Kind.ENUM, Kind.SET)
 
 
@@ -67,6 +70,10 @@ def environment(zero: Any) -> dict[str, Any]:
         "duration2": duration(2),
         "duration3": duration(3),
         "json_text": to_text,
+        "ewkb": ewkb,
+        "inflated": inflated,
+        "address": address,
+        "uuid_of_record": uuid_of_record,
     }
 
 
@@ -152,7 +159,10 @@ def _labels(log: LogColumn, column: Column) -> Field:
 def _string(log: LogColumn, column: Column) -> Field:
     """CHAR and BINARY: a length, then the bytes without the trailing spaces or zeros; BINARY gets its zeros back."""
     code = "B" if log.meta < 256 else "H"
-    if column.type and column.type.kind is Kind.BINARY:
+    kind = column.type.kind if column.type else None
+    if kind in _RECORDS:
+        return Field(code, f"{_RECORDS[kind]}({{a}}.ljust({log.meta}, b'\\0'))", variable=True)
+    if kind is Kind.BINARY:
         return Field(code, f"{{a}}.ljust({log.meta}, b'\\0')", variable=True)
     return _text(code, column)
 
@@ -161,8 +171,21 @@ def _varchar(log: LogColumn, column: Column) -> Field:
     return _text("B" if log.meta < 256 else "H", column)
 
 
+def _geometry(log: LogColumn, column: Column) -> Field:
+    return Field(_LENGTHS[log.meta], "ewkb({a})", variable=True)
+
+
+def _compressed(field: Callable[[LogColumn, Column], Field]) -> Callable[[LogColumn, Column], Field]:
+    """MariaDB's COMPRESSED columns, whose values are longer by a byte at least."""
+
+    def maker(log: LogColumn, column: Column) -> Field:
+        return replace(field(log, column), lines=("v = inflated({a})",))
+
+    return maker
+
+
 def _blob(log: LogColumn, column: Column) -> Field:
-    return _text({1: "B", 2: "H", 3: "HB", 4: "I"}[log.meta], column)
+    return _text(_LENGTHS[log.meta], column)
 
 
 def _json(log: LogColumn, column: Column) -> Field:
@@ -207,5 +230,8 @@ _FIELDS: dict[int, Callable[[LogColumn, Column], Field]] = {
     t.VAR_STRING: _varchar,
     t.BLOB: _blob,
     t.JSON: _json,
-    t.GEOMETRY: _blob,
+    t.GEOMETRY: _geometry,
+    t.VECTOR: _blob,
+    t.BLOB_COMPRESSED: _compressed(_blob),
+    t.VARCHAR_COMPRESSED: _compressed(_varchar),
 }

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.abc import ValueRules
-from anabranch.connectors.mysql.charsets import BadText, decoder
-from anabranch.connectors.mysql.expressions import CODED, DATE, FLOAT32, FLOAT64, NULL, ROW, SEPARATOR, is_coded
+from anabranch.connectors.mysql.coded import text_form
+from anabranch.connectors.mysql.expressions import CODED, DATE, FLOAT32, FLOAT64, NULL, ROW, SEPARATOR, code_of
 from anabranch.errors import ValueRefused
 from anabranch.model.datatype import Kind
 from anabranch.model.schema import TableSchema
@@ -44,7 +44,7 @@ class Finisher:
     def __init__(self, table: TableSchema, columns: Sequence[str], rules: ValueRules) -> None:
         self._table, self._columns, self._rules = table, columns, rules
         kinds = {column.type.kind for name in columns if (column := table.column(name)).type}
-        self._has_coded = any(is_coded(column) for name in columns if (column := table.column(name)).type)
+        self._has_coded = any(code_of(column) for name in columns if (column := table.column(name)).type)
         self._has_dates = not kinds.isdisjoint(_KINDS_OF_DATES)
         self._floats = [entry for entry in _FLOATS if entry[0] in kinds]
 
@@ -76,12 +76,12 @@ class Finisher:
         return block.translate(_FRAMES, _MARKS).replace(NULL, b"\\N")
 
     def _decoded(self, block: bytes) -> bytes:
-        """Text that the server did not convert, or not for sure."""
+        """What the server did not convert, or not for sure."""
 
         def text(found: re.Match[bytes]) -> bytes:
             try:
-                return decoder(found[1].decode())(bytes.fromhex(found[2].decode()))
-            except BadText as error:
+                return text_form(found[1].decode(), self._rules)(bytes.fromhex(found[2].decode()))
+            except ValueError as error:
                 hint = "correct it at the source, or leave the column out"
                 raise self._refusal(block, found.start(), str(error), hint) from error
 

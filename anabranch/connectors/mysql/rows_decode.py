@@ -45,15 +45,20 @@ class TableDecoders:
     `kinds`: kind of event -> bytes of its head (number of columns, bitmaps of present ones), and decoders by this head.
     `kinds_off`: the same for events that were logged with foreign keys switched off."""
 
-    def __init__(self, seen: TableMap, buffer: TableBuffer, rules: ValueRules, family: str) -> None:
-        why = mismatch(seen, buffer.schema)
+    def __init__(
+        self, seen: TableMap, buffer: TableBuffer, rules: ValueRules, family: str, logged: TableSchema | None = None
+    ) -> None:
+        """`logged`: the definition as the log has it, where that is not the buffer's."""
+        self.schema = logged or buffer.schema
+        self.lists = [[] for _ in logged.columns] if logged else buffer.columns
+        why = mismatch(seen, self.schema)
         if why:
             raise Unfit(why)
         self.seen, self.buffer, self.rules, self.family = seen, buffer, rules, family
         columns = len(seen.columns)
         self._count = bytes((columns,)) if columns < 0xFB else b"\xfc" + columns.to_bytes(2, "little")
         self._width = (len(seen.columns) + 7) // 8
-        self._fields = tuple(map(field_of, seen.columns, buffer.schema.columns))
+        self._fields = tuple(map(field_of, seen.columns, self.schema.columns))
         self.kinds, self.kinds_off = self._empty(), self._empty()
 
     def decoder(self, kind: int, head: bytes, keys_off: bool) -> Decoder:
@@ -69,7 +74,7 @@ class TableDecoders:
 
     def refused_value(self, head: bytes, data: bytes, at: int, end: int) -> tuple[str, dict[str, Any]]:
         """The column of the first bad value in these rows, and the row's key as raw values."""
-        schema = self.buffer.schema
+        schema = self.schema
         lists: list[list[Any]] = [[] for _ in schema.columns]
         self._generate(self._images(head), {}, lists, BAD)(data, at, end)
         row, place = min((values.index(BAD), place) for place, values in enumerate(lists) if BAD in values)
@@ -80,16 +85,20 @@ class TableDecoders:
         return {kind: (count + self._width * (2 if op is Op.BEFORE else 1), {}) for kind, op in ROW_EVENTS.items()}
 
     def _make(self, op: Op, head: bytes, keys_off: bool) -> Decoder:
-        images, schema = self._images(head), self.buffer.schema
+        images, schema = self._images(head), self.schema
         if not any(map(any, images)):
             raise ValueError("rows without columns")  # of no bytes: nobody could say how many
         fill = _defaults(schema, images[0]) if op is Op.INSERT else {}
         if op is Op.BEFORE and not LOGS_COMPUTED[self.family]:
             _check_computed(schema, images[1])
         zero = None if self.rules.zero_date == "null" else STOP
-        decode = self._generate(images, fill, self.buffer.columns, zero)
+        decode = self._generate(images, fill, self.lists, zero)
+        ours = len(self.buffer.columns)
         carried = [
-            tuple(present or place in fill or schema.columns[place].type is None for place, present in enumerate(image))
+            tuple(
+                present or place in fill or schema.columns[place].type is None
+                for place, present in enumerate(image[:ours])
+            )
             for image in images
         ]
         return decode, op, self.buffer.shape(carried[0], keys_off), self.buffer.shape(carried[-1], keys_off)
@@ -100,7 +109,7 @@ class TableDecoders:
         return [[bool(part[i // 8] >> i % 8 & 1) for i in range(len(self.seen.columns))] for part in parts]
 
     def _generate(self, images: list[list[bool]], fill: Mapping[int, Any], lists: list[list[Any]], zero: Any) -> Decode:
-        return _Generator(self.seen, self.buffer.schema, self._fields, fill, lists).function(images, zero)
+        return _Generator(self.seen, self.schema, self._fields, fill, lists).function(images, zero)
 
 
 def _defaults(schema: TableSchema, present: Sequence[bool]) -> dict[int, Any]:

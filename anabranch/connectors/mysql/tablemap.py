@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from anabranch.connectors.mysql.binlog import packed_integer, part
 from anabranch.connectors.mysql.charsets import CHARSETS, BadText, decoder
+from anabranch.connectors.mysql.typemap import ADDRESSES, GEOMETRIES
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
 
@@ -270,13 +271,18 @@ def _sized(*types: int) -> Fits:
     def fits(log: LogColumn, native: Native, column: Column) -> bool:
         known = CHARSETS.get(column.charset.lower())
         each = known.longest if known else 0 if column.charset else 1
-        return log.type in types and (not each or not native.numbers or log.meta == native.numbers[0] * each)
+        more = 1 if log.type == VARCHAR_COMPRESSED else 0  # the byte that says how
+        return log.type in types and (not each or not native.numbers or log.meta == native.numbers[0] * each + more)
 
     return fits
 
 
 def _blob(width: int) -> Fits:
     return lambda log, native, column: log.type in (BLOB, BLOB_COMPRESSED) and log.meta == width
+
+
+def _bytes(size: int) -> Fits:
+    return lambda log, native, column: (log.type, log.meta) == (STRING, size)
 
 
 def _enum(log: LogColumn, native: Native, column: Column) -> bool:
@@ -317,5 +323,10 @@ _FITS: dict[str, Fits] = {
     "enum": _enum,
     "set": _set,
     "bit": _bits,
+    "uuid": lambda log, native, column: (log.type, log.meta) == (STRING, 16),
+    **{name: _bytes(size) for name, size in ADDRESSES.items()},
+    # MySQL has a type of its own, MariaDB bytes: https://dev.mysql.com/doc/refman/9.7/en/vector.html
+    "vector": _is(VECTOR, VARCHAR, BLOB),
+    **dict.fromkeys(GEOMETRIES, _is(GEOMETRY)),
     "json": lambda log, native, column: (log.type, log.meta) in ((JSON, 4), (BLOB, 4)),
 }

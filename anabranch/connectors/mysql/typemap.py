@@ -29,16 +29,13 @@ BLOBS = {"tinyblob": 255, "blob": 65_535, "mediumblob": 16_777_215, "longblob": 
 CLOCKS = {"datetime": Kind.TIMESTAMP, "timestamp": Kind.INSTANT, "time": Kind.DURATION}
 # Why a type is refused, where there is more to say than that it is not known.
 REASONS = {
-    "vector": "vectors are not replicated yet",
-    "uuid": "MariaDB's UUID type is not replicated yet",
-    "inet4": "MariaDB's INET4 type is not replicated yet",
-    "inet6": "MariaDB's INET6 type is not replicated yet",
-    **dict.fromkeys(
-        ("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon",
-         "geometrycollection", "geomcollection"),
-        "geometry is not replicated yet",
-    ),
-}  # fmt: skip
+    "xmltype": "XMLTYPE is not replicated yet",
+}
+# https://dev.mysql.com/doc/refman/8.0/en/spatial-type-overview.html
+GEOMETRIES = ("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon",
+              "geometrycollection", "geomcollection")  # fmt: skip
+# https://mariadb.com/kb/en/inet4/ · https://mariadb.com/kb/en/inet6/: name -> bytes
+ADDRESSES = {"inet4": 4, "inet6": 16}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +58,6 @@ class Refused(Exception):
 
 def logical_type(native: Native) -> LogicalType:
     """The logical type of a native one. Raises Refused."""
-    if "COMPRESSED" in native.full:
-        raise Refused("compressed columns are not replicated yet")
     if native.name in INTEGERS:
         return LogicalType(INTEGERS[native.name]["unsigned" in native.full])
     make = _MAKERS.get(native.name)
@@ -97,10 +92,16 @@ def _text(native: Native) -> LogicalType:
     return LogicalType(Kind.TEXT, length=None if native.name in TEXTS else native.length)
 
 
+def _elements(native: Native) -> int | None:
+    """Of `vector(3)`. https://dev.mysql.com/doc/refman/9.7/en/vector.html · https://mariadb.com/kb/en/vector/"""
+    found = re.search(r"\((\d+)\)", native.full)
+    return int(found[1]) if found else None
+
+
 def _labelled(kind: Kind) -> Callable[[Native], LogicalType]:
     def make(native: Native) -> LogicalType:
         if native.charset not in CHARSETS:
-            raise Refused(f"the character set {native.charset} is not known")
+            raise Refused(f"labels in the character set {native.charset or 'binary'} are not known")
         return LogicalType(kind, values=labels(native.full))
 
     return make
@@ -118,6 +119,10 @@ _MAKERS: dict[str, Callable[[Native], LogicalType]] = {
     "set": _labelled(Kind.SET),
     "binary": lambda n: LogicalType(Kind.BINARY, length=n.length),
     "varbinary": lambda n: LogicalType(Kind.BINARY, length=n.length),
+    "uuid": lambda n: LogicalType(Kind.UUID),
+    "vector": lambda n: LogicalType(Kind.VECTOR, length=_elements(n)),
+    **dict.fromkeys(ADDRESSES, lambda n: LogicalType(Kind.INET)),
+    **dict.fromkeys(GEOMETRIES, lambda n: LogicalType(Kind.GEOMETRY)),
     **dict.fromkeys(("char", "varchar", *TEXTS), _text),
     **{name: lambda n: LogicalType(Kind.BINARY) for name in BLOBS},
     **{name: lambda n: LogicalType(CLOCKS[n.name], fraction=n.fraction) for name in CLOCKS},

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from anabranch.abc import CheckResult, Fit, PreflightContext
-from anabranch.connectors.postgresql import ddl
+from anabranch.connectors.postgresql import choices, ddl
 from anabranch.connectors.postgresql.fits import split_type
 from anabranch.connectors.postgresql.preflight_facts import failed, ok, some, value_rules, warning
 from anabranch.connectors.postgresql.typemap import PostgresTypes
@@ -24,7 +24,10 @@ def check_types(context: PreflightContext) -> Iterator[CheckResult]:
         schema = context.tables[table.source]
         for (source, target), logical in zip(ddl.target_columns(table).items(), table.types, strict=True):
             fit = PostgresTypes().fit(logical, value_rules(context))
-            if fit.fidelity is Fidelity.EXACT:
+            if target in table.key and not _may_be_key(logical):
+                reason = f"a key column cannot become {logical.target}: its values print otherwise"
+                fit = Fit(fit.native, Fidelity.REFUSED, reason)
+            if fit.fidelity is Fidelity.EXACT and not logical.target:
                 exact += 1
                 continue
             column = (_source_type(schema.column(source).native, logical), fit.native, f"{table.source}.{target}")
@@ -34,11 +37,20 @@ def check_types(context: PreflightContext) -> Iterator[CheckResult]:
     for fit, columns in sorted(groups.items(), key=lambda group: (group[0].fidelity, group[0].native)):
         sources, natives, names = (sorted(set(part)) for part in zip(*columns, strict=True))
         native = natives[0] if len(natives) == 1 else fit.native
-        text = f"{', '.join(sources)} as {native} is {fit.fidelity}: {fit.reason} ({some(names)})"
+        reason = f": {fit.reason}" if fit.reason else ""
+        text = f"{', '.join(sources)} as {native} is {fit.fidelity}{reason} ({some(names)})"
         if fit.fidelity is Fidelity.REFUSED:
-            yield failed("types", text, "drop the columns in the job file ([[tables]] columns.drop)", names=names)
+            hint = "correct [types.map] or [[tables]] columns.type, or drop the columns ([[tables]] columns.drop)"
+            yield failed("types", text, hint, names=names)
+        elif fit.fidelity is Fidelity.EXACT:
+            yield ok("types", text)
         else:
             yield warning("types", text, "", names=names)
+
+
+def _may_be_key(logical: LogicalType) -> bool:
+    found = choices.choice(logical) if logical.target else None
+    return found is None or found.in_keys
 
 
 def _source_type(native: str, logical: LogicalType) -> str:
@@ -50,19 +62,50 @@ def _source_type(native: str, logical: LogicalType) -> str:
 
 
 def check_not_carried(context: PreflightContext) -> Iterator[CheckResult]:
-    """Indexes and foreign keys that the target will not get."""
+    """Indexes, checks, foreign keys and defaults that the target will not get: one line per reason."""
+    groups: dict[tuple[str, str], list[tuple[TargetTable, str]]] = defaultdict(list)
     for table in context.targets.values():
-        schema = context.tables[table.source]
-        for index in schema.indexes:
-            try:
-                ddl.plan_index(index, table)
-            except ddl.NotCarried as why:
-                yield warning("indexes", f"index {index.name} will not be built: {why}", "", table)
-        for key in schema.foreign_keys:
-            try:
-                ddl.plan_foreign_key(key, table, context.targets.get)
-            except ddl.NotCarried as why:
-                yield warning("foreign_keys", f"foreign key {key.name} will not be built: {why}", "", table)
+        for kind, name, why in _not_carried(context, table):
+            groups[kind, why].append((table, name))
+    for (kind, why), found in groups.items():
+        one, many, becomes = NOT_CARRIED[kind]
+        names = [f"{table.source}.{name}" for table, name in found]
+        if len(found) == 1:
+            (table, name), *_ = found
+            yield warning(kind, f"{one} {name} will not be {becomes}: {why}", "", table, names)
+        else:
+            yield warning(kind, f"{len(found)} {many} will not be {becomes}: {why} ({some(names)})", "", names=names)
+
+
+# check -> one of them, several, what they will not be
+NOT_CARRIED = {
+    "indexes": ("index", "indexes", "built"),
+    "checks": ("check", "checks", "built"),
+    "foreign_keys": ("foreign key", "foreign keys", "built"),
+    "defaults": ("the default of", "defaults", "carried over"),
+}
+
+
+def _not_carried(context: PreflightContext, table: TargetTable) -> Iterator[tuple[str, str, str]]:
+    """Check, name, reason."""
+    schema = context.tables[table.source]
+    for index in schema.indexes:
+        try:
+            ddl.plan_index(index, table)
+        except ddl.NotCarried as why:
+            yield "indexes", index.name, str(why)
+    for name, planned in ddl.plan_checks(schema, table, value_rules(context)).items():
+        if isinstance(planned, ddl.NotCarried):
+            yield "checks", name, str(planned)
+    for key in schema.foreign_keys:
+        try:
+            ddl.plan_foreign_key(key, table, context.targets.get)
+        except ddl.NotCarried as why:
+            yield "foreign_keys", key.name, str(why)
+    for source, target in ddl.target_columns(table).items():
+        column = schema.column(source)
+        if ddl.loses_default(column, table.type_of(target)):
+            yield "defaults", source, f"{column.default} has no counterpart"
 
 
 def check_names(context: PreflightContext) -> Iterator[CheckResult]:
