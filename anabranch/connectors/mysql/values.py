@@ -81,7 +81,14 @@ def midnight_table(zero: Any) -> Table:
 
 def clock_table() -> Table:
     """DATETIME's lower bits (hour, minute, second) -> microseconds since midnight."""
-    return Table(lambda packed: ((packed >> 12) * 60 + (packed >> 6 & 63)) * 60 * SECOND + (packed & 63) * SECOND)
+
+    def clock(packed: int) -> int:
+        hour, minute, second = packed >> 12, packed >> 6 & 63, packed & 63
+        if hour > 23 or minute > 59 or second > 59:
+            raise ValueError(f"{hour:02}:{minute:02}:{second:02} is no time of day")
+        return ((hour * 60 + minute) * 60 + second) * SECOND
+
+    return Table(clock)
 
 
 def old_datetime(zero: Any) -> Callable[[int], Any]:
