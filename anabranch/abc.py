@@ -59,7 +59,30 @@ class LogAbandoned:
     mark: LogMark
 
 
-LogItem = Chunk | LogStatement | LogIdle | LogAbandoned
+@dataclass(frozen=True, slots=True)
+class LogPrepared:
+    """Rows of a transaction that is prepared and undecided (two-phase commit, K6). `chunk` is a FRAGMENT of it, or the LAST
+    part: then it is prepared under `xid`, and the log goes on at `mark`. Nothing else comes between the parts, nothing of
+    it counts before its LogDecided. Its one transaction has no position yet (""). `left_out`: tables whose rows in it
+    were left out, in whole or from a PARK barrier on; of FRAGMENTs, `mark` is just before it, the others are empty."""
+
+    chunk: Chunk
+    mark: LogMark
+    xid: str = ""
+    left_out: tuple[TableId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LogDecided:
+    """The prepared transaction `xid` was committed, here and under this id, or rolled back. `mark` is just after it."""
+
+    xid: str
+    is_committed: bool
+    mark: LogMark
+    gtid: str | None = None
+
+
+LogItem = Chunk | LogStatement | LogIdle | LogAbandoned | LogPrepared | LogDecided
 Select = Callable[[TableId], TableSchema | None]
 
 
@@ -84,6 +107,8 @@ class LogReader(Protocol):
         and the socket has no more, when a chunk is full (about 20,000 images or 4 MB), or when the flush interval has
         passed. A transaction larger than a chunk comes as fragments, and nothing else between them. A table map that
         contradicts the definition in force is a PARK barrier in the chunk, and the table's rows are left out from there.
+        A transaction that is prepared comes as LogPrepared where it was prepared, its end as LogDecided, each once, with
+        or without rows for us; one that is committed in one phase is an ordinary one.
 
         Raises SourceUnavailable (line lost: `start` again from the last mark), UnknownLogEvent, ValueRefused,
         LogLost."""
@@ -134,6 +159,10 @@ class SourceCatalog(Protocol):
 
     def logs_cascades(self) -> bool:
         """Does this server's log contain the rows that foreign-key actions change? (K1)"""
+
+    def prepared(self) -> frozenset[str]:
+        """Transactions that are prepared and undecided now, named as LogPrepared names them; none where the log holds
+        rows at their commit only, or where this user may not ask."""
 
     def close(self) -> None: ...
 
@@ -350,6 +379,17 @@ class LoadedChunk:
     high: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class DdlStep:
+    """A statement of a load, `when` it runs, and for which source table; without `sql` one that is left out: `note` says
+    what and why."""
+
+    when: str
+    table: TableId | None
+    sql: str = ""
+    note: str = ""
+
+
 class Loader(Protocol):
     """The target's side of the initial load. One connection; tables and ledger by the load's driver, chunks by tasks.
 
@@ -360,6 +400,9 @@ class Loader(Protocol):
 
     def ddl(self, schema: TableSchema, table: TargetTable) -> list[str]:
         """The statements that `create_table` would run where the table is not there."""
+
+    def script(self, tables: Sequence[tuple[TableSchema, TargetTable]]) -> Iterator[DdlStep]:
+        """All that a load of these tables into an empty target runs, in its order. Does not ask the target."""
 
     def begin_generation(
         self, job: str, table: TargetTable, generation: int, bounds: Sequence[Bounds], empty: bool
@@ -394,9 +437,12 @@ class Loader(Protocol):
     def build(
         self, job: str, schema: TableSchema, table: TargetTable, resolve: Callable[[TableId], TargetTable | None]
     ) -> list[str]:
-        """After the consistent point: secondary indexes CONCURRENTLY, foreign keys NOT VALID then VALIDATE, ANALYZE;
-        each once, found by name. Returns what could not be made and why (e.g. a key left NOT VALID: orphans at the
-        source)."""
+        """After the consistent point: secondary indexes CONCURRENTLY, checks and foreign keys NOT VALID then VALIDATE,
+        sequences, ANALYZE; each once, found by name. Returns what could not be made and why (e.g. a key left NOT VALID:
+        orphans at the source)."""
+
+    def raise_sequences(self, tables: Sequence[TargetTable]) -> list[str]:
+        """Whoever writes to the target next gets numbers behind those that the source has given. Returns problems."""
 
     def close(self) -> None: ...
 

@@ -51,6 +51,18 @@ class Finisher:
         done, self._results = self._results, {}
         yield from ((t, facts) for t, facts in done.items() if t in states and states[t].state == "streaming")
 
+    def raise_sequences(self, states: Mapping[TableId, TableState]) -> None:
+        """Where apply ends: rows that came by the stream have their numbers from the source."""
+        tables = [self.target_table(s.schema) for s in states.values() if s.state == "streaming" and s.schema]
+        loader = self.target.loader(self.rules)
+        try:
+            for problem in loader.raise_sequences(tables):
+                log.get(job=self.job).warning("sequence_not_raised", reason=problem)
+        except TargetUnavailable as lost:
+            log.get(job=self.job).warning("target_lost", doing="raise sequences", error=lost.message)
+        finally:
+            loader.close()
+
     def close(self) -> None:
         self._is_closing.set()
         if self._thread is not None:

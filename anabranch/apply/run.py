@@ -143,6 +143,7 @@ class ApplyRun:
         query = self.query = EpochQuery(spark, self.trail_directory, self.spark_directory, start, self._epoch, self._at)
         try:
             self._loop(store)
+            self.finisher.raise_sequences(self.applier.states)
         finally:
             query.stop()
             self.finisher.close()

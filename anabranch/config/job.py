@@ -221,7 +221,8 @@ class Capture(Section):
     """Memory for transactions that are not committed yet; beyond it they go to disk. Without effect on MySQL and MariaDB,
     whose logs have committed transactions only."""
     staging_timeout_s: int = Field(default=120, ge=1)
-    """Age at which a transaction that is not committed yet goes to disk. Without effect on MySQL and MariaDB."""
+    """How long a trail that begins, or a table that joins, waits for older transactions that are prepared at the source (XA)
+    and undecided."""
 
 
 class Apply(Section):

@@ -143,6 +143,7 @@ def begin_trail_if_none(job: Job) -> None:
     """`load` without a trail records the source's present position itself. One that capture is beginning is awaited
     by the caller."""
     from anabranch.capture.begin import begin
+    from anabranch.capture.older import Patience
 
     if exists(job.trail) and TrailReader(job.trail).end().resume:
         return
@@ -151,7 +152,7 @@ def begin_trail_if_none(job: Job) -> None:
     reader = source.log(log_options(job, job_uuid))
     try:
         with open_trail(job, reader.identity(), job_uuid) as trail:
-            begin(source, reader, trail, job.rules.includes)
+            begin(source, reader, trail, job.rules.includes, Patience(float(job.config.capture.staging_timeout_s)))
     except TrailLocked:
         return
     finally:

@@ -15,6 +15,7 @@ from anabranch.model.ids import TableId
 
 if TYPE_CHECKING:
     from anabranch.job.drop import Leftovers
+    from anabranch.job.printing import Script
     from anabranch.preflight.report import Report
     from anabranch.verify.report import Verification
 
@@ -64,6 +65,13 @@ class Job:
             from anabranch.job.ends import preflight_report
 
             return preflight_report(self)
+
+    def schema_script(self, table: str | None = None) -> Script:
+        """The statements that a load into an empty target runs, of all tables or of one. Asks the source only."""
+        with self._named():
+            from anabranch.job.printing import script
+
+            return script(self, TableId.parse(table) if table else None)
 
     def status(self) -> dict[str, Any]:
         """The shape of `status --json`."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
+from anabranch.model.term import Term
 
 
 class Action(StrEnum):
@@ -23,7 +24,8 @@ class Action(StrEnum):
 class Column:
     """A column. `type` is None where the type map refuses the native type (`refusal` says why). `default` is the
     constant default in the column's text form (rows/lines.py); `has_default` tells a NULL default from none;
-    `default_is_expression` marks one that only the source can evaluate (K20: unknown -> park)."""
+    `default_is_expression` marks one that only the source can evaluate (K20: unknown -> park), `default_term` says what
+    it means where that is known: for the target's definition only."""
 
     name: str
     type: LogicalType | None
@@ -38,17 +40,31 @@ class Column:
     charset: str = ""  # of the source, for decoding; "" = not text
     collation: str = ""
     refusal: str = ""
+    default_term: Term | None = field(default=None, compare=False)
+    comment: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """A secondary index. `columns` are names; `prefixes` gives the indexed prefix length per column (None = all)."""
+    """A secondary index. `columns` are names; `prefixes` gives the indexed prefix length per column (None = all), in
+    characters of a text and bytes of anything else; `descending` says it per column, () = none is."""
 
     name: str
     columns: tuple[str, ...]
     unique: bool = False
     prefixes: tuple[int | None, ...] = ()
     kind: str = "btree"  # what the source calls it; only btree is carried over
+    descending: tuple[bool, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A CHECK of the source. `term` says what it means, None where a target could take it otherwise: `refusal` says why."""
+
+    name: str
+    text: str  # as the source prints it
+    term: Term | None = None
+    refusal: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +87,9 @@ class TableSchema:
     """One version of a table's definition, valid from a position of the trail on.
 
     `version` counts from 1 per table; `primary_key` is () for a keyless table. `row_end` names the column (which need not
-    be among `columns`) that tells the source's current rows from their history, "" for a table that keeps none."""
+    be among `columns`) that tells the source's current rows from their history, "" for a table that keeps none. `checks`
+    and comments are for the target's definition only: rows are read without them, and a change of them is none of the
+    definition."""
 
     id: TableId
     columns: tuple[Column, ...]
@@ -82,6 +100,7 @@ class TableSchema:
     engine: str = ""
     row_end: str = ""
     comment: str = field(default="", compare=False)
+    checks: tuple[Check, ...] = field(default=(), compare=False)
 
     def column(self, name: str) -> Column:
         return next(c for c in self.columns if c.name == name)
@@ -115,15 +134,13 @@ class TableSchema:
             id=TableId(**data["id"]),
             columns=tuple(_column(c) for c in data["columns"]),
             primary_key=tuple(data["primary_key"]),
-            indexes=tuple(
-                Index(i["name"], tuple(i["columns"]), i["unique"], tuple(i["prefixes"]), i["kind"])
-                for i in data["indexes"]
-            ),
+            indexes=tuple(_index(i) for i in data["indexes"]),
             foreign_keys=tuple(_foreign_key(f) for f in data["foreign_keys"]),
             version=data["version"],
             engine=data["engine"],
             row_end=data.get("row_end", ""),
             comment=data["comment"],
+            checks=tuple(_check(c) for c in data.get("checks", ())),
         )
 
 
@@ -133,7 +150,18 @@ def _column(data: dict[str, Any]) -> Column:
         logical = LogicalType(
             **{**logical, "kind": Kind(logical["kind"]), "values": tuple(logical["values"])},
         )
-    return Column(**{**data, "type": logical})
+    return Column(**{**data, "type": logical, "default_term": Term.from_json(data.get("default_term"))})
+
+
+def _index(data: dict[str, Any]) -> Index:
+    descending = tuple(data.get("descending", ()))  # a trail of before has none
+    return Index(
+        data["name"], tuple(data["columns"]), data["unique"], tuple(data["prefixes"]), data["kind"], descending
+    )
+
+
+def _check(data: dict[str, Any]) -> Check:
+    return Check(data["name"], data["text"], Term.from_json(data["term"]), data["refusal"])
 
 
 def _foreign_key(data: dict[str, Any]) -> ForeignKey:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 
 import pytest
 
@@ -306,14 +306,16 @@ def committed(database: Database, after: LogMark) -> list[tuple[int, str, str]]:
                 return found
 
 
-def check_snapshots(database: Database, lock: str, tries: int = 12) -> set[bool]:
+def check_snapshots(
+    database: Database, lock: str, tries: int = 12, meanwhile: AbstractContextManager[None] | None = None
+) -> set[bool]:
     """K2 under writers: everything in `low` is in the snapshot, nothing beyond `high` is. Says which were exact."""
     database.execute("CREATE TABLE t (id int primary key)")
     table, source = definition(database), source_of(database)
     with closing(source.catalog()) as catalog:
         start = catalog.mark()
     seen = []
-    with writers(database, 4):
+    with writers(database, 4), meanwhile or nullcontext():
         for _ in range(tries):
             with closing(source.snapshot()) as snapshot:
                 low, high = snapshot.open(table, lock)
@@ -363,6 +365,37 @@ def test_rule_02_mysql_watermark_without_gtids(mysql: Server, source_database: M
         assert check_snapshots(database, "none") == {False}
         assert source.leftovers(remove=False) == source.leftovers(remove=True) == ["table anabranch.watermark"]
         assert source.leftovers(remove=True) == []
+
+
+@contextmanager
+def changing_gtid_mode(server: Server) -> Iterator[None]:
+    """Transactions with GTIDs and without alternate; at the end both may be read."""
+    stop = threading.Event()
+
+    def change() -> None:
+        with closing(connect(server)) as connection, closing(connection.cursor()) as cursor:
+            while not stop.wait(0.01):
+                for mode in ("ON_PERMISSIVE", "OFF_PERMISSIVE", "ON_PERMISSIVE", "ON"):
+                    cursor.execute(f"SET GLOBAL gtid_mode = {mode}")
+            cursor.execute("SET GLOBAL gtid_mode = ON_PERMISSIVE")
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_rule_02_mysql_gtid_mode_is_changed_meanwhile(mysql: Server, source_database: Make) -> None:
+    """Also where transactions without GTIDs are in the trail, a mark that is a set names what is in the snapshot."""
+    database = source_database(mysql)
+    try:
+        check_snapshots(database, "none", meanwhile=changing_gtid_mode(mysql))
+    finally:
+        database.execute("SET GLOBAL gtid_mode = ON")
+        source_of(database).leftovers(remove=True)
 
 
 def test_rule_02_mysql_without_the_right_to_a_watermark(mysql: Server, source_database: Make) -> None:

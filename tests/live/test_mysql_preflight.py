@@ -100,14 +100,10 @@ SETTINGS = [
     ("binlog_format", "'STATEMENT'", "failed", "SET GLOBAL binlog_format = 'ROW'"),
     ("binlog_row_image", "'MINIMAL'", "warning", "SET GLOBAL binlog_row_image = 'FULL'"),
     ("binlog_row_metadata", "'MINIMAL'", "warning", "SET GLOBAL binlog_row_metadata = 'FULL'"),
-    ("log_bin_compress", "ON", "failed", "SET GLOBAL log_bin_compress = OFF"),
-    ("binlog_transaction_compression", "ON", "failed", "SET GLOBAL binlog_transaction_compression = OFF"),
     ("binlog_row_value_options", "'PARTIAL_JSON'", "failed", "SET GLOBAL binlog_row_value_options = ''"),
     ("binlog_expire_logs_seconds", "3600", "warning", "SET GLOBAL binlog_expire_logs_seconds = 604800"),
 ]
 ONLY = {
-    "log_bin_compress": "mariadb",
-    "binlog_transaction_compression": "mysql",
     "binlog_row_value_options": "mysql",
 }
 CHECK = {"binlog_expire_logs_seconds": "log_retention"}

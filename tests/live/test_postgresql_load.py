@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -17,7 +18,8 @@ from anabranch.errors import Fenced, RowRefused, SourceUnavailable, TargetError,
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
-from anabranch.model.schema import Action, Column, ForeignKey, Index, TableSchema
+from anabranch.model.schema import Action, Check, Column, ForeignKey, Index, TableSchema
+from anabranch.model.term import Term
 from anabranch.rows.net import TargetTable
 
 JOB = "shop"
@@ -325,6 +327,33 @@ def test_rule_29_orphans_leave_the_key_not_valid(loader: PostgresLoader, target_
     target_database.execute("DELETE FROM dest.orders WHERE id = 11")
     assert loader.build(JOB, ORDERS, ORDER, TABLES.get) == []
     assert ("fk_customer", True, True) in built(target_database)
+
+
+def test_postgresql_build_makes_checks_and_raises_sequences(loader: PostgresLoader, target_database: Any) -> None:
+    column, limit = Term("column", text="id"), Term("number", text="2")
+    checks = (Check("low", "`id` < 2", Term("<", (column, limit))), Check("odd", "f(`id`)", refusal="f is not known"))
+    checked = replace(
+        CUSTOMERS, checks=(*checks, Check("all", "`id` >= 0", Term(">=", (column, Term("number", text="0")))))
+    )
+    loaded(loader)
+    for _ in range(2):
+        assert loader.build(JOB, checked, CUSTOMER, TABLES.get) == [
+            "check low of dest.customers is not built: rows break it, as at the source",
+            "check odd of shop.customers is not built: f is not known",
+        ]
+    stand = (
+        "SELECT conname, convalidated FROM pg_constraint WHERE contype = 'c' AND conrelid = 'dest.customers'::regclass"
+    )
+    assert target_database.query(stand) == [("all", True)]
+    begin(loader, checked, generation=2, empty=True)
+    with pytest.raises(RowRefused, match=r'check constraint "all".*; key id=-7.*DROP CONSTRAINT'):
+        load(loader, CUSTOMER, b"-7\tEve\t\\N\t\\N\n", generation=2)
+    load(loader, CUSTOMER, b"7\tEve\t\\N\t\\N\n", generation=2)
+    assert loader.raise_sequences([CUSTOMER, ORDER]) == []
+    insert = "INSERT INTO dest.customers (name) VALUES ('new') RETURNING id"
+    assert target_database.query(insert) == [(8,)]
+    target_database.execute("DELETE FROM dest.customers WHERE id = 8")
+    assert loader.raise_sequences([CUSTOMER]) == [] and target_database.query(insert) == [(9,)]
 
 
 def test_postgresql_build_replaces_an_invalid_index(loader: PostgresLoader, target_database: Any) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from anabranch.abc import Bounds, LoadedChunk, TableState, ValueRules
+from anabranch.abc import Bounds, DdlStep, LoadedChunk, TableState, ValueRules
 from anabranch.connectors.memory.capture import mark
 from anabranch.connectors.memory.database import Database, Relation, Row, Texts, database
 from anabranch.errors import Fenced, RowRefused, SourceError, TargetError, ValueRefused
@@ -128,6 +128,10 @@ class MemoryLoader:
         columns = ", ".join(f"{name} {type}" for name, type in zip(table.columns, table.types, strict=True))
         return [f"create {table.target} ({columns})"]
 
+    def script(self, tables: Sequence[tuple[TableSchema, TargetTable]]) -> Iterator[DdlStep]:
+        for schema, table in tables:
+            yield from (DdlStep("before the load", table.source, statement) for statement in self.ddl(schema, table))
+
     def begin_generation(
         self, job: str, table: TargetTable, generation: int, bounds: Sequence[Bounds], empty: bool
     ) -> None:
@@ -185,6 +189,9 @@ class MemoryLoader:
         self, job: str, schema: TableSchema, table: TargetTable, resolve: Callable[[TableId], TargetTable | None]
     ) -> list[str]:
         """The twin has no secondary indexes and checks no foreign keys."""
+        return []
+
+    def raise_sequences(self, tables: Sequence[TargetTable]) -> list[str]:
         return []
 
     def close(self) -> None:

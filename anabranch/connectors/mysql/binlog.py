@@ -6,6 +6,7 @@ https://mariadb.com/kb/en/replication-protocol/
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from struct import Struct
 
@@ -67,7 +68,6 @@ REFUSED = {
     17: ("begin load query", "SET GLOBAL binlog_format = ROW at the source, load again"),
     18: ("execute load query", "SET GLOBAL binlog_format = ROW at the source, load again"),
     **dict.fromkeys((20, 21, 22), ("rows of MySQL 5.1 betas", f"this version cannot read them: {LOAD_AGAIN}")),
-    XA_PREPARE: ("XA prepare", "XA transactions cannot be followed yet: end them at the source, load again"),
     PARTIAL_UPDATE: (
         "partial update rows",
         "SET GLOBAL binlog_row_value_options = '' at the source, reconnect its sessions, load again",
@@ -128,6 +128,41 @@ def _encoding(collation: int) -> str:
         return str(charset_by_id(collation).encoding or "utf-8")
     except KeyError:
         return "utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """An XA_PREPARE event: the end of an XA transaction's rows. `is_commit`: XA COMMIT … ONE PHASE."""
+
+    xid: str
+    is_commit: bool
+
+
+_PREPARE = Struct("<BIII")  # one phase, format, bytes of both parts of the xid
+_XID = re.compile(r"X'([0-9A-F]*)',\s*X'([0-9A-F]*)',\s*(\d+)", re.IGNORECASE)
+
+
+def parse_prepare(body: bytes) -> Prepare:
+    """https://dev.mysql.com/doc/dev/mysql-server/latest/classbinary__log_1_1XA__prepare__event.html"""
+    one_phase, form, first, second = _PREPARE.unpack_from(body)
+    end = _PREPARE.size + first + second
+    if end > len(body):
+        raise ValueError("its xid is cut short")
+    middle = _PREPARE.size + first
+    return Prepare(xid_text(form, body[_PREPARE.size : middle], body[middle:end]), bool(one_phase))
+
+
+def xid_text(form: int, first: bytes, second: bytes) -> str:
+    """An xid as statements in the log spell it."""
+    return f"X'{first.hex()}',X'{second.hex()}',{form}"
+
+
+def xid_of(sql: str) -> str:
+    """The xid that an XA statement in the log names. Raises ValueError."""
+    found = _XID.search(sql)
+    if found is None:
+        raise ValueError("it names no xid")
+    return xid_text(int(found[3]), bytes.fromhex(found[1]), bytes.fromhex(found[2]))
 
 
 def parse_rotate(body: bytes) -> tuple[str, int]:

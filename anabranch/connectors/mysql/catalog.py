@@ -16,7 +16,9 @@ from anabranch.connectors.mysql.chunks import qualified
 from anabranch.connectors.mysql.connection import account, ask, connect, family, variables, version
 from anabranch.connectors.mysql.expressions import name
 from anabranch.connectors.mysql.log_end import log_end_with_gtids, log_sizes
+from anabranch.connectors.mysql.prepared import prepared
 from anabranch.connectors.mysql.privileges import as_pattern, grant
+from anabranch.connectors.mysql.structures import TABLE_COLUMN, checks_of, checks_query
 from anabranch.connectors.mysql.typemap import Native, Refused, logical_type
 from anabranch.connectors.mysql.versions import HIDDEN
 from anabranch.errors import SourceError
@@ -48,10 +50,11 @@ _TABLES = "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, ENGINE, TABLE_COMMENT FR
 _COLUMNS = (
     "SELECT TABLE_NAME, COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, CHARACTER_SET_NAME, COLLATION_NAME,"
     " CHARACTER_MAXIMUM_LENGTH, NUMERIC_PRECISION, NUMERIC_SCALE, DATETIME_PRECISION, IS_NULLABLE, COLUMN_DEFAULT, EXTRA,"
-    " GENERATION_EXPRESSION FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s{one} ORDER BY TABLE_NAME, ORDINAL_POSITION"
+    " GENERATION_EXPRESSION, COLUMN_COMMENT FROM information_schema.COLUMNS"
+    " WHERE TABLE_SCHEMA = %s{one} ORDER BY TABLE_NAME, ORDINAL_POSITION"
 )
 _INDEXES = (
-    "SELECT TABLE_NAME, INDEX_NAME, NON_UNIQUE, COLUMN_NAME, SUB_PART, INDEX_TYPE"
+    "SELECT TABLE_NAME, INDEX_NAME, NON_UNIQUE, COLUMN_NAME, SUB_PART, INDEX_TYPE, COLLATION"
     " FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = %s{one} ORDER BY TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX"
 )
 _FOREIGN_KEYS = (
@@ -60,10 +63,6 @@ _FOREIGN_KEYS = (
     " JOIN information_schema.KEY_COLUMN_USAGE k ON k.CONSTRAINT_SCHEMA = r.CONSTRAINT_SCHEMA"
     " AND k.CONSTRAINT_NAME = r.CONSTRAINT_NAME AND k.TABLE_NAME = r.TABLE_NAME AND k.TABLE_SCHEMA = r.CONSTRAINT_SCHEMA"
     " WHERE r.CONSTRAINT_SCHEMA = %s{one} ORDER BY r.TABLE_NAME, r.CONSTRAINT_NAME, k.ORDINAL_POSITION"
-)
-_JSON_CHECKS = (  # MariaDB only
-    "SELECT TABLE_NAME, CHECK_CLAUSE FROM information_schema.CHECK_CONSTRAINTS"
-    " WHERE CONSTRAINT_SCHEMA = %s{one} AND CHECK_CLAUSE LIKE 'json_valid(%%'"
 )
 
 Row = dict[str, Any]
@@ -108,6 +107,9 @@ class MysqlCatalog:
         found = variables(self._connection, CASCADES_BY_SERVER)
         return cascades_are_logged(family(self._connection), version(self._connection), found)
 
+    def prepared(self) -> frozenset[str]:
+        return prepared(self._connection)
+
     def close(self) -> None:
         if self._connection.open:
             self._connection.close()
@@ -123,12 +125,15 @@ class MysqlCatalog:
         indexes = self._by_table(_INDEXES, schema, one)
         keys = self._by_table(_FOREIGN_KEYS, schema, one, "r.TABLE_NAME")
         kind = family(self._connection)
-        checks = self._by_table(_JSON_CHECKS, schema, one) if kind == "mariadb" else {}
+        query = checks_query(kind, version(self._connection))
+        checks = self._by_table(query, schema, one, TABLE_COLUMN[kind]) if query else {}
         ids = [t for t in chosen if t.schema == schema and (one is None or t.name == one) and t.name in columns]
         found = {}
         for t in ids:
             table = _table(kind, t, chosen[t], columns[t.name], indexes.get(t.name, []), keys.get(t.name, []))
-            table = _with_json(table, checks.get(t.name, []), columns[t.name])
+            if kind == "mariadb":
+                table = _with_json(table, checks.get(t.name, []), columns[t.name])
+            table = replace(table, checks=checks_of(kind, table, checks.get(t.name, [])))
             found[t] = self._with_instants(table) if kind == "mysql" else table
         return found
 
@@ -223,6 +228,7 @@ def _column(row: Row, kind: str) -> Column:
         charset=row["CHARACTER_SET_NAME"] or "",
         collation=row["COLLATION_NAME"] or "",
         refusal=refusal,
+        comment=row["COLUMN_COMMENT"] or "",
     )
     return column if column.generated else _DEFAULT[kind](column, row["COLUMN_DEFAULT"], extra)
 
@@ -261,7 +267,14 @@ def _index(index: str, rows: Sequence[Row]) -> Index:
         unique=not rows[0]["NON_UNIQUE"],
         prefixes=tuple(row["SUB_PART"] for row in rows if row["COLUMN_NAME"] is not None),
         kind="functional" if is_functional else rows[0]["INDEX_TYPE"].lower(),
+        descending=_descending(rows),
     )
+
+
+def _descending(rows: Sequence[Row]) -> tuple[bool, ...]:
+    """https://dev.mysql.com/doc/refman/8.0/en/descending-indexes.html · https://mariadb.com/kb/en/descending-indexes/"""
+    found = tuple(row["COLLATION"] == "D" for row in rows if row["COLUMN_NAME"] is not None)
+    return found if any(found) else ()
 
 
 def _foreign_keys(rows: Iterable[Row]) -> tuple[ForeignKey, ...]:

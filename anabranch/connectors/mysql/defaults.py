@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from decimal import Decimal, localcontext
 
+from anabranch.connectors.mysql.conditions import default_term
 from anabranch.connectors.mysql.typemap import INTEGERS, unquote
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.schema import Column
@@ -27,7 +28,7 @@ def of_mysql(column: Column, told: str | None, extra: str) -> Column:
         return replace(column, has_default=column.nullable)
     is_clock = column.native.startswith(("datetime", "timestamp")) and _NOW.match(told) is not None
     if is_clock or "DEFAULT_GENERATED" in extra:
-        return replace(column, has_default=True, default=told, default_is_expression=True)
+        return _expression(column, told)
     return constant(column, told)
 
 
@@ -35,8 +36,13 @@ def of_mariadb(column: Column, told: str | None, extra: str) -> Column:
     if told is None or told == "NULL":
         return replace(column, has_default=told is not None)
     if not _CONSTANT.fullmatch(told):
-        return replace(column, has_default=True, default=told, default_is_expression=True)
+        return _expression(column, told)
     return constant(column, unquote(told) if told.startswith("'") else told)
+
+
+def _expression(column: Column, told: str) -> Column:
+    term = default_term(told, column.type)
+    return replace(column, has_default=True, default=told, default_is_expression=True, default_term=term)
 
 
 def constant(column: Column, value: str) -> Column:

@@ -57,8 +57,10 @@ def inflated_query(body: bytes) -> Iterator[bytes]:
 def inflated_rows(kind: int, event: bytes) -> Packets:
     """A compressed rows event (with its header) as a plain one: table, flags, columns and bitmaps are not compressed."""
     at = _values_place(kind, event)
-    header = b"".join((event[:4], bytes((_PLAIN_ROWS[kind],)), event[5:13], bytes(4), event[17 : b.HEADER]))
-    yield b"".join((b.NO_PACKET, header, event[b.HEADER : at], inflate(event[at:]))), True
+    values = inflate(event[at:])
+    length = (at + len(values)).to_bytes(4, "little")
+    header = b"".join((event[:4], bytes((_PLAIN_ROWS[kind],)), event[5:9], length, bytes(4), event[17 : b.HEADER]))
+    yield b"".join((b.NO_PACKET, header, event[b.HEADER : at], values)), True
 
 
 def _values_place(kind: int, event: bytes) -> int:

@@ -73,10 +73,12 @@ def executed(connection: pymysql.Connection) -> str:
 def log_end_with_gtids(connection: pymysql.Connection) -> Place:
     """The end with the set of what is before it: no commit came between the two answers.
 
-    On a server that is never quiet: the set read first, which is contained in the place."""
+    On a server that is never quiet: the set read first, which is contained in the place. Where gtid_mode is not ON, there
+    may be more before it than the set names."""
     for _ in range(TRIES):
         before = executed(connection)
         place = log_end(connection)
         if executed(connection) == before:
             break
-    return replace(place, gtid=before)
+    is_anonymous = place.family == "mysql" and variables(connection, "gtid_mode").get("gtid_mode") != "ON"
+    return replace(place, gtid=before, anonymous=is_anonymous)

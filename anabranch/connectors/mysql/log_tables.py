@@ -47,11 +47,28 @@ class LogTables:
         self._select, self._rules, self._family = select, rules, family
         self._builder, self._group, self._here = builder, group, here
         self._schemas: dict[TableId, TableSchema | None] = {}
+        self._kept: dict[bytes, tuple[int, TableDecoders | None]] = {}  # while a transaction's tables are listed
+        self._left_out: set[TableId] | None = None
+
+    def begin_listing(self) -> None:
+        """From here on remember which tables' rows are left out: every table map is asked for anew."""
+        self.end_listing()
+        self._kept, self._left_out = dict(self.maps), set()
+        self.maps.clear()
+
+    def end_listing(self) -> tuple[TableId, ...]:
+        """The tables whose rows were left out since `begin_listing`."""
+        found, self._left_out = sorted(self._left_out or ()), None
+        for raw, known in self._kept.items():
+            self.maps.setdefault(raw, known)
+        self._kept = {}
+        return tuple(found)
 
     def reselect(self) -> None:
         """Forget definitions and selection; the next table map asks again."""
         self._schemas.clear()
         self.maps.clear()
+        self._kept.clear()
 
     def leaves_out(self, number: int) -> bool:
         return number in self.by_number and self.by_number[number] is None
@@ -63,6 +80,12 @@ class LogTables:
             self._schemas[table] = self._select(table)
         schema = self._schemas[table]
         decoders = None
+        if raw in self._kept and schema is not None:
+            self.maps[raw] = known = self._kept[raw]
+            self.by_number[number] = known[1]
+            return known
+        if schema is None and self._left_out is not None:
+            self._left_out.add(table)
         if schema is not None:
             try:
                 seen = self._read(parse_table_map, raw, str(table))
@@ -111,6 +134,9 @@ class LogTables:
         self._builder.barrier(self._group.ordinal, BarrierKind.PARK, table, reason)
         self._group.has_barrier = True
         self._schemas[table] = None
+        if self._left_out is not None:
+            self._left_out.add(table)
+            self._kept.clear()
         for raw, (number, decoders) in list(self.maps.items()):
             if decoders is not None and decoders.buffer.schema.id == table:
                 self.maps[raw] = number, None

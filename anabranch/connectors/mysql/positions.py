@@ -2,7 +2,8 @@
 
 A mark's `native` is `file:offset`. Its `resume` is JSON: `identity` and `family` of the server, `file`, `offset`,
 `created` (when the server began that file, 0 = not known), `gtid` (everything contained, normalised, "" = the server has
-none), `gtid_only` for a mark that has no place but only a set, and `by_gtid` where the log has to be entered by the set.
+none), `gtid_only` for a mark that is the set, `anonymous` where transactions without GTIDs may be contained that the set
+does not name, and `by_gtid` where the log has to be entered by the set.
 MySQL's sets: https://dev.mysql.com/doc/refman/8.0/en/replication-gtids-concepts.html
 MariaDB's: https://mariadb.com/kb/en/gtid/
 """
@@ -170,6 +171,7 @@ class Place:
     created: int = 0
     gtid_only: bool = False
     by_gtid: bool = False
+    anonymous: bool = False
 
     def __str__(self) -> str:
         return f"{self.file}:{self.offset}"
@@ -208,16 +210,10 @@ class BinlogOrder:
         return place_of(resume).mark()
 
     def includes(self, mark: LogMark, native: str, gtid: str | None) -> bool:
-        """By membership where the mark is only a set, else by file and offset in the one server's log."""
+        """By membership where the mark is a set and the transaction has a GTID, else by file and offset in the one server's
+        log. (A mark that is a set has the place up to which everything without a GTID is contained: snapshot.py.)"""
         place = place_of(mark.resume)
-        if place.gtid_only:
-            if gtid is None:
-                raise LogLost(
-                    f"the transaction has no GTID, and the load's snapshot was taken by GTIDs ({place.gtid}): "
-                    "gtid_mode was changed meanwhile",
-                    position=native,
-                    hint="SET GLOBAL gtid_mode = ON again; remove the job's state (anabranch drop JOB --execute), load again",
-                )
+        if place.gtid_only and gtid is not None:
             return _set_of(place.family, place.gtid).contains(gtid)
         file, _, offset = native.rpartition(":")
         (name, number), (marked, marked_number) = file_number(file), file_number(place.file)

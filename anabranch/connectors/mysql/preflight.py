@@ -1,7 +1,7 @@
 """Is this server ready to be the job's source? Every check reads only; what fails says what mends it.
 
-What does not live here: the checks themselves (`preflight_server.py`, `preflight_tables.py`), rights (`privileges.py`),
-types that are refused (the engine's rules say them), the target.
+What does not live here: the checks themselves (`preflight_server.py`, `preflight_tables.py`, `preflight_structures.py`),
+rights (`privileges.py`), types that are refused (the engine's rules say them), the target.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from anabranch.connectors.mysql.preflight_server import (
     check_version,
     check_xa,
 )
+from anabranch.connectors.mysql.preflight_structures import check_objects, check_on_update, check_partitions
 from anabranch.connectors.mysql.preflight_tables import (
     check_engines,
     check_foreign_keys,
@@ -79,6 +80,9 @@ CHECKS: tuple[Check, ...] = (
     check_foreign_keys,
     check_generated,
     check_versioned,
+    check_partitions,
+    check_on_update,
+    check_objects,
 )
 # The right that a check itself needs, where it is not one that the job needs anyway.
 # https://dev.mysql.com/doc/refman/8.0/en/privileges-provided.html#priv_xa-recover-admin

@@ -39,10 +39,6 @@ SETTINGS = (
             "set log_bin = mysql-bin in the server's configuration and restart it"),
     Setting("binlog_format", frozenset(("ROW",)), "failed", "changes are logged as statements",
             "SET GLOBAL binlog_format = 'ROW' (and in the configuration), then let all sessions connect again"),
-    Setting("log_bin_compress", frozenset(("OFF",)), "failed", "compressed row events are not read yet",
-            "SET GLOBAL log_bin_compress = OFF"),
-    Setting("binlog_transaction_compression", frozenset(("OFF",)), "failed",
-            "compressed transactions are not read yet", "SET GLOBAL binlog_transaction_compression = OFF"),
     Setting("binlog_row_value_options", frozenset(("",)), "failed", "partial JSON updates are not read yet",
             "SET GLOBAL binlog_row_value_options = ''"),
     Setting("binlog_storage_engine", frozenset(("",)), "failed", "a binary log inside a storage engine is not read yet",
@@ -195,7 +191,7 @@ def check_xa(live: Live) -> Iterator[CheckResult]:
     if prepared:
         yield warning(
             "xa",
-            f"{len(prepared)} XA transactions are prepared: the job stops when one of them is logged",
+            f"{len(prepared)} XA transactions are prepared: a job begins when they have ended",
             "XA COMMIT or XA ROLLBACK them (XA RECOVER lists them)",
         )
     else:

@@ -8,10 +8,11 @@ from dataclasses import replace
 from anabranch.abc import CheckResult
 from anabranch.connectors.mysql import foreign_keys, mending, privileges
 from anabranch.connectors.mysql.catalog import cascades_are_logged
+from anabranch.connectors.mysql.collations import compares_exactly
 from anabranch.connectors.mysql.connection import account
 from anabranch.connectors.mysql.preflight_facts import Live, failed, names_of, ok, some, warning
 from anabranch.connectors.mysql.snapshot import has_transactions
-from anabranch.model.schema import Column, ForeignKey, TableSchema
+from anabranch.model.schema import ForeignKey, TableSchema
 
 # Collations that compare bytes and do not pad: from MySQL 8.0.17, MariaDB 10.2.
 LOOSE_HINTS = {
@@ -83,21 +84,11 @@ def _loose_columns(key: ForeignKey, child: TableSchema, parent: TableSchema | No
     for name, parent_name in zip(key.columns, key.parent_columns, strict=True):
         column = child.column(name)
         ends = [column, parent.column(parent_name) if parent is not None else column]
-        if not any(end.collation for end in ends) or all(_compares_exactly(end) for end in ends):
+        if not any(end.collation for end in ends) or all(compares_exactly(end) for end in ends):
             continue
         if column.type is not None and column.type.values and len({end.type for end in ends}) == 1:
             continue  # an ENUM or SET is a number at the source: with the same labels it is the same text
         yield f"{name} ({column.collation})"
-
-
-def _compares_exactly(column: Column) -> bool:
-    """By its bytes, with the spaces at its end: CHAR has none. https://dev.mysql.com/doc/refman/8.0/en/charset-binary-collations.html
-    https://mariadb.com/kb/en/supported-character-sets-and-collations/#no-pad-collations"""
-    collation = column.collation
-    if collation in ("", "binary"):
-        return True
-    has_no_padding = "_0900_" in collation or "_nopad_" in collation or column.native.startswith("char(")
-    return collation.endswith("_bin") and has_no_padding
 
 
 def check_versioned(live: Live) -> Iterator[CheckResult]:

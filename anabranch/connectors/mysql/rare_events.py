@@ -42,6 +42,8 @@ class RareEvents:
             self._group.previous(data[body:end])
         elif kind == b.TAGGED_GTID:
             self._group.begin(kind, data[body:end], 0, str(self._cursor))
+        elif kind == b.XA_PREPARE:
+            self._endings.prepare(data[body:end], seconds)
         elif kind == b.INCIDENT:
             text = data[body + 3 : end].decode("utf-8", "replace")
             raise LogLost(f"the source says that its log has a gap: {text}", position=str(self._cursor))

@@ -50,8 +50,7 @@ def open_snapshot(
         return own, own
     if lock in LOCKS:
         return _under_lock(connection, endpoint, LOCKS[lock](table))
-    facts = variables(connection, "gtid_mode", "binlog_order_commits")
-    low = _by_gtid(connection) if facts.get("gtid_mode") == "ON" else _by_watermark(connection, facts)
+    low = _by_gtid(connection) or _by_watermark(connection, variables(connection, "binlog_order_commits"))
     ask(connection, "COMMIT")
     ask(connection, START)
     return low, log_end(connection).mark()
@@ -91,10 +90,16 @@ def _locked(endpoint: Endpoint, statement: str) -> Iterator[pymysql.Connection]:
         ask(holder, "UNLOCK TABLES")
 
 
-def _by_gtid(connection: pymysql.Connection) -> LogMark:
-    """What is executed now: a transaction enters the set after the engine has committed it."""
-    low = executed(connection)
-    return replace(log_end(connection), gtid=low, gtid_only=True).mark()
+def _by_gtid(connection: pymysql.Connection) -> LogMark | None:
+    """What is executed now: a transaction enters the set after the engine has committed it. None where transactions may
+    have no GTID. Those of an earlier time are told by the place: it is read before the mode, and the server ends every
+    commit that is under way before it changes the mode (it begins another file), so that the engine has them.
+
+    https://dev.mysql.com/doc/refman/8.0/en/replication-mode-change-online-concepts.html"""
+    place = log_end(connection)
+    if variables(connection, "gtid_mode").get("gtid_mode") != "ON":
+        return None
+    return replace(place, gtid=executed(connection), gtid_only=True).mark()
 
 
 def _by_watermark(connection: pymysql.Connection, facts: dict[str, str]) -> LogMark:

@@ -128,7 +128,7 @@ def _put_back_one(connection: Connection, kind: str, table: TableId, name: str, 
     existing = read_table(connection, table)
     if existing is None or any(i.constraint == name for i in existing.indexes):
         return []
-    return _attempt(connection, f"{alter}UNIQUE USING INDEX {ddl.quote(name)} {definition}", f"key {name} of {table}")
+    return attempt(connection, f"{alter}UNIQUE USING INDEX {ddl.quote(name)} {definition}", f"key {name} of {table}")
 
 
 def _keep(
@@ -172,7 +172,7 @@ def _build_index(connection: Connection, table: TargetTable, planned: ddl.Planne
     with translated(f"read the indexes of {table.target}"):
         existing = read_table(connection, table.target)
         holder = relation_table(connection, table.target.schema, planned.name)
-    if existing and any(_serves(planned, i) for i in existing.indexes):
+    if existing and not planned.parts and any(_serves(planned, i) for i in existing.indexes):
         return []
     name = planned.name if holder in (None, table.target) else planned.fallback
     return _create_index(connection, table.target, name, planned.sql_index(table, name, concurrently), concurrently)
@@ -195,7 +195,7 @@ def _create_index(
             return []
         if before:
             _drop_index(connection, table, name)
-    problems = _attempt(connection, statement, f"index {name} of {table}", patient=concurrently)
+    problems = attempt(connection, statement, f"index {name} of {table}", patient=concurrently)
     if problems and concurrently:
         _drop_index(connection, table, name)
     return problems
@@ -223,7 +223,7 @@ def build_foreign_keys(
 
 
 def _add_foreign_key(connection: Connection, table: TableId, name: str, statement: str) -> list[str]:
-    problems = [] if _has_key(connection, table, name) else _attempt(connection, statement, f"key {name} of {table}")
+    problems = [] if _has_key(connection, table, name) else attempt(connection, statement, f"key {name} of {table}")
     return problems or _validate(connection, table, name)
 
 
@@ -247,7 +247,7 @@ def _validate(connection: Connection, table: TableId, name: str) -> list[str]:
     return []
 
 
-def _attempt(connection: Connection, statement: str, what: str, patient: bool = False) -> list[str]:
+def attempt(connection: Connection, statement: str, what: str, patient: bool = False) -> list[str]:
     """Run a statement of DDL; what the server refuses for good is returned as a problem, other errors are raised.
 
     `patient` waits for locks without end (CONCURRENTLY, which holds nobody up); else short waits, again and again."""

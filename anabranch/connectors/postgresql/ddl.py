@@ -1,4 +1,5 @@
-"""Definitions rendered for PostgreSQL: schemas, tables, secondary indexes, foreign keys. Text, nothing is executed.
+"""Definitions rendered for PostgreSQL: schemas, tables, comments, secondary indexes, checks, foreign keys. Text, nothing
+is executed.
 
 What does not live here: when they are built (load.py), what the target has already (catalog.py), types (typemap.py).
 """
@@ -10,11 +11,13 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from anabranch.abc import ValueRules
+from anabranch.connectors.postgresql import terms
+from anabranch.connectors.postgresql.terms import literal
 from anabranch.connectors.postgresql.typemap import PostgresTypes
 from anabranch.errors import TargetError
 from anabranch.model.datatype import Fidelity, Kind, LogicalType
 from anabranch.model.ids import TableId
-from anabranch.model.schema import Action, Column, ForeignKey, Index, TableSchema
+from anabranch.model.schema import Action, Check, Column, ForeignKey, Index, TableSchema
 from anabranch.rows.arrow import parse_text
 from anabranch.rows.net import TargetTable
 
@@ -24,6 +27,7 @@ IDENTITY_TYPES = ("smallint", "integer", "bigint")
 ZERO_DATE_KINDS = (Kind.DATE, Kind.TIMESTAMP, Kind.INSTANT)
 NO_DEFAULT_KINDS = (Kind.JSON, Kind.GEOMETRY, Kind.VECTOR)
 NO_DEFAULT_TYPES = ("json", "jsonb", "uuid", "time")  # chosen ones that do not take every text that the source takes
+LATEST = 180000  # a server version, where none is at hand
 CARRIED_INDEX_KINDS = ("btree", "hash")  # a hash index of the source serves equality, as a btree does
 
 ACTIONS = {Action.RESTRICT: "NO ACTION", Action.CASCADE: "CASCADE"}
@@ -36,11 +40,6 @@ def quote(name: str) -> str:
 
 def qualified(table: TableId) -> str:
     return f"{quote(table.schema)}.{quote(table.name)}"
-
-
-def literal(text: str) -> str:
-    """A string constant under `standard_conforming_strings`, the default since 9.1."""
-    return "'" + text.replace("'", "''") + "'"
 
 
 def fits(name: str) -> bool:
@@ -69,7 +68,7 @@ def create_schema(schema: str) -> str:
     return f"CREATE SCHEMA IF NOT EXISTS {quote(schema)}"
 
 
-def create_table(schema: TableSchema, table: TargetTable, rules: ValueRules) -> str:
+def create_table(schema: TableSchema, table: TargetTable, rules: ValueRules, version: int = LATEST) -> str:
     """The table with its primary key and nothing else. Raises TargetError for names that PostgreSQL would cut."""
     too_long = long_names(table)
     if too_long:
@@ -79,7 +78,7 @@ def create_table(schema: TableSchema, table: TargetTable, rules: ValueRules) -> 
             hint="rename them in the job file ([[rules]] target, [[tables]] columns.rename)",
         )
     lines = [
-        _column(schema.column(source), target, logical, target in table.key, rules)
+        _column(schema.column(source), target, logical, target in table.key, rules, version)
         for (source, target), logical in zip(target_columns(table).items(), table.types, strict=True)
     ]
     if table.key:
@@ -87,11 +86,43 @@ def create_table(schema: TableSchema, table: TargetTable, rules: ValueRules) -> 
     return f"CREATE TABLE IF NOT EXISTS {qualified(table.target)} (\n  " + ",\n  ".join(lines) + "\n)"
 
 
+def complete_table(schema: TableSchema, table: TargetTable, rules: ValueRules) -> list[str]:
+    """What follows CREATE TABLE in its transaction: sequences of numbers that identities cannot be, comments."""
+    statements = []
+    place = qualified(table.target)
+    columns = [(schema.column(source), target) for source, target in target_columns(table).items()]
+    for column, target in columns:
+        if column.auto_increment and not is_identity(column, table.type_of(target), rules):
+            name = f"{quote(table.target.schema)}.{quote(sequence_name(table, target))}"
+            statements.append(f"CREATE SEQUENCE IF NOT EXISTS {name} OWNED BY {place}.{quote(target)}")
+            statements.append(f"ALTER TABLE {place} ALTER {quote(target)} SET DEFAULT nextval({literal(name)})")
+    if schema.comment:
+        statements.append(f"COMMENT ON TABLE {place} IS {literal(schema.comment)}")
+    statements += [
+        f"COMMENT ON COLUMN {place}.{quote(target)} IS {literal(column.comment)}"
+        for column, target in columns
+        if column.comment
+    ]
+    return statements
+
+
+def sequence_name(table: TargetTable, column: str) -> str:
+    """Of no other relation in the schema."""
+    return with_digest(f"{table.target.name}_{column}_seq", f"{table.target}.{column}")
+
+
+def is_identity(column: Column, logical: LogicalType, rules: ValueRules) -> bool:
+    """https://www.postgresql.org/docs/current/ddl-identity-columns.html: of integers only."""
+    return column.auto_increment and PostgresTypes().fit(logical, rules).native in IDENTITY_TYPES
+
+
 def long_names(table: TargetTable) -> list[str]:
     return [n for n in (table.target.schema, table.target.name, *table.columns) if not fits(n)]
 
 
-def _column(column: Column, name: str, logical: LogicalType, in_key: bool, rules: ValueRules) -> str:
+def _column(
+    column: Column, name: str, logical: LogicalType, in_key: bool, rules: ValueRules, version: int = LATEST
+) -> str:
     fit = PostgresTypes().fit(logical, rules)
     if fit.fidelity is Fidelity.REFUSED:
         raise TargetError(f"column {name}: {fit.reason}", hint="correct [types.map] or [[tables]] columns.type")
@@ -99,10 +130,12 @@ def _column(column: Column, name: str, logical: LogicalType, in_key: bool, rules
     parts = [quote(name), native]
     if logical.kind is Kind.ENUM and not logical.target:
         parts.append(f"CHECK ({quote(name)} IN ({', '.join(map(literal, _enum_labels(logical)))}))")
-    if column.auto_increment and native in IDENTITY_TYPES:
+    if is_identity(column, logical, rules):
         parts.append("GENERATED BY DEFAULT AS IDENTITY")
     elif (default := default_of(column, logical)) is not None:
         parts.append(f"DEFAULT {literal(default)}")
+    elif column.default_term and (expression := terms.default(column.default_term, logical, version)):
+        parts.append(f"DEFAULT {expression}")
     if in_key or not may_be_null(column, logical, rules):
         parts.append("NOT NULL")
     return " ".join(parts)
@@ -136,6 +169,15 @@ def _is_date(logical: LogicalType, text: str) -> bool:
     return True
 
 
+def loses_default(column: Column, logical: LogicalType, version: int = LATEST) -> bool:
+    """Has the source a default, other than NULL, that the target will not have?"""
+    if not column.has_default or (column.default is None and not column.default_is_expression):
+        return False
+    if column.default_term is not None:
+        return terms.default(column.default_term, logical, version) is None
+    return default_of(column, logical) is None
+
+
 def _names(columns: Iterable[str]) -> str:
     return ", ".join(map(quote, columns))
 
@@ -151,6 +193,7 @@ class Planned:
     fallback: str  # the name to take where another object has `name`
     columns: tuple[str, ...]
     unique: bool = False
+    parts: tuple[str, ...] = ()  # of an index, where they are more than its columns
     parent: TargetTable | None = None
     parent_columns: tuple[str, ...] = ()
     on_delete: Action = Action.RESTRICT
@@ -160,7 +203,7 @@ class Planned:
         unique, how = "UNIQUE " if self.unique else "", "CONCURRENTLY " if concurrently else ""
         return (
             f"CREATE {unique}INDEX {how}IF NOT EXISTS {quote(name)} "
-            f"ON {qualified(table.target)} ({_names(self.columns)})"
+            f"ON {qualified(table.target)} ({', '.join(self.parts) or _names(self.columns)})"
         )
 
     def sql_foreign_key(self, table: TargetTable) -> str:
@@ -178,24 +221,81 @@ class NotCarried(Exception):
 
 
 def plan_index(index: Index, table: TargetTable) -> Planned:
-    """Index names are unique per schema here, so the table's name goes before. Raises NotCarried."""
+    """Index names are unique per schema here, so the table's name goes before. Raises NotCarried.
+
+    Where the source indexes the beginning of a value, all of it is indexed if that always fits and need not be unique:
+    then it also serves conditions on the column itself."""
     if index.kind.lower() not in CARRIED_INDEX_KINDS:
         raise NotCarried(f"it is of kind {index.kind}")
     columns = _mapped(index.columns, table)
-    cut = [c for c, prefix in zip(columns, index.prefixes, strict=False) if prefix is not None]
-    if cut and index.unique:
-        raise NotCarried(f"it is unique over a prefix of {', '.join(cut)} only")
-    for column in cut:
-        if _worst_bytes(table.type_of(column)) > INDEX_ROW_BYTES:
-            raise NotCarried(f"values of {column} may be too long for an index here (the source indexes a prefix)")
+    prefixes = index.prefixes or (None,) * len(columns)
+    descending = index.descending or (False,) * len(columns)
+    parts = []
+    for column, prefix, down in zip(columns, prefixes, descending, strict=True):
+        logical = table.type_of(column)
+        is_cut = prefix is not None and (index.unique or _worst_bytes(logical) > INDEX_ROW_BYTES)
+        part = _beginning(column, logical, prefix) if is_cut and prefix else quote(column)
+        parts.append(part + " DESC" * down)
+    is_plain = parts == [quote(column) for column in columns]
     wanted = f"{table.target.name}_{index.name}"
-    return Planned(shortened(wanted), with_digest(wanted, f"{table.target}.{index.name}"), columns, index.unique)
+    fallback = with_digest(wanted, f"{table.target}.{index.name}")
+    return Planned(shortened(wanted), fallback, columns, index.unique, () if is_plain else tuple(parts))
+
+
+def _beginning(column: str, logical: LogicalType, length: int) -> str:
+    if logical.kind is Kind.BINARY and length <= INDEX_ROW_BYTES:
+        return f"substring({quote(column)} FROM 1 FOR {length})"
+    if logical.kind is Kind.TEXT and 4 * length <= INDEX_ROW_BYTES:
+        return f'"left"({quote(column)}, {length})'
+    raise NotCarried(f"the first {length} of {column} may be too long for an index here")
 
 
 def _worst_bytes(logical: LogicalType) -> int:
     if logical.length is None:
         return INDEX_ROW_BYTES + 1
     return logical.length * (4 if logical.kind is Kind.TEXT else 1)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCheck:
+    name: str
+    add: str
+    validate: str
+
+
+def plan_checks(schema: TableSchema, table: TargetTable, rules: ValueRules) -> dict[str, PlannedCheck | NotCarried]:
+    """Of every CHECK of the source what makes it, or why there is nothing."""
+    found: dict[str, PlannedCheck | NotCarried] = {}
+    taken: set[str] = set()
+    for check in schema.checks:
+        try:
+            name = shortened(check.name)
+            name = with_digest(name, check.name) if name in taken else name
+            found[check.name] = _check(check, name, table, rules)
+            taken.add(name)
+        except NotCarried as why:
+            found[check.name] = why
+    return found
+
+
+def _check(check: Check, name: str, table: TargetTable, rules: ValueRules) -> PlannedCheck:
+    if check.term is None:
+        raise NotCarried(check.refusal)
+    columns = _mapped(tuple(check.term.columns()), table)
+    kinds = {table.type_of(column).kind for column in columns}
+    if rules.zero_date == "null" and kinds & set(ZERO_DATE_KINDS):
+        raise NotCarried('it names dates, of which [types] zero_date = "null" makes NULL')
+    if rules.nul == "strip" and Kind.TEXT in kinds:
+        raise NotCarried('it names texts, which [types] nul = "strip" shortens')
+    names = {source: quote(target) for source, target in target_columns(table).items()}
+    text = terms.condition(check.term, names)
+    add = f"ALTER TABLE {qualified(table.target)} ADD CONSTRAINT {quote(name)} CHECK ({text}) NOT VALID"
+    return PlannedCheck(name, add, validate(table, name))
+
+
+def validate(table: TargetTable, name: str) -> str:
+    """Of a constraint that was added NOT VALID."""
+    return f"ALTER TABLE {qualified(table.target)} VALIDATE CONSTRAINT {quote(name)}"
 
 
 def plan_foreign_key(key: ForeignKey, table: TargetTable, resolve: Callable[[TableId], TargetTable | None]) -> Planned:

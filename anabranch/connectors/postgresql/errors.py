@@ -42,6 +42,10 @@ MEANINGS: dict[str, tuple[Meaning, str]] = {
     "22021": (Meaning.CONFLICT, '[types] nul = "strip" removes zero characters'),
     "22P05": (Meaning.CONFLICT, '[types] json = "json" or "text" keeps zero characters in JSON'),
     "23": (Meaning.CONFLICT, ""),
+    "23514": (
+        Meaning.CONFLICT,
+        "if the source has no such check any more: ALTER TABLE … DROP CONSTRAINT … at the target",
+    ),
     "44": (Meaning.CONFLICT, ""),  # with check option
     "54": (Meaning.CONFLICT, ""),  # program limit, e.g. an index entry that is too large
     "P0001": (Meaning.CONFLICT, "raised by a trigger or function at the target"),

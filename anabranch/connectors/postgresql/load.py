@@ -7,17 +7,18 @@ reading the source, planning chunks, deciding when.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
 import psycopg
 from psycopg import sql
 
-from anabranch.abc import Bounds, LoadedChunk, ValueRules
-from anabranch.connectors.postgresql import constraints, ddl
+from anabranch.abc import Bounds, DdlStep, LoadedChunk, ValueRules
+from anabranch.connectors.postgresql import constraints, ddl, structures
 from anabranch.connectors.postgresql.catalog import ExistingTable, holds_rows, read_table, read_tables
 from anabranch.connectors.postgresql.connection import Connection, column_list, connect, table_name
 from anabranch.connectors.postgresql.errors import Meaning, describe, meaning, translate, translated
+from anabranch.connectors.postgresql.script import script
 from anabranch.connectors.postgresql.typemap import EXTENSIONS
 from anabranch.errors import Fenced, RowRefused, TargetError
 from anabranch.model.endpoint import Endpoint
@@ -87,8 +88,8 @@ class PostgresLoader:
         self._connection: Connection | None = None
 
     def create_table(self, schema: TableSchema, table: TargetTable, rules: ValueRules, recreate: bool) -> None:
-        statement = ddl.create_table(schema, table, rules)
         connection = self._session()
+        statement = ddl.create_table(schema, table, rules, connection.info.server_version)
         with translated(f"create {table.target}"), connection.transaction():
             if recreate:
                 constraints.drop_table(connection, table.target)
@@ -96,10 +97,15 @@ class PostgresLoader:
                 _run(connection, ddl.create_schema(table.target.schema))
             if read_table(connection, table.target) is None:
                 connection.execute(SEE_EXTENSIONS, [list(EXTENSIONS.values())])
-                _run(connection, statement)
+                for each in (statement, *ddl.complete_table(schema, table, rules)):
+                    _run(connection, each)
 
     def ddl(self, schema: TableSchema, table: TargetTable) -> list[str]:
-        return [ddl.create_table(schema, table, self._rules)]
+        create = ddl.create_table(schema, table, self._rules)
+        return [create, *ddl.complete_table(schema, table, self._rules)]
+
+    def script(self, tables: Sequence[tuple[TableSchema, TargetTable]]) -> Iterator[DdlStep]:
+        return script(tables, self._rules)
 
     def begin_generation(
         self, job: str, table: TargetTable, generation: int, bounds: Sequence[Bounds], empty: bool
@@ -169,10 +175,15 @@ class PostgresLoader:
         connection = self._session()
         problems = constraints.put_back(connection, job, table)
         problems += constraints.build_indexes(connection, schema, table)
+        problems += structures.build_checks(connection, schema, table, self._rules)
         problems += constraints.build_foreign_keys(connection, schema, table, resolve)
+        problems += structures.raise_sequences(connection, [table])
         with translated(f"analyze {table.target}"):
             connection.execute(sql.SQL("ANALYZE {}").format(table_name(table.target)))
         return problems
+
+    def raise_sequences(self, tables: Sequence[TargetTable]) -> list[str]:
+        return structures.raise_sequences(self._session(), tables)
 
     def close(self) -> None:
         if self._connection is not None:

@@ -62,19 +62,50 @@ def _source_type(native: str, logical: LogicalType) -> str:
 
 
 def check_not_carried(context: PreflightContext) -> Iterator[CheckResult]:
-    """Indexes and foreign keys that the target will not get."""
+    """Indexes, checks, foreign keys and defaults that the target will not get: one line per reason."""
+    groups: dict[tuple[str, str], list[tuple[TargetTable, str]]] = defaultdict(list)
     for table in context.targets.values():
-        schema = context.tables[table.source]
-        for index in schema.indexes:
-            try:
-                ddl.plan_index(index, table)
-            except ddl.NotCarried as why:
-                yield warning("indexes", f"index {index.name} will not be built: {why}", "", table)
-        for key in schema.foreign_keys:
-            try:
-                ddl.plan_foreign_key(key, table, context.targets.get)
-            except ddl.NotCarried as why:
-                yield warning("foreign_keys", f"foreign key {key.name} will not be built: {why}", "", table)
+        for kind, name, why in _not_carried(context, table):
+            groups[kind, why].append((table, name))
+    for (kind, why), found in groups.items():
+        one, many, becomes = NOT_CARRIED[kind]
+        names = [f"{table.source}.{name}" for table, name in found]
+        if len(found) == 1:
+            (table, name), *_ = found
+            yield warning(kind, f"{one} {name} will not be {becomes}: {why}", "", table, names)
+        else:
+            yield warning(kind, f"{len(found)} {many} will not be {becomes}: {why} ({some(names)})", "", names=names)
+
+
+# check -> one of them, several, what they will not be
+NOT_CARRIED = {
+    "indexes": ("index", "indexes", "built"),
+    "checks": ("check", "checks", "built"),
+    "foreign_keys": ("foreign key", "foreign keys", "built"),
+    "defaults": ("the default of", "defaults", "carried over"),
+}
+
+
+def _not_carried(context: PreflightContext, table: TargetTable) -> Iterator[tuple[str, str, str]]:
+    """Check, name, reason."""
+    schema = context.tables[table.source]
+    for index in schema.indexes:
+        try:
+            ddl.plan_index(index, table)
+        except ddl.NotCarried as why:
+            yield "indexes", index.name, str(why)
+    for name, planned in ddl.plan_checks(schema, table, value_rules(context)).items():
+        if isinstance(planned, ddl.NotCarried):
+            yield "checks", name, str(planned)
+    for key in schema.foreign_keys:
+        try:
+            ddl.plan_foreign_key(key, table, context.targets.get)
+        except ddl.NotCarried as why:
+            yield "foreign_keys", key.name, str(why)
+    for source, target in ddl.target_columns(table).items():
+        column = schema.column(source)
+        if ddl.loses_default(column, table.type_of(target)):
+            yield "defaults", source, f"{column.default} has no counterpart"
 
 
 def check_names(context: PreflightContext) -> Iterator[CheckResult]:

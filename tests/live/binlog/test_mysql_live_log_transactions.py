@@ -11,7 +11,7 @@ import pymysql
 import pytest
 
 from anabranch.abc import LogIdle, LogStatement
-from anabranch.errors import AnabranchError, UnknownLogEvent
+from anabranch.errors import UnknownLogEvent
 from anabranch.rows.chunk import BarrierKind, Chunk, Op, Part
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
@@ -374,24 +374,6 @@ def test_mysql_live_events_of_more_than_one_packet(
     assert all(set(image["doc"][-100:]) == {ord("z")} for image in images)
 
 
-def test_pitfall_20_xa_transactions_stop_by_name(mysql_family: Server, source_database: Make, follow: Callable) -> None:
-    database = source_database(mysql_family)
-    table(database)
-    follower = follow(database)
-    follower.begin()
-    with closing(database.connect()) as connection, closing(connection.cursor()) as cursor:
-        cursor.execute("INSERT INTO t VALUES (0, 'before', 0)")
-        cursor.execute("XA START 'x'")
-        cursor.execute("INSERT INTO t VALUES (1, 'x', 1)")
-        cursor.execute("XA END 'x'")
-        cursor.execute("XA PREPARE 'x'")
-        cursor.execute("XA COMMIT 'x'")
-    with pytest.raises(UnknownLogEvent, match="XA") as refused:
-        follower.take()
-    assert refused.value.position and refused.value.hint
-    assert isinstance(refused.value, AnabranchError)
-
-
 def test_pitfall_18_rows_of_mixed_engines_stop_by_name(
     mysql_family: Server, source_database: Make, follow: Callable
 ) -> None:
@@ -417,25 +399,9 @@ def test_pitfall_18_rows_of_mixed_engines_stop_by_name(
         assert ("INSERT", 2) not in seen(follower)
 
 
-def test_pitfall_8_compressed_events_stop_by_name(mariadb: Server, source_database: Make, follow: Callable) -> None:
-    database = source_database(mariadb)
-    for name in ("ours", "other"):
-        database.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, doc text)")
-    follower = follow(database)
-    follower.tables = {k: v for k, v in follower.definitions().items() if k.name == "ours"}
-    follower.begin()
-    with setting(database, "log_bin_compress", "ON"):
-        follower.run("INSERT INTO other VALUES (1, repeat('x', 2000))")
-        database.execute("INSERT INTO ours VALUES (1, repeat('x', 2000))")
-    with pytest.raises(UnknownLogEvent, match="compressed") as refused:
-        follower.take()
-    assert "log_bin_compress" in refused.value.hint
-
-
 @pytest.mark.parametrize(
     "statement, name",
     [
-        ("SET binlog_transaction_compression = ON", "transaction payload"),
         ("SET binlog_row_value_options = PARTIAL_JSON", "partial update"),
         ("SET binlog_format = 'STATEMENT'", "intvar"),
     ],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from anabranch.abc import ValueRules
@@ -9,7 +11,8 @@ from anabranch.connectors.postgresql import ddl
 from anabranch.errors import TargetError
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
-from anabranch.model.schema import Action, Column, ForeignKey, Index, TableSchema
+from anabranch.model.schema import Action, Check, Column, ForeignKey, Index, TableSchema
+from anabranch.model.term import Term
 from anabranch.rows.net import TargetTable
 
 ID = Column("id", LogicalType(Kind.INT32), "int", nullable=False, auto_increment=True)
@@ -20,6 +23,7 @@ BORN = Column("born", LogicalType(Kind.DATE), "date", nullable=False, has_defaul
 COLUMNS = (ID, NAME, BODY, STATE, BORN)
 
 ORDERS = TableSchema(TableId("shop", "orders"), COLUMNS, ("id",))
+PLAIN = ValueRules()
 TARGET = TargetTable(
     ORDERS.id,
     TableId("public", 'or"ders'),
@@ -47,7 +51,7 @@ def test_zero_dates_as_null_need_a_nullable_column() -> None:
     assert '"born" date,' in ddl.create_table(ORDERS, TARGET, ValueRules(zero_date="null"))
 
 
-def test_an_unsigned_big_identity_is_a_plain_number() -> None:
+def test_an_unsigned_big_identity_is_a_number_with_a_sequence() -> None:
     big = Column("id", LogicalType(Kind.UINT64), "bigint unsigned", nullable=False, auto_increment=True)
     table = TargetTable(ORDERS.id, TARGET.target, ("id",), (LogicalType(Kind.UINT64),), ("id",))
     text = ddl.create_table(TableSchema(ORDERS.id, (big,), ("id",)), table, ValueRules())
@@ -98,8 +102,8 @@ def test_long_index_names_stay_apart() -> None:
     [
         (Index("i", ("body",), kind="FULLTEXT"), "kind FULLTEXT"),
         (Index("i", ("gone",)), "gone of shop.orders is not a replicated column"),
-        (Index("i", ("body",), prefixes=(20,)), "too long"),
-        (Index("i", ("id", "name"), True, (None, 5)), "a prefix of full name only"),
+        (Index("i", ("body",), prefixes=(700,)), "the first 700 of body may be too long"),
+        (Index("i", ("born",), prefixes=(3,), unique=True), "the first 3 of born"),
     ],
 )
 def test_indexes_that_are_not_carried(index: Index, reason: str) -> None:
@@ -112,6 +116,64 @@ def test_index_over_a_prefix_of_a_short_column_takes_all_of_it() -> None:
     assert planned.sql_index(TARGET, planned.name) == (
         'CREATE INDEX CONCURRENTLY IF NOT EXISTS "or""ders_by_name" ON "public"."or""ders" ("full name", "id")'
     )
+
+
+def test_prefixes_and_directions() -> None:
+    def parts(*columns: str, **more: object) -> str:
+        planned = ddl.plan_index(Index("i", columns, **more), TARGET)  # type: ignore[arg-type]
+        return planned.sql_index(TARGET, "i").partition(" ON ")[2].partition(" (")[2].removesuffix(")")
+
+    assert parts("body", prefixes=(20,)) == '"left"("body", 20)'
+    assert parts("id", "name", unique=True, prefixes=(None, 5)) == '"id", "left"("full name", 5)'
+    assert parts("name", "id", prefixes=(5, None), descending=(True, False)) == '"full name" DESC, "id"'
+    assert parts("id", "body", prefixes=(None, 9), descending=(False, True)) == '"id", "left"("body", 9) DESC'
+
+
+def test_what_follows_a_table() -> None:
+    big = Column("id", LogicalType(Kind.UINT64), "bigint unsigned", False, auto_increment=True, comment="it's the key")
+    table = TargetTable(ORDERS.id, TARGET.target, ("no",), (LogicalType(Kind.UINT64),), ("no",), ("id",))
+    sequence, default, of_table, of_column = ddl.complete_table(
+        TableSchema(ORDERS.id, (big,), ("id",), comment="orders\n--"), table, ValueRules()
+    )
+    name = '"public"."or""ders_no_seq_'
+    assert sequence.startswith(f"CREATE SEQUENCE IF NOT EXISTS {name}") and sequence.endswith('"or""ders"."no"')
+    assert default.startswith('ALTER TABLE "public"."or""ders" ALTER "no" SET DEFAULT nextval(\'' + name)
+    assert of_table == 'COMMENT ON TABLE "public"."or""ders" IS \'orders\n--\''
+    assert of_column == 'COMMENT ON COLUMN "public"."or""ders"."no" IS \'it\'\'s the key\''
+    assert ddl.complete_table(ORDERS, TARGET, ValueRules()) == []
+
+
+def test_default_expressions_by_kind_and_version() -> None:
+    now, made = Term("now", text="3"), Column("c", LogicalType(Kind.TIMESTAMP), "datetime(3)")
+    assert ddl.terms.default(now, LogicalType(Kind.TIMESTAMP), ddl.LATEST) == "LOCALTIMESTAMP(3)"
+    assert ddl.terms.default(now, LogicalType(Kind.INSTANT), ddl.LATEST) == "CURRENT_TIMESTAMP(3)"
+    assert ddl.terms.default(Term("uuid"), LogicalType(Kind.TEXT), 120022) is None
+    told = replace(made, has_default=True, default="f()", default_is_expression=True)
+    assert ddl.loses_default(told, LogicalType(Kind.TIMESTAMP))
+    assert not ddl.loses_default(replace(told, default_term=now), LogicalType(Kind.TIMESTAMP))
+    assert not ddl.loses_default(replace(made, has_default=True), LogicalType(Kind.TIMESTAMP))
+    assert ddl.loses_default(BORN, LogicalType(Kind.DATE))  # a zero date
+
+
+def test_checks_are_carried_by_what_they_name() -> None:
+    def plan(*columns: str, rules: ValueRules = PLAIN, name: str = "c") -> dict[str, object]:
+        terms = tuple(Term("is null", (Term("column", text=column),)) for column in columns)
+        check = Check(name, "…", terms[0] if len(terms) == 1 else Term("or", terms))
+        return dict(ddl.plan_checks(replace(ORDERS, checks=(check,)), TARGET, rules))
+
+    planned = plan("name", "id")["c"]
+    assert isinstance(planned, ddl.PlannedCheck)
+    assert planned.add == (
+        'ALTER TABLE "public"."or""ders" ADD CONSTRAINT "c" CHECK (("full name" IS NULL) OR ("id" IS NULL)) NOT VALID'
+    )
+    assert planned.validate == 'ALTER TABLE "public"."or""ders" VALIDATE CONSTRAINT "c"'
+    for told, why in (
+        (plan("gone"), "gone of shop.orders is not a replicated column"),
+        (plan("born", rules=ValueRules(zero_date="null")), "makes NULL"),
+        (plan("name", rules=ValueRules(nul="strip")), "shortens"),
+    ):
+        assert why in str(told["c"])
+    assert len(plan("id", name="ü" * 40)["ü" * 40].name.encode()) <= 63  # type: ignore[attr-defined]
 
 
 def test_foreign_key_keeps_its_actions_and_takes_target_names() -> None:

@@ -1,0 +1,76 @@
+"""All statements of a load into an empty database, in its order, and what they leave out: text, no server is asked.
+
+What does not live here: how a statement looks (ddl.py), carrying it out (load.py, constraints.py, structures.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from anabranch.abc import DdlStep, ValueRules
+from anabranch.connectors.postgresql import ddl
+from anabranch.model.ids import TableId
+from anabranch.model.schema import TableSchema
+from anabranch.rows.net import TargetTable
+
+Tables = Sequence[tuple[TableSchema, TargetTable]]
+FIRST, LATER = "before the load", "after the load"
+
+
+def script(tables: Tables, rules: ValueRules) -> Iterator[DdlStep]:
+    by_source = {table.source: table for _, table in tables}
+    for schema in dict.fromkeys(table.target.schema for _, table in tables):
+        yield DdlStep(FIRST, None, ddl.create_schema(schema))
+    for definition, table in tables:
+        for statement in (ddl.create_table(definition, table, rules), *ddl.complete_table(definition, table, rules)):
+            yield DdlStep(FIRST, table.source, statement)
+        yield from (DdlStep(FIRST, table.source, note=note) for note in defaults_left_out(definition, table))
+    yield from _indexes(tables)
+    for definition, table in tables:
+        yield from _checks(definition, table, rules)
+    for definition, table in tables:
+        yield from _foreign_keys(definition, table, by_source)
+
+
+def defaults_left_out(schema: TableSchema, table: TargetTable) -> Iterator[str]:
+    for source, target in ddl.target_columns(table).items():
+        column = schema.column(source)
+        if ddl.loses_default(column, table.type_of(target)):
+            yield f"default of {source}: {column.default}"
+
+
+def _indexes(tables: Tables) -> Iterator[DdlStep]:
+    """An index whose name a table or an earlier index of the schema has gets its other name, as when it is built."""
+    taken = {table.target for _, table in tables}
+    for definition, table in tables:
+        for index in definition.indexes:
+            try:
+                planned = ddl.plan_index(index, table)
+            except ddl.NotCarried as why:
+                yield DdlStep(LATER, table.source, note=f"index {index.name}: {why}")
+                continue
+            place = TableId(table.target.schema, planned.name)
+            name = planned.fallback if place in taken else planned.name
+            taken.add(TableId(table.target.schema, name))
+            yield DdlStep(LATER, table.source, planned.sql_index(table, name))
+
+
+def _checks(definition: TableSchema, table: TargetTable, rules: ValueRules) -> Iterator[DdlStep]:
+    for name, planned in ddl.plan_checks(definition, table, rules).items():
+        if isinstance(planned, ddl.NotCarried):
+            yield DdlStep(LATER, table.source, note=f"check {name}: {planned}")
+        else:
+            yield from (DdlStep(LATER, table.source, statement) for statement in (planned.add, planned.validate))
+
+
+def _foreign_keys(
+    definition: TableSchema, table: TargetTable, by_source: Mapping[TableId, TargetTable]
+) -> Iterator[DdlStep]:
+    for key in definition.foreign_keys:
+        try:
+            planned = ddl.plan_foreign_key(key, table, by_source.get)
+        except ddl.NotCarried as why:
+            yield DdlStep(LATER, table.source, note=f"foreign key {key.name}: {why}")
+        else:
+            yield DdlStep(LATER, table.source, planned.sql_foreign_key(table))
+            yield DdlStep(LATER, table.source, ddl.validate(table, planned.name))

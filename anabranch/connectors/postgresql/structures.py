@@ -1,0 +1,112 @@
+"""CHECK constraints and sequences of loaded tables: what is made after the consistent point beside indexes and keys.
+
+Everything is found by name and may be repeated. What does not live here: rendering (ddl.py), indexes and foreign keys
+(constraints.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import LiteralString
+
+import psycopg
+from psycopg import sql
+
+from anabranch.abc import ValueRules
+from anabranch.connectors.postgresql import ddl
+from anabranch.connectors.postgresql.connection import Connection, table_name
+from anabranch.connectors.postgresql.constraints import attempt
+from anabranch.connectors.postgresql.errors import describe, translate, translated
+from anabranch.model.ids import TableId
+from anabranch.model.schema import TableSchema
+from anabranch.rows.net import TargetTable
+
+CHECKS: LiteralString = """
+SELECT k.conname::text, k.convalidated
+  FROM pg_catalog.pg_constraint k
+  JOIN pg_catalog.pg_class c ON c.oid = k.conrelid
+  JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+ WHERE k.contype = 'c' AND n.nspname = %s AND c.relname = %s
+"""
+# Of every wanted table the columns that take their values from a sequence, with it.
+# https://www.postgresql.org/docs/current/functions-info.html: pg_get_serial_sequence knows identities and OWNED BY
+SEQUENCES: LiteralString = """
+SELECT n.nspname::text, c.relname::text, a.attname::text,
+       pg_get_serial_sequence(format('%%I.%%I', n.nspname, c.relname), a.attname)
+  FROM unnest(%s::text[], %s::text[]) AS w (schema, name)
+  JOIN pg_catalog.pg_namespace n ON n.nspname = w.schema
+  JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = w.name
+  JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+ WHERE a.attidentity <> '' OR a.atthasdef
+"""
+# Never back: somebody may have drawn numbers at the target. `is_called` of a new sequence is false: 1 is its next.
+RAISE: LiteralString = """
+SELECT setval({sequence}::regclass, highest::bigint)
+  FROM (SELECT max({column})::numeric AS highest FROM {table}) AS t, {relation} AS s
+ WHERE highest > 0 AND highest <= 9223372036854775807 AND (highest > s.last_value OR NOT s.is_called)
+"""
+
+
+def build_checks(connection: Connection, schema: TableSchema, table: TargetTable, rules: ValueRules) -> list[str]:
+    """The source's CHECKs, added without a look at the rows, then validated. One that rows break, as they may at a source
+    that did not check once, goes again: here it would refuse the next change of such a row. Returns what was not made and
+    why."""
+    if not schema.checks:
+        return []
+    with translated(f"read the checks of {table.target}"):
+        there: dict[str, bool] = dict(connection.execute(CHECKS, (table.target.schema, table.target.name)).fetchall())
+    problems = []
+    for name, planned in ddl.plan_checks(schema, table, rules).items():
+        if isinstance(planned, ddl.NotCarried):
+            problems.append(f"check {name} of {table.source} is not built: {planned}")
+            continue
+        problems += _add_check(connection, table.target, planned, there)
+    return problems
+
+
+def _add_check(connection: Connection, table: TableId, planned: ddl.PlannedCheck, there: dict[str, bool]) -> list[str]:
+    if there.get(planned.name):
+        return []
+    problems = [] if planned.name in there else attempt(connection, planned.add, f"check {planned.name} of {table}")
+    if problems:
+        return problems
+    try:
+        connection.execute(planned.validate.encode())
+    except psycopg.errors.CheckViolation:
+        drop = f"ALTER TABLE {ddl.qualified(table)} DROP CONSTRAINT IF EXISTS {ddl.quote(planned.name)}"
+        return attempt(connection, drop, f"check {planned.name} of {table}") or [
+            f"check {planned.name} of {table} is not built: rows break it, as at the source"
+        ]
+    except psycopg.Error as error:
+        raise translate(error, f"validate the check {planned.name} of {table}") from None
+    return []
+
+
+def raise_sequences(connection: Connection, tables: Iterable[TargetTable]) -> list[str]:
+    """The sequences of replicated columns come to the highest value there, so that the next row of somebody else gets a
+    number of its own. Returns those that this user may not set."""
+    wanted = {table.target: table for table in tables}
+    names = [t.schema for t in wanted], [t.name for t in wanted]
+    with translated("read the sequences of the target"):
+        found = connection.execute(SEQUENCES, names).fetchall()
+    return [
+        problem
+        for schema, name, column, sequence in found
+        if sequence is not None and column in wanted[TableId(schema, name)].columns
+        for problem in _raise(connection, TableId(schema, name), column, sequence)
+    ]
+
+
+def _raise(connection: Connection, table: TableId, column: str, sequence: str) -> Iterator[str]:
+    statement = sql.SQL(RAISE).format(
+        sequence=sql.Literal(sequence),
+        column=sql.Identifier(column),
+        table=table_name(table),
+        relation=sql.SQL(sequence),  # as the server quoted it
+    )
+    try:
+        connection.execute(statement)
+    except psycopg.errors.InsufficientPrivilege as error:
+        yield f"sequence {sequence} of {table} could not be set: {describe(error)}"
+    except psycopg.Error as error:
+        raise translate(error, f"set the sequence {sequence}") from None

@@ -1,0 +1,96 @@
+"""`schema print`: the statements of a job's load, from the source's present definitions. The target is not asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from anabranch.abc import DdlStep, PreflightContext
+from anabranch.errors import ConfigError, SchemaError
+from anabranch.job import ends
+from anabranch.model.ids import TableId
+from anabranch.model.schema import TableSchema
+
+if TYPE_CHECKING:
+    from anabranch.job.job import Job
+
+VERSION = 1
+STRUCTURES = "source.not_carried"  # checks of a source that say what it has beside tables
+
+
+@dataclass(frozen=True)
+class Script:
+    """`left_out`: what the databases of the source have beside tables."""
+
+    job: str
+    steps: tuple[DdlStep, ...]
+    left_out: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        statements = [
+            {"when": step.when, "table": str(step.table) if step.table else None, "sql": step.sql}
+            for step in self.steps
+            if step.sql
+        ]
+        left_out: list[dict[str, Any]]
+        left_out = [{"table": str(step.table), "what": step.note} for step in self.steps if step.note]
+        left_out += [{"table": None, "what": message, "names": list(names)} for message, names in self.left_out]
+        return {"version": VERSION, "job": self.job, "statements": statements, "left_out": left_out}
+
+    def lines(self) -> list[str]:
+        """SQL, with comments on what is left out; no transaction around it (CONCURRENTLY refuses that)."""
+        found = [f"-- The target's definitions of job {self.job}: what a load into an empty database runs."]
+        when = ""
+        for step in self.steps:
+            if step.when != when:
+                when = step.when
+                found += ["", f"-- {when}"]
+            found.append(f"{step.sql};" if step.sql else _comment(f"not carried over: {step.table}: {step.note}"))
+        if self.left_out:
+            found += ["", "-- not carried over, beside the tables"]
+            found += [_comment(f"{message.partition(':')[0]}: {', '.join(names)}") for message, names in self.left_out]
+        return found
+
+
+def _comment(text: str) -> str:
+    return "-- " + " ".join(text.split())
+
+
+def script(job: Job, table: TableId | None) -> Script:
+    """Raises ConfigError, SchemaError for what a load would refuse."""
+    definitions = _definitions(job, table)
+    job.rules.targets(definitions)
+    tables = [(schema, job.rules.target_table(schema)) for _, schema in sorted(definitions.items())]
+    loader = ends.target_of(job).loader(ends.value_rules(job))
+    try:
+        steps = list(loader.script(tables))
+        if table is not None:  # its foreign keys need the others' names
+            alone = loader.script([(s, t) for s, t in tables if s.id == table])
+            steps = [step for step in alone if step.table is None] + [step for step in steps if step.table == table]
+    finally:
+        loader.close()
+    return Script(job.config.name, tuple(steps), () if table else _left_out(job, definitions))
+
+
+def _definitions(job: Job, table: TableId | None) -> dict[TableId, TableSchema]:
+    if table is not None and not job.rules.includes(table):
+        raise ConfigError(f"no rule includes {table}", hint="name it as schema.table")
+    catalog = ends.source_of(job).catalog()
+    try:
+        found = catalog.tables(job.rules.includes)
+    finally:
+        catalog.close()
+    if table is not None and table not in found:
+        raise SchemaError("the source has no such table", table=str(table), hint="check the name and the user's grants")
+    if not found:
+        raise SchemaError("the rules include no table of the source", hint="anabranch preflight JOB says more")
+    return found
+
+
+def _left_out(job: Job, definitions: dict[TableId, TableSchema]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    checks = ends.source_of(job).checks()
+    try:
+        results = checks.run(PreflightContext(job.config.name, {}, definitions, {}))
+    finally:
+        checks.close()
+    return tuple((r.message, r.names) for r in results if r.check == STRUCTURES and r.verdict != "ok")
