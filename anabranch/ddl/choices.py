@@ -23,7 +23,8 @@ class TypeChoices:
 
     def __init__(self, types: Types) -> None:
         self._map = {_plain(pattern): target for pattern, target in types.map.items()}
-        self._kinds = {Kind.GEOMETRY: types.geometry, Kind.VECTOR: types.vector}
+        settings = ((Kind.GEOMETRY, types.geometry, "geometry"), (Kind.VECTOR, types.vector, "vector"))
+        self._kinds = {kind: chosen for kind, chosen, other in settings if chosen == other}
 
     def of(self, column: Column, chosen: str = "") -> LogicalType | None:
         """The column's logical type with the job's choice in it; `chosen` is what the table's own entry says."""
