@@ -43,10 +43,6 @@ TWO_DIGITS = "year(2)"  # https://dev.mysql.com/doc/refman/5.6/en/migrating-from
 _NARROW = 40  # numbers, dates, clocks
 _WIDEST_CHARACTER = 4
 _CODE = 12  # of a coded text: its mark and its character set's name
-_UNKNOWN = (
-    b"?",
-    "\ufffd".encode(),
-)  # what CONVERT shows for a code without a character: then we look at the code itself
 
 
 def name(identifier: str) -> str:
@@ -104,10 +100,8 @@ def as_bytes(column: Column, value: str) -> str:
     if is_total(charset):
         return told
     coded = f"CONCAT({marker(CODED)}, '{charset}:', HEX({value}))"
-    if not CHARSETS[charset].is_reliable:
-        return coded
-    doubt = " OR ".join(f"LOCATE({marker(one)}, {told})" for one in _UNKNOWN)
-    return f"IF({doubt}, {coded}, {told})"
+    doubt = " OR ".join(f"LOCATE({marker(one)}, {told})" for one in CHARSETS[charset].unknown)
+    return f"IF({doubt}, {coded}, {told})" if doubt else coded
 
 
 def code_of(column: Column) -> str:
