@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 from anabranch.connectors.mysql import defaults, foreign_keys
@@ -20,7 +21,8 @@ from anabranch.connectors.mysql.prepared import prepared
 from anabranch.connectors.mysql.privileges import as_pattern, grant
 from anabranch.connectors.mysql.structures import TABLE_COLUMN, checks_of, checks_query
 from anabranch.connectors.mysql.typemap import Native, Refused, logical_type
-from anabranch.connectors.mysql.versions import HIDDEN
+from anabranch.connectors.mysql.versioned import HIDDEN
+from anabranch.connectors.mysql.versions import knows
 from anabranch.errors import SourceError
 from anabranch.model.datatype import Kind
 from anabranch.model.endpoint import Endpoint
@@ -53,6 +55,7 @@ _COLUMNS = (
     " GENERATION_EXPRESSION, COLUMN_COMMENT FROM information_schema.COLUMNS"
     " WHERE TABLE_SCHEMA = %s{one} ORDER BY TABLE_NAME, ORDINAL_POSITION"
 )
+COLUMNS_SINCE = {"DATETIME_PRECISION": "fractions of seconds", "GENERATION_EXPRESSION": "generated columns"}
 _INDEXES = (
     "SELECT TABLE_NAME, INDEX_NAME, NON_UNIQUE, COLUMN_NAME, SUB_PART, INDEX_TYPE, COLLATION"
     " FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = %s{one} ORDER BY TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX"
@@ -121,7 +124,7 @@ class MysqlCatalog:
         return self._rows(_TABLES + where, *SYSTEM_SCHEMAS)
 
     def _read(self, schema: str, one: str | None, chosen: Mapping[TableId, Row]) -> dict[TableId, TableSchema]:
-        columns = self._by_table(_COLUMNS, schema, one)
+        columns = self._by_table(self._columns_query(), schema, one)
         indexes = self._by_table(_INDEXES, schema, one)
         keys = self._by_table(_FOREIGN_KEYS, schema, one, "r.TABLE_NAME")
         kind = family(self._connection)
@@ -137,6 +140,11 @@ class MysqlCatalog:
             found[t] = self._with_instants(table) if kind == "mysql" else table
         return found
 
+    def _columns_query(self) -> str:
+        """Columns of the view that this server does not have read as NULL."""
+        unknown = (column for column, thing in COLUMNS_SINCE.items() if not knows(self._connection, thing))
+        return reduce(lambda sql, column: sql.replace(column, f"NULL AS {column}"), unknown, _COLUMNS)
+
     def _by_table(self, sql: str, schema: str, one: str | None, column: str = "TABLE_NAME") -> Rows:
         grouped: dict[str, list[Row]] = defaultdict(list)
         condition = "" if one is None else f" AND {column} = %s"
@@ -145,7 +153,9 @@ class MysqlCatalog:
         return grouped
 
     def _rows(self, sql: str, *arguments: object) -> list[Row]:
-        names = [part.rpartition(".")[2].strip() for part in sql[7 : sql.index(" FROM")].split(",")]
+        names = [
+            part.replace(" AS ", ".").rpartition(".")[2].strip() for part in sql[7 : sql.index(" FROM")].split(",")
+        ]
         return [dict(zip(names, row, strict=True)) for row in ask(self._connection, sql, *arguments)]
 
     def _with_instants(self, table: TableSchema) -> TableSchema:

@@ -22,6 +22,7 @@ from anabranch.connectors.mysql.lines import Finisher
 from anabranch.connectors.mysql.log_end import identity
 from anabranch.connectors.mysql.packets import NO_LINE, RawRows, single, values
 from anabranch.connectors.mysql.snapshot import open_snapshot
+from anabranch.connectors.mysql.versions import knows
 from anabranch.errors import SourceError, ValueRefused
 from anabranch.model.datatype import Kind
 from anabranch.model.endpoint import Endpoint
@@ -39,6 +40,9 @@ KEYS_AT_ONCE = 1000  # in one condition
 # https://mariadb.com/kb/en/server-system-variables/#max_statement_time
 # https://dev.mysql.com/doc/refman/8.0/en/server-system-variables.html#sysvar_max_execution_time
 NO_TIME_LIMIT = {"mariadb": "SET SESSION max_statement_time = 0", "mysql": "SET SESSION max_execution_time = 0"}
+
+# What EXPLAIN prints is the server's choice, in MySQL 9 a tree. chunks.py reads the rows of the old form.
+PLANS_AS_TABLES = "SET SESSION explain_format = 'TRADITIONAL'"
 
 
 class MysqlSnapshot:
@@ -117,8 +121,12 @@ class MysqlSnapshot:
                 f"the server at {self.endpoint.host}:{self.endpoint.port} is {found}, capture follows {self.expected}",
                 hint="let the URL name one server, not a proxy that chooses",
             )
-        for statement in (*SESSION, NO_TIME_LIMIT[family(connection)]):
+        for statement in SESSION:
             ask(connection, statement)
+        if knows(connection, "limits of time"):
+            ask(connection, NO_TIME_LIMIT[family(connection)])
+        if knows(connection, "formats of plans"):
+            ask(connection, PLANS_AS_TABLES)
         return connection
 
     def _longest(self) -> int:

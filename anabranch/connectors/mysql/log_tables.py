@@ -17,7 +17,7 @@ from anabranch.connectors.mysql.fields import Unfit
 from anabranch.connectors.mysql.rows_decode import Decoder, TableDecoders
 from anabranch.connectors.mysql.tablemap import TableMap, parse_table_map, table_of
 from anabranch.connectors.mysql.transactions import Group
-from anabranch.connectors.mysql.versions import VersionedDecoders
+from anabranch.connectors.mysql.versioned import VersionedDecoders
 from anabranch.errors import SchemaError, SourceError, UnknownLogEvent, ValueRefused
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema

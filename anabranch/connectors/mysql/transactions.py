@@ -11,7 +11,8 @@ from anabranch.connectors.mysql.positions import MariadbGtids, MysqlGtids, Place
 from anabranch.errors import UnknownLogEvent
 from anabranch.model.position import LogMark
 
-_GTID = Struct("<B16sqB")  # flags, source, number, type of the logical clock (2: commit times may follow)
+_GTID = Struct("<B16sq")  # flags, source, number; 5.6 ends here
+_CLOCK = 25  # where the type of the logical clock stands (2: commit times may follow)
 _CLOCK_AT, _CLOCK_BYTES, _CLOCK_MASK = 42, 7, (1 << 55) - 1  # of this server's commit, in microseconds
 _MARIADB_GTID = Struct("<QIB")  # number, domain, flags
 _STANDALONE, _PREPARED = 1, 64  # https://mariadb.com/kb/en/gtid_event/
@@ -110,8 +111,9 @@ class Group:
             tagged, number, time = parse_tagged_gtid(body)
             self.gtids.add_interval(tagged, number, number)  # type: ignore[union-attr]
             return f"{tagged}:{number}", time or seconds * _SECOND
-        _, source, number, clock = _GTID.unpack_from(body)
-        time = int.from_bytes(body[_CLOCK_AT : _CLOCK_AT + _CLOCK_BYTES], "little") & _CLOCK_MASK if clock == 2 else 0
+        _, source, number = _GTID.unpack_from(body)
+        has_clock = body[_CLOCK : _CLOCK + 1] == b"\2"
+        time = int.from_bytes(body[_CLOCK_AT : _CLOCK_AT + _CLOCK_BYTES], "little") & _CLOCK_MASK if has_clock else 0
         time = time or seconds * _SECOND
         if kind == b.ANONYMOUS_GTID:
             self._anonymous = True

@@ -1,99 +1,47 @@
-"""System-versioned tables of MariaDB: only rows that are current now are replicated, their history is not.
+"""What a release of MySQL or MariaDB knows, and since when: vendor facts as data, asked for by name.
 
-The log has history as rows: an UPDATE also inserts the row as it was, a DELETE is an update of the row's end. What the
-decoders give is sifted into what happened to current rows.
-https://mariadb.com/kb/en/system-versioned-tables/ · https://mariadb.com/kb/en/binary-log-formats/
-
-What does not live here: the decoding itself (`rows_decode.py`), how the load reads current rows (the server does that).
+What does not live here: which releases a job may use (`preflight_server.py`), settings that a server may have or not
+(they are looked up among its variables).
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from collections.abc import Mapping
 
-from anabranch.abc import ValueRules
-from anabranch.connectors.mysql.rows_decode import Decoder, TableDecoders
-from anabranch.connectors.mysql.tablemap import TableMap
-from anabranch.connectors.mysql.transactions import Group
-from anabranch.model.datatype import Kind, LogicalType
-from anabranch.model.schema import Column, TableSchema
-from anabranch.rows.builder import ChunkBuilder, Run, TableBuffer
-from anabranch.rows.chunk import Op
+import pymysql
 
-HIDDEN = ("row_start", "row_end")  # columns of a table that declares none itself; no catalogue shows them
-_MICROSECONDS = 1_000_000
-# What stands at the end of a current row: the last instant there is, of 64-bit servers from 11.5 on a later one.
-# https://mariadb.com/kb/en/timestamp/
-CURRENT = frozenset(seconds * _MICROSECONDS + 999_999 for seconds in (0x7FFFFFFF, 0xFFFFFFFF))
+from anabranch.connectors.mysql.connection import family, version
 
+Version = tuple[int, int, int]
+ALWAYS: Version = (0, 0, 0)
 
-def as_logged(schema: TableSchema) -> TableSchema:
-    """The definition as table maps have it: with the hidden columns, and the row's end in the primary key."""
-    columns = schema.columns
-    if schema.row_end not in (column.name for column in columns):
-        instant = LogicalType(Kind.INSTANT)
-        columns += tuple(Column(name, instant, "timestamp(6)", False) for name in HIDDEN)
-    key = (*schema.primary_key, schema.row_end) if schema.primary_key else ()
-    return replace(schema, columns=columns, primary_key=key)
-
-
-class VersionedDecoders(TableDecoders):
-    """Decoders of a versioned table. What they make takes the rows of an event into lists of its own, moves what concerns
-    current rows to the buffer, and returns 0: runs and counts are done by then."""
-
-    def __init__(
-        self, seen: TableMap, buffer: TableBuffer, rules: ValueRules, family: str, builder: ChunkBuilder, group: Group
-    ) -> None:
-        super().__init__(seen, buffer, rules, family, as_logged(buffer.schema))
-        self._builder, self._group = builder, group
-        self._end = self.schema.index_of(buffer.schema.row_end)
-
-    def _make(self, op: Op, bitmaps: bytes, keys_off: bool) -> Decoder:
-        decode, _, shape, second_shape = super()._make(op, bitmaps, keys_off)
-
-        def sift(data: bytes, at: int, end: int) -> int:
-            images = decode(data, at, end)
-            ends = self.lists[self._end]
-            found = _pairs(ends, shape, second_shape) if op is Op.BEFORE else _single(ends, op, shape)
-            for run, rows in found:
-                self._move(run, rows)
-            assert images == len(ends)
-            for values in self.lists:
-                values.clear()
-            return 0
-
-        return sift, op, shape, second_shape
-
-    def _move(self, run: tuple[Op, int, int], rows: list[int]) -> None:
-        for into, values in zip(self.buffer.columns, self.lists, strict=False):
-            into.extend([values[row] for row in rows])
-        op, shape, second_shape = run
-        group, images = self._group, len(rows)
-        made: Run = (op, self._builder.transaction, group.ordinal, shape, second_shape, images)
-        self.buffer.runs.append(made)
-        group.ordinal += images
-        self._builder.images += images
+# Thing -> first release. MariaDB's are older than the oldest that preflight lets pass, but for what it never had.
+_SINCE: Mapping[str, Mapping[str, Version | None]] = {
+    # START TRANSACTION READ ONLY: https://dev.mysql.com/doc/refman/5.6/en/commit.html
+    "read-only transactions": {"mysql": (5, 6, 5), "mariadb": ALWAYS},
+    # DATETIME(6), and the column that tells of it: https://dev.mysql.com/doc/refman/5.6/en/fractional-seconds.html
+    "fractions of seconds": {"mysql": (5, 6, 4), "mariadb": ALWAYS},
+    # https://dev.mysql.com/doc/refman/5.7/en/create-table-generated-columns.html
+    "generated columns": {"mysql": (5, 7, 6), "mariadb": ALWAYS},
+    # @@gtid_executed: https://dev.mysql.com/doc/refman/5.6/en/replication-options-gtids.html
+    "GTIDs": {"mysql": (5, 6, 5), "mariadb": ALWAYS},
+    # Before (seen in 5.6.14: 2 of 40 snapshots under four writers were behind it) a transaction enters gtid_executed when it
+    # is logged, since then when its engine has committed it. 5.7: sql/binlog.cc, process_commit_stage_queue.
+    "GTIDs of what is committed": {"mysql": (5, 7, 9), "mariadb": ALWAYS},
+    # https://dev.mysql.com/doc/relnotes/mysql/5.7/en/news-5-7-8.html
+    "limits of time": {"mysql": (5, 7, 8), "mariadb": ALWAYS},
+    # the session's explain_format: https://dev.mysql.com/doc/relnotes/mysql/8.0/en/news-8-0-32.html
+    "formats of plans": {"mysql": (8, 0, 32), "mariadb": None},
+    # utf8mb4_0900_bin, utf8mb4_nopad_bin: https://dev.mysql.com/doc/relnotes/mysql/8.0/en/news-8-0-17.html
+    "collations that do not pad": {"mysql": (8, 0, 17), "mariadb": ALWAYS},
+    # SHOW BINARY LOG STATUS: https://dev.mysql.com/doc/relnotes/mysql/8.2/en/news-8-2-0.html
+    "binary log status": {"mysql": (8, 2, 0), "mariadb": None},
+    # SHOW REPLICA STATUS: https://dev.mysql.com/doc/refman/8.0/en/show-replica-status.html
+    "replica status": {"mysql": (8, 0, 22), "mariadb": ALWAYS},
+}
 
 
-Found = list[tuple[tuple[Op, int, int], list[int]]]
-"""(op, shape, shape of every second image) and the rows that go with it, in the order of the log."""
-
-
-def _single(ends: list[Any], op: Op, shape: int) -> Found:
-    rows = [row for row, end in enumerate(ends) if end in CURRENT]
-    return [((op, shape, shape), rows)] if rows else []
-
-
-def _pairs(ends: list[Any], shape: int, second_shape: int) -> Found:
-    """An update of a current row; it ends with the row if it gives it another end. An end that is absent stays."""
-    found: Found = []
-    for before in range(0, len(ends), 2):
-        if ends[before] not in CURRENT:
-            continue
-        stays = ends[before + 1] is None or ends[before + 1] in CURRENT
-        run = (Op.BEFORE, shape, second_shape) if stays else (Op.DELETE, shape, shape)
-        if not found or found[-1][0] != run:
-            found.append((run, []))
-        found[-1][1].extend((before, before + 1) if stays else (before,))
-    return found
+def knows(connection: pymysql.Connection, thing: str) -> bool:
+    """Does the server at the other end of `connection` know `thing` (a key of the table above)?"""
+    since = _SINCE[thing][family(connection)]
+    return since is not None and version(connection) >= since
