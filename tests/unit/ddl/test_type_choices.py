@@ -46,6 +46,12 @@ def test_the_map(native: str, expected: str) -> None:
     assert TypeChoices(Types(map=MAP)).of(column, "json").target == "json"
 
 
+def test_patterns_that_match_nothing() -> None:
+    columns = [Column("c", LogicalType(Kind.TEXT), native) for native in ("tinyint(1)", "int(10) unsigned")]
+    unused = TypeChoices(Types(map=MAP)).unused(columns)
+    assert unused == ["char(36)", "datetime", "varchar(*)", "bigint unsigned"]
+
+
 def test_geometry_and_vectors_have_settings_of_their_own() -> None:
     choices = TypeChoices(Types(geometry="geometry"))
     assert choices.of(Column("g", LogicalType(Kind.GEOMETRY), "point")).target == "geometry"
