@@ -75,6 +75,7 @@ def charsets(database: Database) -> list[str]:
     return sorted(row[0] for row in database.query("SHOW CHARACTER SET") if row[0] not in BYTES)
 
 
+@pytest.mark.every_server
 def test_pitfall_36_the_same_codes_have_a_character(mysql_family: Server, source_database: Make) -> None:
     """To us as to the server; sets of Unicode's own forms need no table."""
     database = source_database(mysql_family)
@@ -148,6 +149,7 @@ def test_pitfall_36_labels_and_defaults(mysql_family: Server, source_database: M
     assert {column.refusal for column in follower.schema("t").columns} == {""}
 
 
+@pytest.mark.every_server
 def test_pitfall_28_36_keys_of_other_character_sets(
     mysql_family: Server, source_database: Make, follow: Callable
 ) -> None:
@@ -205,6 +207,7 @@ def some_letters(charset: str) -> list[str]:
     return ["a", "?", *(found[len(found) * place // 3] for place in (1, 2)), found[-1]]
 
 
+@pytest.mark.every_server
 def test_pitfall_36_bytes_that_are_no_text_stop(mysql_family: Server, source_database: Make, follow: Callable) -> None:
     """The server's own conversion would make a question mark of them, or nothing at all."""
     database = source_database(mysql_family)
