@@ -142,6 +142,11 @@ def _time(log: LogColumn, column: Column) -> Field:
     return Field(f"{3 + bits // 8}s", f"duration{bits // 8}(from_bytes({{a}}, 'big'))")
 
 
+def _year(log: LogColumn, column: Column) -> Field:
+    """Years since 1900; of two digits 0 is the year 2000 as well, which the server shows in the same way."""
+    return Field("B", "1900 + {a} if {a} else 2000" if native_of(column).numbers == (2,) else "{a} and 1900 + {a}")
+
+
 def _bit(log: LogColumn, column: Column) -> Field:
     return Field(f"{(log.meta + 7) // 8}s", "from_bytes({a}, 'big')")
 
@@ -215,7 +220,7 @@ _FIELDS: dict[int, Callable[[LogColumn, Column], Field]] = {
     t.FLOAT: _fixed("f"),
     t.DOUBLE: _fixed("d"),
     t.NEWDECIMAL: _decimal,
-    t.YEAR: _fixed("B", "{a} and 1900 + {a}"),
+    t.YEAR: _year,
     t.DATE: _fixed("HB", "days[{a} | {b} << 16]"),
     t.NEWDATE: _fixed("HB", "days[{a} | {b} << 16]"),
     t.TIME: _fixed("Hb", "old_duration({a} | {b} << 16)"),

@@ -12,12 +12,12 @@ from typing import TypeVar
 
 from anabranch.abc import Select, ValueRules
 from anabranch.connectors.mysql import binlog as b
+from anabranch.connectors.mysql.charsets import BadValue
 from anabranch.connectors.mysql.fields import Unfit
 from anabranch.connectors.mysql.json_partial import NoBefore
 from anabranch.connectors.mysql.rows_decode import ROW_EVENTS, Decoder, TableDecoders
 from anabranch.connectors.mysql.tablemap import TableMap, parse_table_map, table_of
 from anabranch.connectors.mysql.transactions import Group
-from anabranch.connectors.mysql.values import BadValue
 from anabranch.connectors.mysql.versioned import VersionedDecoders
 from anabranch.errors import SchemaError, SourceError, UnknownLogEvent, ValueRefused
 from anabranch.model.ids import TableId
