@@ -264,7 +264,10 @@ class TargetStore(Protocol):
     def create_checkpoint(self, job: str, position: Position, commit_time: int) -> None:
         """First row of a job, at the position where apply will start; an existing row is left as it is."""
 
-    def tables(self, job: str) -> dict[TableId, TableState]: ...
+    def tables(self, job: str) -> dict[TableId, TableState]:
+        """All of one moment. Cheap to repeat: callers poll."""
+
+    def table(self, job: str, table: TableId) -> TableState | None: ...
 
     def save_table(self, job: str, state: TableState) -> None: ...
 
