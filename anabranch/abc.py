@@ -26,6 +26,8 @@ class ValueRules:
     zero_date: str = "stop"  # "stop" | "null"
     nul: str = "stop"  # "stop" | "strip"
     json: str = "jsonb"  # "jsonb" | "json" | "text"
+    geometry: str = "bytea"  # "bytea" | "geometry"
+    vector: str = "real[]"  # "real[]" | "vector"
 
 
 # --- source: log -----------------------------------------------------------------------------------------
@@ -57,7 +59,30 @@ class LogAbandoned:
     mark: LogMark
 
 
-LogItem = Chunk | LogStatement | LogIdle | LogAbandoned
+@dataclass(frozen=True, slots=True)
+class LogPrepared:
+    """Rows of a transaction that is prepared and undecided (two-phase commit, K6). `chunk` is a FRAGMENT of it, or the LAST
+    part: then it is prepared under `xid`, and the log goes on at `mark`. Nothing else comes between the parts, nothing of
+    it counts before its LogDecided. Its one transaction has no position yet (""). `left_out`: tables whose rows in it
+    were left out, in whole or from a PARK barrier on; of FRAGMENTs, `mark` is just before it, the others are empty."""
+
+    chunk: Chunk
+    mark: LogMark
+    xid: str = ""
+    left_out: tuple[TableId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LogDecided:
+    """The prepared transaction `xid` was committed, here and under this id, or rolled back. `mark` is just after it."""
+
+    xid: str
+    is_committed: bool
+    mark: LogMark
+    gtid: str | None = None
+
+
+LogItem = Chunk | LogStatement | LogIdle | LogAbandoned | LogPrepared | LogDecided
 Select = Callable[[TableId], TableSchema | None]
 
 
@@ -82,6 +107,8 @@ class LogReader(Protocol):
         and the socket has no more, when a chunk is full (about 20,000 images or 4 MB), or when the flush interval has
         passed. A transaction larger than a chunk comes as fragments, and nothing else between them. A table map that
         contradicts the definition in force is a PARK barrier in the chunk, and the table's rows are left out from there.
+        A transaction that is prepared comes as LogPrepared where it was prepared, its end as LogDecided, each once, with
+        or without rows for us; one that is committed in one phase is an ordinary one.
 
         Raises SourceUnavailable (line lost: `start` again from the last mark), UnknownLogEvent, ValueRefused,
         LogLost."""
@@ -132,6 +159,10 @@ class SourceCatalog(Protocol):
 
     def logs_cascades(self) -> bool:
         """Does this server's log contain the rows that foreign-key actions change? (K1)"""
+
+    def prepared(self) -> frozenset[str]:
+        """Transactions that are prepared and undecided now, named as LogPrepared names them; none where the log holds
+        rows at their commit only, or where this user may not ask."""
 
     def close(self) -> None: ...
 

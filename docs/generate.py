@@ -20,8 +20,10 @@ from anabranch.abc import ValueRules
 from anabranch.cli.main import VERBS, cli
 from anabranch.config import JobConfig
 from anabranch.connectors.mysql import typemap
+from anabranch.connectors.mysql.charsets import CHARSETS
 from anabranch.connectors.mysql.typemap import Native, logical_type
-from anabranch.connectors.postgresql.typemap import JSON, PostgresTypes
+from anabranch.connectors.postgresql import choices
+from anabranch.connectors.postgresql.typemap import GEOMETRY, JSON, VECTOR, PostgresTypes
 from anabranch.model.datatype import Kind
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -257,6 +259,9 @@ EXAMPLES = {
     "timestamp": Native("timestamp", "timestamp", fraction=0),
     "time": Native("time", "time(3)", fraction=3),
     "json": Native("json", "json"),
+    "uuid": Native("uuid", "uuid"),
+    "vector": Native("vector", "vector(3)"),
+    **{name: Native(name, name) for name in (*typemap.ADDRESSES, *typemap.GEOMETRIES)},
     **{name: Native(name, name, "utf8mb4") for name in typemap.TEXTS},
     **{name: Native(name, name) for name in typemap.BLOBS},
 }
@@ -278,7 +283,7 @@ def types() -> Iterator[str]:
     yield from (_type_row(EXAMPLES[name]) for name in typemap._MAKERS)
     yield ""
     yield "MariaDB's `json` is a `longtext` with a `json_valid` check; it is treated as `json`. `boolean` is `tinyint(1)` and"
-    yield "keeps all values of `tinyint`. Generated columns are copied as plain ones."
+    yield "keeps all values of `tinyint`. Generated columns are copied as plain ones, `COMPRESSED` ones as those that are not."
     yield ""
     yield "## JSON"
     yield ""
@@ -290,8 +295,12 @@ def types() -> Iterator[str]:
     yield ""
     yield "## Text"
     yield ""
-    yield f"Character sets: {', '.join(f'`{name}`' for name in typemap.CHARSETS)}. A column of another one is refused."
+    yield "Character sets, each read exactly as the server converts it to `utf8mb4`:"
+    yield ", ".join(f"`{name}`" for name in sorted(CHARSETS)) + "."
+    yield "Bytes that their character set does not have stop the job with the row's key. `CHARACTER SET binary` makes binary"
+    yield "types of columns; an ENUM or SET in it is refused."
     yield ""
+    yield from _own_choice()
     yield "## Refused"
     yield ""
     yield "Preflight refuses a column of a type that is not in the table above, and names the line that drops it"
@@ -300,9 +309,35 @@ def types() -> Iterator[str]:
     yield "| type | reason |"
     yield "|---|---|"
     yield from (f"| `{name}` | {reason} |" for name, reason in sorted(typemap.REASONS.items()))
-    yield "| any, `COMPRESSED` | compressed columns are not replicated yet |"
     yield "| columns of a system-versioned table | system-versioned tables are not replicated yet |"
     yield ""
+
+
+def _own_choice() -> Iterator[str]:
+    yield "## Types of your own choice"
+    yield ""
+    yield "`[types.map]` and `columns.type` of a `[[tables]]` entry of the job file choose another type at the target. Declared"
+    yield "are those whose text form PostgreSQL reads into the chosen type as it is; load, stream and verification agree on it."
+    yield "Integers and `year` become `smallint`, `integer` or `bigint` as well: a value that does not fit stops the job."
+    yield "Columns of a key may only become types that print the same."
+    yield ""
+    yield "| logical type | chosen type | fidelity | in keys | note |"
+    yield "|---|---|---|---|---|"
+    rows: dict[tuple[str, choices.Choice], list[str]] = {}
+    for kind, name, one in choices.every():
+        rows.setdefault((name, one), []).append(kind.value)
+    for (name, one), kinds in rows.items():
+        in_keys = "yes" if one.in_keys else "no"
+        yield f"| {', '.join(kinds)} | `{name}` | {one.fidelity} | {in_keys} | {one.reason} |"
+    yield ""
+    for what, forms in (("geometry", GEOMETRY), ("vector", VECTOR)):
+        yield f"`[types] {what}` chooses for {what}:"
+        yield ""
+        yield "| setting | PostgreSQL | fidelity | note |"
+        yield "|---|---|---|---|"
+        for setting, (native, kind, note) in forms.items():
+            yield f'| `"{setting}"` | `{native}` | {kind} | {note} |'
+        yield ""
 
 
 def _type_row(native: Native) -> str:

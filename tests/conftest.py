@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from scenario import Scenario
 
 from anabranch.testing import packages
 from anabranch.testing.databases import Database, create_database, drop_database, unique_name
+from anabranch.testing.features import has_all
 from anabranch.testing.servers import (
     Server,
     ServerUnavailable,
@@ -32,12 +34,37 @@ _FINDERS: dict[str, Callable[[], packages.Software]] = {
     "mysql": lambda: packages.find_mysql(fetch=False),
     "postgresql": packages.find_postgresql,
 }
+OTHER_MYSQL = {"mysql55": (5, 5), "mysql56": (5, 6), "mysql9": (9, 7)}
 _USED = pytest.StashKey[list[str]]()
 
 
 def pytest_report_header() -> list[str]:
     """The version of every server that tests would use now; nothing is started or fetched for it."""
     return [_describe(name) for name in _FINDERS]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "mysql_family" in metafunc.fixturenames:
+        metafunc.parametrize("mysql_family", list(_family_of(metafunc.definition)), indirect=True, scope="session")
+
+
+def _family_of(test: pytest.Function) -> Iterator[Any]:
+    yield from ("mariadb", "mysql")
+    if test.get_closest_marker("every_server"):
+        yield from (pytest.param(name, marks=pytest.mark.servers) for name in OTHER_MYSQL)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """`every_server` says what a test, or one of its cases, needs a server to have (testing/features.py)."""
+    left_out = [item for item in items if not _can_run(item)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
+def _can_run(item: pytest.Item) -> bool:
+    version = OTHER_MYSQL.get(getattr(item, "callspec", None) and item.callspec.params.get("mysql_family"))
+    return version is None or has_all(version, (need for m in item.iter_markers("every_server") for need in m.args))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -85,9 +112,28 @@ def postgresql(servers_directory: Path, pytestconfig: pytest.Config) -> Iterator
     yield from _serve("postgresql", start_postgresql, servers_directory, pytestconfig)
 
 
-@pytest.fixture(scope="session", params=["mariadb", "mysql"])
+@pytest.fixture(scope="session")
+def mysql55(servers_directory: Path, pytestconfig: pytest.Config) -> Iterator[Server]:
+    """A MySQL 5.5 (make test-servers)."""
+    yield from _serve("mysql55", partial(start_mysql, release="5.5"), servers_directory, pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def mysql56(servers_directory: Path, pytestconfig: pytest.Config) -> Iterator[Server]:
+    """A MySQL 5.6 (make test-servers)."""
+    yield from _serve("mysql56", partial(start_mysql, release="5.6"), servers_directory, pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def mysql9(servers_directory: Path, pytestconfig: pytest.Config) -> Iterator[Server]:
+    """A MySQL 9 (make test-servers)."""
+    yield from _serve("mysql9", partial(start_mysql, release="9"), servers_directory, pytestconfig)
+
+
+@pytest.fixture(scope="session")
 def mysql_family(request: pytest.FixtureRequest) -> Server:
-    """Each server that speaks MySQL's protocol: a test with it runs on both."""
+    """Each server that speaks MySQL's protocol: a test with it runs on MariaDB and MySQL 8; in `make test-servers`, if it
+    is marked `every_server`, on MySQL 5.5, 5.6 and 9."""
     server: Server = request.getfixturevalue(request.param)
     return server
 

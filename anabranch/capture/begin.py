@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from anabranch.abc import LogItem, LogReader, LogStatement, SourceCatalog, SourceConnector
+from anabranch.capture.older import PATIENCE, Patience, wait_for_older
 from anabranch.errors import SchemaError
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
@@ -34,14 +35,19 @@ def read_definitions(catalog: SourceCatalog, wanted: Wanted) -> Definitions:
     return Definitions(tables, before, catalog.mark())
 
 
-def begin(source: SourceConnector, reader: LogReader, trail: TrailWriter, wanted: Wanted) -> None:
-    """Give an empty trail its first position and the definitions in force there; one that has them stays as it is."""
+def begin(
+    source: SourceConnector, reader: LogReader, trail: TrailWriter, wanted: Wanted, patience: Patience | None = None
+) -> None:
+    """Give an empty trail its first position and the definitions in force there; one that has them stays as it is, and so
+    does one whose waiting for older transactions is ended (K6)."""
     if trail.end.resume:
         return
     catalog = source.catalog()
     try:
         found = _undisturbed(source, reader, catalog, wanted)
         trail.note_cascades(catalog.logs_cascades())
+        if not wait_for_older(catalog, trail, found.before, patience or Patience(PATIENCE)):
+            return
     finally:
         catalog.close()
     for schema in found.tables.values():

@@ -5,6 +5,7 @@ A table that is parked takes its foreign-key component with it: half of it would
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -13,6 +14,7 @@ import pyarrow as pa
 from anabranch import log
 from anabranch.abc import LogStatement, SourceConnector, StatementFacts
 from anabranch.capture.begin import Wanted, read_definitions
+from anabranch.capture.older import PATIENCE
 from anabranch.errors import UnknownLogEvent
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
@@ -50,13 +52,23 @@ class Joining:
     schema: TableSchema
     mark: LogMark
     settled: LogMark
+    asked: float  # time.monotonic()
+    is_told: bool = False  # that it waits
 
 
 class DefinitionKeeper:
     """Keeps the schema history true while the log goes by: barriers for the trail, answers to the reader's `select`."""
 
-    def __init__(self, source: SourceConnector, trail: TrailWriter, wanted: Wanted, reselect: Callable[[], None]):
-        self.source, self.trail, self.wanted, self.reselect = source, trail, wanted, reselect
+    def __init__(
+        self,
+        source: SourceConnector,
+        trail: TrailWriter,
+        wanted: Wanted,
+        reselect: Callable[[], None],
+        patience: float = PATIENCE,
+    ) -> None:
+        """`patience`: seconds that a table waits to join for prepared transactions to end."""
+        self.source, self.trail, self.wanted, self.reselect, self.patience = source, trail, wanted, reselect, patience
         self.joining: dict[TableId, Joining] = {}
         self.unsettled: dict[TableId, LogMark] = {}  # joined: definition read no later than this mark
 
@@ -86,7 +98,7 @@ class DefinitionKeeper:
         shown = replace(statement, sql=self.source.dialect.shown(statement.sql))
         barriers = self._barriers(facts, shown)
         log.get().info("statement_seen", kind=facts.kind, statement=shown.sql, barriers=len(barriers))
-        return _alone(barriers, statement.mark, statement.gtid) if barriers else None
+        return alone(barriers, statement.mark, statement.gtid) if barriers else None
 
     def _barriers(self, facts: StatementFacts, statement: LogStatement) -> list[Barrier]:
         """`statement` as people may see it: its text goes into the log, the trail, and the reason of a parked table."""
@@ -136,6 +148,10 @@ class DefinitionKeeper:
     def _is_before(self, mark: LogMark, other: LogMark) -> bool:
         return self.source.order.includes(other, mark.native, None)
 
+    def park(self, tables: Iterable[TableId], reason: str) -> list[Barrier]:
+        """Their rows cannot be followed any more, for a reason that no statement gives."""
+        return self._park(tables, reason, "")
+
     def _park(
         self, tables: Iterable[TableId], reason: str, statement: str, tx: int = 0, ordinal: int = 0
     ) -> list[Barrier]:
@@ -166,13 +182,15 @@ class DefinitionKeeper:
         finally:
             catalog.close()
         for table, schema in found.tables.items():
-            self.joining[table] = Joining(schema, found.before, found.after)
+            self.joining[table] = Joining(schema, found.before, found.after, time.monotonic())
         for table in set(asked) - found.tables.keys():
             requests.refuse(self.trail.directory, table, "the source has no such table")
 
     def join(self, mark: LogMark) -> Chunk | None:
-        """Bring in requested tables whose definition holds at `mark`, the place the log is read up to."""
+        """Bring in requested tables whose definition holds at `mark`, the place the log is read up to. Not while a prepared
+        transaction is open whose rows of the table were left out: they would be missing at its commit (K6)."""
         ready = {t: j for t, j in self.joining.items() if self.source.order.includes(mark, j.mark.native, None)}
+        ready = {table: joining for table, joining in ready.items() if not self._awaits(table, joining)}
         if not ready:
             return None
         barriers: list[Barrier] = []
@@ -184,7 +202,20 @@ class DefinitionKeeper:
             barriers.append(Barrier(0, len(barriers), BarrierKind.SCHEMA, table, schema=schema))
             del self.joining[table]
         self.reselect()
-        return _alone(barriers, mark, None)
+        return alone(barriers, mark, None)
+
+    def _awaits(self, table: TableId, joining: Joining) -> bool:
+        lacking = self.trail.staging.lacking(table)
+        if lacking and time.monotonic() - joining.asked > self.patience:
+            xids, seconds = ", ".join(lacking[:5]), f"{self.patience:g} s"
+            reason = (
+                f"the prepared transactions {xids} have rows of it and did not end in {seconds}: end them, ask again"
+            )
+            requests.refuse(self.trail.directory, table, reason)
+        elif lacking and not joining.is_told:
+            log.get().warning("table_waits_to_join", table=str(table), for_prepared=lacking[:5])
+            self.joining[table] = replace(joining, is_told=True)
+        return bool(lacking)
 
     def joined(self, tables: Iterable[TableId], sequence: int) -> None:
         for table in tables:
@@ -195,7 +226,8 @@ def _same(now: TableSchema | None, then: TableSchema) -> bool:
     return now is not None and now.same_definition(then)
 
 
-def _alone(barriers: list[Barrier], mark: LogMark, gtid: str | None) -> Chunk:
+def alone(barriers: list[Barrier], mark: LogMark, gtid: str | None) -> Chunk:
+    """A chunk of one transaction without rows, in which this happens."""
     transactions = pa.RecordBatch.from_pylist(
         [{"native": mark.native, "gtid": gtid, "commit_time": mark.commit_time, "rows": 0}], schema=TRANSACTION_SCHEMA
     )

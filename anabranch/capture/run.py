@@ -13,14 +13,25 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from anabranch import log
-from anabranch.abc import LogAbandoned, LogIdle, LogItem, LogReader, LogStatement, SourceConnector
+from anabranch.abc import (
+    LogAbandoned,
+    LogDecided,
+    LogIdle,
+    LogItem,
+    LogPrepared,
+    LogReader,
+    LogStatement,
+    SourceConnector,
+)
 from anabranch.capture.begin import Wanted, begin
 from anabranch.capture.definitions import DefinitionKeeper
+from anabranch.capture.older import PATIENCE, Patience
+from anabranch.capture.prepared import PreparedTransactions
 from anabranch.errors import SourceUnavailable, StorageFull
 from anabranch.model.position import LogMark, Position
 from anabranch.rows.chunk import BarrierKind, Chunk, Part
 from anabranch.trail.codec import last_place
-from anabranch.trail.writer import TrailWriter
+from anabranch.trail.writer import TrailEnd, TrailWriter
 
 READ_SECONDS = 0.2
 HEARTBEAT_SECONDS = 0.5
@@ -55,18 +66,23 @@ class Capture:
     watcher: Watcher
     followed: str  # identity of the server that the trail was read from
     refuse_switch: Callable[[str, str], None]  # (followed, now): raises while the trail must not be read from another
+    staging_timeout: float = (
+        PATIENCE  # seconds that prepared transactions may hold up a beginning trail, a joining table
+    )
     waits_at_start: bool = False  # also for a source that was never reached: who started this has reached it
 
     def run(self) -> None:
         """Returns when `stop` says so. Raises what a person has to look at; a lost line is retried for five minutes, one
         that never was only if `waits_at_start`."""
-        begin(self.source, self.reader, self.trail, self.wanted)
-        self.keeper = DefinitionKeeper(self.source, self.trail, self.wanted, self.reader.reselect)
+        patience = Patience(self.staging_timeout, self.stop, lambda why: self._tell_waiting(f"for {why}"))
+        begin(self.source, self.reader, self.trail, self.wanted, patience)
+        self.keeper = DefinitionKeeper(self.source, self.trail, self.wanted, self.reader.reselect, self.staging_timeout)
+        self.prepared = PreparedTransactions(self.trail, self.keeper)
         lost_since: float | None = None
         was_there = self.waits_at_start
         while not self.stop():
             try:
-                end = self.trail.rewind()  # what no flush made durable is read again
+                end = self._rewind()  # what no flush made durable is read again
                 self.reader.start(LogMark(end.position.native, end.resume, end.commit_time), self.keeper.select)
                 lost_since, was_there = None, True
                 log.get().info("capture_follows", after=str(end.position))
@@ -102,9 +118,16 @@ class Capture:
         end = self.trail.end
         return LogMark(end.position.native, end.resume, end.commit_time)
 
-    def _pause(self, why: str) -> None:
+    def _rewind(self) -> TrailEnd:
+        self.prepared.rewind()
+        return self.trail.rewind()
+
+    def _tell_waiting(self, why: str) -> None:
         log.get().warning("capture_waiting", why=why)
         self.watcher.waiting(why)
+
+    def _pause(self, why: str) -> None:
+        self._tell_waiting(why)
         for _ in range(10):
             if not self.stop():
                 time.sleep(0.1)
@@ -123,6 +146,11 @@ class Capture:
             if isinstance(item, Chunk):
                 self._write(self.keeper.on_chunk(item))
                 is_inside = item.part is Part.FRAGMENT
+            elif isinstance(item, LogPrepared):
+                self._prepare(item)
+                is_inside = item.chunk.part is Part.FRAGMENT
+            elif isinstance(item, LogDecided):
+                self._decide(item)
             elif isinstance(item, LogStatement):
                 self._statement(item)
             elif isinstance(item, LogAbandoned):
@@ -156,6 +184,23 @@ class Capture:
             self.trail.flush()
             self.watcher.written(self.trail)
 
+    def _prepare(self, item: LogPrepared) -> None:
+        """Its rows are durable before the trail's position passes it."""
+        chunk = self.prepared.stage(item)
+        if chunk is not None:
+            self._write(chunk)
+        elif item.chunk.part is not Part.FRAGMENT:
+            self._heartbeat(item.mark)
+
+    def _decide(self, item: LogDecided) -> None:
+        has_rows = False
+        for chunk in self.prepared.decide(item):
+            self._write(chunk)
+            has_rows = True
+        if not has_rows:
+            self._heartbeat(item.mark)
+        self.prepared.done(item)
+
     def _statement(self, statement: LogStatement) -> None:
         chunk = self.keeper.on_statement(statement)
         if chunk is None:
@@ -166,7 +211,7 @@ class Capture:
     def _abandon(self, mark: LogMark) -> None:
         """What was noted for the fragments goes with them; behind `mark` they are not met again."""
         log.get().warning("transaction_abandoned", at=mark.native, why="the source crashed in it")
-        self.trail.rewind()
+        self._rewind()
         self._heartbeat(mark)
 
     def _heartbeat(self, mark: LogMark) -> None:

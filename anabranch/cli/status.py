@@ -38,6 +38,8 @@ def lines(found: Mapping[str, Any]) -> Iterable[str]:
     yield f"parts       {parts or 'none is running'}"
     for name in ("read", "written", "source_end"):
         yield f"{name.replace('_', ' '):<12}{_position(found['positions'].get(name))}"
+    for one in found.get("prepared", ()):
+        yield f"prepared    {one['xid']}  {one['rows']:,} rows, since {one['since'] or 'before the trail'}"
     for target in found["targets"]:
         yield from _target(target)
     for error in found.get("unreachable", ()):

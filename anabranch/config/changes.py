@@ -21,18 +21,35 @@ def definition(config: JobConfig) -> dict[str, Any]:
         "source": f"{source.scheme}://{place}/{source.database}",
         "rules": [rule.model_dump() for rule in config.rules],
         "tables": {
-            str(entry.id): {"drop": sorted(entry.columns.drop), "rename": entry.columns.rename, "where": entry.where}
+            str(entry.id): {
+                "drop": sorted(entry.columns.drop),
+                "rename": entry.columns.rename,
+                "type": entry.columns.type,
+                "where": entry.where,
+            }
             for entry in config.tables
         },
         "json": config.types.json,
+        "types": {"geometry": config.types.geometry, "vector": config.types.vector, "map": config.types.map},
     }
 
 
 def describe_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """One line per difference that needs tables to be loaded again; empty = the job may go on."""
     ends = [_changed("source", old["source"], new["source"]), _changed("[types] json", old["json"], new["json"])]
-    lines = [*ends, *_rules(old["rules"], new["rules"]), *_tables(old["tables"], new["tables"])]
+    types = old.get("types", {}), new.get("types", {})
+    chosen = [
+        _changed(f"[types] {key}", *(some.get(key, default) for some in types)) for key, default in _TYPES.items()
+    ]
+    lines = [*ends, *chosen, *_rules(old["rules"], new["rules"]), *_tables(old["tables"], new["tables"])]
     return [line for line in lines if line]
+
+
+_TYPES: dict[str, Any] = {
+    "geometry": "bytea",
+    "vector": "real[]",
+    "map": {},
+}  # as in a job that was run before they were
 
 
 def _changed(what: str, before: object, after: object) -> str:
@@ -62,4 +79,5 @@ def _tables(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
         lines.append(_changed(f"table {table} where", before.get("where"), after.get("where")))
         lines.append(_changed(f"table {table} dropped columns", before.get("drop"), after.get("drop")))
         lines.append(_changed(f"table {table} renamed columns", before.get("rename"), after.get("rename")))
+        lines.append(_changed(f"table {table} types of columns", before.get("type") or None, after.get("type") or None))
     return lines

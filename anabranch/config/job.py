@@ -166,12 +166,15 @@ class Columns(Section):
     """Columns that are not replicated."""
     rename: dict[str, str] = {}
     """Source column -> target column."""
+    type: dict[str, str] = {}
+    """Source column -> target type, as in `[types.map]`, before which it goes."""
 
     @model_validator(mode="after")
     def _no_contradiction(self) -> Self:
-        both = sorted(set(self.drop) & set(self.rename))
-        if both:
-            raise refuse(Problem(f"{', '.join(both)}: dropped and renamed", expected="one of the two"))
+        for names, what in ((self.rename, "renamed"), (self.type, "given a type")):
+            both = sorted(set(self.drop) & set(names))
+            if both:
+                raise refuse(Problem(f"{', '.join(both)}: dropped and {what}", expected="one of the two"))
         return self
 
 
@@ -218,7 +221,8 @@ class Capture(Section):
     """Memory for transactions that are not committed yet; beyond it they go to disk. Without effect on MySQL and MariaDB,
     whose logs have committed transactions only."""
     staging_timeout_s: int = Field(default=120, ge=1)
-    """Age at which a transaction that is not committed yet goes to disk. Without effect on MySQL and MariaDB."""
+    """How long a trail that begins, or a table that joins, waits for older transactions that are prepared at the source (XA)
+    and undecided."""
 
 
 class Apply(Section):
@@ -245,6 +249,14 @@ with warnings.catch_warnings():
         """A NUL character in text: stop with the row's key, or leave the character out."""
         json: Literal["jsonb", "json", "text"] = "jsonb"  # type: ignore[assignment]
         """The target's type for JSON."""
+        geometry: Literal["bytea", "geometry"] = "bytea"
+        """The target's type for geometry: EWKB as bytes, or PostGIS's own."""
+        vector: Literal["real[]", "vector"] = "real[]"
+        """The target's type for vectors: an array, or pgvector's own."""
+        map: dict[str, str] = {}
+        """Source type -> target type, instead of the type map's: `"tinyint(1)" = "boolean"`. The left side is the type as
+        the source spells it, or its name alone, or a glob on either; the exact spelling wins, then the first. Which types
+        there are for a type: the [type table](types.md#types-of-your-own-choice)."""
 
 
 class Spark(Section):

@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from anabranch.config import JobConfig, TableEntry
 from anabranch.config.patterns import Pattern, Template
 from anabranch.ddl import expressions
+from anabranch.ddl.choices import TypeChoices
 from anabranch.errors import ConfigError, Problem, SchemaError
 from anabranch.model.datatype import LogicalType
 from anabranch.model.ids import TableId
@@ -42,6 +43,7 @@ class RuleSet:
         self._rules = [_Rule(_patterns(rule.include), Template.parse(rule.target)) for rule in config.rules]
         self._excluded = [pattern for rule in config.rules for pattern in _patterns(rule.exclude)]
         self._entries = {entry.id: entry for entry in config.tables}
+        self._types = TypeChoices(config.types)
         self._check_filters()
 
     def target_of(self, table: TableId) -> TableId | None:
@@ -108,7 +110,12 @@ class RuleSet:
         if refused := self.refused(schema):
             raise _refused_columns(schema.id, refused)
         dropped = self.dropped(schema.id)
-        kept = [(column.name, column.type) for column in schema.columns if column.name not in dropped and column.type]
+        chosen = entry.columns.type if (entry := self._entries.get(schema.id)) else {}
+        kept = [
+            (column.name, self._types.of(column, chosen.get(column.name, "")))
+            for column in schema.columns
+            if column.name not in dropped and column.type
+        ]
         names = {name: self._renames(schema.id).get(name, name) for name, _ in kept}
         return TargetTable(
             source=schema.id,
@@ -189,7 +196,8 @@ def _refused_columns(table: TableId, columns: list[Column]) -> SchemaError:
 
 def _unknown_columns(entry: TableEntry, schema: TableSchema) -> Iterator[tuple[tuple[str, ...], str]]:
     known = [column.name for column in schema.columns]
-    for what, names in (("drop", entry.columns.drop), ("rename", list(entry.columns.rename))):
+    columns = entry.columns
+    for what, names in (("drop", columns.drop), ("rename", list(columns.rename)), ("type", list(columns.type))):
         for name in names:
             if name not in known:
                 nearest = "".join(f"; did you mean {n}?" for n in get_close_matches(name, known, 1))

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from anabranch.errors import AnabranchError, SourceError, StateError, TargetError
+from anabranch.errors import AnabranchError, SourceError, StateError, TargetError, TrailCorrupt
 from anabranch.job import ends
 from anabranch.job.supervisor import LOCK
 from anabranch.state.store import StateStore
 from anabranch.trail import lock
+from anabranch.trail.staging import staged
 
 if TYPE_CHECKING:
     from anabranch.job.job import Job
@@ -95,6 +96,16 @@ def _target(job: Job, execute: bool) -> list[str]:
 def _home(job: Job, execute: bool) -> list[str]:
     if not job.config.home.exists():
         return []
+    waiting = _waiting(job)
     if execute:
         shutil.rmtree(job.config.home)
-    return [f"home {job.config.home}: trail, state.db, logs, Spark's checkpoint"]
+    return [f"home {job.config.home}: trail{waiting}, state.db, logs, Spark's checkpoint"]
+
+
+def _waiting(job: Job) -> str:
+    """Prepared transactions that are still open at the source; a trail that is damaged goes all the same."""
+    try:
+        count = len(staged(job.trail))
+    except TrailCorrupt:
+        return ""
+    return f" (with the rows of {count} prepared transactions)" if count else ""

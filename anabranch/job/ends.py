@@ -54,7 +54,7 @@ def told(job: Job, error: AnabranchError) -> str:
 
 def value_rules(job: Job) -> ValueRules:
     types = job.config.types
-    return ValueRules(zero_date=types.zero_date, nul=types.nul, json=types.json)
+    return ValueRules(types.zero_date, types.nul, types.json, types.geometry, types.vector)
 
 
 def log_options(job: Job, job_uuid: str) -> LogOptions:
@@ -143,6 +143,7 @@ def begin_trail_if_none(job: Job) -> None:
     """`load` without a trail records the source's present position itself. One that capture is beginning is awaited
     by the caller."""
     from anabranch.capture.begin import begin
+    from anabranch.capture.older import Patience
 
     if exists(job.trail) and TrailReader(job.trail).end().resume:
         return
@@ -151,7 +152,7 @@ def begin_trail_if_none(job: Job) -> None:
     reader = source.log(log_options(job, job_uuid))
     try:
         with open_trail(job, reader.identity(), job_uuid) as trail:
-            begin(source, reader, trail, job.rules.includes)
+            begin(source, reader, trail, job.rules.includes, Patience(float(job.config.capture.staging_timeout_s)))
     except TrailLocked:
         return
     finally:

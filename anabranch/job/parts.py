@@ -34,8 +34,9 @@ def run_capture(job: Job) -> None:
             with ends.open_trail(job, followed, job_uuid, LOCK_SECONDS) as trail:
                 log.get(job=job.config.name).info("capture_started", end=str(trail.end.position))
                 watcher, refuse = CaptureWatcher(state), partial(ends.refuse_switch_while_loading, job)
+                timeout = float(job.config.capture.staging_timeout_s)
                 wanted, waits = job.rules.includes, bool(os.environ.get(SUPERVISED))
-                Capture(source, reader, trail, wanted, stop.asked, watcher, followed, refuse, waits).run()
+                Capture(source, reader, trail, wanted, stop.asked, watcher, followed, refuse, timeout, waits).run()
         finally:
             reader.close()
 

@@ -12,6 +12,7 @@ from anabranch.job.lag import Lag, lives
 from anabranch.model.position import LogMark, Position
 from anabranch.state.store import StateStore, time_text
 from anabranch.trail.reader import TrailEnd, TrailReader, exists
+from anabranch.trail.staging import staged
 
 if TYPE_CHECKING:
     from anabranch.job.job import Job
@@ -40,6 +41,7 @@ def status(job: Job) -> dict[str, Any]:
         },
         "targets": [_target(job, snapshot, end, source_end, sizes, errors)],
         "last_error": snapshot["last_error"],
+        **_prepared(job),
         **({"unreachable": errors} if errors else {}),
     }
 
@@ -49,6 +51,12 @@ def _trail_end(job: Job) -> TrailEnd | None:
         return None
     with TrailReader(job.trail) as trail:
         return trail.end()
+
+
+def _prepared(job: Job) -> dict[str, Any]:
+    """Transactions that wait for their commit (K6), where there are any."""
+    found = [{"xid": one.xid, "since": time_text(one.time), "rows": one.rows} for one in staged(job.trail)]
+    return {"prepared": found} if found else {}
 
 
 def _source_end(job: Job, errors: list[str]) -> tuple[LogMark | None, Mapping[str, int]]:

@@ -34,12 +34,17 @@ class Kind(StrEnum):
     ENUM = "enum"  # utf8 · the label
     SET = "set"  # utf8 · labels joined by comma in declaration order
     JSON = "json"  # utf8 · JSON text
+    UUID = "uuid"  # utf8 · 32 lower-case hex digits in five groups
+    INET = "inet"  # utf8 · an IPv4 or IPv6 address without mask
+    GEOMETRY = "geometry"  # binary, EWKB · as BINARY; hex alone for a target type geometry
+    VECTOR = "vector"  # binary, little-endian float32 · {a,b,…}; [a,b,…] for a target type vector
 
 
 @dataclass(frozen=True, slots=True)
 class LogicalType:
     """A kind with its parameters. `length` counts characters (TEXT), bytes (BINARY) or bits (BIT), None = unbounded;
-    `precision`/`scale` belong to DECIMAL; `fraction` = digits of a second (TIMESTAMP, INSTANT, DURATION)."""
+    `precision`/`scale` belong to DECIMAL; `fraction` = digits of a second (TIMESTAMP, INSTANT, DURATION); the `length` of a
+    VECTOR is its number of elements. `target`: the type at the target that the job chose, "" for the type map's own."""
 
     kind: Kind
     length: int | None = None
@@ -47,6 +52,7 @@ class LogicalType:
     scale: int = 0
     fraction: int = 6
     values: tuple[str, ...] = ()  # ENUM and SET labels in declaration order
+    target: str = ""
 
     def __str__(self) -> str:
         if self.kind is Kind.DECIMAL:

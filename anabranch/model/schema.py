@@ -86,8 +86,10 @@ class ForeignKey:
 class TableSchema:
     """One version of a table's definition, valid from a position of the trail on.
 
-    `version` counts from 1 per table; `primary_key` is () for a keyless table. `checks` and comments are for the target's
-    definition only: rows are read without them, and a change of them is none of the definition."""
+    `version` counts from 1 per table; `primary_key` is () for a keyless table. `row_end` names the column (which need not
+    be among `columns`) that tells the source's current rows from their history, "" for a table that keeps none. `checks`
+    and comments are for the target's definition only: rows are read without them, and a change of them is none of the
+    definition."""
 
     id: TableId
     columns: tuple[Column, ...]
@@ -96,6 +98,7 @@ class TableSchema:
     foreign_keys: tuple[ForeignKey, ...] = ()
     version: int = 1
     engine: str = ""
+    row_end: str = ""
     comment: str = field(default="", compare=False)
     checks: tuple[Check, ...] = field(default=(), compare=False)
 
@@ -115,7 +118,7 @@ class TableSchema:
 
         def essence(s: TableSchema) -> Any:
             unique = sorted((i.columns, i.prefixes) for i in s.indexes if i.unique)
-            return s.id, s.columns, s.primary_key, unique, sorted(s.foreign_keys, key=lambda f: f.name)
+            return s.id, s.columns, s.primary_key, s.row_end, unique, sorted(s.foreign_keys, key=lambda f: f.name)
 
         return bool(essence(self) == essence(other))
 
@@ -135,6 +138,7 @@ class TableSchema:
             foreign_keys=tuple(_foreign_key(f) for f in data["foreign_keys"]),
             version=data["version"],
             engine=data["engine"],
+            row_end=data.get("row_end", ""),
             comment=data["comment"],
             checks=tuple(_check(c) for c in data.get("checks", ())),
         )

@@ -1,8 +1,9 @@
 """Lists of raw values become Arrow arrays, one mapping per logical kind; and text becomes a raw value.
 
 Raw values are what a log reader produces: int for integers, BIT and YEAR; unscaled int for DECIMAL; float; UTF-8 bytes
-for TEXT, ENUM, SET and JSON; bytes for BINARY; days since 1970 for DATE; microseconds (since 1970 for TIMESTAMP and
-INSTANT) for the times; None for NULL or absent. The text form itself is the business of `lines.py`.
+for TEXT, ENUM, SET, JSON, UUID and INET; bytes for BINARY, GEOMETRY and VECTOR; days since 1970 for DATE; microseconds
+(since 1970 for TIMESTAMP and INSTANT) for the times; None for NULL or absent. The text form itself is the business of
+`lines.py`.
 """
 
 from __future__ import annotations
@@ -45,6 +46,10 @@ _ARROW: dict[Kind, Any] = {
     Kind.ENUM: _TEXT,
     Kind.SET: _TEXT,
     Kind.JSON: _TEXT,
+    Kind.UUID: _TEXT,
+    Kind.INET: _TEXT,
+    Kind.GEOMETRY: pa.binary(),
+    Kind.VECTOR: pa.binary(),
 }
 
 
@@ -149,6 +154,12 @@ def _binary(type: LogicalType, text: str) -> bytes:
     return bytes.fromhex(text[2:])
 
 
+def _floats(type: LogicalType, text: str) -> bytes:
+    if text[:1] + text[-1:] not in ("{}", "[]"):
+        raise ValueError(text)
+    return np.array([float(part) for part in text[1:-1].split(",") if part], "<f4").tobytes()
+
+
 def _bits(type: LogicalType, text: str) -> int:
     return int(text, 2)
 
@@ -186,6 +197,10 @@ _PARSERS: dict[Kind, Callable[[LogicalType, str], Any]] = {
     Kind.SET: _characters,
     Kind.JSON: _characters,
     Kind.BINARY: _binary,
+    Kind.UUID: _characters,
+    Kind.INET: _characters,
+    Kind.GEOMETRY: lambda type, text: _binary(type, text if text.startswith("\\x") else "\\x" + text),
+    Kind.VECTOR: _floats,
     Kind.BIT: _bits,
     Kind.DATE: _days,
     Kind.TIMESTAMP: _moment,

@@ -58,7 +58,7 @@ class TableBuffer:
         kept = len(self.runs) - stay
         runs, rest = self.runs[:kept], self.runs[kept:]
         self.runs[:] = [(op, 0, ordinal, first, second, images) for op, _, ordinal, first, second, images in rest]
-        if not runs:
+        if not any(run[_IMAGES] for run in runs):
             return None
         op, tx, ordinal, shape = _meta(np.array(runs, np.int64))
         used, shape = np.unique(shape, return_inverse=True)

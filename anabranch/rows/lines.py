@@ -23,6 +23,7 @@ ESCAPES = ((b"\\", "\\\\"), (b"\t", "\\t"), (b"\n", "\\n"), (b"\r", "\\r"))  # t
 _ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
 _MEANT = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
 LARGE = 1 << 30  # bytes of one result from which 64-bit offsets are used
+GEOMETRY, VECTOR = "geometry", "vector"  # target types that have forms of their own
 EXPONENT_SCALE = 7  # from this scale on Arrow prints small decimals with an exponent
 
 
@@ -67,6 +68,12 @@ def text_value(type: LogicalType, value: Any) -> str | None:
     return found
 
 
+def one_text(type: LogicalType, value: bytes) -> bytes:
+    """The text form of one value that Arrow holds as bytes."""
+    found: bytes = texts(type, pa.array([value], pa.binary()))[0].as_py().encode()
+    return found
+
+
 def strip_nul(array: Any) -> Any:
     """A text column without its zero characters."""
     return pc.replace_substring(array, "\0", "") if b"\0" in _data(array) else array
@@ -78,7 +85,7 @@ def strip_nul(array: Any) -> Any:
 def _cell(type: LogicalType, column: Any, nul: str) -> Any:
     """A column's text form as it stands in a line."""
     column = _whole(column)
-    if type.kind is Kind.BINARY:
+    if type.kind is Kind.BINARY or (type.kind is Kind.GEOMETRY and type.target != GEOMETRY):
         return _hex(column, "\\\\x")
     text = texts(type, column)
     if type.kind not in _WORDS:
@@ -152,6 +159,24 @@ def _binary(type: LogicalType, array: Any) -> Any:
     return _hex(array, "\\x")
 
 
+def _geometry(type: LogicalType, array: Any) -> Any:
+    return _hex(array, "" if type.target == GEOMETRY else "\\x")
+
+
+def _vector(type: LogicalType, array: Any) -> Any:
+    """The shortest digits of every element, as for floats."""
+    opening, closing = "[]" if type.target == VECTOR else "{}"
+    found = [None if value is None else opening + ",".join(_elements(value)) + closing for value in array.to_pylist()]
+    return pa.array(found, pa.string())
+
+
+def _elements(value: bytes) -> list[str]:
+    if len(value) % 4:
+        raise ValueError(f"a vector of {len(value)} bytes")
+    found: list[str] = pc.cast(pa.array(np.frombuffer(value, "<f4")), pa.string()).to_pylist()
+    return found
+
+
 _HEX = np.array([list(f"{byte:02x}".encode()) for byte in range(256)], np.uint8)
 
 
@@ -212,6 +237,8 @@ def _digits(numbers: Any, width: int) -> Any:
 _FORMS: Mapping[Kind, Callable[[LogicalType, Any], Any]] = {
     Kind.DECIMAL: _decimal,
     Kind.BINARY: _binary,
+    Kind.GEOMETRY: _geometry,
+    Kind.VECTOR: _vector,
     Kind.BIT: _bit,
     Kind.INSTANT: _instant,
     Kind.DURATION: _duration,

@@ -50,6 +50,10 @@ _SAME: Mapping[Kind, pa.DataType] = {
     Kind.ENUM: pa.string(),
     Kind.SET: pa.string(),
     Kind.JSON: pa.string(),
+    Kind.UUID: pa.string(),
+    Kind.INET: pa.string(),
+    Kind.GEOMETRY: pa.binary(),
+    Kind.VECTOR: pa.binary(),
 }
 
 

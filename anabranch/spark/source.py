@@ -7,6 +7,8 @@ the query up before streaming is announced. The truth about progress is the targ
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -81,4 +83,7 @@ class TrailStreamReader(DataSourceStreamReader):
         """Nothing hangs on it: Spark says it late or never."""
 
     def stop(self) -> None:
-        """Spark does not call it."""
+        """Spark's loop calls it when it ends, which it does by an exception only. When the JVM has closed the line there is
+        nobody left to tell: the loop would try, and print a traceback into the log if the line is down already."""
+        if isinstance(sys.exc_info()[1], EOFError | ConnectionError):
+            os._exit(0)

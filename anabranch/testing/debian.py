@@ -45,7 +45,7 @@ def install(alternatives: Alternatives) -> None:
     with locked("apt"), _no_service_starts():
         done = _first_success(_install, alternatives)
         if done.returncode:
-            _apt(("update",))
+            apt(("update",))
             done = _first_success(_install, alternatives)
     if done.returncode:
         raise _refused("install", alternatives[0], done)
@@ -60,12 +60,17 @@ def unpack(name: str, alternatives: Alternatives, *, dependencies: bool = True) 
         debs = scratch / "debs"
         debs.mkdir()
         _download(alternatives, debs, dependencies)
-        for deb in sorted(debs.glob("*.deb")):
-            _checked(["dpkg", "-x", str(deb), str(scratch)])
-        shutil.rmtree(debs)
-        relink(scratch)
+        extract(debs, scratch)
 
     return fetched(name, fill)
+
+
+def extract(debs: Path, tree: Path) -> None:
+    """Unpack every package file of a directory into `tree`, and remove the directory."""
+    for deb in sorted(debs.glob("*.deb")):
+        _checked(["dpkg", "-x", str(deb), str(tree)])
+    shutil.rmtree(debs)
+    relink(tree)
 
 
 def library_directories(tree: Path) -> tuple[Path, ...]:
@@ -87,18 +92,18 @@ def needed_packages(simulation: str) -> list[str]:
 
 
 def _install(packages: Sequence[str]) -> Done:
-    return _apt(("install", "-y", "--no-install-recommends", *packages))
+    return apt(("install", "-y", "--no-install-recommends", *packages))
 
 
 def _download(alternatives: Alternatives, into: Path, dependencies: bool) -> None:
     def download(packages: Sequence[str]) -> Done:
         wanted = list(packages)
         if dependencies:
-            simulated = _apt((*index, "--simulate", "--no-install-recommends", "install", *packages))
+            simulated = apt((*index, "--simulate", "--no-install-recommends", "install", *packages))
             if simulated.returncode:
                 return simulated
             wanted = needed_packages(simulated.stdout)
-        return _apt((*index, "download", *wanted), cwd=into)
+        return apt((*index, "download", *wanted), cwd=into)
 
     index: tuple[str, ...] = ()
     done = _first_success(download, alternatives)
@@ -134,7 +139,7 @@ def _private_index() -> tuple[str, ...]:
     with locked("apt"):
         (home / "lists" / "partial").mkdir(parents=True, exist_ok=True)
         (home / "cache" / "archives" / "partial").mkdir(parents=True, exist_ok=True)
-        _apt((*options, "update"))
+        apt((*options, "update"))
     return options
 
 
@@ -162,10 +167,20 @@ def _no_service_starts() -> Iterator[None]:
         _POLICY.unlink(missing_ok=True)
 
 
-def _apt(arguments: Sequence[str], cwd: Path | None = None) -> Done:
+def apt(arguments: Sequence[str], cwd: Path | None = None) -> Done:
+    """`apt-get` with these arguments, asking nobody anything."""
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
     command = ["apt-get", *_APT, *arguments]
     return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=cwd, stdin=subprocess.DEVNULL)
+
+
+def checked_apt(arguments: Sequence[str], what: str, hint: str, cwd: Path | None = None) -> Done:
+    """The same; ServerUnavailable with `what` could not be done where it fails."""
+    done = apt(arguments, cwd)
+    if done.returncode:
+        reason = " / ".join((done.stderr or done.stdout).strip().splitlines()[-3:])
+        raise ServerUnavailable(f"apt-get cannot {what}: {reason}", hint=hint)
+    return done
 
 
 def _checked(command: list[str]) -> None:

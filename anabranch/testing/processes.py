@@ -25,6 +25,7 @@ from anabranch.testing.cache import ServerUnavailable
 
 START_SECONDS = 60.0
 STOP_SECONDS = 60.0
+NOTHING = Path(os.devnull)
 _POLL_SECONDS = 0.02
 
 _running: set[Daemon] = set()
@@ -41,14 +42,15 @@ class Surroundings:
     environment: Mapping[str, str]
     reads: tuple[Path, ...]
 
-    def popen(self, command: Sequence[str | Path]) -> subprocess.Popen[bytes]:
-        """Start `command` in a session of its own (a Ctrl-C here is not for it), its output going to the log."""
+    def popen(self, command: Sequence[str | Path], reads: Path = NOTHING) -> subprocess.Popen[bytes]:
+        """Start `command` in a session of its own (a Ctrl-C here is not for it), its output going to the log and what it
+        reads coming from a file."""
         prefix = _prefix((self.directory, *self.reads))
-        with self.log.open("ab") as log:
+        with self.log.open("ab") as log, reads.open("rb") as given:
             return _fork(
                 lambda: subprocess.Popen(
                     [*prefix, *command],
-                    stdin=subprocess.DEVNULL,
+                    stdin=given,
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     cwd=self.directory,
@@ -57,10 +59,10 @@ class Surroundings:
                 )
             )
 
-    def run(self, command: Sequence[str | Path]) -> None:
+    def run(self, command: Sequence[str | Path], reads: Path = NOTHING) -> None:
         """Run `command` to its end; a failure is a `ServerUnavailable` with the first and last lines it printed."""
         before = self.log.stat().st_size if self.log.exists() else 0
-        if code := self.popen(command).wait():
+        if code := self.popen(command, reads).wait():
             printed = [line for line in self.log.read_bytes()[before:].decode(errors="replace").splitlines() if line]
             excerpt = printed if len(printed) < 16 else [*printed[:8], "…", *printed[-7:]]
             raise ServerUnavailable(f"{Path(command[0]).name} failed with {code}:\n" + "\n".join(excerpt))

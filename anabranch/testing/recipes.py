@@ -20,19 +20,29 @@ from anabranch.testing.processes import Daemon, Surroundings, give_away
 HOST = "127.0.0.1"
 
 # What a source needs, durable like a production server, modest in memory. A test's own options come after these.
-_BINLOG_OPTIONS = (
+_SOURCE_OPTIONS = (
     "--server-id=1",
     "--log-bin=binlog",
     "--binlog-format=ROW",
-    "--binlog-row-image=FULL",
-    "--binlog-row-metadata=FULL",
     "--sync-binlog=1",
     "--innodb-flush-log-at-trx-commit=1",
     "--innodb-buffer-pool-size=128M",
     "--character-set-server=utf8mb4",
     "--skip-name-resolve",
 )
-_MYSQL_OPTIONS = (*_BINLOG_OPTIONS, "--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--mysqlx=OFF")
+_ROW_OPTIONS = ("--binlog-row-image=FULL", "--binlog-row-metadata=FULL")
+_GTID_OPTIONS = ("--gtid-mode=ON", "--enforce-gtid-consistency=ON")
+# What each release of MySQL adds. 5.5 has no row images, GTIDs and checksums, 5.5 and 5.6 no row metadata; what today is
+# the format of tables has to be asked for there. https://dev.mysql.com/doc/refman/5.6/en/replication-options-gtids.html
+_BARRACUDA = ("--innodb-file-per-table=1", "--innodb-file-format=Barracuda", "--innodb-large-prefix=1")
+_MYSQL_OPTIONS: dict[str, tuple[str, ...]] = {
+    "5.5": (*_SOURCE_OPTIONS, *_BARRACUDA),
+    "5.6": (*_SOURCE_OPTIONS, *_BARRACUDA, "--binlog-row-image=FULL", *_GTID_OPTIONS, "--log-slave-updates=1"),
+    "8.0": (*_SOURCE_OPTIONS, *_ROW_OPTIONS, *_GTID_OPTIONS, "--mysqlx=OFF"),
+    "9": (*_SOURCE_OPTIONS, *_ROW_OPTIONS, *_GTID_OPTIONS, "--mysqlx=OFF", "--performance-schema=OFF"),
+}
+# Before 5.7 a data directory is made of these, fed to a server that listens to nobody.
+_SYSTEM_TABLES = ("mysql_system_tables.sql", "mysql_system_tables_data.sql")
 _POSTGRESQL_OPTIONS = (
     "--listen-addresses=127.0.0.1",
     "--unix-socket-directories=",  # a path of more than 107 bytes would be refused
@@ -167,6 +177,29 @@ def _initialise_mysql(instance: Instance, data: Path) -> None:
     secret.unlink()
 
 
+def _bootstrap_mysql(instance: Instance, data: Path) -> None:
+    """A data directory of MySQL 5.5 and 5.6: what its `mysql_install_db` does, without the Perl that it needs.
+
+    https://dev.mysql.com/doc/refman/5.6/en/mysql-install-db.html"""
+    share = instance.software.home / "share"
+    scripts = [(share / script).read_text() for script in _SYSTEM_TABLES]
+    accounts = [
+        "DELETE FROM user WHERE User = '' OR User <> 'root' OR Host NOT IN ('localhost', '127.0.0.1')",
+        "DELETE FROM db",
+        f"UPDATE user SET Password = PASSWORD('{instance.password}')",
+    ]
+    text = "\n".join(["USE mysql;", *scripts, *(f"{statement};" for statement in accounts), ""])
+    secret = _secret_file(instance, text)
+    for schema in ("mysql", "test"):
+        (data / schema).mkdir(mode=0o700)
+        give_away(data / schema)
+    where = ("--no-defaults", f"--basedir={instance.software.home}", f"--datadir={data}")
+    program = instance.software.program("mysqld")
+    quiet = ("--bootstrap", "--log-warnings=0", "--loose-skip-ndbcluster", "--max-allowed-packet=8M")
+    instance.surroundings.run([program, *where, *quiet, f"--tmpdir={instance.temporary}"], reads=secret)
+    secret.unlink()
+
+
 def _mysql_daemon(program: str, defaults: Sequence[str]) -> Callable[[Instance, Sequence[str]], Daemon]:
     def daemon(instance: Instance, options: Sequence[str]) -> Daemon:
         command: list[str | Path] = [
@@ -224,22 +257,27 @@ def _postgresql_daemon(instance: Instance, options: Sequence[str]) -> Daemon:
     return Daemon(instance.surroundings, command, is_ready, signal.SIGINT, signal.SIGQUIT)
 
 
+def _mysql(release: str) -> Recipe:
+    is_old = packages.parse_release(release) < (5, 7)
+    return Recipe(
+        name="mysql",
+        user="root",
+        find=lambda: packages.find_mysql(release),
+        initialise=_bootstrap_mysql if is_old else _initialise_mysql,
+        daemon=_mysql_daemon("mysqld", _MYSQL_OPTIONS[release]),
+        version_digits=2,
+    )
+
+
 MARIADB = Recipe(
     name="mariadb",
     user="root",
     find=packages.find_mariadb,
     initialise=_initialise_mariadb,
-    daemon=_mysql_daemon("mariadbd", _BINLOG_OPTIONS),
+    daemon=_mysql_daemon("mariadbd", (*_SOURCE_OPTIONS, *_ROW_OPTIONS)),
     version_digits=2,
 )
-MYSQL = Recipe(
-    name="mysql",
-    user="root",
-    find=packages.find_mysql,
-    initialise=_initialise_mysql,
-    daemon=_mysql_daemon("mysqld", _MYSQL_OPTIONS),
-    version_digits=2,
-)
+MYSQL = {release: _mysql(release) for release in _MYSQL_OPTIONS}
 POSTGRESQL = Recipe(
     name="postgresql",
     user="postgres",
@@ -248,4 +286,4 @@ POSTGRESQL = Recipe(
     daemon=_postgresql_daemon,
     version_digits=1,
 )
-RECIPES = {recipe.name: recipe for recipe in (MARIADB, MYSQL, POSTGRESQL)}
+RECIPES = {recipe.name: recipe for recipe in (MARIADB, MYSQL["8.0"], POSTGRESQL)}

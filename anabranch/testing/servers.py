@@ -116,9 +116,12 @@ def start_mariadb(directory: Path, *, port: int | None = None, options: Sequence
     return _start(MARIADB, directory, port, options)
 
 
-def start_mysql(directory: Path, *, port: int | None = None, options: Sequence[str] = ()) -> Server:
-    """A private MySQL 8 with its binary log and GTIDs on. `options` as for MariaDB."""
-    return _start(MYSQL, directory, port, options)
+def start_mysql(
+    directory: Path, *, release: str = "8.0", port: int | None = None, options: Sequence[str] = ()
+) -> Server:
+    """A private MySQL with its binary log and, from 5.6 on, GTIDs on: "5.5", "5.6", "8.0" or "9". `options` as for
+    MariaDB."""
+    return _start(MYSQL[release], directory, port, options)
 
 
 def start_postgresql(directory: Path, *, port: int | None = None, options: Sequence[str] = ()) -> Server:

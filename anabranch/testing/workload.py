@@ -246,14 +246,23 @@ EVENTS, WEIGHTS = tuple(_WEIGHTS), tuple(_WEIGHTS.values())
 
 class Writer:
     """Workers in threads, each with its connection and its own seed, at about `rate` transactions a second together.
-    `sessions`: a statement for each worker's session, in turn.
+    `sessions`: a statement for each worker's session, in turn. `spelled` is given every statement, for servers that need
+    another one.
 
     A server that goes away is waited for. `stop` raises what a worker died of."""
 
     def __init__(
-        self, database: Database, seed: int, *, workers: int = 2, rate: float = 100.0, sessions: Sequence[str] = ()
+        self,
+        database: Database,
+        seed: int,
+        *,
+        workers: int = 2,
+        rate: float = 100.0,
+        sessions: Sequence[str] = (),
+        spelled: Callable[[str], str] = str,
     ) -> None:
         self.database, self.committed, self.sessions = database, 0, tuple(sessions)
+        self._spelled = spelled
         self._pause = workers / rate
         self._stop = threading.Event()
         self._failures: list[BaseException] = []
@@ -302,7 +311,8 @@ class Writer:
                 cursor.execute(self.sessions[load.worker % len(self.sessions)])
         due = time.monotonic()
         while not self._stop.is_set():
-            if carry_out(load.transaction(), connection):
+            drawn = load.transaction()
+            if carry_out(Transaction(tuple(map(self._spelled, drawn.statements)), drawn.commits), connection):
                 with self._lock:
                     self.committed += 1
             due = max(due + self._pause, time.monotonic() - 1.0)

@@ -33,6 +33,8 @@ class Kind(IntEnum):
     CHUNK = 3
     HEARTBEAT = 4  # the source's position moved on without transactions of ours
     FOOTER = 5  # last in a sealed segment: index of its chunks
+    PREPARED = 6  # in a staged transaction: its rows are complete
+    DECIDED = 7  # behind it: where in the log it ended
 
 
 class Frame(NamedTuple):

@@ -72,6 +72,11 @@ class SegmentWriter:
         head = to_json({"native": native, "time": time, "resume": resume})
         return self._write([encode_prefix(Kind.HEARTBEAT, head), head])
 
+    def note(self, kind: Kind, facts: dict[str, Any]) -> None:
+        """A frame that is only a head."""
+        head = to_json(facts)
+        self._write([encode_prefix(kind, head), head])
+
     def seal(self) -> None:
         """Index at the end. Not synced here."""
         head = to_json({"chunks": len(self.offsets), "rows": self.rows})

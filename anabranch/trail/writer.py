@@ -30,6 +30,7 @@ from anabranch.trail.pack import Packer
 from anabranch.trail.published import Record, TrailEnd
 from anabranch.trail.recovery import Recovered, recover
 from anabranch.trail.segment import SegmentWriter
+from anabranch.trail.staging import Staging
 from anabranch.trail.storage import LocalStorage, Storage
 
 __all__ = ["TrailEnd", "TrailWriter"]
@@ -72,6 +73,7 @@ class TrailWriter:
         self._fragments = 0
         self._failed = False
         self._packer = packer
+        self.staging = Staging(directory, storage, self._table_frame, recovered.end.resume)
 
     @classmethod
     def open(
@@ -162,6 +164,7 @@ class TrailWriter:
         forgotten, and so is what was noted for a chunk that was not appended (parked, joined: the log brings the event
         again). Returns the last whole place appended, just after which the log has to be read again."""
         self._fragments = 0
+        self.staging.abandon()
         sequence = self._appended.end.position.sequence
         if self._history.has_void(sequence):
             self._note(Entry("recovered", sequence))

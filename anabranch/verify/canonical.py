@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from functools import partial
+from ipaddress import ip_address
 from typing import Any
 
 import numpy as np
@@ -55,13 +56,16 @@ def _same_escapes(block: bytes) -> bytes:
 
 
 def _form(type: LogicalType, rules: ValueRules) -> Cell | None:
+    if (type.kind, type.target) in _CHOSEN:
+        return _CHOSEN[type.kind, type.target]
     if type.kind is Kind.FLOAT32:
         return _float32
     if type.kind is Kind.FLOAT64:
         return _float64
-    if type.kind is Kind.JSON:
-        return partial(_json, jsonb if rules.json == "jsonb" else as_written)
-    return None
+    kept = type.target or (rules.json if type.kind is Kind.JSON else "")
+    if kept in ("json", "jsonb") or type.kind is Kind.JSON:
+        return partial(_json, jsonb if kept == "jsonb" else as_written)
+    return _FORMS.get(type.kind)
 
 
 def _float64(cell: bytes) -> bytes:
@@ -70,6 +74,38 @@ def _float64(cell: bytes) -> bytes:
 
 def _float32(cell: bytes) -> bytes:
     return repr(float(np.float32(cell.decode()))).encode()
+
+
+def _address(cell: bytes) -> bytes:
+    """An IPv6 address can be shortened in several ways."""
+    try:
+        return str(ip_address(cell.decode())).encode()
+    except ValueError:
+        return cell
+
+
+def _vector(cell: bytes) -> bytes:
+    return b",".join(_float32(part) for part in cell[1:-1].split(b",") if part)
+
+
+def _without_sign(float_form: Cell) -> Cell:
+    """Zero, which a plain number has without a sign."""
+    return lambda cell: b"0.0" if (form := float_form(cell)) == b"-0.0" else form
+
+
+def _uuid(cell: bytes) -> bytes:
+    """https://www.postgresql.org/docs/current/datatype-uuid.html: any spelling is read, one is printed."""
+    return cell.lower().translate(None, b"-{}")
+
+
+# What a job's own choice of a target type makes alike
+_CHOSEN: Mapping[tuple[Kind, str], Cell] = {
+    (Kind.TEXT, "uuid"): _uuid,
+    (Kind.DECIMAL, "double precision"): _without_sign(_float64),
+    (Kind.FLOAT32, "numeric"): _without_sign(_float32),
+    (Kind.FLOAT64, "numeric"): _without_sign(_float64),
+}
+_FORMS: Mapping[Kind, Cell] = {Kind.INET: _address, Kind.VECTOR: _vector}
 
 
 def _json(form: Callable[[str], str], cell: bytes) -> bytes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -10,6 +12,35 @@ from pyspark.sql import SparkSession
 
 from anabranch.apply.stream import EpochQuery, warm_up
 from anabranch.trail.writer import TrailWriter
+
+# Spark's own loop for streaming sources, with the JVM's side played: it says what the loop asks for, then closes the line.
+LOOP = """
+import io, sys
+from pyspark.serializers import CPickleSerializer, write_int, write_with_length
+from pyspark.sql.streaming.python_streaming_source_runner import main
+from anabranch.spark.source import TrailSource
+
+class Line(io.BytesIO):
+    def write(self, data):
+        if self.tell():
+            raise BrokenPipeError("the JVM is gone")
+        return super().write(data)
+
+said = io.BytesIO()
+write_with_length(("%d.%d" % sys.version_info[:2]).encode(), said)
+write_with_length(b".", said)
+write_int(0, said)
+CPickleSerializer()._write_with_length(TrailSource({"path": "t", "start": "0", "rows": "1"}), said)
+write_with_length(b'{"type": "struct", "fields": []}', said)
+write_int(1, said)
+said.seek(0)
+main(said, Line())
+"""
+
+
+def test_the_source_ends_without_a_word_when_the_jvm_has_closed_the_line() -> None:
+    done = subprocess.run([sys.executable, "-c", LOOP], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "")
 
 
 class StopFirst:

@@ -38,6 +38,10 @@ class MemoryCatalog:
         """The twin has no foreign-key actions: every change is in the log."""
         return True
 
+    def prepared(self) -> frozenset[str]:
+        """The twin has one phase."""
+        return frozenset()
+
     def close(self) -> None:
         pass
 

@@ -6,6 +6,7 @@ https://mariadb.com/kb/en/replication-protocol/
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from struct import Struct
 
@@ -22,11 +23,21 @@ KEYS_OFF = 0x02  # flag of a rows event: the session had foreign_key_checks = 0
 
 QUERY, STOP, ROTATE, INTVAR, RAND, USER_VAR, FORMAT, XID = 2, 3, 4, 5, 13, 14, 15, 16
 TABLE_MAP, INCIDENT, HEARTBEAT, HEARTBEAT_V2 = 19, 26, 27, 41
-WRITE, UPDATE, DELETE = (23, 30), (24, 31), (25, 32)  # rows v1, v2
+WRITE, UPDATE, DELETE = ROWS = (23, 30), (24, 31), (25, 32)  # v1, v2
 GTID, ANONYMOUS_GTID, PREVIOUS_GTIDS, XA_PREPARE = 33, 34, 35, 38
-PARTIAL_UPDATE = 39
+PARTIAL_UPDATE, PAYLOAD, TAGGED_GTID = 39, 40, 42
 MARIADB_GTID, MARIADB_GTID_LIST = 162, 163
-MARIADB_COMPRESSED_ROWS = range(166, 172)
+GTIDS = frozenset((GTID, ANONYMOUS_GTID, TAGGED_GTID, PREVIOUS_GTIDS, MARIADB_GTID, MARIADB_GTID_LIST))
+COMPRESSED_QUERY = 165
+# Events whose content is compressed, and what they are.
+COMPRESSED = {
+    PAYLOAD: "transaction payload",
+    COMPRESSED_QUERY: "compressed query",
+    **dict.fromkeys((166, 169), "compressed write rows"),
+    **dict.fromkeys((167, 170), "compressed update rows"),
+    **dict.fromkeys((168, 171), "compressed delete rows"),
+}
+NO_PACKET = bytes(5)  # instead of a packet's head, before an event that is alone
 
 # Events that carry nothing for us, each looked at and found harmless. Others are flagged ignorable by the source: MariaDB's
 # start encryption (164), whose log it sends decrypted. https://mariadb.com/kb/en/encrypting-binary-logs/
@@ -57,24 +68,10 @@ REFUSED = {
     17: ("begin load query", "SET GLOBAL binlog_format = ROW at the source, load again"),
     18: ("execute load query", "SET GLOBAL binlog_format = ROW at the source, load again"),
     **dict.fromkeys((20, 21, 22), ("rows of MySQL 5.1 betas", f"this version cannot read them: {LOAD_AGAIN}")),
-    XA_PREPARE: ("XA prepare", "XA transactions cannot be followed yet: end them at the source, load again"),
     PARTIAL_UPDATE: (
         "partial update rows",
         "SET GLOBAL binlog_row_value_options = '' at the source, reconnect its sessions, load again",
     ),
-    40: (
-        "transaction payload",
-        "SET GLOBAL binlog_transaction_compression = OFF at the source, reconnect its sessions, load again",
-    ),
-    42: ("tagged GTID", "tagged GTIDs cannot be followed yet: SET gtid_next = AUTOMATIC at the source, load again"),
-    **{
-        number: (f"compressed {what}", "SET GLOBAL log_bin_compress = OFF at the source, load again")
-        for number, what in zip(
-            (165, *MARIADB_COMPRESSED_ROWS),
-            ("query", "write rows", "update rows", "delete rows", "write rows", "update rows", "delete rows"),
-            strict=True,
-        )
-    },
 }
 
 _QUERY = Struct("<IIBHH")  # thread, seconds it took, length of the schema's name, error, length of the status variables
@@ -101,6 +98,17 @@ def parse_query(body: bytes) -> Query:
     return Query(body[at + schema_length + 1 :].decode(encoding, "replace"), schema)
 
 
+def sql_place(body: bytes) -> int:
+    """Where in a QUERY event the statement's text begins."""
+    _, _, schema_length, _, status_length = _QUERY.unpack_from(body)
+    return _QUERY.size + int(status_length) + int(schema_length) + 1
+
+
+def event_length(data: bytes, at: int) -> int:
+    """Of the event whose header is at `at`, with its header."""
+    return int.from_bytes(data[at + 9 : at + 13], "little")
+
+
 def _client_encoding(status: bytes) -> str:
     """The encoding of the statement's text: the client's character set among the status variables."""
     at = 0
@@ -120,6 +128,41 @@ def _encoding(collation: int) -> str:
         return str(charset_by_id(collation).encoding or "utf-8")
     except KeyError:
         return "utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """An XA_PREPARE event: the end of an XA transaction's rows. `is_commit`: XA COMMIT … ONE PHASE."""
+
+    xid: str
+    is_commit: bool
+
+
+_PREPARE = Struct("<BIII")  # one phase, format, bytes of both parts of the xid
+_XID = re.compile(r"X'([0-9A-F]*)',\s*X'([0-9A-F]*)',\s*(\d+)", re.IGNORECASE)
+
+
+def parse_prepare(body: bytes) -> Prepare:
+    """https://dev.mysql.com/doc/dev/mysql-server/latest/classbinary__log_1_1XA__prepare__event.html"""
+    one_phase, form, first, second = _PREPARE.unpack_from(body)
+    end = _PREPARE.size + first + second
+    if end > len(body):
+        raise ValueError("its xid is cut short")
+    middle = _PREPARE.size + first
+    return Prepare(xid_text(form, body[_PREPARE.size : middle], body[middle:end]), bool(one_phase))
+
+
+def xid_text(form: int, first: bytes, second: bytes) -> str:
+    """An xid as statements in the log spell it."""
+    return f"X'{first.hex()}',X'{second.hex()}',{form}"
+
+
+def xid_of(sql: str) -> str:
+    """The xid that an XA statement in the log names. Raises ValueError."""
+    found = _XID.search(sql)
+    if found is None:
+        raise ValueError("it names no xid")
+    return xid_text(int(found[3]), bytes.fromhex(found[1]), bytes.fromhex(found[2]))
 
 
 def parse_rotate(body: bytes) -> tuple[str, int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 
-from anabranch.abc import LogAbandoned, LogIdle, LogItem, LogOptions, LogStatement, Select
+from anabranch.abc import LogIdle, LogItem, LogOptions, LogPrepared, Select
 from anabranch.connectors.mysql.assemble import Assembler
 from anabranch.connectors.mysql.connection import connect
 from anabranch.connectors.mysql.continuity import continued
@@ -153,13 +153,14 @@ class BinlogReader:
         finally:
             connection.close()
 
-    def _given(self) -> Chunk | LogStatement | LogAbandoned:
+    def _given(self) -> LogItem:
         item = self._assembler.ready.popleft()
         self._waiting_since = None
-        self._is_inside = isinstance(item, Chunk) and item.part is Part.FRAGMENT
+        chunk = item.chunk if isinstance(item, LogPrepared) else item
+        self._is_inside = isinstance(chunk, Chunk) and chunk.part is Part.FRAGMENT
         if not isinstance(item, Chunk):
             self._last = item.mark
-        elif item.part is not Part.FRAGMENT:
+        elif not self._is_inside:
             natives, times = item.transactions.column("native"), item.transactions.column("commit_time")
             self._last = LogMark(natives[-1].as_py(), item.resume, times[-1].as_py())
         return item

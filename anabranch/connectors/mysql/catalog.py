@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 from anabranch.connectors.mysql import defaults, foreign_keys
@@ -16,9 +17,12 @@ from anabranch.connectors.mysql.chunks import qualified
 from anabranch.connectors.mysql.connection import account, ask, connect, family, variables, version
 from anabranch.connectors.mysql.expressions import name
 from anabranch.connectors.mysql.log_end import log_end_with_gtids, log_sizes
+from anabranch.connectors.mysql.prepared import prepared
 from anabranch.connectors.mysql.privileges import as_pattern, grant
 from anabranch.connectors.mysql.structures import TABLE_COLUMN, checks_of, checks_query
 from anabranch.connectors.mysql.typemap import Native, Refused, logical_type
+from anabranch.connectors.mysql.versioned import HIDDEN
+from anabranch.connectors.mysql.versions import knows
 from anabranch.errors import SourceError
 from anabranch.model.datatype import Kind
 from anabranch.model.endpoint import Endpoint
@@ -33,6 +37,7 @@ SYSTEM_SCHEMAS = ("mysql", "information_schema", "performance_schema", "sys", "a
 LOGS_CASCADES_FROM: Mapping[str, tuple[int, int, int] | None] = {"mysql": (9, 6, 0), "mariadb": None}
 ROW_IMAGE = "binlog_row_image"
 CASCADES_BY_SERVER = "innodb_native_foreign_keys"  # MySQL 9.6+: ON brings the old way back
+ROW_PERIOD = ("ROW START", "ROW END")  # https://mariadb.com/kb/en/system-versioned-tables/
 ONE_BY_ONE = 20  # tables up to which each is asked for by name
 ACTIONS = {
     "CASCADE": Action.CASCADE,
@@ -50,6 +55,7 @@ _COLUMNS = (
     " GENERATION_EXPRESSION, COLUMN_COMMENT FROM information_schema.COLUMNS"
     " WHERE TABLE_SCHEMA = %s{one} ORDER BY TABLE_NAME, ORDINAL_POSITION"
 )
+COLUMNS_SINCE = {"DATETIME_PRECISION": "fractions of seconds", "GENERATION_EXPRESSION": "generated columns"}
 _INDEXES = (
     "SELECT TABLE_NAME, INDEX_NAME, NON_UNIQUE, COLUMN_NAME, SUB_PART, INDEX_TYPE, COLLATION"
     " FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = %s{one} ORDER BY TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX"
@@ -104,6 +110,9 @@ class MysqlCatalog:
         found = variables(self._connection, CASCADES_BY_SERVER)
         return cascades_are_logged(family(self._connection), version(self._connection), found)
 
+    def prepared(self) -> frozenset[str]:
+        return prepared(self._connection)
+
     def close(self) -> None:
         if self._connection.open:
             self._connection.close()
@@ -115,7 +124,7 @@ class MysqlCatalog:
         return self._rows(_TABLES + where, *SYSTEM_SCHEMAS)
 
     def _read(self, schema: str, one: str | None, chosen: Mapping[TableId, Row]) -> dict[TableId, TableSchema]:
-        columns = self._by_table(_COLUMNS, schema, one)
+        columns = self._by_table(self._columns_query(), schema, one)
         indexes = self._by_table(_INDEXES, schema, one)
         keys = self._by_table(_FOREIGN_KEYS, schema, one, "r.TABLE_NAME")
         kind = family(self._connection)
@@ -131,6 +140,11 @@ class MysqlCatalog:
             found[t] = self._with_instants(table) if kind == "mysql" else table
         return found
 
+    def _columns_query(self) -> str:
+        """Columns of the view that this server does not have read as NULL."""
+        unknown = (column for column, thing in COLUMNS_SINCE.items() if not knows(self._connection, thing))
+        return reduce(lambda sql, column: sql.replace(column, f"NULL AS {column}"), unknown, _COLUMNS)
+
     def _by_table(self, sql: str, schema: str, one: str | None, column: str = "TABLE_NAME") -> Rows:
         grouped: dict[str, list[Row]] = defaultdict(list)
         condition = "" if one is None else f" AND {column} = %s"
@@ -139,7 +153,9 @@ class MysqlCatalog:
         return grouped
 
     def _rows(self, sql: str, *arguments: object) -> list[Row]:
-        names = [part.rpartition(".")[2].strip() for part in sql[7 : sql.index(" FROM")].split(",")]
+        names = [
+            part.replace(" AS ", ".").rpartition(".")[2].strip() for part in sql[7 : sql.index(" FROM")].split(",")
+        ]
         return [dict(zip(names, row, strict=True)) for row in ask(self._connection, sql, *arguments)]
 
     def _with_instants(self, table: TableSchema) -> TableSchema:
@@ -182,27 +198,35 @@ def _table(kind: str, t: TableId, facts: Row, columns: list[Row], indexes: list[
     for row in indexes:
         grouped[row["INDEX_NAME"]].append(row)
     primary = grouped.pop("PRIMARY", [])
-    is_versioned = facts["TABLE_TYPE"] == "SYSTEM VERSIONED"
+    row_end = _row_end(columns) if facts["TABLE_TYPE"] == "SYSTEM VERSIONED" else ""
     return TableSchema(
         id=t,
-        columns=tuple(_column(row, is_versioned, kind) for row in columns),
-        primary_key=tuple(row["COLUMN_NAME"] for row in primary),
+        columns=tuple(_column(row, kind) for row in columns),
+        primary_key=tuple(row["COLUMN_NAME"] for row in primary if row["COLUMN_NAME"] != row_end),
         indexes=tuple(_index(index, rows) for index, rows in grouped.items()),
         foreign_keys=_foreign_keys(keys),
         engine=facts["ENGINE"] or "",
+        row_end=row_end,
         comment=facts["TABLE_COMMENT"] or "",
     )
 
 
-def _column(row: Row, is_versioned: bool, kind: str) -> Column:
+def _row_end(columns: list[Row]) -> str:
+    """The column of a versioned table that says until when a row was current."""
+    return next((row["COLUMN_NAME"] for row in columns if row["GENERATION_EXPRESSION"] == ROW_PERIOD[1]), HIDDEN[1])
+
+
+def _column(row: Row, kind: str) -> Column:
     extra = row["EXTRA"].upper()
-    type, refusal = None, "system-versioned tables are not replicated yet"
-    if not is_versioned:
-        try:
-            type, refusal = logical_type(_native(row)), ""
-        except Refused as reason:
-            refusal = str(reason)
+    try:
+        type, refusal = logical_type(_native(row)), ""
+    except Refused as reason:
+        type, refusal = None, str(reason)
     is_generated = "GENERATED" in extra.replace("DEFAULT_GENERATED", "") or "PERSISTENT" in extra
+    if is_generated and row["GENERATION_EXPRESSION"] in ROW_PERIOD:
+        is_generated = False  # the server sets it, and the log has it
+        if row["DATA_TYPE"] != "timestamp":
+            type, refusal = None, "history by transactions is logged as statements"
     column = Column(
         name=row["COLUMN_NAME"],
         type=type,

@@ -17,8 +17,9 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from anabranch.connectors.mysql.charsets import is_utf8
 from anabranch.connectors.mysql.collations import compares_exactly
-from anabranch.connectors.mysql.typemap import INTEGERS, is_utf8
+from anabranch.connectors.mysql.typemap import INTEGERS
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.schema import Check, Column
 from anabranch.model.term import Term

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pymysql
 
+from anabranch.connectors.mysql.binlog import LOAD_AGAIN
 from anabranch.connectors.mysql.connection import ask, family
 from anabranch.connectors.mysql.log_end import executed, identity
 from anabranch.connectors.mysql.positions import MysqlGtids, Place, gtid_set
@@ -68,5 +69,12 @@ def _check_set(connection: pymysql.Connection, place: Place, server: str) -> Non
         raise LogLost(
             f"this server is {server}, the trail was read from {place.identity}, and its positions have no GTIDs",
             position=str(place),
+        )
+    if place.anonymous:
+        raise LogLost(
+            f"this server is {server}, the trail was read from {place.identity}, and it has transactions without GTIDs "
+            "(gtid_mode was not ON all the time): nobody can say whether this server has them, or under which GTIDs",
+            position=str(place),
+            hint=f"go back to {place.identity}; or {LOAD_AGAIN}",
         )
     _check_contained(connection, place, server)

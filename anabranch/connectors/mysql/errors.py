@@ -20,6 +20,7 @@ _CHANGED = (
     "the table was dropped, renamed or altered at the source since its definition was read: "
     "it parks when capture comes to that statement, then start again"
 )
+_MODE = "SET GLOBAL gtid_mode = {} at the source until capture has read past this place, then start again"
 _TLS = "set ssl_mode, ssl_ca, ssl_cert and ssl_key in the URL as the server wants them"
 
 MEANING: dict[int, tuple[type[SourceError], str]] = {
@@ -80,6 +81,9 @@ DUMP_ENDED: tuple[tuple[str, type[SourceError], str], ...] = (
     ("binary log is not open", SourceError, "switch on the binary log (log_bin) and restart the server"),
     ("semi-sync", SourceError, ""),
     ("killed", SourceUnavailable, ""),
+    ("anonymous transaction when auto_position", LogLost, ""),
+    ("anonymous transaction when @@global.gtid_mode = on", SourceError, _MODE.format("ON_PERMISSIVE")),
+    ("gtid-transaction when @@global.gtid_mode = off", SourceError, _MODE.format("OFF_PERMISSIVE")),
 )
 
 

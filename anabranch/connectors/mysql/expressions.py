@@ -1,20 +1,24 @@
 """How the server is asked for values: SQL that gives a column's text form, and literals that compare with a column.
 
 Lines are made of marked bytes. Text of the server is UTF-8, in which bytes from 0xF5 on never occur: they separate
-values and rows, stand for NULL, and mark dates and floats, so that the server escapes nothing and `lines.py` finishes
-a whole block at once. What does not live here: statements (`load.py`, `chunks.py`), finishing of blocks (`lines.py`).
+values and rows, stand for NULL, and mark dates, floats and text that is to be decoded here, so that the server escapes
+nothing and `lines.py` finishes a whole block at once. What does not live here: statements (`load.py`, `chunks.py`),
+finishing of blocks (`lines.py`).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from anabranch.connectors.mysql.typemap import BLOBS, INTEGERS, TEXTS, is_utf8
+from anabranch.connectors.mysql.charsets import CHARSETS, ambiguous, is_total, is_utf8
+from anabranch.connectors.mysql.coded import CODES
+from anabranch.connectors.mysql.typemap import BLOBS, INTEGERS, TEXTS
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.schema import Column
 
 SEPARATOR, NULL, ROW = b"\xff", b"\xfe", b"\xfd"
 DATE, FLOAT32, FLOAT64 = b"\xf9", b"\xf8", b"\xf7"
+CODED = b"\xf6"  # then the name of a character set or another code (`coded.py`), a colon, and hexadecimal digits
 
 _INTEGERS = frozenset(kind for pair in INTEGERS.values() for kind in pair)
 _WORDS = frozenset({Kind.TEXT, Kind.ENUM, Kind.SET, Kind.JSON})
@@ -31,9 +35,17 @@ _WIDTHS = {  # most bytes of a value's text form
     Kind.FLOAT64: 32,
     Kind.BIT: 64,
     Kind.JSON: TEXTS["longtext"],
+    Kind.GEOMETRY: 2 * BLOBS["longblob"],
+    Kind.INET: 60,
+    Kind.VECTOR: 8 * 16_384 + 20,  # https://dev.mysql.com/doc/refman/9.7/en/vector.html: at most 16,383 elements
 }
 _NARROW = 40  # numbers, dates, clocks
 _WIDEST_CHARACTER = 4
+_CODE = 12  # of a coded text: its mark and its character set's name
+_UNKNOWN = (
+    b"?",
+    "\ufffd".encode(),
+)  # what CONVERT shows for a code without a character: then we look at the code itself
 
 
 def name(identifier: str) -> str:
@@ -67,9 +79,14 @@ def text(column: Column, of: str | None = None) -> str:
 
 def cell(column: Column) -> str:
     """SQL for a value inside a line: marked bytes, NULL as its mark."""
-    mark = _MARKS.get(_type(column).kind)
-    value = text(column) if mark is None else f"CONCAT({marker(mark)}, {text(column)})"
-    value = as_bytes(column, value)
+    kind = _type(column).kind
+    mark = _MARKS.get(kind)
+    if kind in CODES:
+        value = f"CONCAT({marker(CODED)}, '{CODES[kind][0]}:', HEX({name(column.name)}))"
+    elif mark is not None:
+        value = f"CONCAT({marker(mark)}, {text(column)})"
+    else:
+        value = as_bytes(column, text(column))
     return f"IFNULL({value}, {marker(NULL)})" if column.nullable else value
 
 
@@ -77,20 +94,43 @@ def as_bytes(column: Column, value: str) -> str:
     """Words as UTF-8 bytes that no character set of the session touches; anything else as it is."""
     if _type(column).kind not in _WORDS:
         return value
-    if column.charset and not is_utf8(column.charset):
-        value = f"CONVERT({value} USING utf8mb4)"
-    return f"CAST({value} AS BINARY)"
+    if not is_coded(column):
+        return f"CAST({value} AS BINARY)"
+    charset = column.charset.lower()
+    told = f"CAST(CONVERT({value} USING utf8mb4) AS BINARY)"
+    if is_total(charset):
+        return told
+    coded = f"CONCAT({marker(CODED)}, '{charset}:', HEX({value}))"
+    if not CHARSETS[charset].is_reliable:
+        return coded
+    doubt = " OR ".join(f"LOCATE({marker(one)}, {told})" for one in _UNKNOWN)
+    return f"IF({doubt}, {coded}, {told})"
+
+
+def code_of(column: Column) -> str:
+    """The code in which values of this column may come, "" for none."""
+    if _type(column).kind in CODES:
+        return CODES[_type(column).kind][0]
+    return column.charset.lower() if is_coded(column) else ""
+
+
+def is_coded(column: Column) -> bool:
+    """Is this text whose bytes are not UTF-8?"""
+    return _type(column).kind in _WORDS and column.charset != "" and not is_utf8(column.charset.lower())
 
 
 def width(column: Column) -> int:
     """The most bytes that `cell` of this column can have."""
     type = _type(column)
     if type.kind is Kind.BINARY:
-        return 2 * (BLOBS.get(column.native, 0) or type.length or 0) + 3
+        return 2 * (BLOBS.get(column.native.split()[0], 0) or type.length or 0) + 3
+    widest, more = _WIDEST_CHARACTER, 1
+    if is_coded(column):
+        widest, more = max(widest, 2 * CHARSETS[column.charset.lower()].longest), _CODE
     if type.kind in (Kind.ENUM, Kind.SET):
-        return sum(len(label.encode()) + 1 for label in type.values) + 1
+        return sum(len(label) * widest + 1 for label in type.values) + more
     if type.kind is Kind.TEXT:
-        return (TEXTS.get(column.native.split()[0], 0) or type.length or 0) * _WIDEST_CHARACTER + 1
+        return (TEXTS.get(column.native.split()[0], 0) or type.length or 0) * widest + more
     return _WIDTHS.get(type.kind, _NARROW)
 
 
@@ -98,10 +138,11 @@ def width(column: Column) -> int:
 
 
 def key_text(column: Column) -> str:
-    """SQL for a key value as bounds carry it: the text form; labels by their number, which is their order."""
+    """SQL for a key value as bounds carry it: the text form; labels by their number, which is their order; text that is not
+    UTF-8 by its bytes, of which several may be the same text."""
     if _type(column).kind in (Kind.ENUM, Kind.SET):
         return f"({name(column.name)}+0)"
-    return text(column)
+    return f"HEX({name(column.name)})" if is_coded(column) else text(column)
 
 
 def literal(column: Column, value: str) -> str:
@@ -113,16 +154,22 @@ def literal(column: Column, value: str) -> str:
         return _double(float(np.float32(value)) if kind is Kind.FLOAT32 else float(value))
     if kind is Kind.BINARY:
         return f"x'{bytes.fromhex(value.removeprefix(chr(92) + 'x')).hex()}'"
-    if kind is Kind.BIT:
-        return f"b'{_digits(value)}'"
+    if kind is Kind.BIT:  # as a number: before 5.7, `>` finds nothing beyond a literal of 64 bits
+        return str(int(value, 2))
     if kind is Kind.YEAR:
         return f"'{int(value):04d}'"
+    if is_coded(column):
+        return f"_{column.charset} x'{bytes.fromhex(value).hex()}'"
     return string(value.removesuffix("+00") if kind is Kind.INSTANT else value)
 
 
 def equality(column: Column, value: str) -> str:
-    """SQL for `column = value` with the value in text form; other than in bounds, labels are words here."""
-    is_word = _type(column).kind in (Kind.ENUM, Kind.SET)
+    """SQL for `column = value` with the value in text form; other than in bounds, labels and text are words here. A
+    character with several codes is looked for by its text, and without an index."""
+    if is_coded(column) and not ambiguous(column.charset.lower()).isdisjoint(value):
+        told = f"CAST(CONVERT({name(column.name)} USING utf8mb4) AS BINARY)"
+        return f"{told} = {marker(value.encode())}"
+    is_word = _type(column).kind in (Kind.ENUM, Kind.SET) or is_coded(column)
     return f"{name(column.name)} = {string(value) if is_word else literal(column, value)}"
 
 

@@ -7,29 +7,32 @@ the pieces use besides their own (`midnight`, `clock`, …) are bound by `enviro
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from anabranch.connectors.mysql import tablemap as t
+from anabranch.connectors.mysql.charsets import CHARSETS, is_utf8
+from anabranch.connectors.mysql.coded import address, ewkb, inflated, uuid_of_record
 from anabranch.connectors.mysql.json_binary import to_text
 from anabranch.connectors.mysql.tablemap import LogColumn, native_of
 from anabranch.connectors.mysql.values import (
-    UTF8_CHARSETS,
     clock_table,
     days_table,
     duration,
-    from_latin1,
     label_sets,
     labels,
     midnight_table,
     old_datetime,
     old_duration,
+    text_of,
     zero_instant,
 )
 from anabranch.model.datatype import Kind
 from anabranch.model.schema import Column
 
 _DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)  # bytes of 0..9 leftover digits of a DECIMAL
+_LENGTHS = {1: "B", 2: "H", 3: "HB", 4: "I"}  # bytes of a length -> struct codes
+_RECORDS = {Kind.UUID: "uuid_of_record", Kind.INET: "address"}
 _TEXT_KINDS = (Kind.TEXT, Kind.JSON, Kind.ENUM, Kind.SET)
 
 
@@ -41,13 +44,15 @@ class Unfit(Exception):
 class Field:
     """A column. `code`: struct codes (little-endian) of its fixed bytes, or of the length when `variable`; the codes'
     values are `{a}` and `{b}` (variable: `{a}` is the bytes). `lines` run first, then `value` is appended. `names` are bound
-    for the whole function under `<name>{i}`, where i is the column's place."""
+    for the whole function under `<name>{i}`, where i is the column's place; so is what `by_zero` makes of what becomes of
+    bad values (values.py)."""
 
     code: str
     value: str = "{a}"
     lines: tuple[str, ...] = ()
     variable: bool = False
     names: dict[str, Any] = field(default_factory=dict)
+    by_zero: dict[str, Callable[[Any], Any]] = field(default_factory=dict)
 
 
 def environment(zero: Any) -> dict[str, Any]:
@@ -64,8 +69,11 @@ def environment(zero: Any) -> dict[str, Any]:
         "duration1": duration(1),
         "duration2": duration(2),
         "duration3": duration(3),
-        "from_latin1": from_latin1,
         "json_text": to_text,
+        "ewkb": ewkb,
+        "inflated": inflated,
+        "address": address,
+        "uuid_of_record": uuid_of_record,
     }
 
 
@@ -151,7 +159,10 @@ def _labels(log: LogColumn, column: Column) -> Field:
 def _string(log: LogColumn, column: Column) -> Field:
     """CHAR and BINARY: a length, then the bytes without the trailing spaces or zeros; BINARY gets its zeros back."""
     code = "B" if log.meta < 256 else "H"
-    if column.type and column.type.kind is Kind.BINARY:
+    kind = column.type.kind if column.type else None
+    if kind in _RECORDS:
+        return Field(code, f"{_RECORDS[kind]}({{a}}.ljust({log.meta}, b'\\0'))", variable=True)
+    if kind is Kind.BINARY:
         return Field(code, f"{{a}}.ljust({log.meta}, b'\\0')", variable=True)
     return _text(code, column)
 
@@ -160,8 +171,21 @@ def _varchar(log: LogColumn, column: Column) -> Field:
     return _text("B" if log.meta < 256 else "H", column)
 
 
+def _geometry(log: LogColumn, column: Column) -> Field:
+    return Field(_LENGTHS[log.meta], "ewkb({a})", variable=True)
+
+
+def _compressed(field: Callable[[LogColumn, Column], Field]) -> Callable[[LogColumn, Column], Field]:
+    """MariaDB's COMPRESSED columns, whose values are longer by a byte at least."""
+
+    def maker(log: LogColumn, column: Column) -> Field:
+        return replace(field(log, column), lines=("v = inflated({a})",))
+
+    return maker
+
+
 def _blob(log: LogColumn, column: Column) -> Field:
-    return _text({1: "B", 2: "H", 3: "HB", 4: "I"}[log.meta], column)
+    return _text(_LENGTHS[log.meta], column)
 
 
 def _json(log: LogColumn, column: Column) -> Field:
@@ -172,11 +196,12 @@ def _text(code: str, column: Column) -> Field:
     if column.type is None or column.type.kind not in _TEXT_KINDS:
         return Field(code, variable=True)
     charset = column.charset.lower()
-    if charset == "latin1":
-        return Field(code, "{a} if {a}.isascii() else from_latin1({a})", variable=True)
-    if charset not in UTF8_CHARSETS:
-        raise Unfit(f"column {column.name} has character set {column.charset or 'unknown'}, which cannot be read yet")
-    return Field(code, variable=True)
+    if charset not in CHARSETS:
+        raise Unfit(f"column {column.name} has character set {column.charset or 'unknown'}, which cannot be read")
+    if is_utf8(charset):
+        return Field(code, variable=True)  # Arrow checks it
+    value = "{a} if {a}.isascii() else text{i}({a})" if CHARSETS[charset].has_ascii else "text{i}({a})"
+    return Field(code, value, variable=True, by_zero={"text": text_of(charset)})
 
 
 _FIELDS: dict[int, Callable[[LogColumn, Column], Field]] = {
@@ -205,5 +230,8 @@ _FIELDS: dict[int, Callable[[LogColumn, Column], Field]] = {
     t.VAR_STRING: _varchar,
     t.BLOB: _blob,
     t.JSON: _json,
-    t.GEOMETRY: _blob,
+    t.GEOMETRY: _geometry,
+    t.VECTOR: _blob,
+    t.BLOB_COMPRESSED: _compressed(_blob),
+    t.VARCHAR_COMPRESSED: _compressed(_varchar),
 }

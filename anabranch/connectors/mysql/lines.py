@@ -1,4 +1,4 @@
-"""From marked bytes to lines: escapes, NULL, dates that are none, floats; a whole block at once.
+"""From marked bytes to lines: coded text, escapes, NULL, dates that are none, floats; a whole block at once.
 
 `expressions.py` says what the marks are; the result is rows/lines.py's form, byte for byte what the log gives for the
 same values. What does not live here: SQL, the socket.
@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.abc import ValueRules
-from anabranch.connectors.mysql.expressions import DATE, FLOAT32, FLOAT64, NULL, ROW, SEPARATOR
+from anabranch.connectors.mysql.coded import text_form
+from anabranch.connectors.mysql.expressions import CODED, DATE, FLOAT32, FLOAT64, NULL, ROW, SEPARATOR, code_of
 from anabranch.errors import ValueRefused
 from anabranch.model.datatype import Kind
 from anabranch.model.schema import TableSchema
@@ -23,8 +24,13 @@ BLOCK = 1_000_000  # bytes of lines that are finished together
 _ESCAPES = ((b"\\", b"\\\\"), (b"\t", b"\\t"), (b"\n", b"\\n"), (b"\r", b"\\r"))
 _FRAMES = bytes.maketrans(SEPARATOR + ROW, b"\t\n")
 _MARKS = DATE + FLOAT32 + FLOAT64
-# A zero in year, month or day: https://dev.mysql.com/doc/refman/8.0/en/date-and-time-types.html#id369575
-_NO_DATE = re.compile(DATE + rb"(?:0000|....-00|....-..-00)[^\xfd\xff]*")
+_CODED = re.compile(CODED + rb"([a-z0-9]+):([0-9A-F]*)")
+# A zero in year, month or day, or (ALLOW_INVALID_DATES) a day that the month does not have:
+# https://dev.mysql.com/doc/refman/8.0/en/sql-mode.html#sqlmode_allow_invalid_dates
+_NO_LEAP_YEAR = rb"(?:..(?:[02468][1235679]|[13579][01345789])|(?:[02468][1235679]|[13579][01345789])00)"
+_NO_DATE = re.compile(
+    DATE + rb"(?:0000|....-00|....-..-00|....-02-3|....-(?:0[469]|11)-31|" + _NO_LEAP_YEAR + rb"-02-29)[^\xfd\xff]*"
+)
 _FLOATS = (
     (Kind.FLOAT32, FLOAT32, np.float32, re.compile(FLOAT32 + rb"([^\xfd-\xff]+)")),
     (Kind.FLOAT64, FLOAT64, np.float64, re.compile(FLOAT64 + rb"([^\xfd-\xff]+)")),
@@ -38,6 +44,7 @@ class Finisher:
     def __init__(self, table: TableSchema, columns: Sequence[str], rules: ValueRules) -> None:
         self._table, self._columns, self._rules = table, columns, rules
         kinds = {column.type.kind for name in columns if (column := table.column(name)).type}
+        self._has_coded = any(code_of(column) for name in columns if (column := table.column(name)).type)
         self._has_dates = not kinds.isdisjoint(_KINDS_OF_DATES)
         self._floats = [entry for entry in _FLOATS if entry[0] in kinds]
 
@@ -56,6 +63,8 @@ class Finisher:
 
     def finish(self, rows: Sequence[bytes]) -> bytes:
         block = ROW.join([*rows, b""])
+        if self._has_coded and CODED in block:
+            block = self._decoded(block)
         for raw, escaped in _ESCAPES:
             block = block.replace(raw, escaped)
         if b"\0" in block:
@@ -66,9 +75,22 @@ class Finisher:
             block = _with_shortest(block, mark, width, pattern)
         return block.translate(_FRAMES, _MARKS).replace(NULL, b"\\N")
 
+    def _decoded(self, block: bytes) -> bytes:
+        """What the server did not convert, or not for sure."""
+
+        def text(found: re.Match[bytes]) -> bytes:
+            try:
+                return text_form(found[1].decode(), self._rules)(bytes.fromhex(found[2].decode()))
+            except ValueError as error:
+                hint = "correct it at the source, or leave the column out"
+                raise self._refusal(block, found.start(), str(error), hint) from error
+
+        return _CODED.sub(text, block)
+
     def _without_nul(self, block: bytes) -> bytes:
         if self._rules.nul != "strip":
-            raise self._refusal(block, block.index(b"\0"), "a zero character in text", 'nul = "strip"')
+            hint = 'correct the row, or set [types] nul = "strip"'
+            raise self._refusal(block, block.index(b"\0"), "a zero character in text", hint)
         return block.replace(b"\0", b"")
 
     def _with_real_dates(self, block: bytes) -> bytes:
@@ -77,10 +99,11 @@ class Finisher:
         found = _NO_DATE.search(block)
         if found:
             value = found[0][1:].decode()
-            raise self._refusal(block, found.start(), f"the date {value!r}, which is none", 'zero_date = "null"')
+            hint = 'correct the row, or set [types] zero_date = "null"'
+            raise self._refusal(block, found.start(), f"the date {value!r}, which is none", hint)
         return block
 
-    def _refusal(self, block: bytes, at: int, what: str, setting: str) -> ValueRefused:
+    def _refusal(self, block: bytes, at: int, what: str, hint: str) -> ValueRefused:
         """Names table, row and column of the value at `at`."""
         start = block.rfind(ROW, 0, at) + 1
         column = self._columns[block.count(SEPARATOR, start, at)]
@@ -92,7 +115,7 @@ class Finisher:
         return ValueRefused(
             f"column {column} of the row {key or '(no key)'} holds {what}",
             table=str(self._table.id),
-            hint=f"correct the row, or set [types] {setting}",
+            hint=hint,
         )
 
 

@@ -17,11 +17,12 @@ from anabranch.abc import Bounds, ValueRules
 from anabranch.connectors.mysql import chunks
 from anabranch.connectors.mysql.connection import ask, connect, family
 from anabranch.connectors.mysql.errors import translate
-from anabranch.connectors.mysql.expressions import NULL, SEPARATOR, cell, equality, marker, name, width
+from anabranch.connectors.mysql.expressions import CODED, NULL, SEPARATOR, cell, code_of, equality, marker, name, width
 from anabranch.connectors.mysql.lines import Finisher
 from anabranch.connectors.mysql.log_end import identity
 from anabranch.connectors.mysql.packets import NO_LINE, RawRows, single, values
 from anabranch.connectors.mysql.snapshot import open_snapshot
+from anabranch.connectors.mysql.versions import knows
 from anabranch.errors import SourceError, ValueRefused
 from anabranch.model.datatype import Kind
 from anabranch.model.endpoint import Endpoint
@@ -29,16 +30,19 @@ from anabranch.model.position import LogMark
 from anabranch.model.schema import Column, TableSchema
 
 # What a reading session needs, whatever the server's defaults are. Instants are printed in UTC, no mode changes what a
-# literal means or how CHAR is printed, and a slow target does not make the server hang up.
+# literal means or how CHAR is printed, text comes as it is stored, and a slow target does not make the server hang up.
 SESSION = (
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
     "SET SESSION time_zone = '+00:00', sql_mode = '', net_write_timeout = 86400, net_read_timeout = 86400,"
-    " wait_timeout = 86400, sql_select_limit = DEFAULT",
+    " wait_timeout = 86400, sql_select_limit = DEFAULT, character_set_results = NULL",
 )
 KEYS_AT_ONCE = 1000  # in one condition
 # https://mariadb.com/kb/en/server-system-variables/#max_statement_time
 # https://dev.mysql.com/doc/refman/8.0/en/server-system-variables.html#sysvar_max_execution_time
 NO_TIME_LIMIT = {"mariadb": "SET SESSION max_statement_time = 0", "mysql": "SET SESSION max_execution_time = 0"}
+
+# What EXPLAIN prints is the server's choice, in MySQL 9 a tree. chunks.py reads the rows of the old form.
+PLANS_AS_TABLES = "SET SESSION explain_format = 'TRADITIONAL'"
 
 
 class MysqlSnapshot:
@@ -99,6 +103,8 @@ class MysqlSnapshot:
         wanted = ", ".join(part.sql for part in parts)
         rows = chunks.source(table, bool(where)) + (f" WHERE {where}" if where else "")
         with _about(table):
+            if table.row_end:
+                _refuse_past(self._session())
             raw = RawRows(self._session(), f"SELECT {wanted} FROM {rows}")
         return _told(table, Finisher(table, columns, rules).blocks(_joined(raw, parts)))
 
@@ -115,8 +121,12 @@ class MysqlSnapshot:
                 f"the server at {self.endpoint.host}:{self.endpoint.port} is {found}, capture follows {self.expected}",
                 hint="let the URL name one server, not a proxy that chooses",
             )
-        for statement in (*SESSION, NO_TIME_LIMIT[family(connection)]):
+        for statement in SESSION:
             ask(connection, statement)
+        if knows(connection, "limits of time"):
+            ask(connection, NO_TIME_LIMIT[family(connection)])
+        if knows(connection, "formats of plans"):
+            ask(connection, PLANS_AS_TABLES)
         return connection
 
     def _longest(self) -> int:
@@ -152,6 +162,13 @@ def _told(table: TableSchema, blocks: Iterator[bytes]) -> Iterator[bytes]:
         yield from blocks
 
 
+def _refuse_past(session: pymysql.Connection) -> None:
+    """https://mariadb.com/kb/en/system-versioned-tables/#system_versioning_asof"""
+    if ask(session, "SELECT @@SESSION.system_versioning_asof")[0][0] != "DEFAULT":
+        hint = "SET GLOBAL system_versioning_asof = DEFAULT at the source"
+        raise SourceError("a new session at the source reads its versioned tables as they were", hint=hint)
+
+
 @dataclass(frozen=True, slots=True)
 class _Part:
     """A result column: neighbouring values that the server joins, or one value that is too long for that."""
@@ -159,6 +176,7 @@ class _Part:
     sql: str
     is_alone: bool = False
     is_binary: bool = False
+    code: str = ""  # in which a value that is alone comes
 
     def finish(self, value: bytes | None) -> bytes:
         if value is None:
@@ -168,6 +186,8 @@ class _Part:
                 "the source could not build a line: it is longer than max_allowed_packet",
                 hint="SET GLOBAL max_allowed_packet = 1073741824 at the source",
             )
+        if self.code:
+            return CODED + f"{self.code}:{value.hex().upper()}".encode()
         return b"\\x" + value.hex().encode() if self.is_binary else value
 
 
@@ -199,10 +219,9 @@ def _together(columns: Sequence[Column]) -> list[_Part]:
 
 
 def _alone(column: Column) -> _Part:
-    """The bare column: a cast, too, would give NULL beyond the limit. `character_set_results` makes it UTF-8."""
-    return _Part(
-        name(column.name), is_alone=True, is_binary=column.type is not None and column.type.kind is Kind.BINARY
-    )
+    """The bare column: a cast, too, would give NULL beyond the limit."""
+    is_binary = column.type is not None and column.type.kind is Kind.BINARY
+    return _Part(name(column.name), True, is_binary, code_of(column))
 
 
 def _joined(raw: RawRows, parts: Sequence[_Part]) -> Iterator[list[bytes]]:

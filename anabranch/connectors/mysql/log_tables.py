@@ -14,13 +14,14 @@ from anabranch.abc import Select, ValueRules
 from anabranch.connectors.mysql import binlog as b
 from anabranch.connectors.mysql.fields import Unfit
 from anabranch.connectors.mysql.rows_decode import Decoder, TableDecoders
-from anabranch.connectors.mysql.tablemap import parse_table_map, table_of
+from anabranch.connectors.mysql.tablemap import TableMap, parse_table_map, table_of
 from anabranch.connectors.mysql.transactions import Group
-from anabranch.connectors.mysql.values import NoDate
+from anabranch.connectors.mysql.values import BadValue
+from anabranch.connectors.mysql.versioned import VersionedDecoders
 from anabranch.errors import SchemaError, SourceError, UnknownLogEvent, ValueRefused
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
-from anabranch.rows.builder import ChunkBuilder
+from anabranch.rows.builder import ChunkBuilder, TableBuffer
 from anabranch.rows.chunk import BarrierKind, Op
 
 Read = TypeVar("Read")
@@ -46,11 +47,28 @@ class LogTables:
         self._select, self._rules, self._family = select, rules, family
         self._builder, self._group, self._here = builder, group, here
         self._schemas: dict[TableId, TableSchema | None] = {}
+        self._kept: dict[bytes, tuple[int, TableDecoders | None]] = {}  # while a transaction's tables are listed
+        self._left_out: set[TableId] | None = None
+
+    def begin_listing(self) -> None:
+        """From here on remember which tables' rows are left out: every table map is asked for anew."""
+        self.end_listing()
+        self._kept, self._left_out = dict(self.maps), set()
+        self.maps.clear()
+
+    def end_listing(self) -> tuple[TableId, ...]:
+        """The tables whose rows were left out since `begin_listing`."""
+        found, self._left_out = sorted(self._left_out or ()), None
+        for raw, known in self._kept.items():
+            self.maps.setdefault(raw, known)
+        self._kept = {}
+        return tuple(found)
 
     def reselect(self) -> None:
         """Forget definitions and selection; the next table map asks again."""
         self._schemas.clear()
         self.maps.clear()
+        self._kept.clear()
 
     def leaves_out(self, number: int) -> bool:
         return number in self.by_number and self.by_number[number] is None
@@ -62,10 +80,16 @@ class LogTables:
             self._schemas[table] = self._select(table)
         schema = self._schemas[table]
         decoders = None
+        if raw in self._kept and schema is not None:
+            self.maps[raw] = known = self._kept[raw]
+            self.by_number[number] = known[1]
+            return known
+        if schema is None and self._left_out is not None:
+            self._left_out.add(table)
         if schema is not None:
             try:
                 seen = self._read(parse_table_map, raw, str(table))
-                decoders = TableDecoders(seen, self._builder.table(schema), self._rules, self._family)
+                decoders = self._decoders(seen, self._builder.table(schema))
             except Unfit as unfit:
                 self._park(table, str(unfit))
         if len(self.maps) >= MAPS:
@@ -73,6 +97,11 @@ class LogTables:
         self.maps[raw] = number, decoders
         self.by_number[number] = decoders
         return number, decoders
+
+    def _decoders(self, seen: TableMap, buffer: TableBuffer) -> TableDecoders:
+        if buffer.schema.row_end:
+            return VersionedDecoders(seen, buffer, self._rules, self._family, self._builder, self._group)
+        return TableDecoders(seen, buffer, self._rules, self._family)
 
     def _read(self, parse: Callable[[bytes], Read], raw: bytes, table: str | None = None) -> Read:
         """A table map, or a part of it. What cannot be read may be newer than this version."""
@@ -105,6 +134,9 @@ class LogTables:
         self._builder.barrier(self._group.ordinal, BarrierKind.PARK, table, reason)
         self._group.has_barrier = True
         self._schemas[table] = None
+        if self._left_out is not None:
+            self._left_out.add(table)
+            self._kept.clear()
         for raw, (number, decoders) in list(self.maps.items()):
             if decoders is not None and decoders.buffer.schema.id == table:
                 self.maps[raw] = number, None
@@ -115,9 +147,9 @@ class LogTables:
     def undecodable(
         self, found: TableDecoders, op: Op, error: Exception, bitmaps: bytes, data: bytes, at: int, end: int
     ) -> SourceError:
-        """A value that is no date, named with its row; anything else means that bytes and definition do not match."""
+        """A bad value, named with its row; anything else means that bytes and definition do not match."""
         table = str(found.buffer.schema.id)
-        if not isinstance(error, NoDate):
+        if not isinstance(error, BadValue):
             return SchemaError(
                 f"the rows of {STATEMENTS[op]} in the log do not fit the definition: {error}",
                 table=table,
@@ -127,8 +159,8 @@ class LogTables:
         column, key = found.refused_value(bitmaps, data, at, end)
         row = ", ".join(f"{name}={value!r}" for name, value in key.items()) or "a row without a key"
         return ValueRefused(
-            f"column {column} of the row with {row} holds {error}, which is no date",
+            f"column {column} of the row with {row} holds {error}",
             table=table,
             position=self._here(),
-            hint='to make it NULL, set [types] zero_date = "null"',
+            hint=error.hint,
         )

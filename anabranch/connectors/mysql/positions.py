@@ -2,7 +2,8 @@
 
 A mark's `native` is `file:offset`. Its `resume` is JSON: `identity` and `family` of the server, `file`, `offset`,
 `created` (when the server began that file, 0 = not known), `gtid` (everything contained, normalised, "" = the server has
-none), `gtid_only` for a mark that has no place but only a set, and `by_gtid` where the log has to be entered by the set.
+none), `gtid_only` for a mark that is the set, `anonymous` where transactions without GTIDs may be contained that the set
+does not name, and `by_gtid` where the log has to be entered by the set.
 MySQL's sets: https://dev.mysql.com/doc/refman/8.0/en/replication-gtids-concepts.html
 MariaDB's: https://mariadb.com/kb/en/gtid/
 """
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
+from anabranch.connectors.mysql.gtid_bytes import TAG, decode_set, encode_set
 from anabranch.errors import LogLost
 from anabranch.model.position import LogMark
 
@@ -33,19 +35,24 @@ class GtidSet(Protocol):
 
 
 class MysqlGtids:
-    """`uuid:1-5:7` lists. Intervals are kept sorted, disjoint and not adjacent; both ends belong to them."""
+    """`uuid:1-5:7:tag:1-3` lists. A source is a uuid, or `uuid:tag`: what stands behind a tag is counted by itself. Intervals
+    are kept sorted, disjoint and not adjacent; both ends belong to them. Raises ValueError for text that is no such list."""
 
     def __init__(self, text: str = "") -> None:
         self._intervals: dict[str, list[list[int]]] = {}
         for part in text.replace("\n", "").split(","):
             if part.strip():
-                source, *intervals = part.strip().lower().split(":")
-                for interval in intervals:
-                    first, _, last = interval.partition("-")
-                    self.add_interval(source, int(first), int(last or first))
+                uuid, *items = part.strip().lower().split(":")
+                source = uuid
+                for item in items:
+                    if TAG.fullmatch(item):
+                        source = f"{uuid}:{item}"
+                    else:
+                        first, _, last = item.partition("-")
+                        self.add_interval(source, int(first), int(last or first))
 
     def add(self, gtid: str) -> None:
-        source, _, number = gtid.lower().partition(":")
+        source, _, number = gtid.lower().rpartition(":")
         self.add_interval(source, int(number), int(number))
 
     def add_interval(self, source: str, first: int, last: int) -> None:
@@ -66,7 +73,7 @@ class MysqlGtids:
                 self.add_interval(source, first, last)
 
     def contains(self, gtid: str) -> bool:
-        source, _, number = gtid.lower().partition(":")
+        source, _, number = gtid.lower().rpartition(":")
         return self._has(source, int(number), int(number))
 
     def missing_from(self, other: str) -> str:
@@ -92,33 +99,26 @@ class MysqlGtids:
         return [*gaps, (first, last)] if first <= last else gaps
 
     def encode(self) -> bytes:
-        """As COM_BINLOG_DUMP_GTID wants it: count, then per source its uuid and half-open intervals."""
-        parts = [len(self._intervals).to_bytes(8, "little")]
-        for source, intervals in sorted(self._intervals.items()):
-            parts += [bytes.fromhex(source.replace("-", "")), len(intervals).to_bytes(8, "little")]
-            for first, last in intervals:
-                parts += [first.to_bytes(8, "little"), (last + 1).to_bytes(8, "little")]
-        return b"".join(parts)
+        """As COM_BINLOG_DUMP_GTID wants it."""
+        return encode_set(self._intervals)
 
     @classmethod
     def decode(cls, data: bytes) -> MysqlGtids:
-        """The reverse of `encode`: the body of a PREVIOUS_GTIDS event."""
-        made, at = cls(), 8
-        for _ in range(int.from_bytes(data[:8], "little")):
-            source, count = uuid_text(data[at : at + 16]), int.from_bytes(data[at + 16 : at + 24], "little")
-            at += 24
-            for _ in range(count):
-                first, end = (int.from_bytes(data[at + i : at + i + 8], "little") for i in (0, 8))
-                made.add_interval(source, first, end - 1)
-                at += 16
+        """The reverse of `encode`: the body of a PREVIOUS_GTIDS event. Raises ValueError for other bytes."""
+        made = cls()
+        for source, first, last in decode_set(data):
+            made.add_interval(source, first, last)
         return made
 
     def __str__(self) -> str:
-        return ",".join(
-            f"{source}:" + ":".join(str(first) if first == last else f"{first}-{last}" for first, last in intervals)
-            for source, intervals in sorted(self._intervals.items())
-            if intervals
-        )
+        parts: dict[str, list[str]] = {}
+        for source, intervals in sorted(self._intervals.items()):
+            uuid, _, tag = source.partition(":")
+            if intervals:
+                told = parts.setdefault(uuid, [uuid])
+                told += [tag] * bool(tag)
+                told += [str(first) if first == last else f"{first}-{last}" for first, last in intervals]
+        return ",".join(":".join(told) for told in parts.values())
 
 
 class MariadbGtids:
@@ -159,12 +159,6 @@ def gtid_set(family: str, text: str = "") -> MysqlGtids | MariadbGtids:
     return MariadbGtids(text) if family == "mariadb" else MysqlGtids(text)
 
 
-def uuid_text(data: bytes) -> str:
-    """16 bytes as the server spells a uuid."""
-    h = data.hex()
-    return f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}"
-
-
 @dataclass(frozen=True, slots=True)
 class Place:
     """A mark's `resume`, taken apart."""
@@ -177,6 +171,7 @@ class Place:
     created: int = 0
     gtid_only: bool = False
     by_gtid: bool = False
+    anonymous: bool = False
 
     def __str__(self) -> str:
         return f"{self.file}:{self.offset}"
@@ -215,16 +210,10 @@ class BinlogOrder:
         return place_of(resume).mark()
 
     def includes(self, mark: LogMark, native: str, gtid: str | None) -> bool:
-        """By membership where the mark is only a set, else by file and offset in the one server's log."""
+        """By membership where the mark is a set and the transaction has a GTID, else by file and offset in the one server's
+        log. (A mark that is a set has the place up to which everything without a GTID is contained: snapshot.py.)"""
         place = place_of(mark.resume)
-        if place.gtid_only:
-            if gtid is None:
-                raise LogLost(
-                    f"the transaction has no GTID, and the load's snapshot was taken by GTIDs ({place.gtid}): "
-                    "gtid_mode was changed meanwhile",
-                    position=native,
-                    hint="SET GLOBAL gtid_mode = ON again; remove the job's state (anabranch drop JOB --execute), load again",
-                )
+        if place.gtid_only and gtid is not None:
             return _set_of(place.family, place.gtid).contains(gtid)
         file, _, offset = native.rpartition(":")
         (name, number), (marked, marked_number) = file_number(file), file_number(place.file)

@@ -34,6 +34,7 @@ from anabranch.connectors.mysql.preflight_tables import (
     check_generated,
     check_hidden_keys,
     check_keys,
+    check_versioned,
 )
 from anabranch.errors import SourceError, SourceUnavailable
 from anabranch.model.endpoint import Endpoint
@@ -78,6 +79,7 @@ CHECKS: tuple[Check, ...] = (
     check_hidden_keys,
     check_foreign_keys,
     check_generated,
+    check_versioned,
     check_partitions,
     check_on_update,
     check_objects,

@@ -9,6 +9,7 @@ import pymysql
 
 from anabranch.abc import CheckResult, PreflightContext
 from anabranch.connectors.mysql.connection import ask, family, version
+from anabranch.connectors.mysql.snapshot import has_useful_gtids
 from anabranch.model.schema import TableSchema
 
 SHOWN = 8  # names in one message
@@ -46,7 +47,8 @@ class Live:
 
     @property
     def needs_watermark(self) -> bool:
-        return not self.has_gtids and self.lock == "none"
+        is_told = self.family == "mariadb" or has_useful_gtids(self.connection, self.variables)
+        return not is_told and self.lock == "none"
 
     def tables(self, where: Callable[[TableSchema], bool]) -> list[TableSchema]:
         return [schema for _, schema in sorted(self.context.tables.items()) if where(schema)]

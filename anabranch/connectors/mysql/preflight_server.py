@@ -13,12 +13,13 @@ from anabranch.connectors.mysql import privileges
 from anabranch.connectors.mysql.connection import account, ask
 from anabranch.connectors.mysql.log_end import log_status
 from anabranch.connectors.mysql.preflight_facts import Live, failed, ok, warning
+from anabranch.connectors.mysql.snapshot import breaks_order
+from anabranch.connectors.mysql.versions import knows
 
 DAY = 86_400
-REPLICA_STATUS_SINCE = (8, 0, 22)  # https://dev.mysql.com/doc/refman/8.0/en/show-replica-status.html
 NAMES = {"mysql": "MySQL", "mariadb": "MariaDB"}
-OLDEST = {"mysql": (5, 7, 0), "mariadb": (10, 5, 0)}
-TESTED = {"mysql": ((8, 0),), "mariadb": ((10, 11),)}  # by this project's own test run
+OLDEST = {"mysql": (5, 5, 3), "mariadb": (10, 5, 0)}  # from 5.5.3 on there is utf8mb4
+TESTED = {"mysql": ((5, 5), (5, 6), (8, 0), (9, 7)), "mariadb": ((10, 11),)}  # by this project's own test runs
 FULL_IMAGES = "tables.full_images"  # the engine's list of tables whose filter needs full row images (K27)
 
 
@@ -39,10 +40,6 @@ SETTINGS = (
             "set log_bin = mysql-bin in the server's configuration and restart it"),
     Setting("binlog_format", frozenset(("ROW",)), "failed", "changes are logged as statements",
             "SET GLOBAL binlog_format = 'ROW' (and in the configuration), then let all sessions connect again"),
-    Setting("log_bin_compress", frozenset(("OFF",)), "failed", "compressed row events are not read yet",
-            "SET GLOBAL log_bin_compress = OFF"),
-    Setting("binlog_transaction_compression", frozenset(("OFF",)), "failed",
-            "compressed transactions are not read yet", "SET GLOBAL binlog_transaction_compression = OFF"),
     Setting("binlog_row_value_options", frozenset(("",)), "failed", "partial JSON updates are not read yet",
             "SET GLOBAL binlog_row_value_options = ''"),
     Setting("binlog_storage_engine", frozenset(("",)), "failed", "a binary log inside a storage engine is not read yet",
@@ -142,14 +139,14 @@ def check_retention(live: Live) -> Iterator[CheckResult]:
 def check_gtid(live: Live) -> Iterator[CheckResult]:
     if live.has_gtids:
         yield ok("gtid", "transactions have GTIDs")
-        return
-    mode = live.variables.get("gtid_mode", "not known")
-    yield ok("gtid", f"gtid_mode = {mode}: positions are files and offsets, another server cannot take over")
-    if live.needs_watermark and live.variables.get("binlog_order_commits", "ON") != "ON":
-        hint = 'SET GLOBAL binlog_order_commits = ON, or [load] lock = "table"'
-        yield failed("binlog_order_commits", "binlog_order_commits = OFF: no consistent start for the load", hint)
+    else:
+        mode = live.variables.get("gtid_mode", "not known")
+        yield ok("gtid", f"gtid_mode = {mode}: positions are files and offsets, another server cannot take over")
+    if live.needs_watermark and (name := breaks_order(live.variables)):
+        hint = f'SET GLOBAL {name} = ON, or [load] lock = "table"'
+        yield failed(name, f"{name} = OFF: no consistent start for the load", hint)
     if live.needs_watermark and live.variables.get("read_only") == "ON":
-        hint = 'gtid_mode = ON at the source, or [load] lock = "table"'
+        hint = ("" if live.has_gtids else "gtid_mode = ON at the source, or ") + '[load] lock = "table"'
         yield failed("read_only", "the load has to write a watermark, and the server is read-only", hint)
 
 
@@ -180,7 +177,7 @@ def check_replica(live: Live) -> Iterator[CheckResult]:
     if logged == "ON":
         yield ok("log_slave_updates", "what arrives by replication is logged")
         return
-    is_renamed = live.family == "mysql" and live.version >= REPLICA_STATUS_SINCE
+    is_renamed = knows(live.connection, "replica status")
     is_replica = bool(ask(live.connection, "SHOW REPLICA STATUS" if is_renamed else "SHOW SLAVE STATUS"))
     if is_replica:
         hint = "set log_slave_updates = ON in the configuration and restart, or use the replica's own source"
@@ -195,7 +192,7 @@ def check_xa(live: Live) -> Iterator[CheckResult]:
     if prepared:
         yield warning(
             "xa",
-            f"{len(prepared)} XA transactions are prepared: the job stops when one of them is logged",
+            f"{len(prepared)} XA transactions are prepared: a job begins when they have ended",
             "XA COMMIT or XA ROLLBACK them (XA RECOVER lists them)",
         )
     else:

@@ -91,6 +91,21 @@ def _loose_columns(key: ForeignKey, child: TableSchema, parent: TableSchema | No
         yield f"{name} ({column.collation})"
 
 
+def check_versioned(live: Live) -> Iterator[CheckResult]:
+    found = live.tables(lambda schema: schema.row_end != "")
+    by_transaction = [
+        schema for schema in found if any(c.name == schema.row_end and not c.type for c in schema.columns)
+    ]
+    if by_transaction:
+        names = names_of(by_transaction)
+        message = f"{some(names)}: history is kept by transactions, the log has every change as a statement"
+        yield replace(failed("versioned", message, "exclude them"), names=names)
+    elif found:
+        names = names_of(found)
+        message = f"system-versioned: {some(names)}: the rows of now are replicated, their history is not"
+        yield replace(warning("versioned", message, ""), names=names)
+
+
 def check_generated(live: Live) -> Iterator[CheckResult]:
     found = live.tables(lambda schema: any(column.generated for column in schema.columns))
     if found:

@@ -24,7 +24,7 @@ from anabranch.rows.builder import TableBuffer
 from anabranch.rows.chunk import Op
 
 Decode = Callable[[bytes, int, int], int]
-"""(data, first row, end of rows) -> images. Raises NoDate; IndexError, ValueError, struct.error for rows that do not fit."""
+"""(data, first row, end of rows) -> images. Raises BadValue; IndexError, ValueError, struct.error for rows that do not fit."""
 
 ROW_EVENTS = {
     kind: op for kinds, op in ((b.WRITE, Op.INSERT), (b.UPDATE, Op.BEFORE), (b.DELETE, Op.DELETE)) for kind in kinds
@@ -45,14 +45,19 @@ class TableDecoders:
     `kinds`: kind of event -> bytes of its bitmaps of present columns, and decoders by these bitmaps. `kinds_off`: the
     same for events that were logged with foreign keys switched off."""
 
-    def __init__(self, seen: TableMap, buffer: TableBuffer, rules: ValueRules, family: str) -> None:
-        why = mismatch(seen, buffer.schema)
+    def __init__(
+        self, seen: TableMap, buffer: TableBuffer, rules: ValueRules, family: str, logged: TableSchema | None = None
+    ) -> None:
+        """`logged`: the definition as the log has it, where that is not the buffer's."""
+        self.schema = logged or buffer.schema
+        self.lists = [[] for _ in logged.columns] if logged else buffer.columns
+        why = mismatch(seen, self.schema)
         if why:
             raise Unfit(why)
         self.seen, self.buffer, self.rules, self.family = seen, buffer, rules, family
         self.count_width = 1 if len(seen.columns) < 0xFB else 3
         self._width = (len(seen.columns) + 7) // 8
-        self._fields = tuple(map(field_of, seen.columns, buffer.schema.columns))
+        self._fields = tuple(map(field_of, seen.columns, self.schema.columns))
         self.kinds, self.kinds_off = self._empty(), self._empty()
 
     def decoder(self, kind: int, bitmaps: bytes, keys_off: bool) -> Decoder:
@@ -64,8 +69,8 @@ class TableDecoders:
         return found
 
     def refused_value(self, bitmaps: bytes, data: bytes, at: int, end: int) -> tuple[str, dict[str, Any]]:
-        """The column of the first value in these rows that is no date, and the row's key as raw values."""
-        schema = self.buffer.schema
+        """The column of the first bad value in these rows, and the row's key as raw values."""
+        schema = self.schema
         lists: list[list[Any]] = [[] for _ in schema.columns]
         self._generate(self._images(bitmaps), {}, lists, BAD)(data, at, end)
         row, place = min((values.index(BAD), place) for place, values in enumerate(lists) if BAD in values)
@@ -75,14 +80,18 @@ class TableDecoders:
         return {kind: (self._width * (2 if op is Op.BEFORE else 1), {}) for kind, op in ROW_EVENTS.items()}
 
     def _make(self, op: Op, bitmaps: bytes, keys_off: bool) -> Decoder:
-        images, schema = self._images(bitmaps), self.buffer.schema
+        images, schema = self._images(bitmaps), self.schema
         fill = _defaults(schema, images[0]) if op is Op.INSERT else {}
         if op is Op.BEFORE and not LOGS_COMPUTED[self.family]:
             _check_computed(schema, images[1])
         zero = None if self.rules.zero_date == "null" else STOP
-        decode = self._generate(images, fill, self.buffer.columns, zero)
+        decode = self._generate(images, fill, self.lists, zero)
+        ours = len(self.buffer.columns)
         carried = [
-            tuple(present or place in fill or schema.columns[place].type is None for place, present in enumerate(image))
+            tuple(
+                present or place in fill or schema.columns[place].type is None
+                for place, present in enumerate(image[:ours])
+            )
             for image in images
         ]
         return decode, op, self.buffer.shape(carried[0], keys_off), self.buffer.shape(carried[-1], keys_off)
@@ -92,7 +101,7 @@ class TableDecoders:
         return [[bool(part[i // 8] >> i % 8 & 1) for i in range(len(self.seen.columns))] for part in parts]
 
     def _generate(self, images: list[list[bool]], fill: Mapping[int, Any], lists: list[list[Any]], zero: Any) -> Decode:
-        return _Generator(self.seen, self.buffer.schema, self._fields, fill, lists).function(images, zero)
+        return _Generator(self.seen, self.schema, self._fields, fill, lists).function(images, zero)
 
 
 def _defaults(schema: TableSchema, present: Sequence[bool]) -> dict[int, Any]:
@@ -137,11 +146,12 @@ class _Generator:
     fill: Mapping[int, Any]
     lists: list[list[Any]]
     _bound: dict[str, Any] = field(default_factory=dict)
-    _code: list[str] = field(default_factory=list)
+    _zero: Any = None
 
     def function(self, images: list[list[bool]], zero: Any) -> Decode:
         """`images`: the present columns of an image, or of a before and an after image."""
         body: list[str] = []
+        self._zero = zero
         for image in images:
             body += self._image(image)
         bound = {**environment(zero), **self._bound}
@@ -262,6 +272,8 @@ class _Generator:
         bound = {"a": a, "b": b, "i": place}
         for name, value in one.names.items():
             self._bind(f"{name}{place}", value)
+        for name, make in one.by_zero.items():
+            self._bind(f"{name}{place}", make(self._zero))
         lines += [line.format(**bound) for line in one.lines]
         return [*lines, f"{self._append(place)}({one.value.format(**bound)})"]
 

@@ -7,7 +7,7 @@ between, or a lock for the moment of opening. What does not live here: reading r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
 
@@ -18,23 +18,33 @@ from anabranch.connectors.mysql.chunks import qualified
 from anabranch.connectors.mysql.connection import account, ask, connect, variables
 from anabranch.connectors.mysql.errors import translated
 from anabranch.connectors.mysql.log_end import executed, is_filtered, log_end, place_at
+from anabranch.connectors.mysql.versions import knows
 from anabranch.errors import SourceError, SourceUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
 
 # https://dev.mysql.com/doc/refman/8.0/en/commit.html and https://mariadb.com/kb/en/enhancements-for-start-transaction-with-consistent-snapshot/
-START = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
+START = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
 # https://mariadb.com/kb/en/replication-and-binary-log-status-variables/#binlog_snapshot_file
 OWN_PLACE = "SHOW STATUS WHERE Variable_name IN ('Binlog_snapshot_file', 'Binlog_snapshot_position')"
 LOCK_WAIT = 30  # seconds: whoever waits for a lock makes all writers behind it wait
+# Without autocommit InnoDB's own lock is taken, too. Before 5.7 it alone waits for transactions that have written.
+# https://dev.mysql.com/doc/refman/5.6/en/lock-tables.html#lock-tables-and-transactions
+PATIENCE = (
+    f"SET SESSION lock_wait_timeout = {LOCK_WAIT}, innodb_lock_wait_timeout = {LOCK_WAIT}",
+    "SET SESSION autocommit = 0",
+)
 LOCKS: dict[str, Callable[[TableSchema], str]] = {
     "global": lambda table: "FLUSH TABLES WITH READ LOCK",
     "table": lambda table: f"LOCK TABLES {qualified(table.id)} READ",
 }
 # https://dev.mysql.com/doc/refman/8.0/en/storage-engines.html · https://mariadb.com/kb/en/storage-engines/
 TRANSACTIONAL = frozenset(("INNODB", "ROCKSDB", "TOKUDB"))
-OTHER_WAYS = 'gtid_mode = ON at the source, or [load] lock = "table" or "global"'
+# https://dev.mysql.com/doc/refman/8.0/en/replication-options-binary-log.html#sysvar_binlog_order_commits, and before 5.6
+# https://dev.mysql.com/doc/refman/5.5/en/innodb-parameters.html#sysvar_innodb_support_xa
+ORDERED = ("binlog_order_commits", "innodb_support_xa")
+LOCKED = '[load] lock = "table" or "global"'
 
 
 def open_snapshot(
@@ -50,11 +60,21 @@ def open_snapshot(
         return own, own
     if lock in LOCKS:
         return _under_lock(connection, endpoint, LOCKS[lock](table))
-    facts = variables(connection, "gtid_mode", "binlog_order_commits")
-    low = _by_gtid(connection) if facts.get("gtid_mode") == "ON" else _by_watermark(connection, facts)
+    low = _by_gtid(connection) or _by_watermark(connection, variables(connection, "gtid_mode", *ORDERED))
     ask(connection, "COMMIT")
-    ask(connection, START)
+    _start(connection)
     return low, log_end(connection).mark()
+
+
+def has_useful_gtids(connection: pymysql.Connection, variables: Mapping[str, str]) -> bool:
+    """Has the server GTIDs, and is what they say executed visible?"""
+    return variables.get("gtid_mode") == "ON" and knows(connection, "GTIDs of what is committed")
+
+
+def breaks_order(variables: Mapping[str, str]) -> str:
+    """The variable by which commits reach the engine in another order than the log's, "" if they do not."""
+    name = next((name for name in ORDERED if name in variables), "")
+    return name if variables.get(name, "ON") != "ON" else ""
 
 
 def has_transactions(table: TableSchema) -> bool:
@@ -62,9 +82,13 @@ def has_transactions(table: TableSchema) -> bool:
     return table.engine.upper() in TRANSACTIONAL
 
 
+def _start(connection: pymysql.Connection) -> None:
+    ask(connection, f"{START}, READ ONLY" if knows(connection, "read-only transactions") else START)
+
+
 def _by_own_word(connection: pymysql.Connection) -> LogMark | None:
     """The snapshot's exact place as the server tells this session; None on a server that does not."""
-    ask(connection, START)
+    _start(connection)
     told = {str(name).lower(): str(value) for name, value in ask(connection, OWN_PLACE)}
     file = told.get("binlog_snapshot_file", "")
     if not file:
@@ -77,7 +101,7 @@ def _under_lock(connection: pymysql.Connection, endpoint: Endpoint, statement: s
     """Exact: under the lock nothing that matters is between log and engine."""
     with _locked(endpoint, statement) as holder:
         place = log_end(holder).mark()
-        ask(connection, START)
+        _start(connection)
     return place, place
 
 
@@ -85,29 +109,39 @@ def _under_lock(connection: pymysql.Connection, endpoint: Endpoint, statement: s
 def _locked(endpoint: Endpoint, statement: str) -> Iterator[pymysql.Connection]:
     """A second connection that holds the lock: LOCK TABLES and START TRANSACTION end each other on one."""
     with closing(connect(endpoint)) as holder, translated():
-        ask(holder, f"SET SESSION lock_wait_timeout = {LOCK_WAIT}")
+        for preparation in PATIENCE:
+            ask(holder, preparation)
         ask(holder, statement)
         yield holder
+        ask(holder, "COMMIT")
         ask(holder, "UNLOCK TABLES")
 
 
-def _by_gtid(connection: pymysql.Connection) -> LogMark:
-    """What is executed now: a transaction enters the set after the engine has committed it."""
-    low = executed(connection)
-    return replace(log_end(connection), gtid=low, gtid_only=True).mark()
+def _by_gtid(connection: pymysql.Connection) -> LogMark | None:
+    """What is executed now: a transaction enters the set after the engine has committed it. None where transactions may
+    have no GTID. Those of an earlier time are told by the place: it is read before the mode, and the server ends every
+    commit that is under way before it changes the mode (it begins another file), so that the engine has them.
+
+    https://dev.mysql.com/doc/refman/8.0/en/replication-mode-change-online-concepts.html"""
+    place = log_end(connection)
+    if not has_useful_gtids(connection, variables(connection, "gtid_mode")):
+        return None
+    return replace(place, gtid=executed(connection), gtid_only=True).mark()
 
 
 def _by_watermark(connection: pymysql.Connection, facts: dict[str, str]) -> LogMark:
     """Commits reach the engine in the log's order: once our row is committed, so is all that was logged before it."""
-    if facts.get("binlog_order_commits", "ON") != "ON":
+    has_gtids = facts.get("gtid_mode") == "ON"  # of what is logged
+    other_ways = LOCKED if has_gtids else f"gtid_mode = ON at the source, or {LOCKED}"
+    if name := breaks_order(facts):
         raise SourceError(
             "commits reach the engine in another order than the log's",
-            hint=f"SET GLOBAL binlog_order_commits = ON, or {OTHER_WAYS}",
+            hint=f"SET GLOBAL {name} = ON, or {other_ways}",
         )
     if is_filtered(connection):
         raise SourceError(
             "binlog_do_db or binlog_ignore_db may leave our watermark out of the log",
-            hint='take the filters away, or [load] lock = "table" or "global"',
+            hint=f"take the filters away, or {LOCKED}",
         )
     low = log_end(connection)
     try:
@@ -117,5 +151,5 @@ def _by_watermark(connection: pymysql.Connection, facts: dict[str, str]) -> LogM
     except SourceError as error:
         right = privileges.grant(", ".join(privileges.WATERMARK_RIGHTS), f"{watermark.SCHEMA}.*", account(connection))
         message = f"no consistent start for the load: {error.message}"
-        raise SourceError(message, hint=f"{right}; or {OTHER_WAYS}") from error
+        raise SourceError(message, hint=f"{right}; or {other_ways}") from error
     return low.mark()

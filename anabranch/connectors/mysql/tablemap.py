@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from anabranch.connectors.mysql.binlog import packed_integer
-from anabranch.connectors.mysql.values import UTF8_CHARSETS, from_latin1
+from anabranch.connectors.mysql.charsets import CHARSETS, BadText, decoder
+from anabranch.connectors.mysql.typemap import ADDRESSES, GEOMETRIES
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
 
@@ -178,13 +179,6 @@ def _integers(data: bytes) -> Iterator[int]:
 # --- against the definition ---------------------------------------------------------------------------------------------
 
 _NATIVE = re.compile(r"([a-z0-9_ ]+?)\s*(?:\(([^)]*)\))?(?:\s+(.*))?$", re.IGNORECASE | re.DOTALL)
-CHARSET_BYTES = {  # bytes of the longest character; https://dev.mysql.com/doc/refman/8.0/en/charset-charsets.html
-    **dict.fromkeys(("latin1", "latin2", "latin5", "latin7", "ascii", "cp1250", "cp1251", "cp1256", "cp1257"), 1),
-    **dict.fromkeys(("cp850", "cp852", "cp866", "koi8r", "koi8u", "greek", "hebrew", "tis620", "binary"), 1),
-    **dict.fromkeys(("gbk", "big5", "sjis", "cp932", "euckr", "gb2312", "ucs2"), 2),
-    **dict.fromkeys(("utf8", "utf8mb3", "ujis", "eucjpms"), 3),
-    **dict.fromkeys(("utf8mb4", "utf16", "utf16le", "utf32", "gb18030"), 4),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +236,10 @@ def _label_mismatch(log: LogColumn, column: Column) -> str:
         return ""
     if len(log.labels) != len(column.type.values):
         return f"the log has {len(log.labels)} labels"
-    known = log.labels if column.charset in UTF8_CHARSETS else tuple(map(from_latin1, log.labels))
+    try:
+        known = tuple(map(decoder(column.charset.lower()), log.labels))
+    except BadText as error:
+        return f"the log has a label with {error}"
     for seen, ours in zip(known, column.type.values, strict=True):
         if seen != ours.encode():
             return f"the log has the label {seen.decode('utf-8', 'replace')!r} for {ours!r}"
@@ -272,15 +269,20 @@ def _time(new: int, old: int) -> Fits:
 
 def _sized(*types: int) -> Fits:
     def fits(log: LogColumn, native: Native, column: Column) -> bool:
-        each = CHARSET_BYTES.get(column.charset.lower()) if column.charset else 1
-        known = each is None or not native.numbers or log.meta == native.numbers[0] * each
-        return log.type in types and known
+        known = CHARSETS.get(column.charset.lower())
+        each = known.longest if known else 0 if column.charset else 1
+        more = 1 if log.type == VARCHAR_COMPRESSED else 0  # the byte that says how
+        return log.type in types and (not each or not native.numbers or log.meta == native.numbers[0] * each + more)
 
     return fits
 
 
 def _blob(width: int) -> Fits:
     return lambda log, native, column: log.type in (BLOB, BLOB_COMPRESSED) and log.meta == width
+
+
+def _bytes(size: int) -> Fits:
+    return lambda log, native, column: (log.type, log.meta) == (STRING, size)
 
 
 def _enum(log: LogColumn, native: Native, column: Column) -> bool:
@@ -321,5 +323,10 @@ _FITS: dict[str, Fits] = {
     "enum": _enum,
     "set": _set,
     "bit": _bits,
+    "uuid": lambda log, native, column: (log.type, log.meta) == (STRING, 16),
+    **{name: _bytes(size) for name, size in ADDRESSES.items()},
+    # MySQL has a type of its own, MariaDB bytes: https://dev.mysql.com/doc/refman/9.7/en/vector.html
+    "vector": _is(VECTOR, VARCHAR, BLOB),
+    **dict.fromkeys(GEOMETRIES, _is(GEOMETRY)),
     "json": lambda log, native, column: (log.type, log.meta) in ((JSON, 4), (BLOB, 4)),
 }

@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import Struct
 
 from anabranch.connectors.mysql import binlog as b
-from anabranch.connectors.mysql.positions import MariadbGtids, MysqlGtids, Place, gtid_set, uuid_text
+from anabranch.connectors.mysql.gtid_bytes import parse_tagged_gtid, uuid_text
+from anabranch.connectors.mysql.positions import MariadbGtids, MysqlGtids, Place, gtid_set
 from anabranch.errors import UnknownLogEvent
 from anabranch.model.position import LogMark
 
-_GTID = Struct("<B16sqB")  # flags, source, number, type of the logical clock (2: commit times may follow)
+_GTID = Struct("<B16sq")  # flags, source, number; 5.6 ends here
+_CLOCK = 25  # where the type of the logical clock stands (2: commit times may follow)
 _CLOCK_AT, _CLOCK_BYTES, _CLOCK_MASK = 42, 7, (1 << 55) - 1  # of this server's commit, in microseconds
 _MARIADB_GTID = Struct("<QIB")  # number, domain, flags
-_STANDALONE, _PREPARED, _COMPLETED = 1, 64, 128
+_STANDALONE, _PREPARED = 1, 64  # https://mariadb.com/kb/en/gtid_event/
 _SECOND = 1_000_000
 
 
 class Group:
     """From a GTID or BEGIN to its end. `ordinal` counts the images of ours in it; `fragmented` says how many of them left
-    as fragments already. `file` and `safe` are the place just after the last complete one."""
+    as fragments already. `is_xa`: it may end prepared; `on_xa` is called when that is known. `file` and `safe` are the
+    place just after the last complete one."""
 
     def __init__(self, place: Place) -> None:
-        self.is_open = self.in_transaction = self.is_fragmented = self.has_barrier = False
+        self.is_open = self.in_transaction = self.is_fragmented = self.has_barrier = self.is_xa = False
         self.ordinal = self.fragmented = 0
+        self.on_xa: Callable[[], None] = lambda: None
         self.file, self.safe, self.created = place.file, place.offset, place.created
         self.gtids: MysqlGtids | MariadbGtids = gtid_set(place.family, place.gtid)
-        self._place, self._by_gtid = place, place.by_gtid
+        self._place, self._by_gtid, self._anonymous = place, place.by_gtid, place.anonymous
         self._event: tuple[int, bytes, int] | None = None  # kind, body, server
         self._sources: dict[bytes, str] = {}
         self._commit_time = 0
@@ -48,17 +53,19 @@ class Group:
         self._event = kind, body, server
         if kind == b.MARIADB_GTID:
             flags = body[12]
-            if flags & (_PREPARED | _COMPLETED):
-                name, remedy = b.REFUSED[b.XA_PREPARE]
-                raise UnknownLogEvent(f"the log has {name}", position=place, hint=remedy)
             self.in_transaction = not flags & _STANDALONE
+            if flags & _PREPARED:
+                self.begin_xa()
+
+    def begin_xa(self) -> None:
+        """MariaDB says it with the id, MySQL by XA START in the place of BEGIN."""
+        self.in_transaction = self.is_open = self.is_xa = True
+        self.on_xa()
 
     def end(self, offset: int, seconds: int) -> tuple[str | None, int]:
         """It is complete at `offset`: its GTID and commit time."""
         gtid, self._commit_time = self._identify(seconds)
-        self.is_open = self.in_transaction = self.is_fragmented = self.has_barrier = False
-        self.ordinal = self.fragmented = 0
-        self._event = None
+        self._close()
         self.safe, self._by_gtid = offset, False  # from here on file and offset say exactly what is contained
         return gtid, self._commit_time
 
@@ -75,29 +82,41 @@ class Group:
 
     def abandon(self) -> None:
         """What is open never ended."""
-        self.is_open = self.in_transaction = self.is_fragmented = self.has_barrier = False
+        self._close()
+
+    def _close(self) -> None:
+        self.is_open = self.in_transaction = self.is_fragmented = self.has_barrier = self.is_xa = False
         self.ordinal = self.fragmented = 0
         self._event = None
 
     def mark(self) -> LogMark:
         place = self._place
         gtid = str(self.gtids)
-        here = Place(place.identity, place.family, self.file, self.safe, gtid, self.created, by_gtid=self._by_gtid)
-        return here.mark(self._commit_time)
+        facts = {"by_gtid": self._by_gtid, "anonymous": self._anonymous}
+        return Place(place.identity, place.family, self.file, self.safe, gtid, self.created, **facts).mark(
+            self._commit_time
+        )
 
     def _identify(self, seconds: int) -> tuple[str | None, int]:
         """GTID and commit time (microseconds) of what ends now; the id is contained from here on."""
         if self._event is None:
+            self._anonymous = self._place.family == "mysql"
             return None, seconds * _SECOND
         kind, body, server = self._event
         if kind == b.MARIADB_GTID:
             number, domain, _ = _MARIADB_GTID.unpack_from(body)
             self.gtids.add_number(domain, server, number)  # type: ignore[union-attr]
             return f"{domain}-{server}-{number}", seconds * _SECOND
-        _, source, number, clock = _GTID.unpack_from(body)
-        time = int.from_bytes(body[_CLOCK_AT : _CLOCK_AT + _CLOCK_BYTES], "little") & _CLOCK_MASK if clock == 2 else 0
+        if kind == b.TAGGED_GTID:
+            tagged, number, time = parse_tagged_gtid(body)
+            self.gtids.add_interval(tagged, number, number)  # type: ignore[union-attr]
+            return f"{tagged}:{number}", time or seconds * _SECOND
+        _, source, number = _GTID.unpack_from(body)
+        has_clock = body[_CLOCK : _CLOCK + 1] == b"\2"
+        time = int.from_bytes(body[_CLOCK_AT : _CLOCK_AT + _CLOCK_BYTES], "little") & _CLOCK_MASK if has_clock else 0
         time = time or seconds * _SECOND
         if kind == b.ANONYMOUS_GTID:
+            self._anonymous = True
             return None, time
         name = self._sources.get(source)
         if name is None:

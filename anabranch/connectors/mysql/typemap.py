@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from anabranch.connectors.mysql.charsets import CHARSETS
 from anabranch.model.datatype import Kind, LogicalType
 
 # https://dev.mysql.com/doc/refman/8.0/en/integer-types.html: name -> (signed, unsigned)
@@ -26,20 +27,15 @@ TEXTS = {"tinytext": 255, "text": 65_535, "mediumtext": 16_777_215, "longtext": 
 BLOBS = {"tinyblob": 255, "blob": 65_535, "mediumblob": 16_777_215, "longblob": 4_294_967_295}
 # https://dev.mysql.com/doc/refman/8.0/en/date-and-time-types.html
 CLOCKS = {"datetime": Kind.TIMESTAMP, "timestamp": Kind.INSTANT, "time": Kind.DURATION}
-# Character sets we decode; https://dev.mysql.com/doc/refman/8.0/en/charset-charsets.html. True: its bytes are UTF-8.
-CHARSETS = {"utf8mb4": True, "utf8mb3": True, "utf8": True, "ascii": True, "latin1": False}
 # Why a type is refused, where there is more to say than that it is not known.
 REASONS = {
-    "vector": "vectors are not replicated yet",
-    "uuid": "MariaDB's UUID type is not replicated yet",
-    "inet4": "MariaDB's INET4 type is not replicated yet",
-    "inet6": "MariaDB's INET6 type is not replicated yet",
-    **dict.fromkeys(
-        ("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon",
-         "geometrycollection", "geomcollection"),
-        "geometry is not replicated yet",
-    ),
-}  # fmt: skip
+    "xmltype": "XMLTYPE is not replicated yet",
+}
+# https://dev.mysql.com/doc/refman/8.0/en/spatial-type-overview.html
+GEOMETRIES = ("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon",
+              "geometrycollection", "geomcollection")  # fmt: skip
+# https://mariadb.com/kb/en/inet4/ · https://mariadb.com/kb/en/inet6/: name -> bytes
+ADDRESSES = {"inet4": 4, "inet6": 16}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +58,6 @@ class Refused(Exception):
 
 def logical_type(native: Native) -> LogicalType:
     """The logical type of a native one. Raises Refused."""
-    if "COMPRESSED" in native.full:
-        raise Refused("compressed columns are not replicated yet")
     if native.name in INTEGERS:
         return LogicalType(INTEGERS[native.name]["unsigned" in native.full])
     make = _MAKERS.get(native.name)
@@ -82,11 +76,6 @@ def unquote(literal: str) -> str:
     return _unescape(literal[1:-1])
 
 
-def is_utf8(charset: str) -> bool:
-    """Are this character set's bytes UTF-8 as they are?"""
-    return CHARSETS.get(charset, False)
-
-
 _ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
 
 
@@ -97,16 +86,22 @@ def _unescape(text: str) -> str:
 
 def _text(native: Native) -> LogicalType:
     if native.charset not in CHARSETS:
-        raise Refused(f"the character set {native.charset} is not replicated yet")
+        raise Refused(f"the character set {native.charset} is not known")
     if native.is_json:
         return LogicalType(Kind.JSON)
     return LogicalType(Kind.TEXT, length=None if native.name in TEXTS else native.length)
 
 
+def _elements(native: Native) -> int | None:
+    """Of `vector(3)`. https://dev.mysql.com/doc/refman/9.7/en/vector.html · https://mariadb.com/kb/en/vector/"""
+    found = re.search(r"\((\d+)\)", native.full)
+    return int(found[1]) if found else None
+
+
 def _labelled(kind: Kind) -> Callable[[Native], LogicalType]:
     def make(native: Native) -> LogicalType:
         if native.charset not in CHARSETS:
-            raise Refused(f"the character set {native.charset} is not replicated yet")
+            raise Refused(f"labels in the character set {native.charset or 'binary'} are not known")
         return LogicalType(kind, values=labels(native.full))
 
     return make
@@ -124,6 +119,10 @@ _MAKERS: dict[str, Callable[[Native], LogicalType]] = {
     "set": _labelled(Kind.SET),
     "binary": lambda n: LogicalType(Kind.BINARY, length=n.length),
     "varbinary": lambda n: LogicalType(Kind.BINARY, length=n.length),
+    "uuid": lambda n: LogicalType(Kind.UUID),
+    "vector": lambda n: LogicalType(Kind.VECTOR, length=_elements(n)),
+    **dict.fromkeys(ADDRESSES, lambda n: LogicalType(Kind.INET)),
+    **dict.fromkeys(GEOMETRIES, lambda n: LogicalType(Kind.GEOMETRY)),
     **dict.fromkeys(("char", "varchar", *TEXTS), _text),
     **{name: lambda n: LogicalType(Kind.BINARY) for name in BLOBS},
     **{name: lambda n: LogicalType(CLOCKS[n.name], fraction=n.fraction) for name in CLOCKS},

@@ -6,19 +6,36 @@ Formats: https://dev.mysql.com/doc/dev/mysql-server/latest/field_8h.html, sql-co
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Callable
 from datetime import date
 from typing import Any
 
+from anabranch.connectors.mysql.charsets import BadText, decoder
 from anabranch.model.schema import Column
 from anabranch.rows.arrow import DAY, EPOCH_ORDINAL, SECOND
 
 _KEPT = 100_000  # entries of a table before it starts over
 
 
-class NoDate(ValueError):
+class BadValue(ValueError):
+    """A value that no target holds; its text says what stands there, `hint` what to do."""
+
+    hint = ""
+
+
+class NoDate(BadValue):
     """A zero or half-zero date, or a day that the calendar does not have."""
+
+    hint = 'to make it NULL, set [types] zero_date = "null"'
+
+    def __init__(self, date: str) -> None:
+        super().__init__(f"{date}, which is no date")
+
+
+class NoText(BadValue):
+    """Bytes that its character set does not have."""
+
+    hint = "the log keeps it: correct the row at the source, then load the table again; or leave the column out"
 
 
 class _Bad:
@@ -123,17 +140,25 @@ def _days(year: int, month: int, day: int, zero: Any) -> Any:
 
 # --- labels and text ------------------------------------------------------------------------------------------------------
 
-# MySQL's latin1 is cp1252 with the five bytes that cp1252 leaves out read as C1 controls.
-# https://dev.mysql.com/doc/refman/8.0/en/charset-we-sets.html
-_LATIN1 = "".join(
-    chr(byte) if byte in (0x81, 0x8D, 0x8F, 0x90, 0x9D) else bytes([byte]).decode("cp1252") for byte in range(256)
-)
-UTF8_CHARSETS = {"utf8mb4", "utf8mb3", "utf8", "ascii"}  # bytes go on as they are; Arrow checks them
 
+def text_of(charset: str) -> Callable[[Any], Callable[[bytes], Any]]:
+    """By what becomes of bad values: bytes of a character set -> UTF-8. BAD stands for bytes that it does not have while
+    they are looked up, else they raise NoText."""
 
-def from_latin1(value: bytes) -> bytes:
-    """MySQL's latin1 -> UTF-8."""
-    return value if value.isascii() else codecs.charmap_decode(value, "strict", _LATIN1)[0].encode()
+    def made(zero: Any) -> Callable[[bytes], Any]:
+        decode = decoder(charset)
+
+        def value(stored: bytes) -> Any:
+            try:
+                return decode(stored)
+            except BadText as error:
+                if zero is BAD:
+                    return BAD
+                raise NoText(str(error)) from error
+
+        return value
+
+    return made
 
 
 def labels(column: Column) -> list[bytes]:

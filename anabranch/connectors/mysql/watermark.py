@@ -10,25 +10,29 @@ from contextlib import closing
 import pymysql
 
 from anabranch.connectors.mysql.connection import ask, connect
+from anabranch.connectors.mysql.versions import knows
 from anabranch.model.endpoint import Endpoint
 
 SCHEMA, TABLE = "anabranch", "watermark"
 SLOTS = 64  # rows: loaders that write at the same moment do not wait for each other
 _CREATE = (
     f"CREATE DATABASE IF NOT EXISTS {SCHEMA}",
-    f"CREATE TABLE IF NOT EXISTS {SCHEMA}.{TABLE}"
-    " (slot INT PRIMARY KEY, written TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6)) ENGINE=InnoDB",
+    f"CREATE TABLE IF NOT EXISTS {SCHEMA}.{TABLE} (slot INT PRIMARY KEY, written {{type}} NOT NULL) ENGINE=InnoDB",
 )
-_WRITE = f"REPLACE INTO {SCHEMA}.{TABLE} VALUES (CONNECTION_ID() % {SLOTS}, CURRENT_TIMESTAMP(6))"
+_WRITE = f"REPLACE INTO {SCHEMA}.{TABLE} VALUES (CONNECTION_ID() % {SLOTS}, {{now}})"
+# A row that is written as it was is no change, and is not logged: what is written has to differ each time.
+_CLOCK = {"type": "TIMESTAMP(6)", "now": "CURRENT_TIMESTAMP(6)"}
+_COARSE = {"type": "CHAR(36) CHARACTER SET ascii", "now": "UUID()"}  # where clocks stop at seconds
 _TABLES = "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s"
 
 
 def write(connection: pymysql.Connection) -> None:
     """Committed when this returns. The table is made only when it is not there: that needs one more right."""
+    kind = _CLOCK if knows(connection, "fractions of seconds") else _COARSE
     if not _exists(connection):
         for statement in _CREATE:
-            ask(connection, statement)
-    ask(connection, _WRITE)
+            ask(connection, statement.format(**kind))
+    ask(connection, _WRITE.format(**kind))
 
 
 def leftovers(endpoint: Endpoint, remove: bool) -> list[str]:

@@ -20,12 +20,23 @@ ALSO_FITS: dict[str, tuple[str, ...]] = {
     "interval": (),
     "jsonb": (),
     "json": ("text",),
+    "boolean": (),
+    "uuid": ("text",),
+    "inet": ("text",),
+    "time without time zone": (),
+    "bit varying": (),
+    "citext": (),
+    "geometry": (),
+    "real[]": ("double precision[]",),
+    "vector": (),
 }
 # short names that the type map writes -> format_type's
 LONG_NAMES = {
     "varchar": "character varying",
     "timestamp": "timestamp without time zone",
     "timestamptz": "timestamp with time zone",
+    "time": "time without time zone",
+    "varbit": "bit varying",
 }
 
 
@@ -43,12 +54,15 @@ def split_type(native: str) -> tuple[str, tuple[int, ...]]:
     head, bracket, rest = native.partition("(")
     numbers, _, tail = rest.partition(")")
     name = f"{head.strip()} {tail.strip()}".strip() if bracket else native
-    sizes = tuple(int(n) for n in numbers.split(",")) if bracket else ()
+    words = numbers.split(",") if bracket else []
+    sizes = tuple(int(n) for n in words if n.strip().isdigit())
+    if len(sizes) < len(words):
+        return native, ()  # geometry(Point,4326) holds points of that system only
     return LONG_NAMES.get(name, name), sizes
 
 
 def _holds(name: str, have: tuple[int, ...], want: tuple[int, ...]) -> bool:
-    if name == "bit":
+    if name in ("bit", "vector"):
         return have == want
     if name != "numeric":
         return bool(want) and have[0] >= want[0]

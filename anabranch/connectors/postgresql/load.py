@@ -19,6 +19,7 @@ from anabranch.connectors.postgresql.catalog import ExistingTable, holds_rows, r
 from anabranch.connectors.postgresql.connection import Connection, column_list, connect, table_name
 from anabranch.connectors.postgresql.errors import Meaning, describe, meaning, translate, translated
 from anabranch.connectors.postgresql.script import script
+from anabranch.connectors.postgresql.typemap import EXTENSIONS
 from anabranch.errors import Fenced, RowRefused, TargetError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
@@ -38,6 +39,11 @@ PLACE = re.compile(r"^COPY .*?, \D*(\d+)(?:, \S+ ([^:\n]+))?", re.MULTILINE)
 ESCAPE = re.compile(rb"\\[\\tnr]")
 
 SCHEMA_EXISTS = "SELECT 1 FROM pg_namespace WHERE nspname = %s"
+# Types of extensions are found by name inside the transaction that creates a table with them.
+SEE_EXTENSIONS = """
+SELECT set_config('search_path', concat_ws(', ', 'pg_catalog', string_agg(quote_ident(n.nspname), ', ')), true)
+  FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = ANY (%s)
+"""
 HAS_TRIGGERS = """
 SELECT c.relhastriggers FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
  WHERE n.nspname = %s AND c.relname = %s
@@ -90,6 +96,7 @@ class PostgresLoader:
             if not connection.execute(SCHEMA_EXISTS, [table.target.schema]).fetchone():
                 _run(connection, ddl.create_schema(table.target.schema))
             if read_table(connection, table.target) is None:
+                connection.execute(SEE_EXTENSIONS, [list(EXTENSIONS.values())])
                 for each in (statement, *ddl.complete_table(schema, table, rules)):
                     _run(connection, each)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from anabranch.abc import CheckResult, PreflightContext
 from anabranch.connectors.postgresql.connection import Connection, connect
 from anabranch.connectors.postgresql.errors import translated
+from anabranch.connectors.postgresql.preflight_extensions import check_extensions
 from anabranch.connectors.postgresql.preflight_facts import Live
 from anabranch.connectors.postgresql.preflight_server import (
     check_bypass,
@@ -63,6 +64,7 @@ LIVE_CHECKS: tuple[Callable[[Live], Iterator[CheckResult]], ...] = (
     check_schemas,
     check_table_rights,
     check_bypass,
+    check_extensions,
     check_existing,
     check_columns,
     check_not_null,

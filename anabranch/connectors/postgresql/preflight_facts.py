@@ -15,6 +15,7 @@ from anabranch.model.ids import TableId
 from anabranch.rows.net import TargetTable
 
 WRITABLE = ("table", "partitioned table")
+VALUE_RULES = ("zero_date", "nul", "json", "geometry", "vector")
 NAMED = 3  # of the columns or things that a finding is about, this many stand in its message
 
 
@@ -54,7 +55,7 @@ class Live:
 
 
 def value_rules(context: PreflightContext) -> ValueRules:
-    chosen = {name: context.user_choices.get(f"types.{name}") for name in ("zero_date", "nul", "json")}
+    chosen = {name: context.user_choices.get(f"types.{name}") for name in VALUE_RULES}
     return ValueRules(**{name: value for name, value in chosen.items() if value})
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from anabranch.abc import CheckResult, Fit, PreflightContext
-from anabranch.connectors.postgresql import ddl
+from anabranch.connectors.postgresql import choices, ddl
 from anabranch.connectors.postgresql.fits import split_type
 from anabranch.connectors.postgresql.preflight_facts import failed, ok, some, value_rules, warning
 from anabranch.connectors.postgresql.typemap import PostgresTypes
@@ -24,7 +24,10 @@ def check_types(context: PreflightContext) -> Iterator[CheckResult]:
         schema = context.tables[table.source]
         for (source, target), logical in zip(ddl.target_columns(table).items(), table.types, strict=True):
             fit = PostgresTypes().fit(logical, value_rules(context))
-            if fit.fidelity is Fidelity.EXACT:
+            if target in table.key and not _may_be_key(logical):
+                reason = f"a key column cannot become {logical.target}: its values print otherwise"
+                fit = Fit(fit.native, Fidelity.REFUSED, reason)
+            if fit.fidelity is Fidelity.EXACT and not logical.target:
                 exact += 1
                 continue
             column = (_source_type(schema.column(source).native, logical), fit.native, f"{table.source}.{target}")
@@ -34,11 +37,20 @@ def check_types(context: PreflightContext) -> Iterator[CheckResult]:
     for fit, columns in sorted(groups.items(), key=lambda group: (group[0].fidelity, group[0].native)):
         sources, natives, names = (sorted(set(part)) for part in zip(*columns, strict=True))
         native = natives[0] if len(natives) == 1 else fit.native
-        text = f"{', '.join(sources)} as {native} is {fit.fidelity}: {fit.reason} ({some(names)})"
+        reason = f": {fit.reason}" if fit.reason else ""
+        text = f"{', '.join(sources)} as {native} is {fit.fidelity}{reason} ({some(names)})"
         if fit.fidelity is Fidelity.REFUSED:
-            yield failed("types", text, "drop the columns in the job file ([[tables]] columns.drop)", names=names)
+            hint = "correct [types.map] or [[tables]] columns.type, or drop the columns ([[tables]] columns.drop)"
+            yield failed("types", text, hint, names=names)
+        elif fit.fidelity is Fidelity.EXACT:
+            yield ok("types", text)
         else:
             yield warning("types", text, "", names=names)
+
+
+def _may_be_key(logical: LogicalType) -> bool:
+    found = choices.choice(logical) if logical.target else None
+    return found is None or found.in_keys
 
 
 def _source_type(native: str, logical: LogicalType) -> str:

@@ -1,12 +1,14 @@
 """Logical type -> PostgreSQL type, with fidelity and reason, as a table.
 
-What does not live here: DDL (ddl.py), text forms of values (rows/lines.py, verify.py).
+What does not live here: types that a job chooses instead (choices.py), DDL (ddl.py), text forms of values (rows/lines.py,
+verify.py).
 Vendor facts: https://www.postgresql.org/docs/current/datatype.html
 """
 
 from __future__ import annotations
 
 from anabranch.abc import Fit, ValueRules
+from anabranch.connectors.postgresql import choices
 from anabranch.model.datatype import Fidelity, Kind, LogicalType
 
 VARCHAR_LIMIT = 10_485_760  # characters; https://www.postgresql.org/docs/current/datatype-character.html
@@ -35,6 +37,8 @@ NATIVE: dict[Kind, tuple[str, Fidelity, str]] = {
     Kind.DURATION: ("interval({fraction})", WIDENED, "interval holds more than the source's time type"),
     Kind.YEAR: ("smallint", WIDENED, "PostgreSQL has no year type"),
     Kind.ENUM: ("text", EXACT, "a check admits the labels and ''; it sorts as text, not by label number"),
+    Kind.UUID: ("uuid", EXACT, ""),
+    Kind.INET: ("inet", WIDENED, "inet also holds networks"),
     Kind.SET: ("text", WIDENED, "members joined by commas, not checked against the declared ones"),
 }
 
@@ -50,12 +54,30 @@ JSON: dict[str, tuple[str, Fidelity, str]] = {
     "text": ("text", EXACT, "keeps the source's JSON text"),
 }
 
+# [types] geometry and vector -> the same
+GEOMETRY: dict[str, tuple[str, Fidelity, str]] = {
+    "bytea": (
+        "bytea",
+        WIDENED,
+        "WKB, with the SRID in it where there is one (EWKB); bytea is not checked; where PostGIS is installed "
+        '[types] geometry = "geometry" keeps the type',
+    ),
+    "geometry": ("geometry", WIDENED, "PostGIS's type for geometry of every kind and SRID"),
+}
+VECTOR: dict[str, tuple[str, Fidelity, str]] = {
+    "real[]": ("real[]", WIDENED, 'an array of any length; where pgvector is installed [types] vector = "vector"'),
+    "vector": ("vector({length})", EXACT, "pgvector's type"),
+}
+EXTENSIONS = {"geometry": "postgis", "vector": "vector", "citext": "citext"}  # a type's name -> what brings it
+
 
 class PostgresTypes:
     """The TypeMap of this target. Total: every kind has a row above."""
 
     def fit(self, type: LogicalType, rules: ValueRules) -> Fit:
-        native, fidelity, reason = JSON[rules.json] if type.kind is Kind.JSON else NATIVE[type.kind]
+        if type.target and type.kind not in (Kind.GEOMETRY, Kind.VECTOR):
+            return _chosen(type, rules)
+        native, fidelity, reason = _row(type, rules)
         if type.kind is Kind.TEXT and (type.length is None or not 0 < type.length <= VARCHAR_LIMIT):
             native = "text"
         lossy = _chosen_loss(type.kind, rules)
@@ -63,6 +85,27 @@ class PostgresTypes:
             length=type.length or 1, precision=type.precision, scale=type.scale, fraction=type.fraction
         )
         return Fit(filled, LOSSY, lossy) if lossy else Fit(filled, fidelity, reason)
+
+
+def _row(type: LogicalType, rules: ValueRules) -> tuple[str, Fidelity, str]:
+    if type.kind is Kind.JSON:
+        return JSON[rules.json]
+    if type.kind is Kind.GEOMETRY:
+        return GEOMETRY[rules.geometry]
+    if type.kind is Kind.VECTOR:
+        native, fidelity, reason = VECTOR[rules.vector]
+        return (native if type.length else native.partition("(")[0]), fidelity, reason
+    return NATIVE[type.kind]
+
+
+def _chosen(type: LogicalType, rules: ValueRules) -> Fit:
+    """The job's own choice, or why it is none."""
+    found = choices.choice(type)
+    if found is None:
+        there = ", ".join(choices.possible(type)) or "none"
+        return Fit(type.target, Fidelity.REFUSED, f"{type} cannot become {type.target}; possible: {there}")
+    lossy = _chosen_loss(type.kind, rules)
+    return Fit(type.target, LOSSY if lossy else found.fidelity, "; ".join(filter(None, (found.reason, lossy))))
 
 
 def _chosen_loss(kind: Kind, rules: ValueRules) -> str:

@@ -11,11 +11,13 @@ from collections.abc import Iterable, Iterator
 
 from psycopg import sql
 
+from anabranch.connectors.postgresql import choices
 from anabranch.connectors.postgresql.connection import Connection, connect, table_name
 from anabranch.connectors.postgresql.errors import translated
 from anabranch.errors import TargetError
-from anabranch.model.datatype import Kind
+from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
+from anabranch.rows.lines import GEOMETRY
 from anabranch.rows.net import TargetTable
 
 BLOCK_BYTES = 1 << 20
@@ -118,9 +120,17 @@ def page_ranges(pages: int, rows: int, rows_per_piece: int) -> list[str]:
     return [" AND ".join(filter(None, (f"ctid >= '({edge},0)'", end))) for edge, end in zip(edges, ends, strict=True)]
 
 
+def _form(logical: LogicalType) -> str:
+    """SQL for a column's text form, with {0} for the column."""
+    if logical.kind is Kind.GEOMETRY and logical.target == GEOMETRY:
+        return "lower({0}::text)"
+    chosen = choices.choice(logical) if logical.target else None
+    return (chosen.form if chosen else "") or TEXT_FORMS.get(logical.kind, "{0}")
+
+
 def select(table: TargetTable, piece: str) -> sql.Composed:
     columns = [
-        sql.SQL(TEXT_FORMS.get(logical.kind, "{0}")).format(sql.Identifier(name))
+        sql.SQL(_form(logical)).format(sql.Identifier(name))
         for name, logical in zip(table.columns, table.types, strict=True)
     ]
     return sql.SQL("COPY (SELECT {} FROM {} WHERE {}) TO STDOUT").format(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.abc import LogAbandoned, LogOptions
-from anabranch.connectors.mysql import assemble, capture
+from anabranch.connectors.mysql import capture, endings
 from anabranch.connectors.mysql.assemble import Assembler
 from anabranch.connectors.mysql.binlog import XID
 from anabranch.connectors.mysql.capture import BinlogReader
@@ -250,7 +250,7 @@ def test_pitfall_18_a_transaction_that_the_server_died_in_is_taken_back(
 ) -> None:
     """Its log has no end of it, and the next file begins: also for a reader that has given fragments already. The file is
     cut here where a crash leaves it."""
-    monkeypatch.setattr(assemble, "FULL_IMAGES", full)
+    monkeypatch.setattr(endings, "FULL_IMAGES", full)
     database = prepared(own_server)
     follower = follow(database)
     follower.begin()

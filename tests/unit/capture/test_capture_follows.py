@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -100,7 +101,8 @@ def follow(shop: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> C
         monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: log.clock, sleep=lambda seconds: None))
         followed, stop = trail_identity(tmp_path) or shop.identity, lambda: not log.script
         with TrailWriter.open(tmp_path, **JOB, source_identity=followed, pack=False) as trail:
-            Capture(source, log, trail, {A}.__contains__, stop, watcher, followed, refuse_switch, waits_at_start).run()
+            reads = Capture(source, log, trail, {A}.__contains__, stop, watcher, followed, refuse_switch)
+            replace(reads, waits_at_start=waits_at_start).run()
 
     return make
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from anabranch.abc import LogIdle, LogOptions, LogStatement
-from anabranch.connectors.mysql import assemble, capture
+from anabranch.connectors.mysql import capture, endings
 from anabranch.connectors.mysql.capture import BinlogReader
 from anabranch.connectors.mysql.positions import BinlogOrder, Place, place_of
 from anabranch.errors import SourceUnavailable
@@ -119,7 +119,7 @@ def test_rule_15_reselect_before_a_fragment_that_is_ready_reads_it_again(
 ) -> None:
     """A table joins behind the transaction that was given last: a fragment of the next one, decoded already, would lack
     its rows."""
-    monkeypatch.setattr(assemble, "FULL_IMAGES", 2)
+    monkeypatch.setattr(endings, "FULL_IMAGES", 2)
     reader = played(f"{family}-types-full", 1 << 18)
     last = given = None
     while not (reader._assembler.ready and reader._assembler.ready[0].part is Part.FRAGMENT) or reader._is_inside:
@@ -136,7 +136,7 @@ def test_reselect_inside_a_fragmented_transaction_goes_on_in_it(
     played: Callable, monkeypatch: pytest.MonkeyPatch, family: str
 ) -> None:
     """A table is parked there: to begin the transaction anew would give its first fragments twice."""
-    monkeypatch.setattr(assemble, "FULL_IMAGES", 2)
+    monkeypatch.setattr(endings, "FULL_IMAGES", 2)
     reader = played(f"{family}-types-full", 1 << 18)
     while not ((given := reader.read(0.0)) and isinstance(given, Chunk) and given.part is Part.FRAGMENT):
         pass

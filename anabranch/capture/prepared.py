@@ -1,0 +1,102 @@
+"""Two-phase commit (K6): rows of prepared transactions wait in the trail's staging, and enter it where they are committed.
+
+What does not live here: the files (`trail/staging.py`), how a log says it (each connector).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+
+from anabranch import log
+from anabranch.abc import LogDecided, LogPrepared
+from anabranch.capture.definitions import DefinitionKeeper, alone
+from anabranch.errors import UnknownLogEvent
+from anabranch.model.ids import TableId
+from anabranch.rows.chunk import TRANSACTION_SCHEMA, Barrier, Chunk, Part, TableRows
+from anabranch.trail.writer import TrailWriter
+
+
+class PreparedTransactions:
+    """Takes what the reader says about them; gives chunks for the trail."""
+
+    def __init__(self, trail: TrailWriter, keeper: DefinitionKeeper) -> None:
+        self._trail, self._keeper = trail, keeper
+        self._barriers: list[Barrier] = []
+
+    def rewind(self) -> None:
+        """The log is read again from the trail's end."""
+        self._barriers = []
+
+    def stage(self, item: LogPrepared) -> Chunk | None:
+        """Keep a part of one. With the last it is durable; returns what happens to tables at that place: a table that cannot
+        be read any more is parked there, not where the transaction is committed."""
+        self._barriers += item.chunk.barriers
+        if item.chunk.row_count:
+            self._trail.staging.add(replace(item.chunk, barriers=()))
+        if item.chunk.part is Part.FRAGMENT:
+            return None
+        barriers, self._barriers = self._barriers, []
+        left_out = {table for table in item.left_out if self._keeper.wanted(table)}
+        self._trail.staging.prepare(item.xid, item.mark, left_out | {barrier.table for barrier in barriers})
+        log.get().info("transaction_prepared", xid=item.xid, at=item.mark.native)
+        return self._keeper.on_chunk(alone([replace(b, tx=0) for b in barriers], item.mark, None)) if barriers else None
+
+    def decide(self, item: LogDecided) -> Iterator[Chunk]:
+        """What enters the trail where one was decided. Call `done` when it is durable."""
+        staging = self._trail.staging
+        if item.xid not in staging:
+            if not item.is_committed:
+                return
+            raise UnknownLogEvent(
+                f"the prepared transaction {item.xid} was committed, and the trail does not have its rows",
+                position=item.mark.native,
+                hint="remove the job's state (anabranch drop JOB --execute) and load again",
+            )
+        log.get().info("transaction_decided", xid=item.xid, committed=item.is_committed, at=item.mark.native)
+        staging.decide(item.xid, item.mark)
+        if not item.is_committed or staging[item.xid].is_older:
+            return
+        torn = self._torn(item.xid)
+        waiting, part = None, Part.WHOLE
+        for chunk in staging.chunks(item.xid):
+            tables = [rows for one in chunk.tables if (rows := self._fitting(one, torn))]
+            if tables and waiting:
+                yield _part(waiting, Part.FRAGMENT)
+                part = Part.LAST
+            waiting = tables or waiting
+        if waiting or torn:
+            barriers = self._keeper.park(torn, f"rows of the prepared transaction {item.xid} could not be kept")
+            yield replace(_part(waiting or [], part, item), barriers=tuple(barriers))
+
+    def done(self, item: LogDecided) -> None:
+        """What `decide` gave is durable."""
+        if item.xid in self._trail.staging:
+            self._trail.staging.remove(item.xid)
+
+    def _torn(self, xid: str) -> set[TableId]:
+        """Tables in force of which it has not all rows: a table joins only when there are none (`DefinitionKeeper.join`)."""
+        in_force = self._trail.history.in_force()
+        return {table for table in in_force if str(table) in self._trail.staging[xid].left_out}
+
+    def _fitting(self, rows: TableRows, torn: set[TableId]) -> TableRows | None:
+        """The rows under the definition in force now; None for a table that is parked, or has another definition since."""
+        now = self._trail.history.in_force().get(rows.table)
+        if now is None or rows.table in torn:
+            return None
+        if now.version != rows.version and not now.same_definition(self._trail.history.at(rows.table, rows.version)):
+            torn.add(rows.table)
+            return None
+        return replace(rows, version=now.version)
+
+
+def _part(tables: list[TableRows], part: Part, end: LogDecided | None = None) -> Chunk:
+    """A chunk of one transaction; its position and id are those of its end."""
+    place = {"native": "", "gtid": None, "commit_time": 0}
+    if end is not None:
+        place = {"native": end.mark.native, "gtid": end.gtid, "commit_time": end.mark.commit_time}
+    rows = sum(one.batch.num_rows for one in tables)
+    transactions = pa.RecordBatch.from_pylist([place | {"rows": rows}], schema=TRANSACTION_SCHEMA)
+    return Chunk(transactions, tuple(tables), part=part, resume=end.mark.resume if end else "")

@@ -1,0 +1,54 @@
+"""Which target type the job chooses for a column: [types.map], [types] geometry and vector, [[tables]] columns.type.
+
+What does not live here: which choices a target knows (its connector's TypeMap), the table's other settings (`rules.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from fnmatch import fnmatchcase
+
+from anabranch.config.job import Types
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.schema import Column
+
+_COMMENT = re.compile(r"/\*.*?\*/")
+_SIZES = re.compile(r"\([^)]*\)")
+
+
+class TypeChoices:
+    """The choices of one job for every column."""
+
+    def __init__(self, types: Types) -> None:
+        self._map = {_plain(pattern): target for pattern, target in types.map.items()}
+        self._kinds = {Kind.GEOMETRY: types.geometry, Kind.VECTOR: types.vector}
+
+    def of(self, column: Column, chosen: str = "") -> LogicalType | None:
+        """The column's logical type with the job's choice in it; `chosen` is what the table's own entry says."""
+        if column.type is None:
+            return None
+        target = chosen or self._mapped(column) or self._kinds.get(column.type.kind, "")
+        return replace(column.type, target=_plain(target)) if target else column.type
+
+    def _mapped(self, column: Column) -> str:
+        """The exact spelling, then the first pattern that is the type's spelling or its name without sizes."""
+        spellings = list(_spellings(column.native))
+        for spelling in spellings[:1]:
+            if spelling in self._map:
+                return self._map[spelling]
+        found = (
+            target for pattern, target in self._map.items() for spelling in spellings if fnmatchcase(spelling, pattern)
+        )
+        return next(found, "")
+
+
+def _spellings(native: str) -> Iterator[str]:
+    plain = _plain(_COMMENT.sub("", native))
+    yield plain
+    yield _plain(_SIZES.sub("", plain))
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.lower().split())

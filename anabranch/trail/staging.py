@@ -1,0 +1,176 @@
+"""Transactions that are prepared and undecided: their rows wait here, beside the segments, until the log says (K6).
+
+A file per transaction, of the same frames as a segment: header, definitions, chunks; then a PREPARED frame that makes it
+count, and a DECIDED frame with the place in the log where it ended. The trail's position passes a prepare only when its file
+is durable. A trail that ends at such a place has what was decided there: the file goes when the trail is opened, if it was
+not removed before. A file without PREPARED is nobody's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from anabranch.errors import TrailCorrupt
+from anabranch.model.ids import TableId
+from anabranch.model.position import LogMark
+from anabranch.rows.chunk import Chunk, Part, TableRows
+from anabranch.trail.codec import TableFrame
+from anabranch.trail.failures import syncing, writing
+from anabranch.trail.format import FORMAT, Kind, SegmentName, encode_prefix, to_json
+from anabranch.trail.segment import SegmentReader, SegmentWriter
+from anabranch.trail.storage import LocalStorage, Storage
+
+FOLDER = "staging"
+_OPEN = f"{FOLDER}/open"
+_SUFFIX = ".staged"
+_NO_SEGMENT = SegmentName(0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A prepared transaction. `native`, `time`: where and when it was prepared. `left_out`: tables whose rows in it are not
+    here, or not all of them. `is_older`: prepared before the trail began, ended before anything was loaded. `place`: where
+    its PREPARED frame ends."""
+
+    xid: str
+    native: str
+    time: int
+    rows: int = 0
+    left_out: tuple[str, ...] = ()
+    is_older: bool = False
+    place: int = 0
+    decided: str = ""  # LogMark.resume just after its end
+
+
+class Staging:
+    """The prepared transactions of one trail; used by its writer's process only.
+
+    Delivery: what `prepare` returned for stays until `remove`, or until the trail has it, whatever dies in between."""
+
+    def __init__(
+        self, directory: Path, storage: Storage, table_frame: Callable[[TableRows], TableFrame], end: str
+    ) -> None:
+        """`end`: LogMark.resume of the trail's end."""
+        self._directory, self._storage, self._table_frame = directory, storage, table_frame
+        self._open: SegmentWriter | None = None
+        self._count = self._rows = 0
+        self._staged = {one.xid: one for one in staged(storage)}
+        for one in list(self._staged.values()):
+            if one.decided and one.decided == end:
+                self.remove(one.xid)
+        self.abandon()
+
+    def __contains__(self, xid: str) -> bool:
+        return xid in self._staged
+
+    def __getitem__(self, xid: str) -> Staged:
+        return self._staged[xid]
+
+    def all(self) -> list[Staged]:
+        return list(self._staged.values())
+
+    def lacking(self, table: TableId) -> list[str]:
+        """Open transactions that have rows of `table` which are not here."""
+        return [one.xid for one in self._staged.values() if str(table) in one.left_out]
+
+    def add(self, chunk: Chunk) -> None:
+        """Rows of the transaction that is being read. They count once it is prepared. Raises StorageFull."""
+        with writing("a prepared transaction"):
+            if self._open is None:
+                self._open = self._create()
+            self._open.chunk(replace(chunk, part=Part.FRAGMENT, first_sequence=0), self._count, self._table_frame)
+        self._count += 1
+        self._rows += chunk.row_count
+
+    def prepare(self, xid: str, mark: LogMark, left_out: Iterable[TableId] = (), *, is_older: bool = False) -> None:
+        """What was added is the transaction `xid`, and durable when this returns. A former one of that name is over."""
+        names = tuple(sorted(map(str, left_out)))
+        found = Staged(xid, mark.native, mark.commit_time, self._rows, names, is_older)
+        with writing("a prepared transaction"):
+            if self._open is None:
+                self._open = self._create()
+            self._open.note(Kind.PREPARED, {n: v for n, v in asdict(found).items() if n not in ("place", "decided")})
+            with syncing("a prepared transaction"):
+                self._open.sync()
+            self._open.close()
+            self._storage.rename(_OPEN, _file(xid))
+        self._staged[xid] = replace(found, place=self._open.offset)
+        self._open, self._count, self._rows = None, 0, 0
+
+    def chunks(self, xid: str) -> Iterator[Chunk]:
+        """Its rows, a fragment at a time."""
+        segment = SegmentReader(self._storage, _file(xid))
+        try:
+            for offset, frame, _ in segment.frames(0, segment.size()):
+                if frame.kind == Kind.CHUNK:
+                    yield segment.chunk(offset)
+        finally:
+            segment.close()
+
+    def decide(self, xid: str, mark: LogMark) -> None:
+        """It ended at `mark`: who opens a trail that ends there may remove it. Durable on return."""
+        head = to_json({"decided": mark.resume})
+        file = self._storage.reopen(_file(xid))
+        try:
+            with writing("a prepared transaction"):
+                file.write_at(self._staged[xid].place, [encode_prefix(Kind.DECIDED, head), head])
+            with syncing("a prepared transaction"):
+                file.sync()
+        finally:
+            file.close()
+
+    def remove(self, xid: str) -> None:
+        """It was rolled back, or the trail has it, durably."""
+        with writing("a prepared transaction"):
+            self._storage.remove(_file(xid))
+        del self._staged[xid]
+
+    def abandon(self) -> None:
+        """Begin again at the trail's end: rows that were added since the last `prepare` count for nothing."""
+        if self._open is not None:
+            self._open.close()
+        self._open, self._count, self._rows = None, 0, 0
+        with suppress(FileNotFoundError):
+            self._storage.remove(_OPEN)
+
+    def _create(self) -> SegmentWriter:
+        (self._directory / FOLDER).mkdir(exist_ok=True)
+        return SegmentWriter(self._storage, _OPEN, _NO_SEGMENT, {"format": FORMAT})
+
+
+def staged(place: Storage | Path) -> list[Staged]:
+    """The prepared transactions of a trail, the oldest first. Raises TrailCorrupt."""
+    storage = LocalStorage(place) if isinstance(place, Path) else place
+    names = [name for name in storage.names(FOLDER) if name.endswith(_SUFFIX)]
+    found = []
+    for name in names:
+        with suppress(FileNotFoundError):  # decided meanwhile
+            found.append(_read(storage, f"{FOLDER}/{name}"))
+    return sorted(found, key=lambda one: (one.time, one.xid))
+
+
+def _read(storage: Storage, name: str) -> Staged:
+    segment = SegmentReader(storage, name)
+    found: Staged | None = None
+    try:
+        for offset, frame, head in segment.frames(0, segment.size()):
+            if frame.kind == Kind.PREPARED:
+                facts = json.loads(head)
+                found = Staged(**{**facts, "left_out": tuple(facts["left_out"])}, place=offset + frame.length)
+            elif frame.kind == Kind.DECIDED and found:
+                found = replace(found, decided=json.loads(head)["decided"])
+    finally:
+        segment.close()
+    if found is None:
+        raise TrailCorrupt(f"{name} is damaged", hint="restore it from a backup of the trail, or load again")
+    return found
+
+
+def _file(xid: str) -> str:
+    """A name of bounded length: an xid has up to 128 bytes."""
+    return f"{FOLDER}/{hashlib.sha256(xid.encode()).hexdigest()[:32]}{_SUFFIX}"

@@ -1,0 +1,326 @@
+"""XA transactions (K6): capture keeps the rows of prepared ones until the log says what became of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anabranch import connectors
+from anabranch.abc import LogDecided, LogOptions, LogPrepared
+from anabranch.capture import older
+from anabranch.capture.run import Capture
+from anabranch.connectors.mysql import endings
+from anabranch.errors import SourceError, UnknownLogEvent
+from anabranch.model.endpoint import Endpoint
+from anabranch.model.ids import TableId
+from anabranch.rows.chunk import META, Chunk, Part
+from anabranch.testing.databases import Database
+from anabranch.testing.servers import Server
+from anabranch.trail import requests
+from anabranch.trail.reader import TrailReader, chunks
+from anabranch.trail.staging import staged
+from anabranch.trail.writer import TrailWriter
+
+Make = Callable[[Server], Database]
+
+
+@contextmanager
+def xa(database: Database, name: str, *statements: str, before: str = "DO 0") -> Iterator[Callable[[str], None]]:
+    """A connection with an XA transaction that has done `statements`; `do("PREPARE")` and so on end it."""
+    with closing(database.connect()) as connection, closing(connection.cursor()) as cursor:
+        for statement in (before, f"XA START '{name}','b',7", *statements, f"XA END '{name}','b',7"):
+            cursor.execute(statement)
+        yield lambda verb: cursor.execute(f"XA {verb.split()[0]} '{name}','b',7 {' '.join(verb.split()[1:])}")
+
+
+def prepare(database: Database, name: str, *statements: str) -> None:
+    """And leave: it stays at the server."""
+    with xa(database, name, *statements) as do:
+        do("PREPARE")
+
+
+def end(database: Database, name: str, verb: str) -> None:
+    """MySQL lets a connection end it only when the one that prepared it is gone."""
+    for _ in range(50):
+        try:
+            database.execute(f"XA {verb} '{name}','b',7")
+            return
+        except Exception as error:
+            if "XAER_NOTA" not in str(error):
+                raise
+            time.sleep(0.1)
+    raise AssertionError(f"{name} did not end")
+
+
+def xid(name: str) -> str:
+    return f"X'{name.encode().hex()}',X'62',7"
+
+
+@dataclass
+class Captured:
+    """Capture of a database into a trail, run for as long as the log goes on."""
+
+    database: Database
+    directory: Path
+    patience: float = 5.0
+    waited: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        server = self.database.server
+        self.endpoint = Endpoint(server.name, server.host, server.port, server.user, server.password, "", ())
+        self.source = connectors.source(self.endpoint)
+
+    def run(self, until: Callable[[], bool] | None = None) -> None:
+        """Up to the log's end as it is now, or until something is so."""
+        reader = self.source.log(LogOptions(77300, 1.0))
+        place, give_up = reader.end(), time.monotonic() + 20
+        try:
+            with TrailWriter.open(
+                self.directory, job="j", job_uuid="u", source_identity=reader.identity(), pack=False
+            ) as trail:
+
+                def stop() -> bool:
+                    assert time.monotonic() < give_up, f"capture is at {trail.end.position}, not at {place.native}"
+                    if until:
+                        return until()
+                    return bool(trail.end.resume) and self.source.order.includes(
+                        self.source.order.mark(trail.end.resume), place.native, None
+                    )
+
+                wanted = self.is_wanted
+                Capture(
+                    self.source, reader, trail, wanted, stop, self, reader.identity(), lambda *_: None, self.patience
+                ).run()
+        finally:
+            reader.close()
+
+    def is_wanted(self, table: TableId) -> bool:
+        return table.schema == self.database.name and table.name != "other"
+
+    def read(self, *_: Any) -> None: ...
+
+    def at_end(self, trail: TrailWriter) -> None: ...
+
+    def written(self, trail: TrailWriter) -> None: ...
+
+    def waiting(self, why: str) -> None:
+        self.waited.append(why)
+
+    def chunks(self) -> list[Chunk]:
+        with TrailReader(self.directory) as trail:
+            assert trail.check().is_good
+            return list(chunks(trail, 0))
+
+    def transactions(self) -> list[list[int]]:
+        """The ids of their rows, in the trail's order; without those that have none."""
+        found: list[list[int]] = []
+        held: list[tuple[int, int]] = []
+        for chunk in self.chunks():
+            per: dict[int, list[tuple[int, int]]] = {}
+            for rows in chunk.tables:
+                ids = rows.batch.column(META).to_pylist()
+                tx, ordinal = (rows.batch[name].to_pylist() for name in ("_tx", "_ordinal"))
+                for number, place, id in zip(tx, ordinal, ids, strict=True):
+                    per.setdefault(number, []).append((place, id))
+            for number in range(chunk.transactions.num_rows):
+                held += per.get(number, [])
+                if chunk.part is not Part.FRAGMENT:
+                    found.append([id for _, id in sorted(held)])
+                    held = []
+        return [ids for ids in found if ids]
+
+    def staged(self) -> set[str]:
+        return {one.xid for one in staged(self.directory)}
+
+
+def made(database: Database, directory: Path) -> Captured:
+    for name in ("t", "other"):
+        database.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, v longtext)")
+    captured = Captured(database, directory)
+    captured.run()
+    return captured
+
+
+def insert(*ids: int, table: str = "t") -> str:
+    return f"INSERT INTO {table} VALUES " + ", ".join(f"({id}, 'x')" for id in ids)
+
+
+def test_pitfall_20_rule_06_rows_of_prepared_transactions_wait_for_their_commit(
+    mysql_family: Server, source_database: Make, tmp_path: Path
+) -> None:
+    """Committed in another order than prepared, rolled back, in one phase, of another table only; capture is started again
+    in every state."""
+    database = source_database(mysql_family)
+    captured = made(database, tmp_path)
+    prepare(database, "a", insert(1, 2), "UPDATE t SET v = 'y' WHERE id = 2")
+    prepare(database, "b", insert(3))
+    prepare(database, "gone", insert(4))
+    prepare(database, "foreign", insert(1, table="other"))
+    database.execute(insert(5))
+    captured.run()
+    assert captured.staged() == {xid(name) for name in ("a", "b", "gone", "foreign")}
+    assert captured.transactions() == [[5]]
+    end(database, "b", "COMMIT")
+    captured.run()
+    assert captured.transactions() == [[5], [3]]
+    end(database, "gone", "ROLLBACK")
+    end(database, "a", "COMMIT")
+    end(database, "foreign", "COMMIT")
+    with xa(database, "one", insert(6)) as do:
+        do("COMMIT ONE PHASE")
+    with xa(database, "never", insert(7)) as do:
+        do("ROLLBACK")
+    prepare(database, "a", insert(8))  # an xid may come back
+    database.execute(insert(9))
+    end(database, "a", "COMMIT")
+    captured.run()
+    assert captured.transactions() == [[5], [3], [1, 2, 2, 2], [6], [9], [8]] and captured.staged() == set()
+    rows = [t for chunk in captured.chunks() for t in chunk.transactions.to_pylist()]
+    assert [t["rows"] for t in rows if t["rows"]] == [1, 1, 4, 1, 1, 1] and all(t["gtid"] for t in rows)
+    places = [int(t["native"].rpartition(":")[2]) for t in rows]
+    assert places == sorted(set(places)), "their place is that of the commit"
+
+
+def test_rule_06_a_large_prepared_transaction_waits_in_fragments_also_compressed(
+    mysql_family: Server, source_database: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endings, "FULL_IMAGES", 100)
+    database = source_database(mysql_family)
+    captured = made(database, tmp_path)
+    compressed = "SET binlog_transaction_compression = ON" if mysql_family.name == "mysql" else "DO 0"
+    for place, name in enumerate(("large", "gone", "one")):
+        first = 1000 * (place + 1)
+        pieces = [insert(*range(first + n, first + n + 60)) for n in range(0, 360, 60)]
+        with xa(database, name, *pieces, before=compressed) as do:
+            do("COMMIT ONE PHASE" if name == "one" else "PREPARE")
+    database.execute(insert(1))
+    captured.run()
+    assert captured.staged() == {xid("large"), xid("gone")}
+    assert captured.transactions() == [list(range(3000, 3360)), [1]]
+    end(database, "large", "COMMIT")
+    end(database, "gone", "ROLLBACK")
+    captured.run()
+    assert captured.transactions()[2:] == [list(range(1000, 1360))] and captured.staged() == set()
+    parts = [chunk.part for chunk in captured.chunks()]
+    assert parts.count(Part.LAST) == 2 and parts.count(Part.FRAGMENT) >= 4
+
+
+def test_rule_06_a_trail_waits_for_older_prepared_transactions_before_it_begins(
+    mysql_family: Server, source_database: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(older, "ASK_SECONDS", 0.05)
+    database = source_database(mysql_family)
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v longtext)")
+    prepare(database, "old", insert(1))
+    captured = Captured(database, tmp_path, patience=0.3)
+    with pytest.raises(SourceError, match="older than the log") as refused:
+        captured.run()
+    assert xid("old") in refused.value.message and "XA RECOVER" in refused.value.hint
+    assert captured.waited and xid("old") in captured.waited[0]
+    captured.run(until=lambda: True)
+    with TrailReader(tmp_path) as trail:
+        assert not trail.end().resume, "a load waits for this"
+    began = time.monotonic()
+    captured.patience = 10.0
+    monkeypatch.setattr(older.time, "sleep", lambda seconds: end(database, "old", "COMMIT"))
+    captured.run()
+    captured.run()
+    assert time.monotonic() - began < 9 and captured.transactions() == [] and captured.staged() == set()
+    monkeypatch.undo()
+    prepare(database, "new", insert(2))
+    end(database, "new", "COMMIT")
+    captured.run()
+    assert captured.transactions() == [[2]]
+
+
+def test_rule_06_a_commit_without_rows_stops_the_job(
+    mysql_family: Server, source_database: Make, tmp_path: Path
+) -> None:
+    database = source_database(mysql_family)
+    captured = made(database, tmp_path)
+    prepare(database, "a", insert(1))
+    captured.run()
+    for file in (tmp_path / "staging").iterdir():
+        file.unlink()
+    end(database, "a", "COMMIT")
+    with pytest.raises(UnknownLogEvent, match="does not have its rows") as stopped:
+        captured.run()
+    assert xid("a") in stopped.value.message and stopped.value.position and "load again" in stopped.value.hint
+
+
+def test_rule_06_19_tables_parked_and_brought_in_between_prepare_and_commit(
+    mysql_family: Server, source_database: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a table was at the commit decides; one whose rows were left out joins when the transaction has ended."""
+    database = source_database(mysql_family)
+    captured = made(database, tmp_path)
+    database.execute(
+        "CREATE TABLE child (id int PRIMARY KEY, v longtext)", "CREATE TABLE later (id int PRIMARY KEY, v int)"
+    )
+    t, later = TableId(database.name, "t"), TableId(database.name, "later")
+    captured.run()  # `child` and `later` came after the start: parked
+    prepare(database, "both", insert(1), insert(1, table="child"), "INSERT INTO later VALUES (1, 1)")
+    prepare(database, "same", insert(2))
+    captured.run()
+    assert {one.left_out for one in staged(tmp_path)} == {(f"{database.name}.child", str(later)), ()}
+    for table in (later, t):  # t is brought in again, with what is prepared still open
+        requests.request_table(tmp_path, table)
+    captured.run(until=lambda: not requests.answer(tmp_path, t).is_pending)
+    assert requests.answer(tmp_path, later).is_pending and requests.answer(tmp_path, t).sequence
+    database.execute(insert(3), "INSERT INTO later VALUES (7, 7)")
+    end(database, "both", "COMMIT")
+    end(database, "same", "COMMIT")
+    captured.run(until=lambda: not requests.answer(tmp_path, later).is_pending)
+    assert requests.answer(tmp_path, later).sequence
+    assert captured.transactions() == [[3], [1], [2]], "rows of `later` are for its load, which sees them"
+    with TrailReader(tmp_path) as trail:
+        assert trail.history.latest(t).version == 2
+    versions = [rows.version for chunk in captured.chunks() for rows in chunk.tables]
+    assert versions == [2, 2, 2]
+    prepare(database, "later", "INSERT INTO later VALUES (8, 8)")
+    prepare(database, "child", insert(2, table="child"))
+    captured.patience = 0.3
+    requests.request_table(tmp_path, TableId(database.name, "child"))
+    captured.run(until=lambda: not requests.answer(tmp_path, TableId(database.name, "child")).is_pending)
+    refused = requests.answer(tmp_path, TableId(database.name, "child"))
+    assert xid("child") in refused.refusal
+    end(database, "later", "COMMIT")
+    end(database, "child", "ROLLBACK")
+    captured.run()
+    assert captured.transactions()[3:] == [[8]]
+
+
+def test_rule_06_the_log_says_prepared_and_decided(
+    mysql_family: Server, source_database: Make, follow: Callable
+) -> None:
+    """What a reader gives, by itself: each once, with marks that a restart goes on from."""
+    database = source_database(mysql_family)
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v longtext)")
+    follower = follow(database)
+    follower.begin()
+    database.execute(insert(1))
+    prepare(database, "a", insert(2))
+    database.execute(insert(3))
+    end(database, "a", "COMMIT")
+    prepare(database, "b", "DELETE FROM t WHERE id = 1")
+    end(database, "b", "ROLLBACK")
+    items = follower.take()
+    kinds = [type(item) for item in items if not isinstance(item, Chunk)]
+    assert kinds == [LogPrepared, LogDecided, LogPrepared, LogDecided]
+    first, committed, second, rolled_back = (item for item in items if not isinstance(item, Chunk))
+    assert (first.xid, committed.xid, second.xid, rolled_back.xid) == (xid("a"), xid("a"), xid("b"), xid("b"))
+    assert committed.is_committed and not rolled_back.is_committed and committed.gtid
+    assert [follower.images("t", [item.chunk])[0]["id"] for item in (first, second)] == [2, 1]
+    for place, item in enumerate(items):
+        again = follow(database)
+        again.tables = follower.tables
+        again.begin(type(follower.end)("", item.resume) if isinstance(item, Chunk) else item.mark)
+        rest = again.take()
+        assert [getattr(one, "xid", None) for one in rest] == [getattr(one, "xid", None) for one in items[place + 1 :]]
+        again.stop()

@@ -1,0 +1,232 @@
+"""Prepared transactions on their way into the trail: whatever dies in between, each comes once, whole, at its commit (K6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anabranch.abc import LogDecided, LogItem, LogPrepared
+from anabranch.capture.run import Capture
+from anabranch.connectors.memory import MemorySource
+from anabranch.connectors.memory.capture import MemoryLog, mark, number_of
+from anabranch.connectors.memory.database import Database, database, forget
+from anabranch.errors import TrailCorrupt, UnknownLogEvent
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.endpoint import Endpoint
+from anabranch.model.ids import TableId
+from anabranch.model.position import LogMark
+from anabranch.model.schema import Column, TableSchema
+from anabranch.rows.builder import ChunkBuilder
+from anabranch.rows.chunk import META, BarrierKind, Chunk, Op, Part
+from anabranch.trail.reader import TrailReader, chunks
+from anabranch.trail.staging import staged
+from anabranch.trail.storage import LocalStorage
+from anabranch.trail.writer import TrailWriter
+
+A, B = TableId("shop", "a"), TableId("shop", "b")
+
+
+def definition(table: TableId) -> TableSchema:
+    return TableSchema(table, (Column("id", LogicalType(Kind.INT64), "bigint", nullable=False),), ("id",))
+
+
+def rows(ids: Sequence[int], part: Part, place: LogMark | None, park: TableId | None = None) -> Chunk:
+    builder, buffer = ChunkBuilder(), None
+    buffer = builder.table(definition(A))
+    buffer.columns[0].extend(ids)
+    buffer.runs.append((Op.INSERT, 0, 0, *[buffer.shape((True,))] * 2, len(ids)))
+    if park:
+        builder.barrier(0, BarrierKind.PARK, park, "cannot be read")
+    if part is Part.FRAGMENT:
+        builder.images = len(ids)
+        return builder.build("", part)
+    builder.commit(place.native if place else "", None, 0, len(ids))
+    return builder.build(place.resume if place else "", part)
+
+
+class TwoPhaseLog(MemoryLog):
+    """Gives `items`: (where it ends in the log, item)."""
+
+    items: Sequence[tuple[int, LogItem]]
+
+    def start(self, after: LogMark, select: Any) -> None:
+        self.left = [item for number, item in self.items if number > number_of(after)]
+
+    def read(self, timeout: float) -> LogItem | None:
+        return self.left.pop(0) if self.left else None
+
+
+class Nobody:
+    def read(self, *_: Any) -> None: ...
+
+    at_end = written = waiting = read
+
+
+class Died(BaseException):
+    pass
+
+
+class Dying(LocalStorage):
+    """Dies at its `left`th operation that changes something, before or after doing it; then nothing works any more. As
+    only the process dies, nothing waits for the disk."""
+
+    def __init__(self, directory: Path, left: int = 1 << 30, after: bool = False) -> None:
+        super().__init__(directory)
+        self.left, self.after = left, after
+
+    def step(self, work: Callable[[], Any]) -> Any:
+        self.left -= 1
+        if self.left > 0:
+            return work()
+        if self.left == 0 and self.after:
+            work()
+        raise Died
+
+    def _sync_folder(self, name: str) -> None: ...
+
+    def create(self, name: str) -> Any:
+        return DyingFile(self, self.step(lambda: LocalStorage.create(self, name)))
+
+    def reopen(self, name: str) -> Any:
+        return DyingFile(self, super().reopen(name))
+
+    def replace(self, name: str, content: bytes, *, is_durable: bool = True) -> None:
+        self.step(lambda: LocalStorage.replace(self, name, content, is_durable=False))
+
+    def rename(self, old: str, new: str) -> None:
+        self.step(lambda: LocalStorage.rename(self, old, new))
+
+    def remove(self, name: str) -> None:
+        LocalStorage.open(self, name).close()  # what is not there is no operation
+        self.step(lambda: LocalStorage.remove(self, name))
+
+
+class DyingFile:
+    def __init__(self, storage: Dying, file: Any) -> None:
+        self._storage, self._file, self.close = storage, file, file.close
+
+    def write_at(self, offset: int, parts: Any) -> None:
+        self._storage.step(lambda: self._file.write_at(offset, parts))
+
+    def sync(self) -> None:
+        self._storage.step(lambda: None)
+
+
+@pytest.fixture
+def shop() -> Any:
+    made = database("capture_prepared")
+    made.create(definition(A))
+    made.create(definition(B))
+    yield made
+    forget(["capture_prepared"])
+
+
+def follow(shop: Database, directory: Path, items: Sequence[tuple[int, LogItem]], storage: Any = None) -> None:
+    source, reader = MemorySource(Endpoint("memory", "", 0, "", "", shop.name)), TwoPhaseLog(shop)
+    reader.items, reader.left = items, [(0, None)]  # type: ignore[list-item]
+    with TrailWriter.open(
+        directory, job="j", job_uuid="u", source_identity=shop.identity, pack=False, storage=storage
+    ) as trail:
+        Capture(
+            source, reader, trail, {A, B}.__contains__, lambda: not reader.left, Nobody(), shop.identity, lambda *_: None
+        ).run()  # fmt: skip
+
+
+def found(directory: Path) -> list[tuple[str, list[int]]]:
+    """Place and ids of the trail's transactions."""
+    result: list[tuple[str, list[int]]] = []
+    held: list[int] = []
+    with TrailReader(directory) as trail:
+        assert trail.check().is_good
+        for chunk in chunks(trail, 0):
+            for part in chunk.tables:
+                held += part.batch.column(META).to_pylist()
+            if chunk.part is not Part.FRAGMENT:
+                result.append((chunk.transactions["native"][0].as_py(), held))
+                held = []
+    return result
+
+
+def log(shop: Database) -> list[tuple[int, LogItem]]:
+    """x and y are prepared, x in three parts; y is rolled back, x committed; z has no rows; x comes again."""
+    place = [mark(shop.identity, number) for number in range(12)]
+
+    def decided(number: int, xid: str, committed: bool = True) -> tuple[int, LogItem]:
+        return number, LogDecided(xid, committed, place[number], None)
+
+    def prepared(number: int, xid: str, *parts: list[int]) -> list[tuple[int, LogItem]]:
+        whole = [(number, LogPrepared(rows(ids, Part.FRAGMENT, None), place[number - 1])) for ids in parts[:-1]]
+        return [*whole, (number, LogPrepared(rows(parts[-1], Part.LAST, None), place[number], xid))]
+
+    return [
+        *prepared(1, "x", [1, 2], [3], [4, 5]),
+        (2, rows([6], Part.WHOLE, place[2])),
+        *prepared(3, "y", [7]),
+        *prepared(4, "z", []),
+        decided(5, "x"),
+        decided(6, "y", False),
+        *prepared(7, "x", [8], []),
+        (8, rows([9], Part.WHOLE, place[8])),
+        decided(9, "z"),
+        decided(10, "x"),
+        (11, rows([10], Part.WHOLE, place[11])),
+    ]
+
+
+EXPECTED = [("2", [6]), ("5", [1, 2, 3, 4, 5]), ("8", [9]), ("10", [8]), ("11", [10])]
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_rule_06_killed_at_any_step_each_comes_once_at_its_commit(shop: Database, tmp_path: Path, after: bool) -> None:
+    items = log(shop)
+    for step in range(1, 200):
+        directory = tmp_path / str(step)
+        directory.mkdir()
+        try:
+            follow(shop, directory, items, Dying(directory, step, after))
+            break
+        except Died:
+            follow(shop, directory, items, Dying(directory))
+        assert found(directory) == EXPECTED, f"killed at step {step}"
+        assert staged(directory) == [], f"killed at step {step}"
+    assert found(directory) == EXPECTED and 40 < step < 199
+
+
+def test_rule_06_a_commit_of_what_was_never_prepared_stops_and_a_rollback_does_not(
+    shop: Database, tmp_path: Path
+) -> None:
+    here = mark(shop.identity, 1)
+    follow(shop, tmp_path, [(1, LogDecided("x", False, here))])
+    assert found(tmp_path) == []
+    with pytest.raises(UnknownLogEvent, match="does not have its rows") as stopped:
+        follow(shop, tmp_path, [(2, LogDecided("x", True, mark(shop.identity, 2)))])
+    assert stopped.value.position == "2" and stopped.value.hint
+
+
+def test_rule_19_a_table_that_cannot_be_read_any_more_is_parked_where_it_was_prepared(
+    shop: Database, tmp_path: Path
+) -> None:
+    """Not where it is committed: rows in between are left out already. Its rows before that place do not count either."""
+    place = [mark(shop.identity, number) for number in range(4)]
+    items: list[tuple[int, LogItem]] = [
+        (1, LogPrepared(rows([1], Part.LAST, None, park=A), place[1], "x", (A,))),
+        (2, LogDecided("x", True, place[2])),
+    ]
+    follow(shop, tmp_path, items)
+    with TrailReader(tmp_path) as trail:
+        (parked,) = [(chunk, barrier) for chunk in chunks(trail, 0) for barrier in chunk.barriers]
+        assert parked[1].kind is BarrierKind.PARK and parked[0].transactions["native"][0].as_py() == "1"
+        assert set(trail.history.parked()) == {A} and found(tmp_path) == [("1", [])]
+
+
+def test_staged_rows_that_are_damaged_are_refused(shop: Database, tmp_path: Path) -> None:
+    follow(shop, tmp_path, log(shop)[:3])
+    (file,) = (tmp_path / "staging").iterdir()
+    data = bytearray(file.read_bytes())
+    data[-20] ^= 1
+    file.write_bytes(bytes(data))
+    with pytest.raises(TrailCorrupt, match="damaged"):
+        follow(shop, tmp_path, log(shop))
