@@ -30,6 +30,7 @@ Parked = Callable[[TableId], str]
 """Why capture has parked a table since its load was planned, "" if it has not: its changes would not be followed."""
 
 ROWS_PER_CHUNK = 200_000
+ROWS_PER_TASK = 20_000  # chunks of small tables share tasks up to here
 GIVE_UP = 300.0  # seconds without a finished chunk, after which an end that is away is an error
 LONGEST_PAUSE = 10.0
 FAILURES_PER_ROUND = 8  # then the other tasks need not find out by themselves
@@ -126,17 +127,24 @@ class _Load:
         return finished
 
     def outcomes(self, spark: SparkSession) -> list[Any]:
-        """One RDD for all tables without a filter, one for each filtered table; large tables first."""
+        """One RDD for all tables without a filter, one for each filtered table; large tables first, small ones together."""
         plain: list[Piece] = []
+        sizes: list[float] = []
         filtered: list[Any] = []
         for table, left in self.open.items():
             load = self.tables[table].load
             if load.filter is None:
                 plain += left.values()
+                sizes += [self.size(table)] * len(left)
             elif left:
                 condition = where(load.schema, load.table, load.filter)
                 filtered.append(pieces.filtered(spark, self.work, list(left.values()), condition))
-        return [pieces.plain(spark, self.work, plain), *filtered]
+        return [pieces.plain(spark, self.work, plain, sizes), *filtered]
+
+    def size(self, table: TableId) -> float:
+        """Of one of its chunks, as the part of a task that it fills."""
+        planned = self.tables[table]
+        return planned.estimate / len(planned.chunks) / ROWS_PER_TASK
 
     def take(self, outcome: Outcome) -> None:
         piece: Piece = outcome.piece
