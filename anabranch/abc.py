@@ -427,8 +427,8 @@ class Loader(Protocol):
         """COPY the lines and write the ledger row, in one transaction whose first statement updates the generation's
         row (K29, K21). Returns rows. A newer generation raises Fenced; a refused line RowRefused with the row's key."""
 
-    def extra_columns(self, table: TargetTable) -> tuple[str, ...]:
-        """Columns of the target table that the job does not write."""
+    def extra_columns(self, tables: Sequence[TargetTable]) -> Mapping[TableId, tuple[str, ...]]:
+        """Source table -> columns of its target table that the job does not write, where there are any."""
 
     def has_guards(self, tables: Sequence[TargetTable]) -> bool:
         """Do foreign keys or triggers of these target tables react to rows?"""
