@@ -220,7 +220,7 @@ class Capture:
 
     def _abandon(self, mark: LogMark) -> None:
         """What was noted for the fragments goes with them; behind `mark` they are not met again."""
-        log.get().warning("transaction_abandoned", at=mark.native, why="the source crashed in it")
+        log.get().warning("transaction_abandoned", at=mark.native, why="it has no commit in the log")
         self._rewind()
         self._heartbeat(mark)
 

@@ -58,6 +58,8 @@ def _changed(what: str, before: object, after: object) -> str:
 def _shown(value: object) -> str:
     if not value:
         return "absent"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} = {one}" for name, one in value.items())
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 

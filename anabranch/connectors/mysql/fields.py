@@ -14,6 +14,7 @@ from anabranch.connectors.mysql import tablemap as t
 from anabranch.connectors.mysql.charsets import CHARSETS, is_utf8
 from anabranch.connectors.mysql.coded import address, ewkb, inflated, uuid_of_record
 from anabranch.connectors.mysql.json_binary import to_text
+from anabranch.connectors.mysql.json_partial import patched
 from anabranch.connectors.mysql.tablemap import LogColumn, native_of
 from anabranch.connectors.mysql.values import (
     clock_table,
@@ -76,6 +77,7 @@ def environment(zero: Any) -> dict[str, Any]:
         "duration2": duration(2),
         "duration3": duration(3),
         "json_text": to_text,
+        "patched": patched,
         "ewkb": ewkb,
         "inflated": inflated,
         "address": address,
@@ -175,8 +177,8 @@ def _hires_digits(column: Column) -> int:
 
 
 def _year(log: LogColumn, column: Column) -> Field:
-    """YEAR(2), of MySQL 5.5, prints 0 as it prints 2000."""
-    return Field("B", "1900 + ({a} or 100)" if native_of(column).numbers == (2,) else "{a} and 1900 + {a}")
+    """Years since 1900; of two digits 0 is the year 2000 as well, which the server shows in the same way."""
+    return Field("B", "1900 + {a} if {a} else 2000" if native_of(column).numbers == (2,) else "{a} and 1900 + {a}")
 
 
 def _bit(log: LogColumn, column: Column) -> Field:
