@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 
@@ -279,6 +280,8 @@ def writers(database: Database, count: int) -> Iterator[None]:
     for thread in threads:
         thread.start()
     try:
+        while database.query("SELECT COUNT(*) FROM t")[0][0] < 20:
+            time.sleep(0.01)
         yield
     finally:
         stop.set()
