@@ -164,6 +164,10 @@ class SourceCatalog(Protocol):
         """Transactions that are prepared and undecided now, named as LogPrepared names them; none where the log holds
         rows at their commit only, or where this user may not ask."""
 
+    def unseen(self, before: LogMark) -> frozenset[str]:
+        """Transactions that are in the log before this mark, or may be, and that a snapshot opened now may not have (K2),
+        named for people and the same at each call; none where `Snapshot.open` itself waits for such."""
+
     def close(self) -> None: ...
 
 

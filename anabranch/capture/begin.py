@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from anabranch.abc import LogItem, LogReader, LogStatement, SourceCatalog, SourceConnector
-from anabranch.capture.older import PATIENCE, Patience, wait_for_older
+from anabranch.capture.older import PATIENCE, Patience, wait_for_engine, wait_for_older
 from anabranch.errors import SchemaError
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
@@ -39,14 +39,17 @@ def begin(
     source: SourceConnector, reader: LogReader, trail: TrailWriter, wanted: Wanted, patience: Patience | None = None
 ) -> None:
     """Give an empty trail its first position and the definitions in force there; one that has them stays as it is, and so
-    does one whose waiting for older transactions is ended (K6)."""
+    does one whose waiting for older transactions is ended (K2, K6)."""
     if trail.end.resume:
         return
     catalog = source.catalog()
     try:
         found = _undisturbed(source, reader, catalog, wanted)
         trail.note_cascades(catalog.logs_cascades())
-        if not wait_for_older(catalog, trail, found.before, patience or Patience(PATIENCE)):
+        patience = patience or Patience(PATIENCE)
+        if not (
+            wait_for_engine(catalog, found.before, patience) and wait_for_older(catalog, trail, found.before, patience)
+        ):
             return
     finally:
         catalog.close()
