@@ -53,8 +53,8 @@ class LogIdle:
 
 @dataclass(frozen=True, slots=True)
 class LogAbandoned:
-    """The transaction whose fragments came last has no end: the source crashed in it, and took it back when it started
-    again. Nothing of it counts. The log goes on at `mark`."""
+    """The transaction whose fragments came last has no commit: the source crashed in it and took it back when it started
+    again, or its log says that it was rolled back. Nothing of it counts. The log goes on at `mark`."""
 
     mark: LogMark
 
@@ -299,7 +299,10 @@ class TargetStore(Protocol):
     def create_checkpoint(self, job: str, position: Position, commit_time: int) -> None:
         """First row of a job, at the position where apply will start; an existing row is left as it is."""
 
-    def tables(self, job: str) -> dict[TableId, TableState]: ...
+    def tables(self, job: str) -> dict[TableId, TableState]:
+        """All of one moment. Cheap to repeat: callers poll."""
+
+    def table(self, job: str, table: TableId) -> TableState | None: ...
 
     def save_table(self, job: str, state: TableState) -> None: ...
 
@@ -428,8 +431,8 @@ class Loader(Protocol):
         """COPY the lines and write the ledger row, in one transaction whose first statement updates the generation's
         row (K29, K21). Returns rows. A newer generation raises Fenced; a refused line RowRefused with the row's key."""
 
-    def extra_columns(self, table: TargetTable) -> tuple[str, ...]:
-        """Columns of the target table that the job does not write."""
+    def extra_columns(self, tables: Sequence[TargetTable]) -> Mapping[TableId, tuple[str, ...]]:
+        """Source table -> columns of its target table that the job does not write, where there are any."""
 
     def has_guards(self, tables: Sequence[TargetTable]) -> bool:
         """Do foreign keys or triggers of these target tables react to rows?"""

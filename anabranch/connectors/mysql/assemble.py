@@ -209,7 +209,7 @@ class Assembler:
                         images = decode(data, begin, end)
                     except (ValueError, LookupError, struct.error) as error:
                         cursor.offset = offset
-                        raise self._tables.undecodable(found, op, error, data[p:begin], data, begin, end) from error
+                        raise self._tables.undecodable(found, kind, error, data[p:begin], data, begin, end) from error
                     found.buffer.runs.append((op, builder.transaction, group.ordinal, shape, second_shape, images))
                     group.ordinal += images
                     builder.images += images

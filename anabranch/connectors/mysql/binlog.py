@@ -26,7 +26,7 @@ ARTIFICIAL, IGNORABLE = 0x20, 0x80  # flags
 CHECKSUM = 4  # bytes
 KEYS_OFF = 0x02  # flag of a rows event: the session had foreign_key_checks = 0
 
-QUERY, STOP, ROTATE, INTVAR, RAND, USER_VAR, FORMAT, XID = 2, 3, 4, 5, 13, 14, 15, 16
+QUERY, STOP, ROTATE, FORMAT, XID, LOAD_QUERY = 2, 3, 4, 15, 16, 18
 TABLE_MAP, INCIDENT, HEARTBEAT, HEARTBEAT_V2 = 19, 26, 27, 41
 WRITE, UPDATE, DELETE = ROWS = (23, 30), (24, 31), (25, 32)  # v1, v2
 GTID, ANONYMOUS_GTID, PREVIOUS_GTIDS, XA_PREPARE = 33, 34, 35, 38
@@ -48,6 +48,8 @@ NO_PACKET = bytes(5)  # instead of a packet's head, before an event that is alon
 # start encryption (164), whose log it sends decrypted. https://mariadb.com/kb/en/encrypting-binary-logs/
 HARMLESS = {
     STOP: "stop",
+    **dict.fromkeys((5, 13, 14), "values that the next statement uses"),  # that statement is looked at
+    **dict.fromkeys((9, 11, 17), "a file that a LOAD DATA statement reads"),
     28: "ignorable",
     29: "rows query",
     36: "transaction context",
@@ -58,28 +60,22 @@ HARMLESS = {
 # Events that stop the job: name and remedy.
 LOAD_AGAIN = "remove the job's state (anabranch drop JOB --execute) and load again"
 START_AGAIN = f"start the job again; if it stops here again, {LOAD_AGAIN}"
+WHOLE_DOCUMENTS = (
+    "SET GLOBAL binlog_row_image = 'FULL' (or binlog_row_value_options = '') at the source, reconnect its sessions,"
+    " load again"
+)
 REFUSED = {
     1: ("start v3", f"the source's log is older than MySQL 5.0: {LOAD_AGAIN}"),
-    INTVAR: ("intvar", "SET GLOBAL binlog_format = ROW at the source, reconnect its sessions, load again"),
     6: ("load", "SET GLOBAL binlog_format = ROW at the source, load again"),
     7: ("slave", f"this version cannot read it: {LOAD_AGAIN}"),
     8: ("create file", "SET GLOBAL binlog_format = ROW at the source, load again"),
-    9: ("append block", "SET GLOBAL binlog_format = ROW at the source, load again"),
     10: ("exec load", "SET GLOBAL binlog_format = ROW at the source, load again"),
-    11: ("delete file", "SET GLOBAL binlog_format = ROW at the source, load again"),
     12: ("new load", "SET GLOBAL binlog_format = ROW at the source, load again"),
-    RAND: ("rand", "SET GLOBAL binlog_format = ROW at the source, reconnect its sessions, load again"),
-    USER_VAR: ("user variable", "SET GLOBAL binlog_format = ROW at the source, reconnect its sessions, load again"),
-    17: ("begin load query", "SET GLOBAL binlog_format = ROW at the source, load again"),
-    18: ("execute load query", "SET GLOBAL binlog_format = ROW at the source, load again"),
     **dict.fromkeys((20, 21, 22), ("rows of MySQL 5.1 betas", f"this version cannot read them: {LOAD_AGAIN}")),
-    PARTIAL_UPDATE: (
-        "partial update rows",
-        "SET GLOBAL binlog_row_value_options = '' at the source, reconnect its sessions, load again",
-    ),
 }
 
 _QUERY = Struct("<IIBHH")  # thread, seconds it took, length of the schema's name, error, length of the status variables
+_LOAD_FILE = 13  # number of the file, two places in the statement, what to do with rows that are there already
 # Bytes of a status variable by its number, in the order the server writes them; -1: a byte of length first, -2: and a NUL.
 # https://dev.mysql.com/doc/dev/mysql-server/latest/classbinary__log_1_1Query__event.html
 _STATUS_WIDTH = {0: 4, 1: 8, 2: -2, 3: 4, 4: 6, 5: -1, 6: -1, 7: 2, 8: 2}
@@ -113,6 +109,11 @@ def parse_query(body: bytes) -> Query:
     schema = body[at : at + schema_length].decode("utf-8", "replace")
     encoding = _client_encoding(body[_QUERY.size : at])
     return Query(body[at + schema_length + 1 :].decode(encoding, "replace"), schema)
+
+
+def load_query(body: bytes) -> bytes:
+    """An EXECUTE_LOAD_QUERY event as a QUERY event: without what it says of the file."""
+    return body[: _QUERY.size] + body[_QUERY.size + _LOAD_FILE :]
 
 
 def sql_place(body: bytes) -> int:

@@ -19,6 +19,7 @@ _SHARED = "JSON values that share their bytes"
 _LITERALS = {0: "null", 1: "true", 2: "false"}
 _PLAIN = (-14, 15)  # places of the decimal point, from the first digit, without exponent; further if digits follow it
 _DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)  # bytes of 0..9 leftover digits of a DECIMAL
+_BASE64_LINE, _NEWLINE = 76, "\\n"  # the server breaks lines
 _DATE, _TIME, _DATETIME, _TIMESTAMP, _DECIMAL = 10, 11, 12, 7, 246
 
 
@@ -146,7 +147,9 @@ def _opaque(data: bytes, at: int) -> str:
         return decimal_text(body)
     if kind in (_DATE, _TIME, _DATETIME, _TIMESTAMP) and length == 8:
         return f'"{_temporal(kind, int.from_bytes(body[:8], "little", signed=True))}"'
-    return f'"base64:type{kind}:{base64.b64encode(body).decode()}"'
+    encoded = base64.b64encode(body).decode()
+    lines = [encoded[at : at + _BASE64_LINE] for at in range(0, len(encoded), _BASE64_LINE)]
+    return f'"base64:type{kind}:{_NEWLINE.join(lines)}"'
 
 
 def decimal_text(body: bytes) -> str:
