@@ -164,6 +164,10 @@ class SourceCatalog(Protocol):
         """Transactions that are prepared and undecided now, named as LogPrepared names them; none where the log holds
         rows at their commit only, or where this user may not ask."""
 
+    def unseen(self, before: LogMark) -> frozenset[str]:
+        """Transactions that are in the log before this mark, or may be, and that a snapshot opened now may not have (K2),
+        named for people and the same at each call; none where `Snapshot.open` itself waits for such."""
+
     def close(self) -> None: ...
 
 
@@ -295,7 +299,10 @@ class TargetStore(Protocol):
     def create_checkpoint(self, job: str, position: Position, commit_time: int) -> None:
         """First row of a job, at the position where apply will start; an existing row is left as it is."""
 
-    def tables(self, job: str) -> dict[TableId, TableState]: ...
+    def tables(self, job: str) -> dict[TableId, TableState]:
+        """All of one moment. Cheap to repeat: callers poll."""
+
+    def table(self, job: str, table: TableId) -> TableState | None: ...
 
     def save_table(self, job: str, state: TableState) -> None: ...
 
@@ -424,8 +431,8 @@ class Loader(Protocol):
         """COPY the lines and write the ledger row, in one transaction whose first statement updates the generation's
         row (K29, K21). Returns rows. A newer generation raises Fenced; a refused line RowRefused with the row's key."""
 
-    def extra_columns(self, table: TargetTable) -> tuple[str, ...]:
-        """Columns of the target table that the job does not write."""
+    def extra_columns(self, tables: Sequence[TargetTable]) -> Mapping[TableId, tuple[str, ...]]:
+        """Source table -> columns of its target table that the job does not write, where there are any."""
 
     def has_guards(self, tables: Sequence[TargetTable]) -> bool:
         """Do foreign keys or triggers of these target tables react to rows?"""

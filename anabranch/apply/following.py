@@ -5,7 +5,7 @@ Made at the start, and again whenever it is in doubt what the target has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from anabranch.abc import TableState, TargetConnector, ValueRules
@@ -35,32 +35,38 @@ class Following:
 
     def context(self, states: Mapping[TableId, TableState]) -> ApplyContext:
         """Everything that streams or was loaded with the others."""
-        return self.of({table: self.table(state) for table, state in states.items() if is_followed(state)})
+        return self.of(self.tables([state for state in states.values() if is_followed(state)]))
 
     def of(self, tables: Mapping[TableId, Followed]) -> ApplyContext:
         rules = () if self.logs_cascades else rules_of(tables)
         return with_taken(ApplyContext(tables, rules, self.truncate), self.resolver.trail)
 
-    def table(self, state: TableState) -> Followed:
+    def tables(self, states: Sequence[TableState]) -> dict[TableId, Followed]:
         """Raises StateError for a loaded table without its definition."""
-        if state.schema is None:
-            raise StateError("a loaded table without its definition", table=str(state.source), hint="load it again")
+        for state in states:
+            if state.schema is None:
+                raise StateError("a loaded table without its definition", table=str(state.source), hint="load it again")
+        targets = {state.source: self.target_table(state.schema) for state in states if state.schema}
+        extra = self._extra_columns(list(targets.values()))
+        return {state.source: self._table(state, targets[state.source], state.source in extra) for state in states}
+
+    def _table(self, state: TableState, table: TargetTable, has_extra: bool) -> Followed:
+        assert state.schema is not None
         low, high = self.resolver.window(state) if state.state == "loading" else (0, 0)
-        table, extra = self.target_table(state.schema), self._has_extra_columns(self.target_table(state.schema))
         dirty = frozenset(key_of(table, key) for key in waiting(state))
-        return Followed(state.schema, table, low, high, extra, self.where(state.schema), dirty=dirty)
+        return Followed(state.schema, table, low, high, has_extra, self.where(state.schema), dirty=dirty)
 
     def joined(self, context: ApplyContext, state: TableState, sequence: int) -> tuple[ApplyContext, ApplyContext]:
         """For a table that joins at `sequence`: what its part of the trail is replayed by, where the others have
         nothing to do, and what holds afterwards."""
-        joining = {state.source: self.table(state)}
+        joining = self.tables([state])
         others = {t: f for t, f in context.tables.items() if t != state.source}
         still = {t: replace(f, low=sequence, high=sequence) for t, f in others.items()}
         return self.of({**still, **joining}), self.of({**others, **joining})
 
-    def _has_extra_columns(self, table: TargetTable) -> bool:
+    def _extra_columns(self, tables: Sequence[TargetTable]) -> Mapping[TableId, tuple[str, ...]]:
         loader = self.target.loader(self.rules)
         try:
-            return bool(loader.extra_columns(table))
+            return loader.extra_columns(tables)
         finally:
             loader.close()

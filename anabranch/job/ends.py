@@ -210,7 +210,12 @@ def definitions(job: Job) -> dict[TableId, TableSchema]:
 def parked_because(job: Job, table: TableId) -> str:
     """Why capture has parked a table, as apply would say it; "" where it is not parked."""
     with TrailReader(job.trail) as trail:
-        entry = trail.history.parked_by(table)
+        return parked_in(trail, table)
+
+
+def parked_in(trail: TrailReader, table: TableId) -> str:
+    """`parked_because` by a trail that is open."""
+    entry = trail.history.parked_by(table)
     if entry is None:
         return ""
     return f"{entry.reason} (at {entry.sequence})" + (f": {entry.statement}" if entry.statement else "")

@@ -153,7 +153,8 @@ class Loading:
         is_end_or_value = isinstance(error, SourceUnavailable | ValueRefused)
         until = time.monotonic() + (0 if is_end_or_value else PARKING_SECONDS)
         while True:
-            reasons = {load.schema.id: ends.parked_because(self.job, load.schema.id) for load in tables}
+            with TrailReader(self.job.trail) as trail:
+                reasons = {load.schema.id: ends.parked_in(trail, load.schema.id) for load in tables}
             parked = {table: reason for table, reason in reasons.items() if reason}
             if parked or time.monotonic() >= until or self.stop():
                 return parked
@@ -172,6 +173,7 @@ class Loading:
     def _copy(self, tables: Sequence[LoadTable]) -> None:
         identity = load_identity(LocalStorage(self.job.trail))
         assert identity is not None
+        trail = TrailReader(self.job.trail)  # one, that reads the history again only where it has grown
         try:
             load_tables(
                 self.name,
@@ -185,11 +187,13 @@ class Loading:
                 quiet=TrailQuiet(self.job.trail, self.source),
                 on_progress=LoadWatcher(self.state).progress,
                 stop=self.stop,
-                parked=lambda table: ends.parked_because(self.job, table),
+                parked=lambda table: ends.parked_in(trail, table),
             )
         except AnabranchError as error:
             error.job = error.job or self.name
             raise
+        finally:
+            trail.close()
 
     def _load_table(self, schema: TableSchema, demand: Demand, state: TableState | None) -> LoadTable:
         begun = state is not None and state.state == "loading"

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from anabranch import log
-from anabranch.abc import SourceConnector, TargetConnector, ValueRules
+from anabranch.abc import Loader, SourceConnector, TargetConnector, TargetStore, ValueRules
 from anabranch.errors import AnabranchError, SourceUnavailable, StateError, TargetUnavailable
 from anabranch.load.copy import ChunkWork, Quiet
 from anabranch.load.handover import loaded
@@ -31,6 +30,7 @@ Parked = Callable[[TableId], str]
 """Why capture has parked a table since its load was planned, "" if it has not: its changes would not be followed."""
 
 ROWS_PER_CHUNK = 200_000
+ROWS_PER_TASK = 20_000  # chunks of small tables share tasks up to here
 GIVE_UP = 300.0  # seconds without a finished chunk, after which an end that is away is an error
 LONGEST_PAUSE = 10.0
 FAILURES_PER_ROUND = 8  # then the other tasks need not find out by themselves
@@ -90,6 +90,7 @@ class _Load:
     ) -> None:
         self.work, self.spark_factory, self.on_progress, self.stop = work, spark_factory, on_progress, stop
         self.parked = parked
+        self.store, self.loader = work.target.store(), work.target.loader(work.rules)
         self.tables = {one.load.schema.id: one for one in planned}
         self.rows = {table: one.rows for table, one in self.tables.items()}
         self.open = {table: {piece.number: piece for piece in one.pieces} for table, one in self.tables.items()}
@@ -98,6 +99,12 @@ class _Load:
         self.pause = 0.5
 
     def run(self) -> bool:
+        try:
+            return self.rounds()
+        finally:
+            self.close()
+
+    def rounds(self) -> bool:
         for table in list(self.tables):
             self.report(table)
             self.hand_over_if_done(table)
@@ -120,17 +127,24 @@ class _Load:
         return finished
 
     def outcomes(self, spark: SparkSession) -> list[Any]:
-        """One RDD for all tables without a filter, one for each filtered table; large tables first."""
+        """One RDD for all tables without a filter, one for each filtered table; large tables first, small ones together."""
         plain: list[Piece] = []
+        sizes: list[float] = []
         filtered: list[Any] = []
         for table, left in self.open.items():
             load = self.tables[table].load
             if load.filter is None:
                 plain += left.values()
+                sizes += [self.size(table)] * len(left)
             elif left:
                 condition = where(load.schema, load.table, load.filter)
                 filtered.append(pieces.filtered(spark, self.work, list(left.values()), condition))
-        return [pieces.plain(spark, self.work, plain), *filtered]
+        return [pieces.plain(spark, self.work, plain, sizes), *filtered]
+
+    def size(self, table: TableId) -> float:
+        """Of one of its chunks, as the part of a task that it fills."""
+        planned = self.tables[table]
+        return planned.estimate / len(planned.chunks) / ROWS_PER_TASK
 
     def take(self, outcome: Outcome) -> None:
         piece: Piece = outcome.piece
@@ -156,11 +170,17 @@ class _Load:
         if self.open[table]:
             return
         try:
-            hand_over(self.work, self.tables[table].load, self.parked(table))
+            hand_over(self.store, self.loader, self.work.job, self.tables[table].load, self.parked(table))
         except UNAVAILABLE as error:
             self.unavailable.append(error)
+            self.close()
         else:
             del self.open[table]
+
+    def close(self) -> None:
+        """Of what hands over; it connects again when it is asked again."""
+        self.store.close()
+        self.loader.close()
 
     def report(self, table: TableId) -> None:
         self.on_progress(table, self.rows[table], self.tables[table].estimate)
@@ -182,22 +202,21 @@ class _Load:
         self.pause = min(self.pause * 2, LONGEST_PAUSE)
 
 
-def hand_over(work: ChunkWork, load: LoadTable, parked: str = "") -> None:
+def hand_over(store: TargetStore, loader: Loader, job: str, load: LoadTable, parked: str = "") -> None:
     """Tell the stream that the table is there, with the marks of all chunks. May be repeated.
 
     One that capture has parked meanwhile stays parked: if that lies before the first chunk's mark, the stream would not
     look at it again."""
-    with closing(work.target.store()) as store, closing(work.target.loader(work.rules)) as loader:
-        state = store.tables(work.job).get(load.schema.id)
-        if state is None or state.generation != load.generation or state.state != "loading":
-            raise StateError(
-                "the table's state changed during its load",
-                job=work.job,
-                table=str(load.schema.id),
-                hint="another load of the table was started: let one of them end",
-            )
-        loader.index_cascades(load.schema, load.table)
-        now = loaded(state, loader.chunks(work.job, load.schema.id, load.generation))
-        if parked:
-            now = replace(now, state="parked", low="", high="", reason=f"{parked} (while it was being loaded)")
-        store.save_table(work.job, now)
+    state = store.table(job, load.schema.id)
+    if state is None or state.generation != load.generation or state.state != "loading":
+        raise StateError(
+            "the table's state changed during its load",
+            job=job,
+            table=str(load.schema.id),
+            hint="another load of the table was started: let one of them end",
+        )
+    loader.index_cascades(load.schema, load.table)
+    now = loaded(state, loader.chunks(job, load.schema.id, load.generation))
+    if parked:
+        now = replace(now, state="parked", low="", high="", reason=f"{parked} (while it was being loaded)")
+    store.save_table(job, now)

@@ -159,7 +159,12 @@ class ChunkBuilder:
             ],
             schema=TRANSACTION_SCHEMA,
         )
-        taken = [rows for rows in (table.take(self.transaction) for table in self._tables.values()) if rows is not None]
+        try:
+            found = [table.take(self.transaction) for table in self._tables.values()]
+        except ValueRefused:
+            self.transaction = 0  # what waits has lost rows: none of it may leave as whole transactions
+            raise
+        taken = [rows for rows in found if rows is not None]
         barriers = self._take_barriers()
         self._forget(sum(rows.batch.num_rows for rows in taken))
         return Chunk(transactions, tuple(taken), barriers, part, resume=resume)

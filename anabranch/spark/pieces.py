@@ -29,6 +29,7 @@ from anabranch.errors import AnabranchError
 from anabranch.spark.rows import arrow_type, columns_of, refused, spark_schema
 from anabranch.spark.where import Where, cut
 
+MOST_TOGETHER = 32  # pieces in one task: outcomes are told when it ends
 POLL = 0.1  # seconds between looks at stop() and at finished pieces
 LONGEST_CANCEL = 30.0
 HEADER, LINE = "__header", "__line"
@@ -174,9 +175,27 @@ class _Gathered(AccumulatorParam):
         return value1
 
 
-def plain(spark: SparkSession, work: Work, pieces: Sequence[Any]) -> Any:
-    """Outcomes of unfiltered pieces, as an RDD: a task each."""
-    return spark.sparkContext.parallelize(pieces, max(1, len(pieces))).map(partial(do, work))
+def plain(spark: SparkSession, work: Work, pieces: Sequence[Any], sizes: Sequence[float] = ()) -> Any:
+    """Outcomes of unfiltered pieces, as an RDD: a task each. With `sizes`, small ones share tasks as long as they are
+    less than 1 together: a task costs more than a small table."""
+    tasks = _shared(pieces, sizes) if sizes else [[piece] for piece in pieces]
+    return spark.sparkContext.parallelize(tasks, max(1, len(tasks))).flatMap(partial(_do_all, work))
+
+
+def _do_all(work: Work, pieces: Sequence[Any]) -> Iterator[Outcome]:
+    return (do(work, piece) for piece in pieces)
+
+
+def _shared(pieces: Sequence[Any], sizes: Sequence[float]) -> list[list[Any]]:
+    tasks: list[list[Any]] = []
+    room = 0.0
+    for piece, size in zip(pieces, sizes, strict=True):
+        if not tasks or size > room or len(tasks[-1]) >= MOST_TOGETHER:
+            tasks.append([])
+            room = 1.0
+        tasks[-1].append(piece)
+        room -= size
+    return tasks
 
 
 def filtered(spark: SparkSession, work: Work, pieces: Sequence[Any], where: Where) -> Any:

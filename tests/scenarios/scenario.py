@@ -169,7 +169,7 @@ class Scenario:
         logs = self.directory / "output"
         logs.mkdir(exist_ok=True)
         words = [arguments[0], *arguments[1:]]
-        words.insert(2 if arguments[0] == "trail" else 1, str(self.job_file))
+        words.insert(2 if arguments[0] in ("trail", "schema") else 1, str(self.job_file))
         command = [*self.prefix, sys.executable, "-m", "anabranch", *words]
         faster = class_archive.environment() if arguments[0] in WITH_SPARK else {}
         running = Running(command, self.environment | faster, logs / f"{self._logs:02}-{arguments[0]}")
@@ -261,6 +261,11 @@ class Scenario:
         with TrailReader(self.trail) as reader:
             first = reader.first() - 1 if after is None else after
             return list(show(reader, after=first, table=TableId(self.source.name, table) if table else None))
+
+    def parked(self) -> dict[TableId, str]:
+        """Tables that the trail has parked, and why."""
+        with TrailReader(self.trail) as reader:
+            return reader.history.parked()
 
     def captured(self, capture: Running, seconds: float = 60.0) -> None:
         """Everything committed up to now is in the trail: a mark of ours is."""

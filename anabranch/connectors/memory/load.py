@@ -176,8 +176,10 @@ class MemoryLoader:
             chunks[number] = replace(chunk, rows=len(rows), low=low, high=high)
         return len(rows)
 
-    def extra_columns(self, table: TargetTable) -> tuple[str, ...]:
-        return tuple(name for name in self._database.table(table.target).columns if name not in table.columns)
+    def extra_columns(self, tables: Sequence[TargetTable]) -> Mapping[TableId, tuple[str, ...]]:
+        there = {table.source: self._database.table(table.target).columns for table in tables}
+        extra = {t.source: tuple(name for name in there[t.source] if name not in t.columns) for t in tables}
+        return {source: columns for source, columns in extra.items() if columns}
 
     def has_guards(self, tables: Sequence[TargetTable]) -> bool:
         return False

@@ -40,6 +40,9 @@ class MemoryStore:
         with self._database.lock:
             return dict(self._database.job(job).tables)
 
+    def table(self, job: str, table: TableId) -> TableState | None:
+        return self.tables(job).get(table)
+
     def save_table(self, job: str, state: TableState) -> None:
         with self._database.lock:
             self._database.job(job).tables[state.source] = state

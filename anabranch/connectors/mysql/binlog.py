@@ -7,16 +7,21 @@ https://mariadb.com/kb/en/replication-protocol/
 from __future__ import annotations
 
 import re
+import struct
 from dataclasses import dataclass
 from struct import Struct
+from zlib import crc32
 
 from pymysql.charset import charset_by_id
+
+from anabranch.errors import UnknownLogEvent
 
 PACKET = Struct("<IBIBIIIH")
 """A packet with an event: length (24 bits) and number (8), status, then the event's header: seconds, type, server id,
 size, position after it (32 bits), flags."""
 HEADER = 19  # bytes of an event's header
 GIANT = 0xFFFFFF  # a packet of this length is continued by the next
+_SHORTEST_FORMAT = 62  # bytes of its body with checksum: version, the server's, time, length of a header, algorithm
 ARTIFICIAL, IGNORABLE = 0x20, 0x80  # flags
 CHECKSUM = 4  # bytes
 KEYS_OFF = 0x02  # flag of a rows event: the session had foreign_key_checks = 0
@@ -75,6 +80,18 @@ _LOAD_FILE = 13  # number of the file, two places in the statement, what to do w
 # https://dev.mysql.com/doc/dev/mysql-server/latest/classbinary__log_1_1Query__event.html
 _STATUS_WIDTH = {0: 4, 1: 8, 2: -2, 3: 4, 4: 6, 5: -1, 6: -1, 7: 2, 8: 2}
 _STATUS_CHARSET = 4
+
+
+FARTHEST = 1 << 31  # bytes from an event to the next: what looks farther goes back, as positions have 32 bits
+# What bytes that are no event raise while they are read.
+UNREADABLE = (ValueError, LookupError, ArithmeticError, struct.error, RecursionError, MemoryError)
+_FILE = re.compile(r"[^/\\\0]+\.\d{6,}", re.ASCII)
+
+
+def unreadable(error: Exception, position: str) -> UnknownLogEvent:
+    """The error of our tree for an event whose bytes are none."""
+    told = str(error) or type(error).__name__
+    return UnknownLogEvent(f"an event in the log cannot be read: {told}", position=position, hint=START_AGAIN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,20 +184,30 @@ def xid_of(sql: str) -> str:
 
 
 def parse_rotate(body: bytes) -> tuple[str, int]:
-    """The file that comes next and where in it."""
-    return body[8:].decode(), int.from_bytes(body[:8], "little")
+    """The file that comes next and where in it. Raises ValueError."""
+    file, place = body[8:].decode(), int.from_bytes(body[:8], "little")
+    if not _FILE.fullmatch(file) or place >> 63:
+        raise ValueError(f"no file of a log and no place in it: {file!r}, {place}")
+    return file, place
 
 
-def has_checksum(body: bytes) -> bool:
-    """Of a FORMAT event's body with everything behind it: do events of this log end in a CRC32?
+def has_checksum(event: bytes) -> bool:
+    """Of a whole FORMAT event: do events of this log end in a CRC32? Raises ValueError where its own does not fit.
 
-    The algorithm's number is the byte before the event's own checksum, which is there even if the algorithm is 0;
-    servers before 5.6.1 write neither. https://dev.mysql.com/worklog/task/?id=2540"""
+    The algorithm's number is the byte before the event's own checksum, which is there even if the algorithm is 0 (then it
+    is of other bytes); servers before 5.6.1 write neither. https://dev.mysql.com/worklog/task/?id=2540"""
+    body = event[HEADER:]
     version = body[2:52].split(b"\0")[0].decode("ascii", "replace")
     parts = [int("".join(c for c in part if c.isdigit()) or 0) for part in version.split("-")[0].split(".")[:3]]
     if tuple(parts) < (5, 6, 1) and "mariadb" not in version.lower():
         return False
-    return body[-5] == 1
+    if len(body) < _SHORTEST_FORMAT or body[-5] > 1:
+        raise ValueError(f"a log's description with checksum algorithm {body[-5:-4].hex()}")
+    told = int.from_bytes(body[-4:], "little")
+    is_kept = told == crc32(event[:-5] + b"\1")
+    if is_kept != body[-5]:
+        raise ValueError("the checksum of a log's description is wrong")
+    return is_kept
 
 
 def parse_heartbeat(kind: int, body: bytes, position: int) -> tuple[str, int]:
@@ -202,6 +229,14 @@ def parse_heartbeat(kind: int, body: bytes, position: int) -> tuple[str, int]:
 def _packed(value: bytes) -> int:
     """A length-encoded integer. https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_basic_dt_integers.html"""
     return packed_integer(value, 0)[0]
+
+
+def part(data: bytes, at: int, size: int) -> tuple[bytes, int]:
+    """`size` bytes at `at`, and the place after them. Raises ValueError where there are not so many."""
+    end = at + size
+    if end > len(data):
+        raise ValueError(f"it is {end - len(data)} bytes too short")
+    return data[at:end], end
 
 
 def packed_integer(data: bytes, at: int) -> tuple[int, int]:

@@ -33,7 +33,7 @@ class RareEvents:
         """An event in `data`: its body from `body` to `end`, its checksum to `stop`. Returns the events inside, which come
         next."""
         if kind == b.FORMAT:
-            self._format(data[body:stop], seconds)
+            self._format(data[body - b.HEADER : stop], seconds)
         elif kind == b.ROTATE:
             self._rotate(data, body, stop, flags)
         elif kind in (b.HEARTBEAT, b.HEARTBEAT_V2):

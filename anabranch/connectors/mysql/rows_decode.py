@@ -43,8 +43,8 @@ Decoder = tuple[Decode, Op, int, int]
 class TableDecoders:
     """All decoders of one table map, made when first needed. Raises Unfit when the definition cannot be of this table.
 
-    `kinds`: kind of event -> bytes of its bitmaps of present columns, and decoders by these bitmaps. `kinds_off`: the
-    same for events that were logged with foreign keys switched off."""
+    `kinds`: kind of event -> bytes of its head (number of columns, bitmaps of present ones), and decoders by this head.
+    `kinds_off`: the same for events that were logged with foreign keys switched off."""
 
     def __init__(
         self, seen: TableMap, buffer: TableBuffer, rules: ValueRules, family: str, logged: TableSchema | None = None
@@ -56,32 +56,39 @@ class TableDecoders:
         if why:
             raise Unfit(why)
         self.seen, self.buffer, self.rules, self.family = seen, buffer, rules, family
-        self.count_width = 1 if len(seen.columns) < 0xFB else 3
+        columns = len(seen.columns)
+        self._count = bytes((columns,)) if columns < 0xFB else b"\xfc" + columns.to_bytes(2, "little")
         self._width = (len(seen.columns) + 7) // 8
         self._fields = tuple(map(field_of, seen.columns, self.schema.columns))
         self.kinds, self.kinds_off = self._empty(), self._empty()
 
-    def decoder(self, kind: int, bitmaps: bytes, keys_off: bool) -> Decoder:
-        """For an event of `kind` with these columns. Raises Unfit for an insert whose values are not known."""
+    def decoder(self, kind: int, head: bytes, keys_off: bool) -> Decoder:
+        """For an event of `kind` with these columns. Raises Unfit for an insert whose values are not known, ValueError for
+        a head that is none."""
         made = (self.kinds_off if keys_off else self.kinds)[kind][1]
         if len(made) >= _PATTERNS:
             made.clear()
-        found = made[bitmaps] = self._make(kind, bitmaps, keys_off)
+        if not head.startswith(self._count):
+            raise ValueError("rows with another number of columns than their table")
+        found = made[head] = self._make(kind, head, keys_off)
         return found
 
-    def refused_value(self, kind: int, bitmaps: bytes, data: bytes, at: int, end: int) -> tuple[str, dict[str, Any]]:
+    def refused_value(self, kind: int, head: bytes, data: bytes, at: int, end: int) -> tuple[str, dict[str, Any]]:
         """The column of the first bad value in these rows, and the row's key as raw values."""
         schema = self.schema
         lists: list[list[Any]] = [[] for _ in schema.columns]
-        self._generate(kind, self._images(bitmaps), {}, lists, BAD)(data, at, end)
+        self._generate(kind, self._images(head), {}, lists, BAD)(data, at, end)
         row, place = min((values.index(BAD), place) for place, values in enumerate(lists) if BAD in values)
         return schema.columns[place].name, {schema.columns[i].name: lists[i][row] for i in schema.key_indexes}
 
     def _empty(self) -> dict[int, tuple[int, dict[bytes, Decoder]]]:
-        return {kind: (self._width * (2 if op is Op.BEFORE else 1), {}) for kind, op in ROW_EVENTS.items()}
+        count = len(self._count)
+        return {kind: (count + self._width * (2 if op is Op.BEFORE else 1), {}) for kind, op in ROW_EVENTS.items()}
 
-    def _make(self, kind: int, bitmaps: bytes, keys_off: bool) -> Decoder:
-        op, images, schema = ROW_EVENTS[kind], self._images(bitmaps), self.schema
+    def _make(self, kind: int, head: bytes, keys_off: bool) -> Decoder:
+        op, images, schema = ROW_EVENTS[kind], self._images(head), self.schema
+        if not any(map(any, images)):
+            raise ValueError("rows without columns")  # of no bytes: nobody could say how many
         fill = _defaults(schema, images[0]) if op is Op.INSERT else {}
         if op is Op.BEFORE and not LOGS_COMPUTED[self.family]:
             _check_computed(schema, images[1])
@@ -97,7 +104,8 @@ class TableDecoders:
         ]
         return decode, op, self.buffer.shape(carried[0], keys_off), self.buffer.shape(carried[-1], keys_off)
 
-    def _images(self, bitmaps: bytes) -> list[list[bool]]:
+    def _images(self, head: bytes) -> list[list[bool]]:
+        bitmaps = head[len(self._count) :]
         parts = [bitmaps[at : at + self._width] for at in range(0, len(bitmaps), self._width)]
         return [[bool(part[i // 8] >> i % 8 & 1) for i in range(len(self.seen.columns))] for part in parts]
 

@@ -7,7 +7,7 @@ reading the source, planning chunks, deciding when.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 import psycopg
@@ -156,10 +156,15 @@ class PostgresLoader:
             connection.execute(CHUNK_DONE, [rows, *marks, *chunk])
             return rows
 
-    def extra_columns(self, table: TargetTable) -> tuple[str, ...]:
-        with translated(f"read the columns of {table.target}"):
-            existing = read_table(self._session(), table.target)
-        return tuple(c.name for c in existing.columns if c.name not in table.columns) if existing else ()
+    def extra_columns(self, tables: Sequence[TargetTable]) -> Mapping[TableId, tuple[str, ...]]:
+        with translated("read the columns of the target"):
+            found = read_tables(self._session(), [table.target for table in tables])
+        extra = {
+            table.source: tuple(c.name for c in found[table.target].columns if c.name not in table.columns)
+            for table in tables
+            if table.target in found
+        }
+        return {source: columns for source, columns in extra.items() if columns}
 
     def has_guards(self, tables: Sequence[TargetTable]) -> bool:
         with translated("read triggers and foreign keys of the target"):

@@ -45,9 +45,18 @@ CREATE_CHECKPOINT = """
 INSERT INTO anabranch.checkpoint (job, target, sequence, position, commit_time) VALUES (%s, %s, %s, %s, %s)
 ON CONFLICT DO NOTHING
 """
-READ_TABLES = """
+READ_TABLE = """
 SELECT source_table, target_table, state, generation, low, high, reason, rows_loaded, changes_applied, schema, facts
-  FROM anabranch.table_state WHERE job = %s
+  FROM anabranch.table_state WHERE job = %s AND source_table = %s
+"""
+# All of them at one moment. A row that is known by its version (xmin, ctid) comes without its definition: who waits asks
+# again and again, and definitions of thousands of tables are megabytes.
+# https://www.postgresql.org/docs/current/ddl-system-columns.html
+READ_TABLES = """
+WITH known AS (SELECT * FROM unnest(%s::text[], %s::text[]) AS k (source_table, version))
+SELECT t.xmin::text || t.ctid::text, source_table, target_table, state, generation, low, high, reason, rows_loaded,
+       changes_applied, CASE WHEN known.version = t.xmin::text || t.ctid::text THEN NULL ELSE schema END, facts
+  FROM anabranch.table_state t LEFT JOIN known USING (source_table) WHERE job = %s
 """
 SAVE_TABLE = """
 INSERT INTO anabranch.table_state (job, source_table, target_table, state, generation, low, high, reason, rows_loaded,
@@ -67,6 +76,7 @@ class PostgresStore:
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._open: Connection | None = None
+        self._known: dict[str, dict[str, tuple[str, TableState]]] = {}  # job -> source table -> version, state
 
     def exists(self) -> bool:
         with self._session("look for the schema anabranch") as connection:
@@ -105,8 +115,20 @@ class PostgresStore:
         with self._session("read the tables' states") as connection:
             if not _one(connection, HAS_META):
                 return {}
-            states = [_state(row) for row in connection.execute(READ_TABLES, [job])]
-        return {state.source: state for state in states}
+            known = self._known.get(job, {})
+            versions = [version for version, _ in known.values()]
+            rows = connection.execute(READ_TABLES, [list(known), versions, job]).fetchall()
+        found = {
+            row[0]: known[row[0]] if row[0] in known and known[row[0]][0] == version else (version, _state(tuple(row)))
+            for version, *row in rows
+        }
+        self._known[job] = found
+        return {state.source: state for _, state in found.values()}
+
+    def table(self, job: str, table: TableId) -> TableState | None:
+        with self._session("read a table's state") as connection:
+            row = connection.execute(READ_TABLE, [job, str(table)]).fetchone()
+        return None if row is None else _state(row)
 
     def save_table(self, job: str, state: TableState) -> None:
         with self._session("save a table's state") as connection:

@@ -50,13 +50,18 @@ def state() -> TableState:
         return store.tables(JOB)[TableId("shop", "a")]
 
 
+def hand(work: ChunkWork, load: LoadTable, parked: str = "") -> None:
+    with closing(TARGET.store()) as store, closing(TARGET.loader(work.rules)) as loader:
+        hand_over(store, loader, work.job, load, parked)
+
+
 def test_it_is_handed_over(source: SourceConnector) -> None:
-    hand_over(*loaded_table(source))
+    hand(*loaded_table(source))
     assert (state().state, state().facts["loaded"], state().rows_loaded) == ("loading", "yes", 1)
 
 
 def test_rule_15_one_that_is_parked_by_then_is_not_handed_over(source: SourceConnector) -> None:
     """Its first chunk may lie behind the statement that parked it: the stream would follow rows that nobody writes."""
-    hand_over(*loaded_table(source), "its definition changed")
+    hand(*loaded_table(source), "its definition changed")
     assert (state().state, state().low, state().high) == ("parked", "", "")
     assert state().reason == "its definition changed (while it was being loaded)"
