@@ -40,7 +40,8 @@ def end(database: Database, name: str, verb: str) -> None:
     raise AssertionError(f"{name} did not end")
 
 
-@pytest.mark.parametrize("name", ["mysql", pytest.param("mariadb", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["mysql", "mariadb"])
 def test_rule_06_pitfall_20_prepared_transactions_survive_start_load_kill_and_restart(
     name: str, request: pytest.FixtureRequest, scenario: Make
 ) -> None:
