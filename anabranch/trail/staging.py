@@ -154,6 +154,11 @@ def staged(place: Storage | Path) -> list[Staged]:
     return sorted(found, key=lambda one: (one.time, one.xid))
 
 
+def waiting(directory: Path) -> list[Staged]:
+    """Those whose rows wait for a commit: not what is older than the trail, and has ended."""
+    return [one for one in staged(directory) if not one.is_older]
+
+
 def problems(storage: Storage) -> list[str]:
     """What is wrong with their files: every checksum, every count."""
     found = []
