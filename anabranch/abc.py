@@ -53,8 +53,8 @@ class LogIdle:
 
 @dataclass(frozen=True, slots=True)
 class LogAbandoned:
-    """The transaction whose fragments came last has no end: the source crashed in it, and took it back when it started
-    again. Nothing of it counts. The log goes on at `mark`."""
+    """The transaction whose fragments came last has no commit: the source crashed in it and took it back when it started
+    again, or its log says that it was rolled back. Nothing of it counts. The log goes on at `mark`."""
 
     mark: LogMark
 
@@ -163,6 +163,10 @@ class SourceCatalog(Protocol):
     def prepared(self) -> frozenset[str]:
         """Transactions that are prepared and undecided now, named as LogPrepared names them; none where the log holds
         rows at their commit only, or where this user may not ask."""
+
+    def unseen(self, before: LogMark) -> frozenset[str]:
+        """Transactions that are in the log before this mark, or may be, and that a snapshot opened now may not have (K2),
+        named for people and the same at each call; none where `Snapshot.open` itself waits for such."""
 
     def close(self) -> None: ...
 

@@ -309,7 +309,7 @@ def types() -> Iterator[str]:
     yield "| type | reason |"
     yield "|---|---|"
     yield from (f"| `{name}` | {reason} |" for name, reason in sorted(typemap.REASONS.items()))
-    yield "| columns of a system-versioned table | system-versioned tables are not replicated yet |"
+    yield "| period columns of a table with history by transactions | its changes are logged as statements |"
     yield ""
 
 

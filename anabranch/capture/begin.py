@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from anabranch.abc import LogItem, LogReader, LogStatement, SourceCatalog, SourceConnector
-from anabranch.capture.older import PATIENCE, Patience, wait_for_older
+from anabranch.capture.older import PATIENCE, Patience, wait_for_engine, wait_for_older
 from anabranch.errors import SchemaError
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
@@ -29,9 +29,9 @@ class Definitions:
     after: LogMark
 
 
-def read_definitions(catalog: SourceCatalog, wanted: Wanted) -> Definitions:
+def read_definitions(catalog: SourceCatalog, wanted: Wanted, whole: bool = True) -> Definitions:
     before = catalog.mark()
-    tables = catalog.tables(wanted)
+    tables = catalog.tables(wanted, whole)
     return Definitions(tables, before, catalog.mark())
 
 
@@ -39,14 +39,17 @@ def begin(
     source: SourceConnector, reader: LogReader, trail: TrailWriter, wanted: Wanted, patience: Patience | None = None
 ) -> None:
     """Give an empty trail its first position and the definitions in force there; one that has them stays as it is, and so
-    does one whose waiting for older transactions is ended (K6)."""
+    does one whose waiting for older transactions is ended (K2, K6)."""
     if trail.end.resume:
         return
     catalog = source.catalog()
     try:
         found = _undisturbed(source, reader, catalog, wanted)
         trail.note_cascades(catalog.logs_cascades())
-        if not wait_for_older(catalog, trail, found.before, patience or Patience(PATIENCE)):
+        patience = patience or Patience(PATIENCE)
+        if not (
+            wait_for_engine(catalog, found.before, patience) and wait_for_older(catalog, trail, found.before, patience)
+        ):
             return
     finally:
         catalog.close()
@@ -78,10 +81,10 @@ def _touched(source: SourceConnector, reader: LogReader, found: Definitions, wan
             facts = source.dialect.facts(item.sql, item.schema)
             if facts.kind in CHANGES_ROWS and (not facts.tables or any(wanted(t) for t in facts.tables)):
                 return True
-        mark = _mark_of(item)
+        mark = mark_of(item)
         if mark is not None and source.order.includes(mark, found.after.native, None):
             return False
 
 
-def _mark_of(item: LogItem | None) -> LogMark | None:
+def mark_of(item: LogItem | None) -> LogMark | None:
     return None if item is None or isinstance(item, Chunk) else item.mark

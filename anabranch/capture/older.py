@@ -1,4 +1,5 @@
-"""Transactions that were prepared before a trail begins: their rows stand before it in the log, and nobody has them (K6)."""
+"""Transactions whose rows stand in the log before a trail begins, and that a load would not find in the tables yet: logged
+and not visible (K2), or prepared (K6)."""
 
 from __future__ import annotations
 
@@ -25,6 +26,21 @@ class Patience:
     tell: Callable[[str], None] = lambda why: None
 
 
+def wait_for_engine(catalog: SourceCatalog, start: LogMark, patience: Patience) -> bool:
+    """Before a trail begins at `start`: every snapshot from here on has what is logged before it. False: stopped meanwhile.
+
+    Raises SourceError when commits hang."""
+    return _gone(
+        catalog.unseen(start),
+        lambda: catalog.unseen(start),
+        patience,
+        "commits that are logged and not visible",
+        "transactions are logged before the place where the trail is to begin, and their commit has not ended",
+        "at the source a replica that answers semi-synchronous replication may be missing; where one applies a long "
+        "transaction, wait for its end; start again",
+    )
+
+
 def wait_for_older(catalog: SourceCatalog, trail: TrailWriter, start: LogMark, patience: Patience) -> bool:
     """Before a trail begins at `start`: whatever is prepared now, its rows stand before it in the log. A load that takes
     its snapshot after they have ended has them; their commits behind `start` say nothing new. False: stopped meanwhile.
@@ -35,19 +51,32 @@ def wait_for_older(catalog: SourceCatalog, trail: TrailWriter, start: LogMark, p
     older = catalog.prepared()
     for xid in older:
         trail.staging.prepare(xid, start, is_older=True)
+    return _gone(
+        older,
+        catalog.prepared,
+        patience,
+        "prepared transactions to end",
+        "transactions are prepared and undecided, and older than the log that is to be read",
+        f"{END_THEM}, start again",
+    )
+
+
+def _gone(
+    first: frozenset[str], now: Callable[[], frozenset[str]], patience: Patience, shown: str, reason: str, remedy: str
+) -> bool:
+    """Wait until none of the `first` is there any more."""
     until = time.monotonic() + patience.seconds
     told: frozenset[str] = frozenset()
-    while left := older & catalog.prepared():
+    while left := first & now():
         if left != told:
             told = left
-            patience.tell(f"{len(left)} prepared transactions to end: {_shown(left)}")
+            patience.tell(f"{len(left)} {shown}: {_shown(left)}")
         if patience.stop():
             return False
         if time.monotonic() > until:
             raise SourceError(
-                f"{len(left)} transactions are prepared and undecided, and older than the log that is to be read: "
-                f"{_shown(left)}; they did not end in {patience.seconds:g} s",
-                hint=f"{END_THEM}, start again; [capture] staging_timeout_s says how long to wait",
+                f"{len(left)} {reason}: {_shown(left)}; they did not end in {patience.seconds:g} s",
+                hint=f"{remedy}; [capture] staging_timeout_s says how long to wait",
             )
         time.sleep(ASK_SECONDS)
     return True

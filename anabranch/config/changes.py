@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 def definition(config: JobConfig) -> dict[str, Any]:
     """Source, rules, filters, column lists and target types as JSON values, without secrets."""
     source = config.source.endpoint
-    place = source.option("unix_socket") or f"{source.host}:{source.port}"
     return {
-        "source": f"{source.scheme}://{place}/{source.database}",
+        "source": f"{source.scheme}://{source.place}/{source.database}",
         "rules": [rule.model_dump() for rule in config.rules],
         "tables": {
             str(entry.id): {
@@ -59,6 +58,8 @@ def _changed(what: str, before: object, after: object) -> str:
 def _shown(value: object) -> str:
     if not value:
         return "absent"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} = {one}" for name, one in value.items())
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 

@@ -6,7 +6,7 @@ What does not live here: which choices a target knows (its connector's TypeMap),
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
@@ -23,7 +23,9 @@ class TypeChoices:
 
     def __init__(self, types: Types) -> None:
         self._map = {_plain(pattern): target for pattern, target in types.map.items()}
-        self._kinds = {Kind.GEOMETRY: types.geometry, Kind.VECTOR: types.vector}
+        self._written = {_plain(pattern): pattern for pattern in types.map}
+        settings = ((Kind.GEOMETRY, types.geometry, "geometry"), (Kind.VECTOR, types.vector, "vector"))
+        self._kinds = {kind: chosen for kind, chosen, other in settings if chosen == other}
 
     def of(self, column: Column, chosen: str = "") -> LogicalType | None:
         """The column's logical type with the job's choice in it; `chosen` is what the table's own entry says."""
@@ -31,6 +33,15 @@ class TypeChoices:
             return None
         target = chosen or self._mapped(column) or self._kinds.get(column.type.kind, "")
         return replace(column.type, target=_plain(target)) if target else column.type
+
+    def unused(self, columns: Iterable[Column]) -> list[str]:
+        """Patterns of the map that none of these columns has to do with, as the job file writes them."""
+        spellings = {spelling for column in columns for spelling in _spellings(column.native)}
+        return [
+            written
+            for pattern, written in self._written.items()
+            if not any(spelling == pattern or fnmatchcase(spelling, pattern) for spelling in spellings)
+        ]
 
     def _mapped(self, column: Column) -> str:
         """The exact spelling, then the first pattern that is the type's spelling or its name without sizes."""

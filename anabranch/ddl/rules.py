@@ -84,6 +84,10 @@ class RuleSet:
             if not any(Pattern.parse(text).matches(table) for table in present)
         ]
 
+    def unused_types(self, tables: Iterable[TableSchema]) -> list[str]:
+        """Patterns of [types.map] that match no column of these tables."""
+        return self._types.unused(column for schema in tables for column in schema.columns)
+
     def dropped(self, table: TableId) -> tuple[str, ...]:
         """Source columns that the job leaves out."""
         entry = self._entries.get(table)

@@ -43,6 +43,8 @@ def select(
     _shared_targets(rules, selection)
     for schema in selection.tables.values():
         _table(rules, schema, selection)
+    for pattern in rules.unused_types(selection.tables.values()):
+        selection.add("job.types", "warning", f"[types.map] {pattern!r} matches no column", "check its spelling")
     selection.results += known.differences(rules, now)
     if selection.tables and all(result.verdict == "ok" for result in selection.results):
         selection.add("job.tables", "ok", f"{len(selection.tables)} tables fit the rules and settings of the job")

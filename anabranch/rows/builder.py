@@ -7,6 +7,7 @@ What does not live here: how values are decoded, where a log stands.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -68,10 +69,11 @@ class TableBuffer:
         batch = pa.RecordBatch.from_arrays([*map(pa.array, meta), *values], schema=self._arrow)
         return TableRows(self.schema.id, self.schema.version, batch, tuple(every[number] for number in used))
 
-    def drop(self, tx: int) -> int:
-        """Forget the images of `tx`, the last transaction; returns how many."""
-        dropped = sum(run[_IMAGES] for run in self.runs if run[_TX] == tx)
-        self.runs[:] = [run for run in self.runs if run[_TX] != tx]
+    def drop(self, tx: int, first: int = 0) -> int:
+        """Forget the images of `tx`, the last transaction, from ordinal `first` on; returns how many."""
+        gone = [run for run in self.runs if run[_TX] == tx and run[_ORDINAL] >= first]
+        dropped = sum(run[_IMAGES] for run in gone)
+        del self.runs[len(self.runs) - len(gone) :]
         for column in self.columns:
             del column[len(column) - dropped :]
         return dropped
@@ -132,6 +134,18 @@ class ChunkBuilder:
         self._barriers = [barrier for barrier in self._barriers if barrier.tx < self.transaction]
         self.images -= sum(table.drop(self.transaction) for table in self._tables.values())
 
+    def has_some(self, accepts: Callable[[TableSchema], bool]) -> bool:
+        """Is there a table that `accepts` accepts, with rows or without?"""
+        return any(accepts(table.schema) for table in self._tables.values())
+
+    def take_back(self, first: int, keeps: Callable[[TableSchema], bool]) -> int:
+        """The rows of the open transaction from ordinal `first` on never happened, but for those of tables that `keeps`
+        accepts. Returns how many."""
+        tables = [table for table in self._tables.values() if not keeps(table.schema)]
+        gone = sum(table.drop(self.transaction, first) for table in tables)
+        self.images -= gone
+        return gone
+
     def build(self, resume: str, part: Part = Part.WHOLE) -> Chunk:
         """The whole transactions so far as a chunk; FRAGMENT: the rows of the open one, which must be alone."""
         if part is Part.FRAGMENT:
@@ -145,7 +159,12 @@ class ChunkBuilder:
             ],
             schema=TRANSACTION_SCHEMA,
         )
-        taken = [rows for rows in (table.take(self.transaction) for table in self._tables.values()) if rows is not None]
+        try:
+            found = [table.take(self.transaction) for table in self._tables.values()]
+        except ValueRefused:
+            self.transaction = 0  # what waits has lost rows: none of it may leave as whole transactions
+            raise
+        taken = [rows for rows in found if rows is not None]
         barriers = self._take_barriers()
         self._forget(sum(rows.batch.num_rows for rows in taken))
         return Chunk(transactions, tuple(taken), barriers, part, resume=resume)

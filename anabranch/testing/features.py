@@ -17,6 +17,7 @@ SINCE: dict[str, Version | None] = {
     "checksums": (5, 6),
     "fractions": (5, 6),  # of seconds: DATETIME(6)
     "GTIDs": (5, 6),
+    "ST_GeomFromText": (5, 6),
     "row images": (5, 6),  # MINIMAL and NOBLOB
     "full-text": (5, 6),  # indexes of InnoDB
     "GTIDs of what is committed": (5, 7),  # before, a snapshot needs a watermark with GTIDs, too
@@ -25,6 +26,7 @@ SINCE: dict[str, Version | None] = {
     "utf8mb3": (5, 7),  # by this name; before, it is called utf8
     "XA in the log": (5, 7),  # before, what was prepared is logged with its commit
     "row metadata": (8, 0),
+    "axes": (8, 0),  # of geographic systems: latitude is read first
     "recursive queries": (8, 0),
     "CREATE TABLE … SELECT": (8, 0),  # with GTIDs
     "TRUNCATE under a snapshot": (8, 0),  # is told to who reads on; before, the table is empty to all

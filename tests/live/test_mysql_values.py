@@ -50,6 +50,8 @@ NUMBERS = {
     "double": ("1e308", "0.1", "-0.0", "5e-324", "1e15", "123456789012345678", "2.5e-7"),
     "double(12,3)": ("123456789.125", "-0.001", "0"),
     "float(7,2)": ("12345.67", "0.01"),
+    "float(7,3)": ("9999.999", "-0.001"),
+    "double(20,10)": ("1234567890.0123456789", "-0.0000000001"),
 }
 TEXTS = ("", " ", "a\tb\nc\rd\\e", "\\N", "\\x41", "ÄöÜ", "'\"`", "trailing  ", "2024-00-15", "1e5", "\x01\x7f")
 WORDS = {
@@ -64,6 +66,7 @@ WORDS = {
     "longtext": ("l\\" * 40_000, ""),
     "enum('a','b\\\\c','it''s','','ä,b')": ("a", "b\\c", "it's", "", "ä,b"),
     "enum('x','ä') character set latin1": ("ä",),
+    "set(" + ",".join(f"'m{i}'" for i in range(64)) + ")": ("m0,m63", "", ",".join(f"m{i}" for i in range(64))),
     "set('p','q','r\\tx')": ("", "p", "p,r\tx", "p,q,r\tx"),
     "json": ('{"a": 1, "b": [true, null, "x\\\\y"]}', '"\\u20ac"', "null", "[]", "12345678901234567890"),
 }
@@ -157,6 +160,23 @@ def insert(database: Database, values: Mapping[str, Sequence[object]]) -> None:
         connection.commit()
 
 
+def test_pitfall_35_37_what_a_session_s_modes_change(mysql_family: Server, source_database: Make) -> None:
+    """A value that ENUM refused has number 0; CHAR is read without its padding whatever the server's mode is."""
+    database = source_database(mysql_family)
+    database.execute("CREATE TABLE t (id int primary key, e enum('x','y'), s set('x','y'), c char(5), v varchar(5))")
+    source, mark = source_of(database), end_of(source_of(database))
+    with closing(database.connect()) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute("SET SESSION sql_mode = 'PAD_CHAR_TO_FULL_LENGTH', @modes = @@GLOBAL.sql_mode")
+        cursor.execute("INSERT IGNORE INTO t VALUES (1, 'no', 'no,x', 'a  ', 'a  '), (2, 0, '', '', '')")
+        cursor.execute("SET GLOBAL sql_mode = 'PAD_CHAR_TO_FULL_LENGTH'")
+        try:
+            table = definitions(source, database)["t"]
+            assert loaded(source, table) == b"1\t\tx\ta\ta  \n2\t\t\t\t\n"
+        finally:
+            cursor.execute("SET GLOBAL sql_mode = @modes")
+    assert logged(source, mark, [table], 2)["t"] == loaded(source, table)
+
+
 def test_pitfall_31_33_35_expected_texts(mysql_family: Server, source_database: Make) -> None:
     """Written out by hand, so that load and log cannot both be wrong in the same way."""
     database = source_database(mysql_family)
@@ -177,6 +197,21 @@ def test_pitfall_31_33_35_expected_texts(mysql_family: Server, source_database: 
         "1970-01-01 23:59:59.000000+00", f"-01:02:03{tenths}00000", "y", "a\\tb\\\\", "42",
     ]  # fmt: skip
     assert found[1].split("\t") == ["2", "0.1", "1", "-1.000", "\\\\x", "0000", *["\\N"] * 7]
+
+
+@pytest.mark.servers
+def test_pitfall_35_years_of_two_digits(mysql55: Server, source_database: Make) -> None:
+    """https://dev.mysql.com/doc/refman/5.5/en/migrating-from-year2.html: MySQL 5.6 makes no more of them."""
+    database = source_database(mysql55)
+    database.execute("CREATE TABLE t (id int auto_increment primary key, v year(2))")
+    source, mark = source_of(database), end_of(source_of(database))
+    database.execute("INSERT INTO t (v) VALUES (0), ('00'), (1), (69), (70), (99), (2012), (1999), (NULL)")
+    table = definitions(source, database)["t"]
+    found = loaded(source, table)
+    assert [line.split(b"\t")[1] for line in found.splitlines()] == [
+        b"2000", b"2000", b"2001", b"2069", b"1970", b"1999", b"2012", b"1999", b"\\N",
+    ]  # fmt: skip
+    assert logged(source, mark, [table], 9)["t"] == found
 
 
 @settings(
@@ -216,13 +251,19 @@ def test_mysql_live_any_rows_agree(
 # --- values that do not fit -------------------------------------------------------------------------------------------
 
 
+NO_DAYS = ("2024-02-31", "2024-02-30", "2023-02-29", "1900-02-29", "2024-04-31", "2024-11-31")
+DAYS = ("2024-02-29", "2000-02-29", "2024-12-31")
+
+
 def zero_dates(database: Database) -> None:
     database.execute("CREATE TABLE t (id int, d date, ts timestamp null, s text, primary key (id))")
     with closing(database.connect()) as connection, closing(connection.cursor()) as cursor:
-        cursor.execute("SET sql_mode = ''")
+        cursor.execute("SET sql_mode = 'ALLOW_INVALID_DATES'")
         cursor.execute(
             "INSERT INTO t VALUES (7, '2024-00-15', '0000-00-00', '0000-00-00'), (8, '0000-00-00', NULL, '')"
         )
+        for number, day in enumerate((*NO_DAYS, *DAYS), 10):
+            cursor.execute(f"INSERT INTO t VALUES ({number}, '{day}', NULL, '')")
 
 
 def test_pitfall_32_zero_date_stops_with_the_key(mysql_family: Server, source_database: Make) -> None:
@@ -240,7 +281,9 @@ def test_pitfall_32_zero_date_null(mysql_family: Server, source_database: Make) 
     zero_dates(database)
     source = source_of(database)
     found = loaded(source, definitions(source, database)["t"], ValueRules(zero_date="null"))
-    assert found == b"7\t\\N\t\\N\t0000-00-00\n8\t\\N\t\\N\t\n"
+    lines = found.decode().splitlines()
+    assert lines[:2] == ["7\t\\N\t\\N\t0000-00-00", "8\t\\N\t\\N\t"]
+    assert [line.split("\t")[1] for line in lines[2:]] == ["\\N"] * len(NO_DAYS) + list(DAYS)
 
 
 def test_pitfall_36_nul_in_text(mysql_family: Server, source_database: Make) -> None:

@@ -167,6 +167,35 @@ def test_postgresql_preflight_groups_types(endpoint: Endpoint) -> None:
     assert lossy[1].startswith("date as date is lossy: zero dates")
 
 
+def test_postgresql_preflight_shows_chosen_types(endpoint: Endpoint, target_database: Any) -> None:
+    kinds = (
+        LogicalType(Kind.INT8, target="boolean"),
+        LogicalType(Kind.INT8, target="boolean"),
+        LogicalType(Kind.TEXT, 36, target="citext"),
+        LogicalType(Kind.BINARY, 16, target="uuid"),
+        LogicalType(Kind.GEOMETRY, target="geometry"),
+    )
+    natives = ("tinyint(1)", "tinyint(1)", "char(36)", "binary(16)", "point")
+    columns = tuple(Column(f"c{i}", kind, native) for i, (kind, native) in enumerate(zip(kinds, natives, strict=True)))
+    schema = TableSchema(TableId("shop", "t"), columns, ("c0",))
+    names = tuple(column.name for column in columns)
+    target = TargetTable(schema.id, TableId("public", "t"), names, kinds, ("c0",))
+    context = PreflightContext("job", {"types.geometry": "geometry"}, {schema.id: schema}, {schema.id: target})
+    results = run(endpoint, context)
+    told = "tinyint as boolean is exact: only 0 and 1: a value that it does not hold stops the job (shop.t.c1)"
+    assert ("types", told) in bad(results, "ok")
+    assert [message.split(" (")[0] for _, message in bad(results)] == [
+        "shop.t.c2 need the extension citext, which is not installed in this database",
+        "shop.t.c4 need the extension postgis, which is not installed in this database",
+        "tinyint as boolean is refused: a key column cannot become boolean: its values print otherwise",
+        "binary as uuid is refused: binary(16) cannot become uuid; possible: none",
+    ]
+    assert [r.hint for r in results if r.verdict == "failed"][:2] == [
+        'CREATE EXTENSION "citext"',
+        'CREATE EXTENSION "postgis"',
+    ]
+
+
 def test_postgresql_preflight_says_what_is_not_built(endpoint: Endpoint) -> None:
     key = ForeignKey("f", ("n",), TableId("shop", "gone"), ("id",))
     schema = replace(ITEMS, indexes=(Index("words", ("name",), kind="FULLTEXT"),), foreign_keys=(key,))

@@ -57,6 +57,8 @@ class Assembler:
         self.failure: AnabranchError | None = None  # to be raised once what is ready was taken
         self._cursor = Cursor(place.file, place.offset, skip_to)
         self._group = Group(place)
+        # MariaDB keeps annotations to itself, and who asks by GTIDs gets no others
+        self._is_gapless = place.family == "mysql" and not place.by_gtid
         self._buffer, self._at = b"", 0
         self._pieces: list[bytes] = []  # blocks of a packet that is not complete yet
         self._missing = 0  # bytes until it is
@@ -89,14 +91,26 @@ class Assembler:
                 if self._inner is None:
                     break
         except AnabranchError as error:
-            self.failure = error
-            self.flush()
-            if not self.ready:
-                raise
+            self._fail(error)
+        except b.UNREADABLE as error:
+            self._fail(b.unreadable(error, str(self._cursor)))
 
     def flush(self) -> None:
-        """Whole transactions that wait become ready."""
+        """Whole transactions that wait become ready. Raises ValueRefused; nothing more comes then."""
+        try:
+            self._endings.flush()
+        except AnabranchError as error:
+            self.failure = error
+            error.position = error.position or self._group.place
+            raise
+
+    def _fail(self, error: AnabranchError) -> None:
+        """What was whole before it is ready first."""
+        self.failure = error
+        error.position = error.position or str(self._cursor)
         self._endings.flush()
+        if not self.ready:
+            raise error
 
     @property
     def is_waiting(self) -> bool:
@@ -163,7 +177,7 @@ class Assembler:
             if after:
                 offset += length
                 if offset & 0xFFFFFFFF != after:
-                    offset = self._jump(kind, flags, offset - length, after)
+                    offset = self._jump(kind, flags, offset - length, length, after)
             at = stop
             if offset <= skip_to and kind not in (b.FORMAT, b.ROTATE):
                 continue
@@ -181,7 +195,7 @@ class Assembler:
                 except KeyError:
                     found = self._tables.unannounced(low | high << 32)
                 if found is not None:
-                    p = body + 8 + found.count_width + (extra if kind >= 30 else 0)
+                    p = body + 8 + (extra if kind >= 30 else 0)
                     width, made = (found.kinds_off if facts & b.KEYS_OFF else found.kinds)[kind]
                     begin = p + width
                     decoder = made.get(data[p:begin])
@@ -195,7 +209,7 @@ class Assembler:
                         images = decode(data, begin, end)
                     except (ValueError, LookupError, struct.error) as error:
                         cursor.offset = offset
-                        raise self._tables.undecodable(found, op, error, data[p:begin], data, begin, end) from error
+                        raise self._tables.undecodable(found, kind, error, data[p:begin], data, begin, end) from error
                     found.buffer.runs.append((op, builder.transaction, group.ordinal, shape, second_shape, images))
                     group.ordinal += images
                     builder.images += images
@@ -271,10 +285,16 @@ class Assembler:
         self._missing = 0
         return at + 4 + length
 
-    def _jump(self, kind: int, flags: int, offset: int, after: int) -> int:
+    def _jump(self, kind: int, flags: int, offset: int, length: int, after: int) -> int:
         """The place after an event whose size does not lead there: artificial events stand nowhere, a heartbeat says
         where the server is, a server that leaves events out jumps. Places in events have 32 bits."""
         if flags & b.ARTIFICIAL or kind == b.FORMAT:
             return offset
         there = offset & ~0xFFFFFFFF | after
-        return there if there >= offset else there + (1 << 32)
+        if there < offset:
+            there += 1 << 32
+        is_moved = there - offset < length or there - offset > b.FARTHEST or self._is_gapless
+        if is_moved and kind not in (b.HEARTBEAT, b.HEARTBEAT_V2):
+            before = offset & 0xFFFFFFFF
+            raise ValueError(f"it ends at {after} and has {length} bytes, the one before it ended at {before}")
+        return there

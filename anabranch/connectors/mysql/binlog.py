@@ -7,21 +7,26 @@ https://mariadb.com/kb/en/replication-protocol/
 from __future__ import annotations
 
 import re
+import struct
 from dataclasses import dataclass
 from struct import Struct
+from zlib import crc32
 
 from pymysql.charset import charset_by_id
+
+from anabranch.errors import UnknownLogEvent
 
 PACKET = Struct("<IBIBIIIH")
 """A packet with an event: length (24 bits) and number (8), status, then the event's header: seconds, type, server id,
 size, position after it (32 bits), flags."""
 HEADER = 19  # bytes of an event's header
 GIANT = 0xFFFFFF  # a packet of this length is continued by the next
+_SHORTEST_FORMAT = 62  # bytes of its body with checksum: version, the server's, time, length of a header, algorithm
 ARTIFICIAL, IGNORABLE = 0x20, 0x80  # flags
 CHECKSUM = 4  # bytes
 KEYS_OFF = 0x02  # flag of a rows event: the session had foreign_key_checks = 0
 
-QUERY, STOP, ROTATE, INTVAR, RAND, USER_VAR, FORMAT, XID = 2, 3, 4, 5, 13, 14, 15, 16
+QUERY, STOP, ROTATE, FORMAT, XID, LOAD_QUERY = 2, 3, 4, 15, 16, 18
 TABLE_MAP, INCIDENT, HEARTBEAT, HEARTBEAT_V2 = 19, 26, 27, 41
 WRITE, UPDATE, DELETE = ROWS = (23, 30), (24, 31), (25, 32)  # v1, v2
 GTID, ANONYMOUS_GTID, PREVIOUS_GTIDS, XA_PREPARE = 33, 34, 35, 38
@@ -43,6 +48,8 @@ NO_PACKET = bytes(5)  # instead of a packet's head, before an event that is alon
 # start encryption (164), whose log it sends decrypted. https://mariadb.com/kb/en/encrypting-binary-logs/
 HARMLESS = {
     STOP: "stop",
+    **dict.fromkeys((5, 13, 14), "values that the next statement uses"),  # that statement is looked at
+    **dict.fromkeys((9, 11, 17), "a file that a LOAD DATA statement reads"),
     28: "ignorable",
     29: "rows query",
     36: "transaction context",
@@ -53,32 +60,38 @@ HARMLESS = {
 # Events that stop the job: name and remedy.
 LOAD_AGAIN = "remove the job's state (anabranch drop JOB --execute) and load again"
 START_AGAIN = f"start the job again; if it stops here again, {LOAD_AGAIN}"
+WHOLE_DOCUMENTS = (
+    "SET GLOBAL binlog_row_image = 'FULL' (or binlog_row_value_options = '') at the source, reconnect its sessions,"
+    " load again"
+)
 REFUSED = {
     1: ("start v3", f"the source's log is older than MySQL 5.0: {LOAD_AGAIN}"),
-    INTVAR: ("intvar", "SET GLOBAL binlog_format = ROW at the source, reconnect its sessions, load again"),
     6: ("load", "SET GLOBAL binlog_format = ROW at the source, load again"),
     7: ("slave", f"this version cannot read it: {LOAD_AGAIN}"),
     8: ("create file", "SET GLOBAL binlog_format = ROW at the source, load again"),
-    9: ("append block", "SET GLOBAL binlog_format = ROW at the source, load again"),
     10: ("exec load", "SET GLOBAL binlog_format = ROW at the source, load again"),
-    11: ("delete file", "SET GLOBAL binlog_format = ROW at the source, load again"),
     12: ("new load", "SET GLOBAL binlog_format = ROW at the source, load again"),
-    RAND: ("rand", "SET GLOBAL binlog_format = ROW at the source, reconnect its sessions, load again"),
-    USER_VAR: ("user variable", "SET GLOBAL binlog_format = ROW at the source, reconnect its sessions, load again"),
-    17: ("begin load query", "SET GLOBAL binlog_format = ROW at the source, load again"),
-    18: ("execute load query", "SET GLOBAL binlog_format = ROW at the source, load again"),
     **dict.fromkeys((20, 21, 22), ("rows of MySQL 5.1 betas", f"this version cannot read them: {LOAD_AGAIN}")),
-    PARTIAL_UPDATE: (
-        "partial update rows",
-        "SET GLOBAL binlog_row_value_options = '' at the source, reconnect its sessions, load again",
-    ),
 }
 
 _QUERY = Struct("<IIBHH")  # thread, seconds it took, length of the schema's name, error, length of the status variables
+_LOAD_FILE = 13  # number of the file, two places in the statement, what to do with rows that are there already
 # Bytes of a status variable by its number, in the order the server writes them; -1: a byte of length first, -2: and a NUL.
 # https://dev.mysql.com/doc/dev/mysql-server/latest/classbinary__log_1_1Query__event.html
 _STATUS_WIDTH = {0: 4, 1: 8, 2: -2, 3: 4, 4: 6, 5: -1, 6: -1, 7: 2, 8: 2}
 _STATUS_CHARSET = 4
+
+
+FARTHEST = 1 << 31  # bytes from an event to the next: what looks farther goes back, as positions have 32 bits
+# What bytes that are no event raise while they are read.
+UNREADABLE = (ValueError, LookupError, ArithmeticError, struct.error, RecursionError, MemoryError)
+_FILE = re.compile(r"[^/\\\0]+\.\d{6,}", re.ASCII)
+
+
+def unreadable(error: Exception, position: str) -> UnknownLogEvent:
+    """The error of our tree for an event whose bytes are none."""
+    told = str(error) or type(error).__name__
+    return UnknownLogEvent(f"an event in the log cannot be read: {told}", position=position, hint=START_AGAIN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +109,11 @@ def parse_query(body: bytes) -> Query:
     schema = body[at : at + schema_length].decode("utf-8", "replace")
     encoding = _client_encoding(body[_QUERY.size : at])
     return Query(body[at + schema_length + 1 :].decode(encoding, "replace"), schema)
+
+
+def load_query(body: bytes) -> bytes:
+    """An EXECUTE_LOAD_QUERY event as a QUERY event: without what it says of the file."""
+    return body[: _QUERY.size] + body[_QUERY.size + _LOAD_FILE :]
 
 
 def sql_place(body: bytes) -> int:
@@ -166,20 +184,30 @@ def xid_of(sql: str) -> str:
 
 
 def parse_rotate(body: bytes) -> tuple[str, int]:
-    """The file that comes next and where in it."""
-    return body[8:].decode(), int.from_bytes(body[:8], "little")
+    """The file that comes next and where in it. Raises ValueError."""
+    file, place = body[8:].decode(), int.from_bytes(body[:8], "little")
+    if not _FILE.fullmatch(file) or place >> 63:
+        raise ValueError(f"no file of a log and no place in it: {file!r}, {place}")
+    return file, place
 
 
-def has_checksum(body: bytes) -> bool:
-    """Of a FORMAT event's body with everything behind it: do events of this log end in a CRC32?
+def has_checksum(event: bytes) -> bool:
+    """Of a whole FORMAT event: do events of this log end in a CRC32? Raises ValueError where its own does not fit.
 
-    The algorithm's number is the byte before the event's own checksum, which is there even if the algorithm is 0;
-    servers before 5.6.1 write neither. https://dev.mysql.com/worklog/task/?id=2540"""
+    The algorithm's number is the byte before the event's own checksum, which is there even if the algorithm is 0 (then it
+    is of other bytes); servers before 5.6.1 write neither. https://dev.mysql.com/worklog/task/?id=2540"""
+    body = event[HEADER:]
     version = body[2:52].split(b"\0")[0].decode("ascii", "replace")
     parts = [int("".join(c for c in part if c.isdigit()) or 0) for part in version.split("-")[0].split(".")[:3]]
     if tuple(parts) < (5, 6, 1) and "mariadb" not in version.lower():
         return False
-    return body[-5] == 1
+    if len(body) < _SHORTEST_FORMAT or body[-5] > 1:
+        raise ValueError(f"a log's description with checksum algorithm {body[-5:-4].hex()}")
+    told = int.from_bytes(body[-4:], "little")
+    is_kept = told == crc32(event[:-5] + b"\1")
+    if is_kept != body[-5]:
+        raise ValueError("the checksum of a log's description is wrong")
+    return is_kept
 
 
 def parse_heartbeat(kind: int, body: bytes, position: int) -> tuple[str, int]:
@@ -201,6 +229,14 @@ def parse_heartbeat(kind: int, body: bytes, position: int) -> tuple[str, int]:
 def _packed(value: bytes) -> int:
     """A length-encoded integer. https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_basic_dt_integers.html"""
     return packed_integer(value, 0)[0]
+
+
+def part(data: bytes, at: int, size: int) -> tuple[bytes, int]:
+    """`size` bytes at `at`, and the place after them. Raises ValueError where there are not so many."""
+    end = at + size
+    if end > len(data):
+        raise ValueError(f"it is {end - len(data)} bytes too short")
+    return data[at:end], end
 
 
 def packed_integer(data: bytes, at: int) -> tuple[int, int]:

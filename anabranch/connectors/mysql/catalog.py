@@ -19,6 +19,7 @@ from anabranch.connectors.mysql.expressions import name
 from anabranch.connectors.mysql.log_end import log_end_with_gtids, log_sizes
 from anabranch.connectors.mysql.prepared import prepared
 from anabranch.connectors.mysql.privileges import as_pattern, grant
+from anabranch.connectors.mysql.snapshot import unseen
 from anabranch.connectors.mysql.structures import TABLE_COLUMN, checks_of, checks_query
 from anabranch.connectors.mysql.typemap import Native, Refused, logical_type
 from anabranch.connectors.mysql.versioned import HIDDEN
@@ -112,6 +113,9 @@ class MysqlCatalog:
 
     def prepared(self) -> frozenset[str]:
         return prepared(self._connection)
+
+    def unseen(self, before: LogMark) -> frozenset[str]:
+        return unseen(self._connection, before)
 
     def close(self) -> None:
         if self._connection.open:

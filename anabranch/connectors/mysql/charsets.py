@@ -24,8 +24,16 @@ _SWE7 = str.maketrans(
 )  # national letters instead of signs
 
 
-class BadText(ValueError):
+class BadValue(ValueError):
+    """A value that no target holds; its text says what stands there, `hint` what to do once the log has it."""
+
+    hint = ""
+
+
+class BadText(BadValue):
     """Bytes that are no text of their column's character set."""
+
+    hint = "the log keeps it: correct the row at the source, then load the table again; or leave the column out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +47,7 @@ class Charset:
     codec: str = ""
     is_utf8: bool = False
     has_ascii: bool = True  # bytes below 0x80 are ASCII, wherever they do not belong to a longer character
-    is_reliable: bool = True  # CONVERT shows a ? or U+FFFD for a code without a character, and loses nothing else
+    unknown: tuple[bytes, ...] = (b"?",)  # what CONVERT shows for codes without a character; (): it may lose them
     moved: Mapping[str, str] | None = None
     more: Mapping[bytes, str] | None = None
     without: tuple[bytes, ...] = ()
@@ -72,6 +80,7 @@ CHARSETS: Mapping[str, Charset] = {
     "utf8": Charset(3, is_utf8=True),
     "ascii": Charset(1),  # old servers and MariaDB store any byte in it
     **dict.fromkeys(UPPER, Charset(1)),
+    "tis620": Charset(1, unknown=(b"?", "\ufffd".encode())),
     "swe7": Charset(1, has_ascii=False),
     "big5": Charset(
         2,
@@ -79,6 +88,7 @@ CHARSETS: Mapping[str, Charset] = {
         more={b"\xf9\xd6": "碁銹裏墻恒粧嫺"},  # of the extension ETEN
         # Unicode's own table leaves these open: https://www.unicode.org/Public/MAPPINGS/OBSOLETE/EASTASIA/OTHER/BIG5.TXT
         without=(b"\xa1\x5a", b"\xa1\xc3", b"\xa1\xc5", b"\xa1\xfe", b"\xa2\x40", b"\xa2\xcc", b"\xa2\xce"),
+        unknown=(b"?", "\ufffd".encode()),
     ),
     "gb2312": Charset(2, "gb2312"),
     "gbk": Charset(2, "gbk"),
@@ -95,10 +105,10 @@ CHARSETS: Mapping[str, Charset] = {
         more={**_PRIVATE_EUC, b"\xad\xa1": _NEC_ROW_13, b"\x8f\xf3\xf3": "ⅰⅱⅲⅳⅴⅵⅶⅷⅸⅹⅠⅡ", b"\x8f\xf4\xa1": _IBM_ROW_84},
         same=(b"\x8f\xa2\xb7", b"\xa1\xc1"),
     ),
-    "ucs2": Charset(2, "utf-16-be", has_ascii=False, is_reliable=False),
-    "utf16": Charset(4, "utf-16-be", has_ascii=False, is_reliable=False),
-    "utf16le": Charset(4, "utf-16-le", has_ascii=False, is_reliable=False),
-    "utf32": Charset(4, "utf-32-be", has_ascii=False, is_reliable=False),
+    "ucs2": Charset(2, "utf-16-be", has_ascii=False, unknown=()),
+    "utf16": Charset(4, "utf-16-be", has_ascii=False, unknown=()),
+    "utf16le": Charset(4, "utf-16-le", has_ascii=False, unknown=()),
+    "utf32": Charset(4, "utf-32-be", has_ascii=False, unknown=()),
 }
 
 
@@ -117,9 +127,9 @@ def is_total(charset: str) -> bool:
 def decoder(charset: str) -> Decoder:
     """Bytes of this character set -> UTF-8. The function raises BadText. Raises KeyError for a set nobody knows."""
     facts = CHARSETS[charset]
-    to_text = _several_bytes(charset, facts) if facts.codec else _single_bytes(charset)
-    if facts.is_utf8:
-        to_text = bytes.decode
+    if not facts.codec and not facts.is_utf8:
+        return _of_single_bytes(charset)
+    to_text = bytes.decode if facts.is_utf8 else _several_bytes(charset, facts)
     is_bad = _doubt(charset, facts)
 
     def decode(value: bytes) -> bytes:
@@ -177,9 +187,18 @@ def _bad(charset: str, value: bytes) -> BadText:
     return BadText(f"bytes that are no {charset} text: {shown}")
 
 
-def _single_bytes(charset: str) -> Callable[[bytes], str]:
+def _of_single_bytes(charset: str) -> Decoder:
+    """One call and no more: latin1 is in every old database."""
     table = _ASCII.translate(_SWE7) if charset == "swe7" else _ASCII + UPPER.get(charset, "")
-    return lambda value: codecs.charmap_decode(value, "strict", table)[0]
+    characters = codecs.charmap_decode
+
+    def decode(value: bytes) -> bytes:
+        try:
+            return characters(value, "strict", table)[0].encode()
+        except UnicodeDecodeError as error:
+            raise _bad(charset, value) from error
+
+    return decode
 
 
 def _several_bytes(charset: str, facts: Charset) -> Callable[[bytes], str]:

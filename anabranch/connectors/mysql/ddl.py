@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from anabranch.abc import StatementFacts
 from anabranch.model.ids import TableId
@@ -307,7 +308,8 @@ class _Statement:
             return StatementFacts("data", (self._table(),))
         if verb == "DELETE" and self._is_all_of_one_table():
             return StatementFacts("truncate", (self._table_at(self.at + 1),), engine=EMPTIED_BY_RESTART)
-        return StatementFacts("data", tuple(dict.fromkeys(self._anywhere(verb))))
+        named = self._anywhere(verb)
+        return StatementFacts("data", tuple(dict.fromkeys(islice(named, 1) if verb == "LOAD" else named)))
 
     def _is_all_of_one_table(self) -> bool:
         """`DELETE FROM t` and nothing else: what a server writes for a MEMORY table that a restart has emptied. Of another
@@ -318,7 +320,7 @@ class _Statement:
         return self._word() == "FROM" and (len(rest) == 1 or (len(rest) == 3 and rest[1].text == "."))
 
     def _anywhere(self, verb: str) -> Iterator[TableId]:
-        """Every table that UPDATE, DELETE, LOAD or WITH may change: all that are named where tables are."""
+        """Every table that UPDATE, DELETE or WITH may change: all that are named where tables are. LOAD changes the first."""
         expects = in_list = verb in ("UPDATE", "DELETE")
         while self.at < len(self.tokens):
             token = self.tokens[self.at]

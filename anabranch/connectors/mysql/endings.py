@@ -5,6 +5,7 @@ What does not live here: the loop over events (`assemble.py`), the identity of t
 
 from __future__ import annotations
 
+import re
 import struct
 from collections import deque
 from collections.abc import Callable
@@ -13,14 +14,18 @@ from typing import TypeVar
 
 from anabranch.abc import LogAbandoned, LogDecided, LogItem, LogPrepared, LogStatement
 from anabranch.connectors.mysql import binlog as b
-from anabranch.connectors.mysql.ddl import shown
+from anabranch.connectors.mysql.ddl import MysqlDialect, shown
 from anabranch.connectors.mysql.log_tables import LogTables
+from anabranch.connectors.mysql.snapshot import has_transactions
 from anabranch.connectors.mysql.transactions import Group
 from anabranch.errors import UnknownLogEvent
+from anabranch.model.schema import TableSchema
 from anabranch.rows.builder import ChunkBuilder
 from anabranch.rows.chunk import Part
 
 T = TypeVar("T")
+_TO_SAVEPOINT = re.compile(r"\s*ROLLBACK\s+(?:WORK\s+)?TO\s", re.IGNORECASE)
+_NAME = re.compile(r"(?:`((?:[^`]|``)*)`|(\S+))\s*$")
 FULL_IMAGES, FULL_BYTES = 20_000, 4 << 20  # a chunk is full from here on
 
 
@@ -59,7 +64,7 @@ class Endings:
         if self._is_full():
             chunk = self._builder.build(group.mark().resume, Part.FRAGMENT)
             self._ready.append(LogPrepared(chunk, group.mark()) if group.is_xa else chunk)
-            group.is_fragmented, group.fragmented = True, group.ordinal
+            group.is_fragmented, group.fragmented, group.taken_back = True, group.ordinal, 0
 
     def prepare(self, body: bytes, seconds: int) -> None:
         """An XA transaction's rows are complete: it is prepared, or committed in one phase. Rows that left already left as
@@ -69,9 +74,10 @@ class Endings:
         if found.is_commit and not group.is_fragmented:
             self.commit(seconds)
             return
+        self._tell_held()
         self.flush()
         before, left_out = group.mark(), self._tables.end_listing()
-        self._builder.commit("", None, 0, group.ordinal - group.fragmented)
+        self._builder.commit("", None, 0, group.waiting)
         gtid, _ = group.end(self._cursor.offset, seconds)
         mark = before if found.is_commit else group.mark()  # who stops in between reads all of it again
         self._ready.append(LogPrepared(self._builder.build(mark.resume, Part.LAST), mark, found.xid, left_out))
@@ -82,7 +88,8 @@ class Endings:
         group, builder = self._group, self._builder
         if group.is_xa:
             self._tables.end_listing()
-        images, is_ours, is_fragmented = group.ordinal - group.fragmented, group.is_ours, group.is_fragmented
+        self._tell_held()
+        images, is_ours, is_fragmented = group.waiting, group.is_ours, group.is_fragmented
         gtid, time = group.end(self._cursor.offset, seconds)
         if is_ours:
             builder.commit(str(self._cursor), gtid, time, images)
@@ -90,10 +97,6 @@ class Endings:
                 self._ready.append(builder.build(group.mark().resume, Part.LAST))
             elif self._is_full():
                 self.flush()
-        if self._held:
-            self.flush()
-            self._ready.extend(replace(statement, mark=group.mark()) for statement in self._held)
-            self._held = []
 
     def query(self, body: bytes, seconds: int) -> None:
         """A statement's event, any but BEGIN."""
@@ -105,7 +108,9 @@ class Endings:
             self._rollback(query.sql, seconds)
         elif start.startswith("XA "):
             self._xa(query.sql, seconds)
-        elif not start.startswith(("SAVEPOINT", "RELEASE SAVEPOINT")):
+        elif start.startswith("SAVEPOINT"):
+            self._group.savepoints[_savepoint(query.sql)] = self._group.ordinal
+        elif not start.startswith("RELEASE SAVEPOINT"):
             self._statement(query, seconds)
 
     def abandon(self) -> None:
@@ -119,6 +124,14 @@ class Endings:
         self._tables.reselect()
         if was_fragmented:
             self._ready.append(LogAbandoned(self._group.mark()))
+
+    def _tell_held(self) -> None:
+        """Statements of the transaction that ends, before its rows: who stops at one has not taken the rows either, and reads
+        both again."""
+        if self._held:
+            self.flush()
+            self._ready.extend(self._held)
+            self._held = []
 
     def _is_full(self) -> bool:
         return self._builder.images >= FULL_IMAGES or self._builder.size >= FULL_BYTES
@@ -145,22 +158,50 @@ class Endings:
             raise UnknownLogEvent(message, position=str(self._cursor), hint=b.START_AGAIN) from error
 
     def _rollback(self, sql: str, seconds: int) -> None:
-        """A server logs what it rolls back only when a table without transactions was changed in between."""
-        if self._group.is_ours:
+        """Logged where a table without transactions was changed in between. Its rows stay, as at the server; those of the
+        others, from the savepoint or the beginning on, never happened."""
+        group, builder = self._group, self._builder
+        is_whole = _TO_SAVEPOINT.match(sql) is None
+        first = 0 if is_whole else group.savepoints.get(_savepoint(sql), -1)
+        keeps_some = builder.has_some(_keeps)
+        if first < 0 or (group.fragmented > first and (keeps_some or not is_whole)):
             raise UnknownLogEvent(
-                f"the log takes back rows that it has logged: {shown(sql)}",
+                f"the log takes back rows that have left already: {shown(sql)}",
                 position=str(self._cursor),
-                hint="a table that is not transactional was changed in a transaction: use InnoDB, then load again",
+                hint="a table that is not transactional was changed in a large transaction: use InnoDB, then load again",
             )
-        if " TO " not in sql.upper():
-            self._group.end(self._cursor.offset, seconds)
+        if is_whole:
+            self._tell_held()
+        if is_whole and group.is_fragmented:
+            builder.abandon()
+            group.end(self._cursor.offset, seconds)
+            self._tables.reselect()
+            self._ready.append(LogAbandoned(group.mark()))
+            return
+        group.taken_back += builder.take_back(first, _keeps)
+        if is_whole and (group.waiting or group.has_barrier):
+            self.commit(seconds)
+        elif is_whole:
+            group.end(self._cursor.offset, seconds)
+
+    def _refuse_behind_fragments(self, query: b.Query) -> None:
+        """Rows of the transaction have left already: nothing can be told before them."""
+        if MysqlDialect().facts(query.sql, query.schema).kind != "harmless":
+            raise UnknownLogEvent(
+                f"a large transaction has a statement besides rows: {shown(query.sql)}",
+                position=str(self._cursor),
+                hint="let every session log rows (ROW format), then load again",
+            )
 
     def _statement(self, query: b.Query, seconds: int) -> None:
-        """Alone: it ends its group. Inside a transaction: `mark` stays before the transaction, so that a restart reads
-        all of it; when rows came before it (temporary tables only), it is told after them."""
+        """Alone: it ends its group. Inside a transaction (temporary tables, MIXED format): `mark` stays before the transaction,
+        so that a restart reads all of it; when rows came before it, it is held until they are complete."""
         group = self._group
         if group.in_transaction:
             statement = LogStatement(query.sql, query.schema, replace(group.mark(), commit_time=seconds * 1_000_000))
+            if group.is_fragmented:
+                self._refuse_behind_fragments(query)
+                return
             if group.is_ours:
                 self._held.append(statement)
                 return
@@ -170,3 +211,14 @@ class Endings:
             gtid, _ = group.end(self._cursor.offset, seconds)
             statement = LogStatement(query.sql, query.schema, group.mark(), gtid)
         self._ready.append(statement)
+
+
+def _keeps(table: TableSchema) -> bool:
+    """Do its rows stay when a transaction is rolled back?"""
+    return not has_transactions(table)
+
+
+def _savepoint(sql: str) -> str:
+    """The name at the statement's end, as servers compare it."""
+    found = _NAME.search(sql)
+    return (found[1].replace("``", "`") if found[1] is not None else found[2]).casefold() if found else ""

@@ -39,13 +39,10 @@ _WIDTHS = {  # most bytes of a value's text form
     Kind.INET: 60,
     Kind.VECTOR: 8 * 16_384 + 20,  # https://dev.mysql.com/doc/refman/9.7/en/vector.html: at most 16,383 elements
 }
+TWO_DIGITS = "year(2)"  # https://dev.mysql.com/doc/refman/5.6/en/migrating-from-year2.html
 _NARROW = 40  # numbers, dates, clocks
 _WIDEST_CHARACTER = 4
 _CODE = 12  # of a coded text: its mark and its character set's name
-_UNKNOWN = (
-    b"?",
-    "\ufffd".encode(),
-)  # what CONVERT shows for a code without a character: then we look at the code itself
 
 
 def name(identifier: str) -> str:
@@ -72,6 +69,8 @@ def text(column: Column, of: str | None = None) -> str:
         return f"({value}*1e0)" if kind is Kind.FLOAT32 or "(" in column.native else value
     if kind in (Kind.TIMESTAMP, Kind.INSTANT, Kind.DURATION):
         return _clock(_type(column), value)
+    if column.native == TWO_DIGITS:
+        return f"(IF({value}+0 < 70, 2000, 1900) + {value})"
     if kind is Kind.YEAR or "zerofill" in column.native:
         return f"({value}+0)"
     return f"CAST({value} AS CHAR)" if column.native == "json" else value
@@ -101,10 +100,8 @@ def as_bytes(column: Column, value: str) -> str:
     if is_total(charset):
         return told
     coded = f"CONCAT({marker(CODED)}, '{charset}:', HEX({value}))"
-    if not CHARSETS[charset].is_reliable:
-        return coded
-    doubt = " OR ".join(f"LOCATE({marker(one)}, {told})" for one in _UNKNOWN)
-    return f"IF({doubt}, {coded}, {told})"
+    doubt = " OR ".join(f"LOCATE({marker(one)}, {told})" for one in CHARSETS[charset].unknown)
+    return f"IF({doubt}, {coded}, {told})" if doubt else coded
 
 
 def code_of(column: Column) -> str:

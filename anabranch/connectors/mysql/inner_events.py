@@ -18,6 +18,7 @@ from anabranch.connectors.mysql import binlog as b
 from anabranch.connectors.mysql.binlog import packed_integer
 
 BLOCK = 1 << 18  # bytes of inner events that are in memory at once; an event that is larger comes alone
+LARGEST = 1 << 30  # bytes of an event: max_allowed_packet ends there
 _PIECE = 1 << 20  # bytes asked of the decompressor at once
 _ROWS = range(166, 172)  # compressed write, update, delete rows: v1, v2
 _PLAIN_ROWS = dict(zip(_ROWS, (*(kinds[0] for kinds in b.ROWS), *(kinds[1] for kinds in b.ROWS)), strict=True))
@@ -38,6 +39,8 @@ def inflate(data: bytes) -> bytes:
         raise ValueError(f"compression algorithm {data[0] >> 4 & 7} is unknown")
     width = data[0] & 7
     length = int.from_bytes(data[1 : 1 + width], "big")
+    if length > LARGEST:
+        raise ValueError(f"it would decompress to {length} bytes")
     stream = zlib.decompressobj()
     try:
         found = stream.decompress(data[1 + width :], length + 1)
@@ -149,7 +152,7 @@ def _framed(block: bytes) -> tuple[bytes, int]:
         length = b.event_length(block, at)
         if block[at + 4] in _NOT_INSIDE:
             raise ValueError(f"it holds an event of type {block[at + 4]}")
-        if length < b.HEADER:
+        if not b.HEADER <= length <= LARGEST:
             raise ValueError(f"it holds an event of {length} bytes")
         if at + length > len(block) or length >= b.GIANT:
             break

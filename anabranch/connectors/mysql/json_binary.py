@@ -12,9 +12,14 @@ import math
 import struct
 from collections.abc import Callable
 
+from anabranch.connectors.mysql.binlog import part
+
+_TEXT_PER_BYTE = 16  # characters of text that a byte may come to, and more than any does
+_SHARED = "JSON values that share their bytes"
 _LITERALS = {0: "null", 1: "true", 2: "false"}
 _PLAIN = (-14, 15)  # places of the decimal point, from the first digit, without exponent; further if digits follow it
 _DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)  # bytes of 0..9 leftover digits of a DECIMAL
+_BASE64_LINE, _NEWLINE = 76, "\\n"  # the server breaks lines
 _DATE, _TIME, _DATETIME, _TIMESTAMP, _DECIMAL = 10, 11, 12, 7, 246
 
 
@@ -26,6 +31,8 @@ def to_text(data: bytes) -> bytes:
         return _value(data[0], data, 1).encode()
     except (IndexError, KeyError, struct.error, UnicodeDecodeError) as error:
         raise ValueError(f"no binary JSON: {error}") from error
+    except RecursionError:
+        raise ValueError("no binary JSON: a value that contains itself") from None
 
 
 def _value(kind: int, data: bytes, at: int) -> str:
@@ -51,13 +58,19 @@ def _large_array(data: bytes, at: int) -> str:
 def _container(data: bytes, at: int, number: str, keyed: bool) -> str:
     """Count and size, then key entries (offset, length), then value entries (type, offset or the value itself)."""
     width = struct.calcsize(number)
-    (count,) = struct.unpack_from(number, data, at)
+    count, size = struct.unpack_from(number + number[1:], data, at)
+    if at + size > len(data):
+        raise ValueError("a JSON value is cut short")
     entry = at + 2 * width
+    left = _TEXT_PER_BYTE * size  # values that share bytes would come to any amount of text
     keys = []
     if keyed:
         for index in range(count):
             offset, length = struct.unpack_from(number + "H", data, entry + index * (width + 2))
-            keys.append(_quoted(data[at + offset : at + offset + length]))
+            keys.append(_quoted(part(data, at + offset, length)[0]))
+            left -= len(keys[-1])
+            if left < 0:
+                raise ValueError(_SHARED)
         entry += count * (width + 2)
     values = []
     for index in range(count):
@@ -67,6 +80,9 @@ def _container(data: bytes, at: int, number: str, keyed: bool) -> str:
             (offset,) = struct.unpack_from(number, data, place + 1)
             place = at + offset - 1
         values.append(_value(kind, data, place + 1))
+        left -= len(values[-1])
+        if left < 0:
+            raise ValueError(_SHARED)
     if keyed:
         return "{" + ", ".join(f"{key}: {value}" for key, value in zip(keys, values, strict=True)) + "}"
     return "[" + ", ".join(values) + "]"
@@ -104,7 +120,7 @@ def double_text(value: float) -> str:
 
 def _string(data: bytes, at: int) -> str:
     length, at = _length(data, at)
-    return _quoted(data[at : at + length])
+    return _quoted(part(data, at, length)[0])
 
 
 def _quoted(text: bytes) -> str:
@@ -112,26 +128,28 @@ def _quoted(text: bytes) -> str:
 
 
 def _length(data: bytes, at: int) -> tuple[int, int]:
-    """Seven bits per byte, the high bit says that another follows."""
-    length = shift = 0
-    while True:
+    """Seven bits per byte, the high bit says that another follows; five at most."""
+    length = 0
+    for shift in range(0, 35, 7):
         byte = data[at]
         at += 1
         length |= (byte & 0x7F) << shift
         if byte < 0x80:
             return length, at
-        shift += 7
+    raise ValueError("a JSON value's length has more than five bytes")
 
 
 def _opaque(data: bytes, at: int) -> str:
     kind = data[at]
     length, at = _length(data, at + 1)
-    body = data[at : at + length]
+    body = part(data, at, length)[0]
     if kind == _DECIMAL:
         return decimal_text(body)
-    if kind in (_DATE, _TIME, _DATETIME, _TIMESTAMP):
+    if kind in (_DATE, _TIME, _DATETIME, _TIMESTAMP) and length == 8:
         return f'"{_temporal(kind, int.from_bytes(body[:8], "little", signed=True))}"'
-    return f'"base64:type{kind}:{base64.b64encode(body).decode()}"'
+    encoded = base64.b64encode(body).decode()
+    lines = [encoded[at : at + _BASE64_LINE] for at in range(0, len(encoded), _BASE64_LINE)]
+    return f'"base64:type{kind}:{_NEWLINE.join(lines)}"'
 
 
 def decimal_text(body: bytes) -> str:
@@ -144,6 +162,8 @@ def decimal_text(body: bytes) -> str:
     whole = precision - scale
     groups = [whole % 9, *[9] * (whole // 9), *[9] * (scale // 9), scale % 9]
     digits, at = "", 0
+    if whole < 0 or len(packed) != sum(_DIGIT_BYTES[group] for group in groups):
+        raise ValueError(f"a decimal of {precision} digits, {scale} of them behind the point, in {len(packed)} bytes")
     for group in groups:
         width = _DIGIT_BYTES[group]
         if group:

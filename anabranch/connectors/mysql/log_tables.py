@@ -12,11 +12,12 @@ from typing import TypeVar
 
 from anabranch.abc import Select, ValueRules
 from anabranch.connectors.mysql import binlog as b
+from anabranch.connectors.mysql.charsets import BadValue
 from anabranch.connectors.mysql.fields import Unfit
-from anabranch.connectors.mysql.rows_decode import Decoder, TableDecoders
+from anabranch.connectors.mysql.json_partial import NoBefore
+from anabranch.connectors.mysql.rows_decode import ROW_EVENTS, Decoder, TableDecoders
 from anabranch.connectors.mysql.tablemap import TableMap, parse_table_map, table_of
 from anabranch.connectors.mysql.transactions import Group
-from anabranch.connectors.mysql.values import BadValue
 from anabranch.connectors.mysql.versioned import VersionedDecoders
 from anabranch.errors import SchemaError, SourceError, UnknownLogEvent, ValueRefused
 from anabranch.model.ids import TableId
@@ -121,10 +122,10 @@ class LogTables:
             return None
         raise UnknownLogEvent("rows of a table that the log does not name", position=self._here(), hint=b.START_AGAIN)
 
-    def decoder(self, found: TableDecoders, kind: int, bitmaps: bytes, keys_off: bool) -> Decoder | None:
+    def decoder(self, found: TableDecoders, kind: int, head: bytes, keys_off: bool) -> Decoder | None:
         """For columns present that were not seen before; None when the table has to be parked for them."""
         try:
-            return found.decoder(kind, bitmaps, keys_off)
+            return found.decoder(kind, head, keys_off)
         except Unfit as unfit:
             self._park(found.buffer.schema.id, str(unfit))
             return None
@@ -145,18 +146,20 @@ class LogTables:
                 self.by_number[number] = None
 
     def undecodable(
-        self, found: TableDecoders, op: Op, error: Exception, bitmaps: bytes, data: bytes, at: int, end: int
+        self, found: TableDecoders, kind: int, error: Exception, head: bytes, data: bytes, at: int, end: int
     ) -> SourceError:
         """A bad value, named with its row; anything else means that bytes and definition do not match."""
         table = str(found.buffer.schema.id)
+        if isinstance(error, NoBefore):
+            return UnknownLogEvent(str(error), table=table, position=self._here(), hint=b.WHOLE_DOCUMENTS)
         if not isinstance(error, BadValue):
             return SchemaError(
-                f"the rows of {STATEMENTS[op]} in the log do not fit the definition: {error}",
+                f"the rows of {STATEMENTS[ROW_EVENTS[kind]]} in the log do not fit the definition: {error}",
                 table=table,
                 position=self._here(),
                 hint=f"{b.LOAD_AGAIN}; if it comes back, exclude the table",
             )
-        column, key = found.refused_value(bitmaps, data, at, end)
+        column, key = found.refused_value(kind, head, data, at, end)
         row = ", ".join(f"{name}={value!r}" for name, value in key.items()) or "a row without a key"
         return ValueRefused(
             f"column {column} of the row with {row} holds {error}",

@@ -40,8 +40,6 @@ SETTINGS = (
             "set log_bin = mysql-bin in the server's configuration and restart it"),
     Setting("binlog_format", frozenset(("ROW",)), "failed", "changes are logged as statements",
             "SET GLOBAL binlog_format = 'ROW' (and in the configuration), then let all sessions connect again"),
-    Setting("binlog_row_value_options", frozenset(("",)), "failed", "partial JSON updates are not read yet",
-            "SET GLOBAL binlog_row_value_options = ''"),
     Setting("binlog_storage_engine", frozenset(("",)), "failed", "a binary log inside a storage engine is not read yet",
             "take binlog_storage_engine out of the configuration and restart the server"),
     Setting("binlog_row_metadata", frozenset(("FULL",)), "warning",
@@ -99,6 +97,21 @@ def check_row_image(live: Live) -> Iterator[CheckResult]:
             f"binlog_row_image = {value}: inserts that leave out a column with an expression default park the table"
         )
         yield warning("binlog_row_image", message, "SET GLOBAL binlog_row_image = 'FULL'")
+
+
+def check_row_value_options(live: Live) -> Iterator[CheckResult]:
+    """Differences of JSON documents are of use only with the whole document before them."""
+    value, image = (
+        live.variables.get("binlog_row_value_options", ""),
+        live.variables.get("binlog_row_image", "FULL").upper(),
+    )
+    if value and image != "FULL":
+        message = (
+            f"binlog_row_value_options = {value} with binlog_row_image = {image}: documents are not whole in the log"
+        )
+        yield failed("binlog_row_value_options", message, "SET GLOBAL binlog_row_image = 'FULL'")
+    else:
+        yield ok("binlog_row_value_options", f"binlog_row_value_options = {value or '(none)'}")
 
 
 def check_server_id(live: Live) -> Iterator[CheckResult]:

@@ -33,7 +33,7 @@ class RareEvents:
         """An event in `data`: its body from `body` to `end`, its checksum to `stop`. Returns the events inside, which come
         next."""
         if kind == b.FORMAT:
-            self._format(data[body:stop], seconds)
+            self._format(data[body - b.HEADER : stop], seconds)
         elif kind == b.ROTATE:
             self._rotate(data, body, stop, flags)
         elif kind in (b.HEARTBEAT, b.HEARTBEAT_V2):
@@ -42,6 +42,8 @@ class RareEvents:
             self._group.previous(data[body:end])
         elif kind == b.TAGGED_GTID:
             self._group.begin(kind, data[body:end], 0, str(self._cursor))
+        elif kind == b.LOAD_QUERY:
+            self._endings.query(b.load_query(data[body:end]), seconds)
         elif kind == b.XA_PREPARE:
             self._endings.prepare(data[body:end], seconds)
         elif kind == b.INCIDENT:
@@ -50,7 +52,7 @@ class RareEvents:
         elif kind in b.COMPRESSED:
             return self._compressed(kind, data[body - b.HEADER : end], seconds)
         elif kind in b.REFUSED:
-            self._refused(kind, data[body:end])
+            self._refused(kind)
         elif kind not in b.HARMLESS and kind != b.MARIADB_GTID_LIST and not flags & b.IGNORABLE:
             hint = "this version does not know it: a newer one may"
             message = f"the log has an event of the unknown type {kind}"
@@ -74,9 +76,7 @@ class RareEvents:
             message = f"an event in the log ({b.COMPRESSED[kind]}) cannot be read: {error}"
             raise UnknownLogEvent(message, position=str(self._cursor), hint=b.START_AGAIN) from error
 
-    def _refused(self, kind: int, body: bytes) -> None:
-        if kind == b.PARTIAL_UPDATE and self._tables.leaves_out(int.from_bytes(body[:6], "little")):
-            return
+    def _refused(self, kind: int) -> None:
         name, remedy = b.REFUSED[kind]
         message = f"the log has an event of type {kind} ({name})"
         raise UnknownLogEvent(message, position=str(self._cursor), hint=remedy)

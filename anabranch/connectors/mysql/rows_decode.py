@@ -16,7 +16,8 @@ from typing import Any
 from anabranch.abc import ValueRules
 from anabranch.connectors.mysql import binlog as b
 from anabranch.connectors.mysql.fields import Field, Unfit, environment, field_of
-from anabranch.connectors.mysql.tablemap import TableMap, mismatch
+from anabranch.connectors.mysql.json_partial import OPTION
+from anabranch.connectors.mysql.tablemap import JSON, TableMap, mismatch
 from anabranch.connectors.mysql.values import BAD, STOP
 from anabranch.model.schema import Column, TableSchema
 from anabranch.rows.arrow import parse_text
@@ -28,7 +29,7 @@ Decode = Callable[[bytes, int, int], int]
 
 ROW_EVENTS = {
     kind: op for kinds, op in ((b.WRITE, Op.INSERT), (b.UPDATE, Op.BEFORE), (b.DELETE, Op.DELETE)) for kind in kinds
-}
+} | {b.PARTIAL_UPDATE: Op.BEFORE}
 # Does a partial after image carry virtual columns that have changed? MariaDB leaves them out under MINIMAL (seen).
 LOGS_COMPUTED = {"mysql": True, "mariadb": False}
 _REMEDY = "; binlog_row_image = FULL at the source would log it"
@@ -42,8 +43,8 @@ Decoder = tuple[Decode, Op, int, int]
 class TableDecoders:
     """All decoders of one table map, made when first needed. Raises Unfit when the definition cannot be of this table.
 
-    `kinds`: kind of event -> bytes of its bitmaps of present columns, and decoders by these bitmaps. `kinds_off`: the
-    same for events that were logged with foreign keys switched off."""
+    `kinds`: kind of event -> bytes of its head (number of columns, bitmaps of present ones), and decoders by this head.
+    `kinds_off`: the same for events that were logged with foreign keys switched off."""
 
     def __init__(
         self, seen: TableMap, buffer: TableBuffer, rules: ValueRules, family: str, logged: TableSchema | None = None
@@ -55,37 +56,44 @@ class TableDecoders:
         if why:
             raise Unfit(why)
         self.seen, self.buffer, self.rules, self.family = seen, buffer, rules, family
-        self.count_width = 1 if len(seen.columns) < 0xFB else 3
+        columns = len(seen.columns)
+        self._count = bytes((columns,)) if columns < 0xFB else b"\xfc" + columns.to_bytes(2, "little")
         self._width = (len(seen.columns) + 7) // 8
         self._fields = tuple(map(field_of, seen.columns, self.schema.columns))
         self.kinds, self.kinds_off = self._empty(), self._empty()
 
-    def decoder(self, kind: int, bitmaps: bytes, keys_off: bool) -> Decoder:
-        """For an event of `kind` with these columns. Raises Unfit for an insert whose values are not known."""
+    def decoder(self, kind: int, head: bytes, keys_off: bool) -> Decoder:
+        """For an event of `kind` with these columns. Raises Unfit for an insert whose values are not known, ValueError for
+        a head that is none."""
         made = (self.kinds_off if keys_off else self.kinds)[kind][1]
         if len(made) >= _PATTERNS:
             made.clear()
-        found = made[bitmaps] = self._make(ROW_EVENTS[kind], bitmaps, keys_off)
+        if not head.startswith(self._count):
+            raise ValueError("rows with another number of columns than their table")
+        found = made[head] = self._make(kind, head, keys_off)
         return found
 
-    def refused_value(self, bitmaps: bytes, data: bytes, at: int, end: int) -> tuple[str, dict[str, Any]]:
+    def refused_value(self, kind: int, head: bytes, data: bytes, at: int, end: int) -> tuple[str, dict[str, Any]]:
         """The column of the first bad value in these rows, and the row's key as raw values."""
         schema = self.schema
         lists: list[list[Any]] = [[] for _ in schema.columns]
-        self._generate(self._images(bitmaps), {}, lists, BAD)(data, at, end)
+        self._generate(kind, self._images(head), {}, lists, BAD)(data, at, end)
         row, place = min((values.index(BAD), place) for place, values in enumerate(lists) if BAD in values)
         return schema.columns[place].name, {schema.columns[i].name: lists[i][row] for i in schema.key_indexes}
 
     def _empty(self) -> dict[int, tuple[int, dict[bytes, Decoder]]]:
-        return {kind: (self._width * (2 if op is Op.BEFORE else 1), {}) for kind, op in ROW_EVENTS.items()}
+        count = len(self._count)
+        return {kind: (count + self._width * (2 if op is Op.BEFORE else 1), {}) for kind, op in ROW_EVENTS.items()}
 
-    def _make(self, op: Op, bitmaps: bytes, keys_off: bool) -> Decoder:
-        images, schema = self._images(bitmaps), self.schema
+    def _make(self, kind: int, head: bytes, keys_off: bool) -> Decoder:
+        op, images, schema = ROW_EVENTS[kind], self._images(head), self.schema
+        if not any(map(any, images)):
+            raise ValueError("rows without columns")  # of no bytes: nobody could say how many
         fill = _defaults(schema, images[0]) if op is Op.INSERT else {}
         if op is Op.BEFORE and not LOGS_COMPUTED[self.family]:
             _check_computed(schema, images[1])
         zero = None if self.rules.zero_date == "null" else STOP
-        decode = self._generate(images, fill, self.lists, zero)
+        decode = self._generate(kind, images, fill, self.lists, zero)
         ours = len(self.buffer.columns)
         carried = [
             tuple(
@@ -96,12 +104,16 @@ class TableDecoders:
         ]
         return decode, op, self.buffer.shape(carried[0], keys_off), self.buffer.shape(carried[-1], keys_off)
 
-    def _images(self, bitmaps: bytes) -> list[list[bool]]:
+    def _images(self, head: bytes) -> list[list[bool]]:
+        bitmaps = head[len(self._count) :]
         parts = [bitmaps[at : at + self._width] for at in range(0, len(bitmaps), self._width)]
         return [[bool(part[i // 8] >> i % 8 & 1) for i in range(len(self.seen.columns))] for part in parts]
 
-    def _generate(self, images: list[list[bool]], fill: Mapping[int, Any], lists: list[list[Any]], zero: Any) -> Decode:
-        return _Generator(self.seen, self.schema, self._fields, fill, lists).function(images, zero)
+    def _generate(
+        self, kind: int, images: list[list[bool]], fill: Mapping[int, Any], lists: list[list[Any]], zero: Any
+    ) -> Decode:
+        is_partial = kind == b.PARTIAL_UPDATE
+        return _Generator(self.seen, self.schema, self._fields, fill, lists, is_partial).function(images, zero)
 
 
 def _defaults(schema: TableSchema, present: Sequence[bool]) -> dict[int, Any]:
@@ -138,21 +150,25 @@ def _default(column: Column) -> Any:
 
 @dataclass(slots=True)
 class _Generator:
-    """Writes and compiles one decoder."""
+    """Writes and compiles one decoder. `is_partial`: JSON columns of the second image may be differences to the first."""
 
     seen: TableMap
     schema: TableSchema
     fields: tuple[Field, ...]
     fill: Mapping[int, Any]
     lists: list[list[Any]]
+    is_partial: bool = False
     _bound: dict[str, Any] = field(default_factory=dict)
+    _difference_bits: dict[int, int] = field(default_factory=dict)
     _zero: Any = None
 
     def function(self, images: list[list[bool]], zero: Any) -> Decode:
         """`images`: the present columns of an image, or of a before and an after image."""
         body: list[str] = []
         self._zero = zero
-        for image in images:
+        for place, image in enumerate(images):
+            if self.is_partial and place == 1:
+                body += self._options()
             body += self._image(image)
         bound = {**environment(zero), **self._bound}
         lines = [
@@ -167,6 +183,18 @@ class _Generator:
         exec(compile("\n".join(lines), f"<decoder of {self.schema.id}>", "exec"), bound)
         made: Decode = bound["decode"]
         return made
+
+    def _options(self) -> list[str]:
+        """Before the second image of a partial update: options, then a bit for each JSON column of the table, in the image
+        or not, that says whether it is differences to the first image."""
+        documents = [place for place, column in enumerate(self.seen.columns) if column.type == JSON]
+        self._difference_bits = {place: 1 << bit for bit, place in enumerate(documents)}
+        width = (len(documents) + 7) // 8
+        return [
+            f"if data[p] > {OPTION}: raise ValueError(f'unknown options {{data[p]}} of a row')",
+            f"j = from_bytes(data[p + 1:p + {1 + width}], 'little') if data[p] else 0",
+            f"p += {1 + width} if data[p] else 1",
+        ]
 
     def _image(self, present: list[bool]) -> list[str]:
         """One row image: its null bitmap (a bit per present column, the rest of the last byte is noise), its values."""
@@ -275,7 +303,11 @@ class _Generator:
         for name, make in one.by_zero.items():
             self._bind(f"{name}{place}", make(self._zero))
         lines += [line.format(**bound) for line in one.lines]
-        return [*lines, f"{self._append(place)}({one.value.format(**bound)})"]
+        value = one.value.format(**bound)
+        if place in self._difference_bits:
+            before = self._bind(f"c{place}", self.lists[place])
+            value = f"patched({before}[-1], {a}) if j & {self._difference_bits[place]} else {value}"
+        return [*lines, f"{self._append(place)}({value})"]
 
 
 def _bitmap(width: int) -> str:

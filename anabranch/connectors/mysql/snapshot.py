@@ -18,6 +18,7 @@ from anabranch.connectors.mysql.chunks import qualified
 from anabranch.connectors.mysql.connection import account, ask, connect, variables
 from anabranch.connectors.mysql.errors import translated
 from anabranch.connectors.mysql.log_end import executed, is_filtered, log_end, place_at
+from anabranch.connectors.mysql.positions import BinlogOrder
 from anabranch.connectors.mysql.versions import knows
 from anabranch.errors import SourceError, SourceUnavailable
 from anabranch.model.endpoint import Endpoint
@@ -64,6 +65,36 @@ def open_snapshot(
     ask(connection, "COMMIT")
     _start(connection)
     return low, log_end(connection).mark()
+
+
+def unseen(connection: pymysql.Connection, before: LogMark) -> frozenset[str]:
+    """What is logged and not in the engine yet: semi-synchronous replication may stretch that to any time. MariaDB tells
+    the place up to which its engine is. On MySQL a GTID belongs to its session from the log on until the engine has
+    committed (to one that applies a replica's log, from the transaction's begin on). No transaction stays open here.
+
+    https://dev.mysql.com/doc/refman/8.0/en/replication-options-gtids.html#sysvar_gtid_owned"""
+    own = _by_own_word(connection)
+    ask(connection, "COMMIT")
+    if own is not None:
+        return frozenset() if BinlogOrder().includes(own, before.native, None) else frozenset((before.native,))
+    if not has_useful_gtids(connection, variables(connection, "gtid_mode")):
+        return frozenset()  # the watermark waits for them
+    return owned(str(ask(connection, "SELECT @@GLOBAL.gtid_owned")[0][0] or ""))
+
+
+def owned(text: str) -> frozenset[str]:
+    """`uuid:5#61:6#62:tag:1#63` -> GTIDs without the sessions that they belong to."""
+    found = set()
+    for part in filter(None, text.replace("\n", "").split(",")):
+        uuid, *items = part.strip().split(":")
+        source = uuid
+        for item in items:
+            number, _, session = item.partition("#")
+            if session:
+                found.add(f"{source}:{number}")
+            else:
+                source = f"{uuid}:{item}"
+    return frozenset(found)
 
 
 def has_useful_gtids(connection: pymysql.Connection, variables: Mapping[str, str]) -> bool:

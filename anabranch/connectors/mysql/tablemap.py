@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from anabranch.connectors.mysql.binlog import packed_integer
+from anabranch.connectors.mysql.binlog import packed_integer, part
 from anabranch.connectors.mysql.charsets import CHARSETS, BadText, decoder
 from anabranch.connectors.mysql.typemap import ADDRESSES, GEOMETRIES
 from anabranch.model.ids import TableId
@@ -59,15 +59,15 @@ def table_of(body: bytes) -> TableId:
 
 
 def parse_table_map(body: bytes) -> TableMap:
-    """A table map event without header and checksum. Raises ValueError for a column type nobody knows."""
+    """A table map event without header and checksum. Raises ValueError, LookupError for bytes that are none."""
     schema, at = _name(body, 8)
     name, at = _name(body, at)
     count, at = packed_integer(body, at)
-    types, at = body[at : at + count], at + count
+    types, at = part(body, at, count)
     size, at = packed_integer(body, at)
-    metas = _metas(types, body[at : at + size])
-    at += size
-    nulls, at = body[at : at + (count + 7) // 8], at + (count + 7) // 8
+    meta, at = part(body, at, size)
+    metas = _metas(types, meta)
+    nulls, at = part(body, at, (count + 7) // 8)
     facts = dict(_optional(body, at))
     columns = tuple(
         LogColumn(kind, meta, scale, bool(nulls[i // 8] >> i % 8 & 1)) for i, (kind, meta, scale) in enumerate(metas)
@@ -76,8 +76,8 @@ def parse_table_map(body: bytes) -> TableMap:
 
 
 def _name(body: bytes, at: int) -> tuple[str, int]:
-    length = body[at]
-    return body[at + 1 : at + 1 + length].decode(), at + length + 2
+    name, at = part(body, at + 1, body[at])
+    return name.decode(), at + 1
 
 
 def _metas(types: bytes, data: bytes) -> Iterator[tuple[int, int, int]]:
@@ -85,7 +85,7 @@ def _metas(types: bytes, data: bytes) -> Iterator[tuple[int, int, int]]:
     at = 0
     for kind in types:
         width = _META_BYTES.get(kind, 0)
-        first, second = (data[at : at + 2] + b"\0\0")[:2]
+        first, second = (part(data, at, width)[0] + b"\0\0")[:2]
         at += width
         if kind in (STRING, ENUM, SET):
             if first & 0x30 != 0x30:  # lengths above 255 put two of their bits where the type has ones
@@ -106,8 +106,8 @@ def _optional(body: bytes, at: int) -> Iterator[tuple[int, bytes]]:
     while at < len(body):
         kind = body[at]
         length, at = packed_integer(body, at + 1)
-        yield kind, body[at : at + length]
-        at += length
+        value, at = part(body, at, length)
+        yield kind, value
 
 
 def _with_facts(columns: tuple[LogColumn, ...], facts: dict[int, bytes]) -> tuple[LogColumn, ...]:
@@ -145,8 +145,8 @@ def _strings(data: bytes) -> Iterator[bytes]:
     at = 0
     while at < len(data):
         length, at = packed_integer(data, at)
-        yield data[at : at + length]
-        at += length
+        value, at = part(data, at, length)
+        yield value
 
 
 def _label_lists(data: bytes) -> Iterator[tuple[bytes, ...]]:
@@ -156,8 +156,8 @@ def _label_lists(data: bytes) -> Iterator[tuple[bytes, ...]]:
         labels = []
         for _ in range(count):
             length, at = packed_integer(data, at)
-            labels.append(data[at : at + length])
-            at += length
+            label, at = part(data, at, length)
+            labels.append(label)
         yield tuple(labels)
 
 
@@ -246,6 +246,9 @@ def _label_mismatch(log: LogColumn, column: Column) -> str:
     return ""
 
 
+# How MariaDB marks a column with fractions of seconds in its own format, of before it took over that of MySQL 5.6; the
+# log has no size of it. https://mariadb.com/kb/en/server-system-variables/#mysql56_temporal_format
+HIRES = "/* mariadb-5.3 */"
 Fits = Callable[[LogColumn, Native, Column], bool]
 _INTEGERS = {"tinyint": TINY, "smallint": SHORT, "mediumint": INT24, "int": LONG, "integer": LONG, "bigint": LONGLONG}
 
@@ -262,7 +265,8 @@ def _decimal(log: LogColumn, native: Native, column: Column) -> bool:
 def _time(new: int, old: int) -> Fits:
     def fits(log: LogColumn, native: Native, column: Column) -> bool:
         digits = (*native.numbers, 0)[0]
-        return (log.type == new and log.meta == digits) or (log.type == old and digits == 0)
+        is_old = digits == 0 or HIRES in column.native
+        return (log.type == new and log.meta == digits) or (log.type == old and is_old)
 
     return fits
 

@@ -21,12 +21,14 @@ _SECOND = 1_000_000
 
 class Group:
     """From a GTID or BEGIN to its end. `ordinal` counts the images of ours in it; `fragmented` says how many of them left
-    as fragments already. `is_xa`: it may end prepared; `on_xa` is called when that is known. `file` and `safe` are the
-    place just after the last complete one."""
+    as fragments already, `taken_back` how many of the others were rolled back, `savepoints` where each name stands. `is_xa`:
+    it may end prepared; `on_xa` is called when that is known. `file` and `safe` are the place just after the last complete
+    one."""
 
     def __init__(self, place: Place) -> None:
         self.is_open = self.in_transaction = self.is_fragmented = self.has_barrier = self.is_xa = False
-        self.ordinal = self.fragmented = 0
+        self.ordinal = self.fragmented = self.taken_back = 0
+        self.savepoints: dict[str, int] = {}
         self.on_xa: Callable[[], None] = lambda: None
         self.file, self.safe, self.created = place.file, place.offset, place.created
         self.gtids: MysqlGtids | MariadbGtids = gtid_set(place.family, place.gtid)
@@ -39,6 +41,11 @@ class Group:
     def is_ours(self) -> bool:
         """Has the open transaction anything for us?"""
         return self.ordinal > 0 or self.has_barrier
+
+    @property
+    def waiting(self) -> int:
+        """Images of the open transaction that did not leave yet."""
+        return self.ordinal - self.fragmented - self.taken_back
 
     @property
     def place(self) -> str:
@@ -86,7 +93,8 @@ class Group:
 
     def _close(self) -> None:
         self.is_open = self.in_transaction = self.is_fragmented = self.has_barrier = self.is_xa = False
-        self.ordinal = self.fragmented = 0
+        self.ordinal = self.fragmented = self.taken_back = 0
+        self.savepoints = {}
         self._event = None
 
     def mark(self) -> LogMark:

@@ -10,17 +10,11 @@ from collections.abc import Callable
 from datetime import date
 from typing import Any
 
-from anabranch.connectors.mysql.charsets import BadText, decoder
+from anabranch.connectors.mysql.charsets import BadText, BadValue, decoder
 from anabranch.model.schema import Column
 from anabranch.rows.arrow import DAY, EPOCH_ORDINAL, SECOND
 
 _KEPT = 100_000  # entries of a table before it starts over
-
-
-class BadValue(ValueError):
-    """A value that no target holds; its text says what stands there, `hint` what to do."""
-
-    hint = ""
 
 
 class NoDate(BadValue):
@@ -30,12 +24,6 @@ class NoDate(BadValue):
 
     def __init__(self, date: str) -> None:
         super().__init__(f"{date}, which is no date")
-
-
-class NoText(BadValue):
-    """Bytes that its character set does not have."""
-
-    hint = "the log keeps it: correct the row at the source, then load the table again; or leave the column out"
 
 
 class _Bad:
@@ -81,7 +69,14 @@ def midnight_table(zero: Any) -> Table:
 
 def clock_table() -> Table:
     """DATETIME's lower bits (hour, minute, second) -> microseconds since midnight."""
-    return Table(lambda packed: ((packed >> 12) * 60 + (packed >> 6 & 63)) * 60 * SECOND + (packed & 63) * SECOND)
+
+    def clock(packed: int) -> int:
+        hour, minute, second = packed >> 12, packed >> 6 & 63, packed & 63
+        if hour > 23 or minute > 59 or second > 59:
+            raise ValueError(f"{hour:02}:{minute:02}:{second:02} is no time of day")
+        return ((hour * 60 + minute) * 60 + second) * SECOND
+
+    return Table(clock)
 
 
 def old_datetime(zero: Any) -> Callable[[int], Any]:
@@ -92,6 +87,19 @@ def old_datetime(zero: Any) -> Callable[[int], Any]:
         days = _days(day // 10000, day // 100 % 100, day % 100, zero)
         seconds = (clock // 10000 * 60 + clock // 100 % 100) * 60 + clock % 100
         return days * DAY + seconds * SECOND if isinstance(days, int) else days
+
+    return value
+
+
+def hires_datetime(zero: Any) -> Callable[[int, int], Any]:
+    """DATETIME(n) of MariaDB before 10.1: year, month, day, …, seconds as digits of bases 13, 32, 24, 60, 60, and the
+    fraction in units of `unit` microseconds."""
+
+    def value(number: int, unit: int) -> Any:
+        day, clock = divmod(number * unit, DAY)
+        year_month, day = divmod(day, 32)
+        days = _days(*divmod(year_month, 13), day, zero)
+        return days * DAY + clock if isinstance(days, int) else days
 
     return value
 
@@ -142,23 +150,24 @@ def _days(year: int, month: int, day: int, zero: Any) -> Any:
 
 
 def text_of(charset: str) -> Callable[[Any], Callable[[bytes], Any]]:
-    """By what becomes of bad values: bytes of a character set -> UTF-8. BAD stands for bytes that it does not have while
-    they are looked up, else they raise NoText."""
+    """By what becomes of bad values: bytes of a character set -> UTF-8, which raises BadText; while bad values are looked
+    up, BAD stands for them."""
 
     def made(zero: Any) -> Callable[[bytes], Any]:
         decode = decoder(charset)
-
-        def value(stored: bytes) -> Any:
-            try:
-                return decode(stored)
-            except BadText as error:
-                if zero is BAD:
-                    return BAD
-                raise NoText(str(error)) from error
-
-        return value
+        return _or_bad(decode) if zero is BAD else decode
 
     return made
+
+
+def _or_bad(decode: Callable[[bytes], bytes]) -> Callable[[bytes], Any]:
+    def value(stored: bytes) -> Any:
+        try:
+            return decode(stored)
+        except BadText:
+            return BAD
+
+    return value
 
 
 def labels(column: Column) -> list[bytes]:

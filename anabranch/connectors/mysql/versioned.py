@@ -49,8 +49,8 @@ class VersionedDecoders(TableDecoders):
         self._builder, self._group = builder, group
         self._end = self.schema.index_of(buffer.schema.row_end)
 
-    def _make(self, op: Op, bitmaps: bytes, keys_off: bool) -> Decoder:
-        decode, _, shape, second_shape = super()._make(op, bitmaps, keys_off)
+    def _make(self, kind: int, head: bytes, keys_off: bool) -> Decoder:
+        decode, op, shape, second_shape = super()._make(kind, head, keys_off)
 
         def sift(data: bytes, at: int, end: int) -> int:
             images = decode(data, at, end)

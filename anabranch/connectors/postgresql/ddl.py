@@ -287,6 +287,8 @@ def _check(check: Check, name: str, table: TargetTable, rules: ValueRules) -> Pl
         raise NotCarried('it names dates, of which [types] zero_date = "null" makes NULL')
     if rules.nul == "strip" and Kind.TEXT in kinds:
         raise NotCarried('it names texts, which [types] nul = "strip" shortens')
+    if any(table.type_of(column).target for column in columns):
+        raise NotCarried("it names a column whose type the job chose")
     names = {source: quote(target) for source, target in target_columns(table).items()}
     text = terms.condition(check.term, names)
     add = f"ALTER TABLE {qualified(table.target)} ADD CONSTRAINT {quote(name)} CHECK ({text}) NOT VALID"

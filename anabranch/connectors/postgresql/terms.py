@@ -50,7 +50,9 @@ def _wrapped(term: Term, of: list[str]) -> list[str]:
 
 
 def default(term: Term, type: LogicalType, version: int) -> str | None:
-    """A default's expression; None for one that a server of this version does not have."""
+    """A default's expression; None for one that a server of this version does not have, or of a type that the job chose."""
+    if type.target:
+        return None
     if term.op == "now":
         function = "CURRENT_TIMESTAMP" if type.kind is Kind.INSTANT else "LOCALTIMESTAMP"
         return f"{function}({term.text})"

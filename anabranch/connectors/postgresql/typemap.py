@@ -68,6 +68,7 @@ VECTOR: dict[str, tuple[str, Fidelity, str]] = {
     "real[]": ("real[]", WIDENED, 'an array of any length; where pgvector is installed [types] vector = "vector"'),
     "vector": ("vector({length})", EXACT, "pgvector's type"),
 }
+SETTINGS = (Kind.GEOMETRY, Kind.VECTOR)  # kinds for which the load asks the job's settings, not a column's choice
 EXTENSIONS = {"geometry": "postgis", "vector": "vector", "citext": "citext"}  # a type's name -> what brings it
 
 
@@ -75,7 +76,7 @@ class PostgresTypes:
     """The TypeMap of this target. Total: every kind has a row above."""
 
     def fit(self, type: LogicalType, rules: ValueRules) -> Fit:
-        if type.target and type.kind not in (Kind.GEOMETRY, Kind.VECTOR):
+        if type.target and type.target != _setting(type.kind, rules):
             return _chosen(type, rules)
         native, fidelity, reason = _row(type, rules)
         if type.kind is Kind.TEXT and (type.length is None or not 0 < type.length <= VARCHAR_LIMIT):
@@ -85,6 +86,11 @@ class PostgresTypes:
             length=type.length or 1, precision=type.precision, scale=type.scale, fraction=type.fraction
         )
         return Fit(filled, LOSSY, lossy) if lossy else Fit(filled, fidelity, reason)
+
+
+def _setting(kind: Kind, rules: ValueRules) -> str:
+    """What a setting of the whole job says of a kind."""
+    return {Kind.GEOMETRY: rules.geometry, Kind.VECTOR: rules.vector}.get(kind, "")
 
 
 def _row(type: LogicalType, rules: ValueRules) -> tuple[str, Fidelity, str]:
@@ -102,7 +108,7 @@ def _chosen(type: LogicalType, rules: ValueRules) -> Fit:
     """The job's own choice, or why it is none."""
     found = choices.choice(type)
     if found is None:
-        there = ", ".join(choices.possible(type)) or "none"
+        there = ", ".join(choices.possible(type)) or ("none" if type.kind not in SETTINGS else f"[types] {type.kind}")
         return Fit(type.target, Fidelity.REFUSED, f"{type} cannot become {type.target}; possible: {there}")
     lossy = _chosen_loss(type.kind, rules)
     return Fit(type.target, LOSSY if lossy else found.fidelity, "; ".join(filter(None, (found.reason, lossy))))

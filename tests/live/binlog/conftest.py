@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ from anabranch.model.schema import TableSchema
 from anabranch.rows.chunk import META, Chunk, Op, Part
 from anabranch.rows.lines import lines
 from anabranch.testing.databases import Database
-from anabranch.testing.servers import Server
+from anabranch.testing.servers import Server, start_mysql
 
 SERVER_ID = 77001
 
@@ -138,6 +139,14 @@ class Follower:
         if self.reader is not None:
             self.reader.close()
             self.reader = None
+
+
+@pytest.fixture(scope="session")
+def mysql_without_gtids(servers_directory: Path) -> Iterator[Server]:
+    """A MySQL whose transactions are anonymous at first."""
+    options = ["--gtid-mode=OFF", "--enforce-gtid-consistency=OFF", "--binlog-row-metadata=MINIMAL"]
+    with start_mysql(servers_directory / "nogtid", options=options) as server:
+        yield server
 
 
 def _apply(state: dict[tuple[bytes, ...], list[bytes]], schema: TableSchema, rows: Any, wanted: list[int]) -> None:

@@ -8,6 +8,10 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
+import pymysql
+import pytest
+
+from anabranch.errors import UnknownLogEvent
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 
@@ -77,3 +81,103 @@ def test_mysql_live_json_reads_as_select_shows_it(
     for image in follower.images("j"):
         assert image["doc"] == shown[image["id"]]
     assert len(follower.images("j")) == len(shown) == len(EXPRESSIONS) + len(documents)
+
+
+def path(draw: random.Random, node: Any) -> tuple[str, Any]:
+    """A path to something in the document, and what is there."""
+    text = "$"
+    while isinstance(node, dict | list) and node and draw.random() < 0.8:
+        if isinstance(node, dict):
+            key = draw.choice(list(node))
+            text, node = f"{text}.{json.dumps(key, ensure_ascii=False)}", node[key]
+        else:
+            place = draw.randrange(len(node))
+            text, node = f"{text}[{place}]", node[place]
+    return text, node
+
+
+MEMBERS = ["n", '"a new one"', "k1", '"ключ"', '"q\\"\\\\"', '"$x"', "k" * 40]
+VALUES = ["CAST(%s AS JSON)", "CAST('2024-02-29 23:59:59.5' AS DATETIME(3))", "CAST(-1.50 AS DECIMAL(9,2))", "-0e0"]
+OTHERS = ["", ", other = JSON_SET(other, '$[0]', n)", ", n = 1, other = NULL", ", other = '[2]'"]
+
+
+def changes(draw: random.Random, document: Any) -> tuple[str, list[Any]]:
+    """A chain of partial updates of column `doc`."""
+    sql, values = "doc", []
+    for _ in range(draw.choice([1, 1, 2, 4])):
+        where, node = path(draw, document)
+        kind = draw.choice(["JSON_SET", "JSON_SET", "JSON_REPLACE", "JSON_REMOVE"])
+        if kind == "JSON_REMOVE" and where != "$":
+            sql = f"JSON_REMOVE({sql}, %s)"
+            values.append(where)
+            continue
+        if isinstance(node, dict) and draw.random() < 0.7:
+            where += "." + draw.choice(MEMBERS)
+        elif isinstance(node, list) and draw.random() < 0.7:
+            where += f"[{draw.choice([0, len(node), len(node) + 3])}]"
+        new = draw.choice(VALUES)
+        sql = f"JSON_SET({sql}, %s, {new})" if kind == "JSON_SET" else f"JSON_REPLACE({sql}, %s, {new})"
+        values.append(where)
+        if "%s" in new:
+            values.append(json.dumps(drawn(draw, 3), ensure_ascii=False))
+    return sql, values
+
+
+def test_pitfall_8_partial_json_updates_are_applied(
+    mysql: Server, source_database: Callable[[Server], Database], follow: Callable
+) -> None:
+    """Random documents and changes of them, with every image that has the document; what comes is what a SELECT shows."""
+    database = source_database(mysql)
+    database.execute("CREATE TABLE j (id int PRIMARY KEY AUTO_INCREMENT, n int, doc json, v varchar(9), other json)")
+    follower = follow(database)
+    follower.begin()
+    draw, documents = random.Random(8), []
+    shown: list[tuple[int, str, str]] = []
+    with closing(database.connect()) as connection, closing(connection.cursor()) as cursor:
+        for _ in range(60):
+            document = {f"k{i}" * draw.randint(1, 3): drawn(draw) for i in range(draw.randint(1, 6))}
+            documents.append(draw.choice([document, [document, *range(5)]]))
+            cursor.execute("INSERT INTO j (doc, other) VALUES (%s, '[1]')", (json.dumps(documents[-1]),))
+        cursor.execute("SET binlog_row_value_options = PARTIAL_JSON")
+        for _ in range(500):
+            id = draw.randint(1, len(documents))
+            sql, values = changes(draw, documents[id - 1])
+            try:
+                cursor.execute(f"UPDATE j SET doc = {sql}{draw.choice(OTHERS)} WHERE id = %s", (*values, id))
+            except pymysql.err.MySQLError as error:  # the whole document, or a cell of what is no array
+                assert error.args[0] in (3153, 3165), error
+                continue
+            cursor.execute("SELECT CAST(doc AS CHAR), CAST(other AS CHAR) FROM j WHERE id = %s", (id,))
+            ((doc, other),) = cursor.fetchall()
+            documents[id - 1] = json.loads(doc)
+            shown.append((id, doc, other))
+    start = follower.mark.native.partition(":")
+    logged = database.query(f"SHOW BINLOG EVENTS IN '{start[0]}' FROM {start[2]}")
+    follower.take()
+    assert sum(row[2] == "Update_rows_partial" for row in logged) > 350
+    afters = [(i["id"], i["doc"], i["other"]) for i in follower.images("j") if i["_op"].name == "AFTER"]
+    assert follower.told("j") == follower.read("j")
+    left = iter(shown)
+    assert all(after in left for after in afters), "an update that changes nothing is not logged"
+    assert len(afters) > 350
+
+
+def test_pitfall_8_differences_without_the_document_before_stop_by_name(
+    mysql: Server, source_database: Callable[[Server], Database], follow: Callable
+) -> None:
+    database = source_database(mysql)
+    database.execute("CREATE TABLE j (id int PRIMARY KEY, n int, doc json)", "CREATE TABLE other LIKE j")
+    row = "VALUES (1, 1, JSON_OBJECT('a', REPEAT('x', 1000), 'b', 1))"
+    database.execute(f"INSERT INTO j {row}", f"INSERT INTO other {row}")
+    follower = follow(database)
+    follower.tables = {k: v for k, v in follower.definitions().items() if k.name == "j"}
+    follower.begin()
+    update = "UPDATE {} SET doc = JSON_SET(doc, '$.b', 2)"
+    database.execute(
+        "SET binlog_row_value_options = PARTIAL_JSON, binlog_row_image = MINIMAL", update.format("other"),
+        "UPDATE j SET n = 2", update.format("j"),
+    )  # fmt: skip
+    with pytest.raises(UnknownLogEvent, match="differences only") as stopped:
+        follower.take()
+    assert stopped.value.table == f"{database.name}.j" and "binlog_row_image" in stopped.value.hint
+    assert stopped.value.position

@@ -366,29 +366,28 @@ def test_mysql_live_log_over_tls(
     assert [len(image["v"]) for image in follower.images("t")] == [n * 10000 for n in range(100)]
 
 
-def test_rule_18_without_gtids_file_and_offset_decide(servers_directory: Path, follow: Callable) -> None:
-    options = ["--gtid-mode=OFF", "--enforce-gtid-consistency=OFF", "--binlog-row-metadata=MINIMAL"]
-    with start_mysql(servers_directory / "nogtid", options=options) as server:
-        database = prepared(server)
-        follower = follow(database)
-        follower.begin()
-        insert(database, 2)
+def test_rule_18_without_gtids_file_and_offset_decide(mysql_without_gtids: Server, follow: Callable) -> None:
+    database = prepared(mysql_without_gtids)
+    database.execute(RESET)
+    follower = follow(database)
+    follower.begin()
+    insert(database, 2)
+    follower.take()
+    transactions = [t for chunk in follower.chunks() for t in chunk.transactions.to_pylist()]
+    assert [t["gtid"] for t in transactions] == [None, None]
+    assert place_of(follower.mark.resume).gtid == ""
+    mark = follower.mark
+    insert(database)
+    follower.begin(mark)
+    follower.take()
+    assert ids(follower) == [1, 2, 3]
+    place = place_of(mark.resume)
+    with pytest.raises(LogLost, match="no GTIDs"):
+        follower.begin(replace(place, identity="other").mark())
+    follower.stop()
+    time.sleep(1.1)
+    database.execute(RESET)
+    insert(database, 30)
+    with pytest.raises(LogLost, match="reset"):
+        follower.begin(LogMark(mark.native, mark.resume))
         follower.take()
-        transactions = [t for chunk in follower.chunks() for t in chunk.transactions.to_pylist()]
-        assert [t["gtid"] for t in transactions] == [None, None]
-        assert place_of(follower.mark.resume).gtid == ""
-        mark = follower.mark
-        insert(database)
-        follower.begin(mark)
-        follower.take()
-        assert ids(follower) == [1, 2, 3]
-        place = place_of(mark.resume)
-        with pytest.raises(LogLost, match="no GTIDs"):
-            follower.begin(replace(place, identity="other").mark())
-        follower.stop()
-        time.sleep(1.1)
-        database.execute(RESET)
-        insert(database, 30)
-        with pytest.raises(LogLost, match="reset"):
-            follower.begin(LogMark(mark.native, mark.resume))
-            follower.take()

@@ -7,11 +7,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
-import pymysql
 import pytest
 
 from anabranch.abc import LogIdle, LogStatement
-from anabranch.errors import UnknownLogEvent
 from anabranch.rows.chunk import BarrierKind, Chunk, Op, Part
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
@@ -380,54 +378,3 @@ def test_mysql_live_events_of_more_than_one_packet(
     images = follower.images("huge")
     assert [len(image["doc"]) for image in images] == sizes
     assert all(set(image["doc"][-100:]) == {ord("z")} for image in images)
-
-
-def test_pitfall_18_rows_of_mixed_engines_stop_by_name(
-    mysql_family: Server, source_database: Make, follow: Callable
-) -> None:
-    database = source_database(mysql_family)
-    table(database)
-    database.execute("CREATE TABLE plain (id int PRIMARY KEY) ENGINE=MyISAM")
-    follower = follow(database)
-    follower.begin()
-    follower.run("INSERT INTO plain VALUES (1)")
-    assert seen(follower, "plain") == [("INSERT", 1)]
-    with closing(database.connect(autocommit=False)) as connection, closing(connection.cursor()) as cursor:
-        cursor.execute("INSERT INTO t VALUES (2, '', 2)")
-        try:
-            cursor.execute("INSERT INTO plain VALUES (3)")
-        except pymysql.err.MySQLError as refused:  # MySQL with GTIDs does not let it happen
-            assert "GTID" in str(refused)
-        connection.rollback()
-    try:
-        follower.take()
-    except UnknownLogEvent as refused:
-        assert "takes back rows" in refused.message
-    else:
-        assert ("INSERT", 2) not in seen(follower)
-
-
-@pytest.mark.parametrize(
-    "statement, name",
-    [
-        ("SET binlog_row_value_options = PARTIAL_JSON", "partial update"),
-        ("SET binlog_format = 'STATEMENT'", "intvar"),
-    ],
-)
-def test_pitfall_8_events_not_followed_stop_by_name(
-    statement: str, name: str, mysql: Server, source_database: Make, follow: Callable
-) -> None:
-    database = source_database(mysql)
-    database.execute("CREATE TABLE t (id int PRIMARY KEY AUTO_INCREMENT, doc json)")
-    database.execute("INSERT INTO t VALUES (1, JSON_OBJECT('a', REPEAT('x', 1000), 'b', 1))")
-    follower = follow(database)
-    follower.begin()
-    database.execute(
-        "INSERT INTO t (doc) VALUES ('[]')", statement, "UPDATE t SET doc = JSON_SET(doc, '$.b', 2) WHERE id = 1",
-        "INSERT INTO t (doc) VALUES ('[]')",
-    )  # fmt: skip
-    with pytest.raises(UnknownLogEvent, match=name) as refused:
-        for _ in range(3):
-            follower.take()
-    assert refused.value.hint and refused.value.position
-    assert follower.images("t") == [] or follower.images("t")[0]["id"] == 2

@@ -5,27 +5,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+import pymysql
 import pytest
+from captured import Captured
 
-from anabranch import connectors
-from anabranch.abc import LogDecided, LogOptions, LogPrepared
+from anabranch.abc import LogDecided, LogPrepared
 from anabranch.capture import older
-from anabranch.capture.run import Capture
 from anabranch.connectors.mysql import endings
 from anabranch.errors import SourceError, UnknownLogEvent
-from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
-from anabranch.rows.chunk import META, Chunk, Part
+from anabranch.rows.chunk import Chunk, Part
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 from anabranch.trail import requests
-from anabranch.trail.reader import TrailReader, chunks
+from anabranch.trail.reader import TrailReader
 from anabranch.trail.staging import staged
-from anabranch.trail.writer import TrailWriter
 
 Make = Callable[[Server], Database]
 
@@ -51,92 +47,14 @@ def end(database: Database, name: str, verb: str) -> None:
         try:
             database.execute(f"XA {verb} '{name}','b',7")
             return
-        except Exception as error:
-            if "XAER_NOTA" not in str(error):
-                raise
+        except pymysql.err.MySQLError as error:
+            assert "XAER_NOTA" in str(error), error
             time.sleep(0.1)
     raise AssertionError(f"{name} did not end")
 
 
 def xid(name: str) -> str:
     return f"X'{name.encode().hex()}',X'62',7"
-
-
-@dataclass
-class Captured:
-    """Capture of a database into a trail, run for as long as the log goes on."""
-
-    database: Database
-    directory: Path
-    patience: float = 5.0
-    waited: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        server = self.database.server
-        self.endpoint = Endpoint(server.name, server.host, server.port, server.user, server.password, "", ())
-        self.source = connectors.source(self.endpoint)
-
-    def run(self, until: Callable[[], bool] | None = None) -> None:
-        """Up to the log's end as it is now, or until something is so."""
-        reader = self.source.log(LogOptions(77300, 1.0))
-        place, give_up = reader.end(), time.monotonic() + 20
-        try:
-            with TrailWriter.open(
-                self.directory, job="j", job_uuid="u", source_identity=reader.identity(), pack=False
-            ) as trail:
-
-                def stop() -> bool:
-                    assert time.monotonic() < give_up, f"capture is at {trail.end.position}, not at {place.native}"
-                    if until:
-                        return until()
-                    return bool(trail.end.resume) and self.source.order.includes(
-                        self.source.order.mark(trail.end.resume), place.native, None
-                    )
-
-                wanted = self.is_wanted
-                Capture(
-                    self.source, reader, trail, wanted, stop, self, reader.identity(), lambda *_: None, self.patience
-                ).run()
-        finally:
-            reader.close()
-
-    def is_wanted(self, table: TableId) -> bool:
-        return table.schema == self.database.name and table.name != "other"
-
-    def read(self, *_: Any) -> None: ...
-
-    def at_end(self, trail: TrailWriter) -> None: ...
-
-    def written(self, trail: TrailWriter) -> None: ...
-
-    def waiting(self, why: str) -> None:
-        self.waited.append(why)
-
-    def chunks(self) -> list[Chunk]:
-        with TrailReader(self.directory) as trail:
-            assert trail.check().is_good
-            return list(chunks(trail, 0))
-
-    def transactions(self) -> list[list[int]]:
-        """The ids of their rows, in the trail's order; without those that have none."""
-        found: list[list[int]] = []
-        held: list[tuple[int, int]] = []
-        for chunk in self.chunks():
-            per: dict[int, list[tuple[int, int]]] = {}
-            for rows in chunk.tables:
-                ids = rows.batch.column(META).to_pylist()
-                tx, ordinal = (rows.batch[name].to_pylist() for name in ("_tx", "_ordinal"))
-                for number, place, id in zip(tx, ordinal, ids, strict=True):
-                    per.setdefault(number, []).append((place, id))
-            for number in range(chunk.transactions.num_rows):
-                held += per.get(number, [])
-                if chunk.part is not Part.FRAGMENT:
-                    found.append([id for _, id in sorted(held)])
-                    held = []
-        return [ids for ids in found if ids]
-
-    def staged(self) -> set[str]:
-        return {one.xid for one in staged(self.directory)}
 
 
 def made(database: Database, directory: Path) -> Captured:

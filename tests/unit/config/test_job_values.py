@@ -169,6 +169,13 @@ def test_line_map() -> None:
     assert lines[("x", "y.z")] == 16
 
 
+def test_a_job_that_was_run_before_types_could_be_chosen(tmp_path: Path) -> None:
+    now = load(tmp_path).fingerprint()
+    old = {name: value for name, value in now.items() if name != "types"}
+    old["tables"] = {name: {k: v for k, v in one.items() if k != "type"} for name, one in old["tables"].items()}
+    assert describe_change(old, now) == []
+
+
 def test_what_may_change_between_starts(tmp_path: Path) -> None:
     old = load(tmp_path).fingerprint()
     free = (
@@ -191,6 +198,17 @@ def test_what_may_change_between_starts(tmp_path: Path) -> None:
         ("'DE'", "'AT'", "table shop.customers where: was country = 'DE', is country = 'AT'"),
         ('["notes"]', "[]", "table shop.customers dropped columns: was notes, is absent"),
         ("[spark.conf]", '[types]\njson = "text"\n[spark.conf]', "[types] json: was jsonb, is text"),
+        ("[spark.conf]", '[types]\ngeometry = "geometry"\n[spark.conf]', "[types] geometry: was bytea, is geometry"),
+        (
+            "[spark.conf]",
+            '[types.map]\n"bit(1)" = "boolean"\n[spark.conf]',
+            "[types] map: was absent, is bit(1) = boolean",
+        ),
+        (
+            '["notes"]',
+            '["notes"], type = { n = "text" }',
+            "table shop.customers types of columns: was absent, is n = text",
+        ),
     ],
 )
 def test_what_needs_a_load(tmp_path: Path, before: str, after: str, line: str) -> None:

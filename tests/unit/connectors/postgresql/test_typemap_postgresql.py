@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from anabranch.abc import ValueRules
@@ -99,3 +101,43 @@ def test_choices_that_lose_something_say_so() -> None:
 )
 def test_existing_column_takes(existing: str, wanted: str, yes: bool) -> None:
     assert takes(existing, wanted) is yes
+
+
+CHOICES = """
+int8        as boolean          -> exact
+uint64      as bigint           -> exact    stops the job
+uint64      as numeric          -> widened
+uint32      as integer          -> exact    stops the job
+int16       as integer          -> exact
+text(36)    as uuid             -> lossy    lower case
+bit(1)      as boolean          -> exact
+bit(2)      as boolean          -> refused  possible: varbit, text
+int16       as boolean          -> refused  possible: smallint, integer, bigint, numeric, text
+int8        as money            -> refused  possible: smallint, integer, bigint, numeric, text, boolean
+decimal 9 2 as bigint           -> refused  possible: numeric, double precision, text
+decimal 9 0 as bigint           -> exact
+timestamp   as timestamptz      -> widened  UTC
+duration    as time             -> exact    24 hours
+binary(16)  as uuid             -> refused  possible: none
+geometry    as geometry         -> refused  [types] geometry
+vector      as vector           -> refused  [types] vector
+"""
+
+
+@pytest.mark.parametrize("line", CHOICES.strip().splitlines())
+def test_a_choice_of_the_job(line: str) -> None:
+    left, right = (side.strip() for side in line.split("->"))
+    kind, target = left.split(" as ")
+    fidelity, _, reason = right.partition(" ")
+    fit = PostgresTypes().fit(replace(logical(kind), target=target.strip()), ValueRules())
+    assert (fit.native, fit.fidelity) == (target.strip(), fidelity)
+    assert reason.strip() in fit.reason
+
+
+def test_settings_for_extensions() -> None:
+    types, rules = PostgresTypes(), ValueRules(geometry="geometry", vector="vector")
+    assert types.fit(LogicalType(Kind.GEOMETRY, target="geometry"), rules).native == "geometry"
+    assert types.fit(LogicalType(Kind.VECTOR, length=3, target="vector"), rules).native == "vector(3)"
+    assert types.fit(LogicalType(Kind.VECTOR, target="vector"), rules).native == "vector"
+    assert takes("geometry", "geometry") and not takes("geometry(Point,4326)", "geometry")
+    assert takes("vector(3)", "vector(3)") and not takes("vector(4)", "vector(3)") and takes("vector", "vector(3)")

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from anabranch.connectors.mysql.gtid_bytes import parse_tagged_gtid
 from anabranch.connectors.mysql.positions import BinlogOrder, MysqlGtids, Place
+from anabranch.connectors.mysql.snapshot import owned
 from anabranch.errors import LogLost
 
 OURS, GIVEN = "e8b5e9cf-e5d3-11f1-b084-02fc00000001", "3e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -96,6 +97,12 @@ def test_pitfall_8_a_tagged_event_cut_short_is_refused(at: int) -> None:
     body = bytes.fromhex(EVENTS[f"{OURS}:blue:1"][0])
     with pytest.raises(ValueError):
         parse_tagged_gtid(body[:at])
+
+
+def test_rule_02_gtids_that_sessions_own() -> None:
+    assert owned("") == frozenset()
+    expected = {f"{OURS}:22", f"{OURS}:23", f"{GIVEN}:5", f"{GIVEN}:blue:1"}
+    assert owned(f"{OURS}:22#61:23#7,\n{GIVEN}:5#8:blue:1#9") == expected
 
 
 def test_rule_18_text_that_is_no_set_is_refused() -> None:
