@@ -374,7 +374,7 @@ def servers() -> Iterator[str]:
         yield f"| {name} {IN_EVERY_RUN[name]} | source | live | every run (`make test`) |"
         if family == "mysql":
             yield from (f"| {one} | source | live | `make test-servers`, {run['date']} |" for one in run["servers"])
-        oldest = ".".join(map(str, preflight_server.OLDEST[family][: 3 if family == "mysql" else 2]))
+        oldest = ".".join(map(str, preflight_server.OLDEST[family])).removesuffix(".0")
         yield f"| {name}, {UNVERIFIED[family].format(oldest=oldest)} | source | unverified | |"
     yield f"| PostgreSQL {IN_EVERY_RUN['PostgreSQL']} | target | live | every run (`make test`) |"
     yield "| PostgreSQL, other releases from 12 on | target | unverified | |"
