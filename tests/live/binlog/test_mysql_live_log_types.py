@@ -65,6 +65,9 @@ def test_mariadb_live_uuid_and_addresses(mariadb: Server, source_database: Make,
     follower.run(
         f"INSERT INTO t VALUES {', '.join(rows)}",
         "INSERT INTO t VALUES (UUID(), NULL, NULL, NULL), ('00112233-4455-1677-8899-000000000000', '1.2.3.0', '1::', 1)",
+        "INSERT INTO t VALUES ('12345620-4455-1677-8899-202020202020', '1.2.32.32', '::2020', 2),"
+        " ('12345600-4455-7677-8899-202020202020', '32.32.32.32', '2020::', 3), ('12340000-4455-4677-8899-000000000020', NULL,"
+        " NULL, 4)",
         f"UPDATE t SET six = 'abcd::', last = NULL WHERE u = '{uuids[3]}'",
         f"DELETE FROM t WHERE u = '{uuids[4]}'",
     )

@@ -81,7 +81,7 @@ def test_mysql_contract_vectors_of_the_log(type: int) -> None:
     decoders = TableDecoders(TableMap(schema.id, logged), buffer, ValueRules(), "mysql")
     value = bytes.fromhex("0000803f00002040")
     row = b"\0" + b"\x07\0\0\0" + length + value
-    decode, *_ = decoders.decoder(30, b"\x03", False)
+    decode, *_ = decoders.decoder(30, b"\x02\x03", False)
     assert decode(row, 0, len(row)) == 1 and buffer.columns == [[7], [value]]
 
 
