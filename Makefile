@@ -11,12 +11,13 @@ JOBS   = 2
 JAVA   = $(BIN)/python -c 'import sys; sys.excepthook = lambda kind, error, at: print(error, file=sys.stderr); \
   from anabranch.testing.packages import find_java; print(find_java().parent.parent)'
 
-.PHONY: help venv demo check test test-unit test-faults bench docs clean
+.PHONY: help venv demo check test test-unit test-servers test-faults bench docs clean
 
 help:
 	@echo 'make demo         MariaDB -> PostgreSQL on private servers, from nothing to verified (ARGS="--seconds 20", "--forever")'
 	@echo 'make test         everything that CI runs; starts its own MariaDB, MySQL and PostgreSQL'
 	@echo 'make test-unit    the tests without servers and Spark (seconds)'
+	@echo 'make test-servers the decoder, the values and a whole job on MySQL 5.5, 5.6 and 9; writes docs/reference/servers.md'
 	@echo 'make test-faults  the long runs: processes killed in every phase, a full disk'
 	@echo 'make bench        the figures of the performance page, each against its ceiling'
 	@echo 'make docs         the reference pages, from the code'
@@ -55,6 +56,13 @@ test: check
 	$(BIN)/python -m pytest --durations=10 tests/unit
 	JAVA_HOME=`$(JAVA)` && export JAVA_HOME && \
 	  $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations=25 --ignore=tests/unit tests $(ARGS)
+
+# MySQL 5.5 and 5.6 by Maven, MySQL 9 from Debian sid: half a gigabyte to fetch the first time.
+test-servers: $(STAMP)
+	JAVA_HOME=`$(JAVA)` && export JAVA_HOME && \
+	  $(BIN)/python -m pytest -m servers --durations=10 --servers-report=tests/servers/last_run.json \
+	    tests/conformance tests/live tests/scenarios $(ARGS)
+	$(BIN)/python docs/generate.py
 
 test-unit: $(STAMP)
 	$(BIN)/python -m pytest --durations=10 tests/unit $(ARGS)

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from scenario import Scenario
+from servers_report import ServersReport
 
 from anabranch.testing import packages
 from anabranch.testing.databases import Database, create_database, drop_database, unique_name
@@ -36,6 +37,16 @@ _FINDERS: dict[str, Callable[[], packages.Software]] = {
 }
 OTHER_MYSQL = {"mysql55": (5, 5), "mysql56": (5, 6), "mysql9": (9, 7)}
 _USED = pytest.StashKey[list[str]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--servers-report", type=Path, help="write what the tests marked `servers` showed to this file")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    file = config.getoption("--servers-report")
+    if file is not None:
+        config.pluginmanager.register(ServersReport(file, config.stash.setdefault(_USED, [])))
 
 
 def pytest_report_header() -> list[str]:

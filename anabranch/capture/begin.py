@@ -29,9 +29,9 @@ class Definitions:
     after: LogMark
 
 
-def read_definitions(catalog: SourceCatalog, wanted: Wanted) -> Definitions:
+def read_definitions(catalog: SourceCatalog, wanted: Wanted, whole: bool = True) -> Definitions:
     before = catalog.mark()
-    tables = catalog.tables(wanted)
+    tables = catalog.tables(wanted, whole)
     return Definitions(tables, before, catalog.mark())
 
 
@@ -81,10 +81,10 @@ def _touched(source: SourceConnector, reader: LogReader, found: Definitions, wan
             facts = source.dialect.facts(item.sql, item.schema)
             if facts.kind in CHANGES_ROWS and (not facts.tables or any(wanted(t) for t in facts.tables)):
                 return True
-        mark = _mark_of(item)
+        mark = mark_of(item)
         if mark is not None and source.order.includes(mark, found.after.native, None):
             return False
 
 
-def _mark_of(item: LogItem | None) -> LogMark | None:
+def mark_of(item: LogItem | None) -> LogMark | None:
     return None if item is None or isinstance(item, Chunk) else item.mark

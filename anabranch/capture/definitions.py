@@ -15,6 +15,7 @@ from anabranch import log
 from anabranch.abc import LogStatement, SourceConnector, StatementFacts
 from anabranch.capture.begin import Wanted, read_definitions
 from anabranch.capture.older import PATIENCE
+from anabranch.capture.unlogged import REASON
 from anabranch.errors import UnknownLogEvent
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
@@ -168,6 +169,11 @@ class DefinitionKeeper:
         if barriers:
             self.reselect()
         return barriers
+
+    def park_unlogged(self, tables: Iterable[TableId], mark: LogMark) -> Chunk | None:
+        """A chunk that parks tables that were altered behind the log's back, at the place it is read up to."""
+        barriers = self._park(tables, REASON, "")
+        return alone(barriers, mark, None) if barriers else None
 
     # --- what users ask for -------------------------------------------------------------------------------------------
 

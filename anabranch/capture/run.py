@@ -27,7 +27,9 @@ from anabranch.capture.begin import Wanted, begin
 from anabranch.capture.definitions import DefinitionKeeper
 from anabranch.capture.older import PATIENCE, Patience
 from anabranch.capture.prepared import PreparedTransactions
+from anabranch.capture.unlogged import altered_unlogged
 from anabranch.errors import SourceUnavailable, StorageFull
+from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark, Position
 from anabranch.rows.chunk import BarrierKind, Chunk, Part
 from anabranch.trail.codec import last_place
@@ -82,12 +84,15 @@ class Capture:
         was_there = self.waits_at_start
         while not self.stop():
             try:
-                end = self._rewind()  # what no flush made durable is read again
-                self.reader.start(LogMark(end.position.native, end.resume, end.commit_time), self.keeper.select)
+                self._rewind()  # what no flush made durable is read again
+                unlogged = altered_unlogged(self.source, self.reader, self._place(), self.trail.history.in_force())
+                self.reader.start(self._place(), self.keeper.select)
+                end = self.trail.end
                 lost_since, was_there = None, True
                 log.get().info("capture_follows", after=str(end.position))
                 self._take_over(self.reader.identity())
                 self._note_cascades()
+                self._park_unlogged(unlogged)
                 self._follow()
             except SourceUnavailable as lost:
                 lost_since = lost_since or time.monotonic()
@@ -96,6 +101,11 @@ class Capture:
                 self._pause(f"source lost: {lost.message}")
             except StorageFull as full:
                 self._pause(f"disk full: {full.message}")
+
+    def _park_unlogged(self, tables: list[TableId]) -> None:
+        chunk = self.keeper.park_unlogged(tables, self._place())
+        if chunk is not None:
+            self._write(chunk)
 
     def _note_cascades(self) -> None:
         """The server may be another one, or a newer version."""

@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 def definition(config: JobConfig) -> dict[str, Any]:
     """Source, rules, filters, column lists and target types as JSON values, without secrets."""
     source = config.source.endpoint
-    place = source.option("unix_socket") or f"{source.host}:{source.port}"
     return {
-        "source": f"{source.scheme}://{place}/{source.database}",
+        "source": f"{source.scheme}://{source.place}/{source.database}",
         "rules": [rule.model_dump() for rule in config.rules],
         "tables": {
             str(entry.id): {

@@ -21,5 +21,11 @@ class Endpoint:
     def option(self, name: str, default: str = "") -> str:
         return dict(self.options).get(name, default)
 
+    @property
+    def place(self) -> str:
+        """`db1:3306`, `[::1]:3306`, or the path of a socket."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return self.option("unix_socket") or f"{host}:{self.port}"
+
     def __str__(self) -> str:
-        return f"{self.scheme}://{self.user}@{self.host}:{self.port}/{self.database}"
+        return f"{self.scheme}://{self.user}@{self.place}/{self.database}"

@@ -31,6 +31,7 @@ _MARIADB_PACKAGES = (
     ("mariadb-server-core-10.5", "mariadb-client-core-10.5", "mariadb-client-10.5"),
 )
 _JAVA_PACKAGES = (("openjdk-17-jre-headless",), ("openjdk-21-jre-headless",), ("openjdk-25-jre-headless",))
+_POSTGRESQL_PACKAGES = (("postgresql-15",), ("postgresql-17",))
 _MYSQL_LIBRARIES = (("libaio1", "libnuma1"), ("libaio1t64", "libnuma1"))
 _SYSTEM = tuple(map(Path, ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/usr/libexec")))
 # What stands before the number where a program prints its version; its own path may hold other numbers.
@@ -124,6 +125,20 @@ def find_mysql(release: str = "8.0", *, fetch: bool = True) -> Software:
         if (version := _version_of(mysqld)) and version[: len(wanted)] == wanted:
             return Software("mysql", _dotted(version), mysqld.parent.parent, (mysqld.parent, *_SYSTEM))
     return _mysql_of_sid(fetch) if release == "9" else _mysql_of_maven(release, fetch)
+
+
+def find_postgresql_with_tls() -> Software:
+    """A PostgreSQL that was built with TLS: of the machine, else Debian's, unpacked into the cache."""
+    tree = _cached("postgresql")
+    for fetch in (False, True):
+        if fetch and debian.is_debian():
+            debian.unpack(tree.name, _POSTGRESQL_PACKAGES)
+        for place in [*_postgresql_places(), *tree.glob("usr/lib/postgresql/*/bin")]:
+            libraries = debian.library_directories(tree) if place.is_relative_to(tree) else ()
+            version = _version_of(place / "postgres", libraries)
+            if version and (place / "initdb").exists() and _links_to(place / "postgres", "libssl", libraries):
+                return Software("postgresql", _dotted(version), place.parent, (place,), libraries)
+    raise ServerUnavailable("no PostgreSQL server that was built with TLS", hint="install postgresql")
 
 
 def find_postgresql() -> Software:
@@ -247,6 +262,11 @@ def _on_machine(name: str) -> list[Path]:
 def _program(name: str, directories: Sequence[Path]) -> Path | None:
     found = shutil.which(name, path=os.pathsep.join(map(str, directories)))
     return Path(found) if found else None
+
+
+def _links_to(program: Path, library: str, libraries: Iterable[Path] = ()) -> bool:
+    done = subprocess.run(["ldd", str(program)], capture_output=True, text=True, env=_environment(libraries))
+    return library in done.stdout
 
 
 def _version_of(program: Path, libraries: Iterable[Path] = (), option: str = "--version") -> Version | None:

@@ -14,12 +14,13 @@ import re
 import secrets
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 from urllib.parse import quote, unquote, urlsplit
 
+from anabranch.testing import packages
 from anabranch.testing.cache import ServerUnavailable
 from anabranch.testing.packages import Software
 from anabranch.testing.processes import Daemon, log_tail
@@ -124,9 +125,13 @@ def start_mysql(
     return _start(MYSQL[release], directory, port, options)
 
 
-def start_postgresql(directory: Path, *, port: int | None = None, options: Sequence[str] = ()) -> Server:
-    """A private PostgreSQL. `options` (`--wal-level=logical`) come after, and override, the defaults."""
-    return _start(POSTGRESQL, directory, port, options)
+def start_postgresql(
+    directory: Path, *, with_tls: bool = False, port: int | None = None, options: Sequence[str] = ()
+) -> Server:
+    """A private PostgreSQL; `with_tls`: one that knows TLS, which is another one. `options` (`--wal-level=logical`) come
+    after, and override, the defaults."""
+    recipe = replace(POSTGRESQL, find=packages.find_postgresql_with_tls) if with_tls else POSTGRESQL
+    return _start(recipe, directory, port, options)
 
 
 def dsn_variable(name: str) -> str:

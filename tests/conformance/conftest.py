@@ -19,6 +19,7 @@ from anabranch.model.schema import Column, TableSchema
 from anabranch.testing.conformance.subject import COLUMNS, Texts
 from anabranch.testing.conformance.writer import Target
 from anabranch.testing.databases import Database, create_database, drop_database
+from anabranch.testing.features import spelled
 
 TYPES = (
     LogicalType(Kind.INT64),
@@ -66,7 +67,8 @@ class SqlSubject:
         self.connector = connectors.source(endpoint(made.url))
 
     def create(self, name: str, has_key: bool = True) -> TableId:
-        columns = ", ".join(f"{column} {type}" for column, type in zip(COLUMNS, SQL_TYPES, strict=True))
+        types = [spelled(self.database.server, type) for type in SQL_TYPES]
+        columns = ", ".join(f"{column} {type}" for column, type in zip(COLUMNS, types, strict=True))
         self.database.execute(f"CREATE TABLE {name} ({columns}{', PRIMARY KEY (id)' if has_key else ''})")
         return TableId(self.database.name, name)
 
@@ -121,7 +123,12 @@ def endpoint(url: str) -> Endpoint:
     return found
 
 
-@pytest.fixture(params=["memory", "mariadb", "mysql"])
+OTHERS = [
+    pytest.param(name, marks=pytest.mark.servers) for name in ("mysql56", "mysql9")
+]  # 5.5 has no fractions of seconds
+
+
+@pytest.fixture(params=["memory", "mariadb", "mysql", *OTHERS])
 def source(request: pytest.FixtureRequest) -> Iterator[Any]:
     if request.param == "memory":
         yield MemorySubject("conformance")

@@ -199,6 +199,21 @@ def test_pitfall_31_33_35_expected_texts(mysql_family: Server, source_database: 
     assert found[1].split("\t") == ["2", "0.1", "1", "-1.000", "\\\\x", "0000", *["\\N"] * 7]
 
 
+@pytest.mark.servers
+def test_pitfall_35_years_of_two_digits(mysql55: Server, source_database: Make) -> None:
+    """https://dev.mysql.com/doc/refman/5.5/en/migrating-from-year2.html: MySQL 5.6 makes no more of them."""
+    database = source_database(mysql55)
+    database.execute("CREATE TABLE t (id int auto_increment primary key, v year(2))")
+    source, mark = source_of(database), end_of(source_of(database))
+    database.execute("INSERT INTO t (v) VALUES (0), ('00'), (1), (69), (70), (99), (2012), (1999), (NULL)")
+    table = definitions(source, database)["t"]
+    found = loaded(source, table)
+    assert [line.split(b"\t")[1] for line in found.splitlines()] == [
+        b"2000", b"2000", b"2001", b"2069", b"1970", b"1999", b"2012", b"1999", b"\\N",
+    ]  # fmt: skip
+    assert logged(source, mark, [table], 9)["t"] == found
+
+
 @settings(
     max_examples=8,
     deadline=None,

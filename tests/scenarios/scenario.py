@@ -262,6 +262,11 @@ class Scenario:
             first = reader.first() - 1 if after is None else after
             return list(show(reader, after=first, table=TableId(self.source.name, table) if table else None))
 
+    def parked(self) -> dict[TableId, str]:
+        """Tables that the trail has parked, and why."""
+        with TrailReader(self.trail) as reader:
+            return reader.history.parked()
+
     def captured(self, capture: Running, seconds: float = 60.0) -> None:
         """Everything committed up to now is in the trail: a mark of ours is."""
         with TrailReader(self.trail) as reader:

@@ -10,14 +10,18 @@ from typing import Any
 
 import pymysql
 
-from anabranch.connectors.mysql.errors import translate
-from anabranch.errors import ConfigError
+from anabranch.connectors.mysql.errors import OTHER_LOGIN, translate
+from anabranch.errors import AnabranchError, ConfigError, SourceError
 from anabranch.model.endpoint import Endpoint
 
 CONNECT_TIMEOUT = 10  # seconds
 # https://dev.mysql.com/doc/refman/8.0/en/connection-options.html#option_general_ssl-mode
 SSL_MODES = ("disabled", "preferred", "required", "verify_ca", "verify_identity")
 SSL_FILES = ("ssl_ca", "ssl_cert", "ssl_key")
+# Ways to log in that show the password, or a hash that is as good as it, to whoever answers; PyMySQL would do as it is told.
+# https://dev.mysql.com/doc/refman/8.0/en/cleartext-pluggable-authentication.html · https://mariadb.com/kb/en/authentication-plugin-pam/
+# https://dev.mysql.com/doc/refman/5.6/en/old-native-pluggable-authentication.html
+GIVES_AWAY = ("mysql_clear_password", "dialog", "mysql_old_password")
 OPTIONS = ("ssl_mode", *SSL_FILES, "unix_socket")
 
 
@@ -33,15 +37,16 @@ def connect(endpoint: Endpoint, **driver: Any) -> pymysql.Connection:
         "autocommit": True,
         "connect_timeout": CONNECT_TIMEOUT,
         "program_name": "anabranch",
+        "auth_plugin_map": dict.fromkeys(GIVES_AWAY, _Refused),
         **_place(endpoint),
         **_tls(endpoint),
         **driver,
     }
     try:
         return _Connection(**settings)
-    except (pymysql.err.Error, OSError, RuntimeError) as error:
+    except (AnabranchError, pymysql.err.Error, OSError, RuntimeError) as error:
         found = translate(error)
-        found.message = f"{endpoint.host}:{endpoint.port}: {found.message}"
+        found.message = f"{endpoint.place}: {found.message}"
         raise found from error
 
 
@@ -59,6 +64,20 @@ def _believing() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
+
+
+class _Refused:
+    """What PyMySQL asks when the server wants one of these."""
+
+    def __init__(self, connection: pymysql.Connection) -> None:
+        self._user = connection.user.decode() if isinstance(connection.user, bytes) else connection.user
+
+    def authenticate(self, packet: object) -> None:
+        raise SourceError(
+            f"the server asks for the password of {self._user} in clear text or in the form of MySQL 4.0: "
+            "it is not told",
+            hint=OTHER_LOGIN,
+        )
 
 
 def family(connection: pymysql.Connection) -> str:
@@ -105,7 +124,8 @@ def _tls(endpoint: Endpoint) -> dict[str, Any]:
     unknown = [name for name, _ in endpoint.options if name not in OPTIONS]
     if unknown:
         raise ConfigError(f"unknown option {unknown[0]} in the URL", hint=f"known: {', '.join(OPTIONS)}")
-    mode = endpoint.option("ssl_mode", "verify_ca" if endpoint.option("ssl_ca") else "preferred")
+    mode = "verify_ca" if endpoint.option("ssl_ca") else "required" if endpoint.option("ssl_cert") else "preferred"
+    mode = endpoint.option("ssl_mode", mode)
     mode = mode.lower().replace("-", "_")
     if mode not in SSL_MODES:
         raise ConfigError(f"unknown ssl_mode {mode!r} in the URL", hint=f"one of {', '.join(SSL_MODES)}")

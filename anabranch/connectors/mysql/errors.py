@@ -6,6 +6,7 @@ What does not live here: errors about the log's content (`capture.py`), which no
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,10 @@ _GRANT = "preflight prints the GRANT statement that is missing"
 _CHANGED = (
     "the table was dropped, renamed or altered at the source since its definition was read: "
     "it parks when capture comes to that statement, then start again"
+)
+OTHER_LOGIN = (
+    "give this user one of the ways to log in that tell nobody the password: caching_sha2_password, mysql_native_password "
+    "(SET old_passwords = 0 before SET PASSWORD), on MariaDB ed25519 or unix_socket"
 )
 _MODE = "SET GLOBAL gtid_mode = {} at the source until capture has read past this place, then start again"
 _TLS = "set ssl_mode, ssl_ca, ssl_cert and ssl_key in the URL as the server wants them"
@@ -52,7 +57,8 @@ MEANING: dict[int, tuple[type[SourceError], str]] = {
     1226: (SourceUnavailable, "the user has reached its resource limit"),
     1227: (SourceError, _GRANT),
     1236: (LogLost, ""),
-    1251: (SourceError, "this user's authentication plugin is too old or unknown"),
+    1251: (SourceError, OTHER_LOGIN),
+    1275: (SourceError, OTHER_LOGIN),
     1317: (SourceUnavailable, "the statement was interrupted at the source"),
     1381: (SourceError, "switch on the binary log (log_bin) and restart the server"),
     1412: (SourceUnavailable, "the table was truncated or altered while it was read: it has to be read again"),
@@ -64,7 +70,7 @@ MEANING: dict[int, tuple[type[SourceError], str]] = {
     2014: (SourceUnavailable, ""),
     2026: (SourceError, _TLS),
     2055: (SourceUnavailable, ""),
-    2059: (SourceError, "this user's authentication plugin is not supported"),
+    2059: (SourceError, f"this way to log in is not supported: {OTHER_LOGIN}"),
     2061: (SourceError, "this user's authentication plugin needs TLS: " + _TLS),
     3118: (SourceError, "the account is locked at the source"),
     3159: (SourceError, _TLS),
@@ -86,18 +92,42 @@ DUMP_ENDED: tuple[tuple[str, type[SourceError], str], ...] = (
     ("gtid-transaction when @@global.gtid_mode = off", SourceError, _MODE.format("OFF_PERMISSIVE")),
 )
 
+# A TLS connection that did not come about: part of what the TLS library or the driver says -> what to do. The first counts.
+TLS_FAILED: tuple[tuple[str, str], ...] = (
+    ("hostname mismatch", "the server's certificate is for another host name: connect by a name that is in it, or set "
+     "ssl_mode=verify_ca in the URL"),
+    ("ip address mismatch", "the server's certificate does not have this address: connect by a name that is in it, or set "
+     "ssl_mode=verify_ca in the URL"),
+    ("expired", "the server's certificate is out of date: renew it there"),
+    ("verify failed", "the server's certificate is not signed by the authority in ssl_ca: name the right file in the URL"),
+    ("doesn't support it", "switch TLS on at the server (ssl_ca, ssl_cert, ssl_key in its configuration), or set "
+     "ssl_mode=disabled in the URL"),
+    *((words, "the server's TLS is too old to be safe: use a newer server, or ssl_mode=disabled over a line of your own")
+      for words in ("unsupported protocol", "protocol version", "handshake failure", "no protocols", "key too small",
+                    "wrong version number")),
+)  # fmt: skip
+CUT = (ssl.SSLEOFError, ssl.SSLZeroReturnError)  # the other end is gone, which is no matter of TLS
+_NO_WAY_TO_LOG_IN = "received unknown auth switch request"  # PyMySQL: the server asks as MySQL 4.0 did
+
 
 def translate(error: BaseException) -> AnabranchError:
     """The error of our tree for one of the driver or of the socket. Never contains a secret."""
     if isinstance(error, AnabranchError):
         return error
-    if isinstance(error, ssl.SSLError):
-        return SourceError(f"TLS with the source failed: {error}", hint=_TLS)
+    tls = _tls_error(error)
+    if isinstance(tls, CUT):
+        return SourceUnavailable(f"the line to the source broke: {_plain(tls)}")
+    if tls is not None:
+        return SourceError(f"TLS with the source failed: {_plain(tls)}", hint=_tls_hint(str(tls)))
     if isinstance(error, OSError):
         return SourceUnavailable(f"the line to the source broke: {error or type(error).__name__}")
     if isinstance(error, RuntimeError):  # PyMySQL: the package `cryptography` is missing
         return SourceError(f"the driver cannot log in: {error}", hint=f"{install_hint('mysql')}; or use TLS")
     number, text = _number_and_text(error)
+    if text == _NO_WAY_TO_LOG_IN:
+        return SourceError(
+            "the server asks for the password in the form of MySQL 4.0: it is not told", hint=OTHER_LOGIN
+        )
     return of_number(number, text)
 
 
@@ -107,8 +137,8 @@ def of_number(number: int, text: str) -> SourceError:
     if number == 1236:
         lowered = text.lower()
         kind, hint = next(((k, h) for part, k, h in DUMP_ENDED if part in lowered), (kind, hint))
-    if number in (2003, 2013) and "SSL" in text:
-        kind, hint = SourceError, _TLS
+    if number == 2026 or (number in (2003, 2013) and "SSL" in text and "EOF" not in text):
+        kind, hint = SourceError, _tls_hint(text)
     return kind(f"the source says {number}: {text}" if number else f"the driver says: {text}", hint=hint)
 
 
@@ -119,6 +149,21 @@ def translated() -> Iterator[None]:
         yield
     except (pymysql.err.Error, OSError) as error:
         raise translate(error) from error
+
+
+def _tls_error(error: BaseException) -> ssl.SSLError | None:
+    """The TLS library's error, or the one in the driver's."""
+    inner = getattr(error, "original_exception", error)
+    return inner if isinstance(inner, ssl.SSLError) else None
+
+
+def _plain(error: ssl.SSLError) -> str:
+    """`[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: … (_ssl.c:1006)` without the library's own places."""
+    return re.sub(r"^\[.*?\] | \(_ssl\.c:\d+\)$", "", str(error.args[-1]))
+
+
+def _tls_hint(text: str) -> str:
+    return next((hint for words, hint in TLS_FAILED if words in text.lower().replace("_", " ")), _TLS)
 
 
 def _number_and_text(error: BaseException) -> tuple[int, str]:

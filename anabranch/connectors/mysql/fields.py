@@ -20,6 +20,7 @@ from anabranch.connectors.mysql.values import (
     clock_table,
     days_table,
     duration,
+    hires_datetime,
     label_sets,
     labels,
     midnight_table,
@@ -32,6 +33,10 @@ from anabranch.model.datatype import Kind
 from anabranch.model.schema import Column
 
 _DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)  # bytes of 0..9 leftover digits of a DECIMAL
+# MariaDB before 10.1, bytes by digits of a second; TIME counts from just below its least value, in seconds.
+# https://mariadb.com/kb/en/microseconds-in-mariadb/, sql/field.cc (Field_datetime_hires, Field_time_hires)
+_HIRES_BYTES = {"datetime": (8, 6, 6, 7, 7, 7, 8), "time": (3, 4, 4, 5, 5, 5, 6)}
+_HIRES_ZERO = (838 * 60 + 59) * 60 + 60
 _LENGTHS = {1: "B", 2: "H", 3: "HB", 4: "I"}  # bytes of a length -> struct codes
 _RECORDS = {Kind.UUID: "uuid_of_record", Kind.INET: "address"}
 _TEXT_KINDS = (Kind.TEXT, Kind.JSON, Kind.ENUM, Kind.SET)
@@ -66,6 +71,7 @@ def environment(zero: Any) -> dict[str, Any]:
         "zero": zero_instant(zero),
         "old_datetime": old_datetime(zero),
         "old_duration": old_duration,
+        "hires_datetime": hires_datetime(zero),
         "duration0": duration(0),
         "duration1": duration(1),
         "duration2": duration(2),
@@ -140,6 +146,34 @@ def _timestamp(log: LogColumn, column: Column) -> Field:
 def _time(log: LogColumn, column: Column) -> Field:
     bits, _ = _fraction(log)
     return Field(f"{3 + bits // 8}s", f"duration{bits // 8}(from_bytes({{a}}, 'big'))")
+
+
+def _old_datetime(log: LogColumn, column: Column) -> Field:
+    if not (digits := _hires_digits(column)):
+        return Field("Q", "old_datetime({a})")
+    return Field(
+        f"{_HIRES_BYTES['datetime'][digits]}s", f"hires_datetime(from_bytes({{a}}, 'big'), {10 ** (6 - digits)})"
+    )
+
+
+def _old_time(log: LogColumn, column: Column) -> Field:
+    if not (digits := _hires_digits(column)):
+        return Field("Hb", "old_duration({a} | {b} << 16)")
+    zero = _HIRES_ZERO * 10**digits
+    return Field(f"{_HIRES_BYTES['time'][digits]}s", f"(from_bytes({{a}}, 'big') - {zero}) * {10 ** (6 - digits)}")
+
+
+def _old_timestamp(log: LogColumn, column: Column) -> Field:
+    if not (digits := _hires_digits(column)):
+        return Field("I", "{a} * 1000000 if {a} else zero()")
+    width = (digits + 1) // 2
+    fraction = f"(u & {(1 << 8 * width) - 1}) * {10 ** (6 - digits)}"
+    value = f"(u >> {8 * width}) * 1000000 + {fraction} if u else zero()"
+    return Field(f"{4 + width}s", value, ("u = from_bytes({a}, 'big')",))
+
+
+def _hires_digits(column: Column) -> int:
+    return (*native_of(column).numbers, 0)[0]
 
 
 def _year(log: LogColumn, column: Column) -> Field:
@@ -223,9 +257,9 @@ _FIELDS: dict[int, Callable[[LogColumn, Column], Field]] = {
     t.YEAR: _year,
     t.DATE: _fixed("HB", "days[{a} | {b} << 16]"),
     t.NEWDATE: _fixed("HB", "days[{a} | {b} << 16]"),
-    t.TIME: _fixed("Hb", "old_duration({a} | {b} << 16)"),
-    t.DATETIME: _fixed("Q", "old_datetime({a})"),
-    t.TIMESTAMP: _fixed("I", "{a} * 1000000 if {a} else zero()"),
+    t.TIME: _old_time,
+    t.DATETIME: _old_datetime,
+    t.TIMESTAMP: _old_timestamp,
     t.TIME2: _time,
     t.DATETIME2: _datetime,
     t.TIMESTAMP2: _timestamp,

@@ -118,7 +118,7 @@ class MysqlSnapshot:
         if self.expected and found != self.expected:
             connection.close()
             raise SourceError(
-                f"the server at {self.endpoint.host}:{self.endpoint.port} is {found}, capture follows {self.expected}",
+                f"the server at {self.endpoint.place} is {found}, capture follows {self.expected}",
                 hint="let the URL name one server, not a proxy that chooses",
             )
         for statement in SESSION:

@@ -246,6 +246,9 @@ def _label_mismatch(log: LogColumn, column: Column) -> str:
     return ""
 
 
+# How MariaDB marks a column with fractions of seconds in its own format, of before it took over that of MySQL 5.6; the
+# log has no size of it. https://mariadb.com/kb/en/server-system-variables/#mysql56_temporal_format
+HIRES = "/* mariadb-5.3 */"
 Fits = Callable[[LogColumn, Native, Column], bool]
 _INTEGERS = {"tinyint": TINY, "smallint": SHORT, "mediumint": INT24, "int": LONG, "integer": LONG, "bigint": LONGLONG}
 
@@ -262,7 +265,8 @@ def _decimal(log: LogColumn, native: Native, column: Column) -> bool:
 def _time(new: int, old: int) -> Fits:
     def fits(log: LogColumn, native: Native, column: Column) -> bool:
         digits = (*native.numbers, 0)[0]
-        return (log.type == new and log.meta == digits) or (log.type == old and digits == 0)
+        is_old = digits == 0 or HIRES in column.native
+        return (log.type == new and log.meta == digits) or (log.type == old and is_old)
 
     return fits
 

@@ -91,6 +91,19 @@ def old_datetime(zero: Any) -> Callable[[int], Any]:
     return value
 
 
+def hires_datetime(zero: Any) -> Callable[[int, int], Any]:
+    """DATETIME(n) of MariaDB before 10.1: year, month, day, …, seconds as digits of bases 13, 32, 24, 60, 60, and the
+    fraction in units of `unit` microseconds."""
+
+    def value(number: int, unit: int) -> Any:
+        day, clock = divmod(number * unit, DAY)
+        year_month, day = divmod(day, 32)
+        days = _days(*divmod(year_month, 13), day, zero)
+        return days * DAY + clock if isinstance(days, int) else days
+
+    return value
+
+
 def zero_instant(zero: Any) -> Callable[[], Any]:
     """TIMESTAMP 0 stands for 0000-00-00 00:00:00."""
 

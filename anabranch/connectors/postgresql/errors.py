@@ -67,8 +67,16 @@ REFUSALS: dict[str, str] = {
     'role "': "28",
     'database "': "3D",
     "permission denied": "28",
-    "certificate": "28",
-    "SSL": "28",
+    "certificate": "TLS",
+    "SSL": "TLS",
+}
+# The same for TLS that did not come about: https://www.postgresql.org/docs/current/libpq-ssl.html
+TLS_FAILED: dict[str, str] = {
+    "does not match host name": "the target's certificate is for another host name: connect by a name that is in it, or "
+    "set ssl_mode=verify_ca in the URL",
+    "verify failed": "the target's certificate is not signed by the authority in ssl_ca: name the right file in the URL",
+    "does not support SSL": "switch TLS on at the target (ssl = on), or set ssl_mode=disabled in the URL",
+    "does not exist": "name a file in ssl_ca that is there",
 }
 
 
@@ -78,6 +86,11 @@ def meaning(error: psycopg.Error) -> tuple[Meaning, str]:
     if error.sqlstate is None and isinstance(error, psycopg.DataError):
         return MEANINGS["22021"]
     state = error.sqlstate or next((code for words, code in REFUSALS.items() if words in str(error)), "08")
+    if state == "TLS":
+        hint = next(
+            (hint for words, hint in TLS_FAILED.items() if words in str(error)), "check ssl_mode, ssl_ca, ssl_cert"
+        )
+        return Meaning.REFUSED, hint
     return MEANINGS.get(state) or MEANINGS.get(state[:2]) or (Meaning.REFUSED, "")
 
 

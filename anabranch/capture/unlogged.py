@@ -1,0 +1,60 @@
+"""Tables that are others than the trail thinks, though no statement of the log says so: altered in a session that logs
+nothing (`sql_log_bin = 0`), or by a replica's own hand. A log that names no columns would then be read wrongly where the
+types happen to fit (K19, K33).
+
+Looked for at every start, before the first row is read. What does not live here: statements that are in the log
+(`definitions.py`), table maps that contradict (the reader's affair).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from anabranch.abc import LogReader, LogStatement, SourceConnector
+from anabranch.capture.begin import CHANGES_ROWS, mark_of, read_definitions
+from anabranch.errors import LogLost
+from anabranch.model.ids import TableId
+from anabranch.model.position import LogMark
+from anabranch.model.schema import TableSchema
+
+REASON = "its definition is another at the source, and no statement of the log says so"
+
+
+def altered_unlogged(
+    source: SourceConnector, reader: LogReader, after: LogMark, in_force: Mapping[TableId, TableSchema]
+) -> list[TableId]:
+    """Tables of `in_force` whose rows read otherwise by now, without a statement about them behind `after`. The log is read
+    for it only where there is a difference; it has to be opened again."""
+    catalog = source.catalog()
+    try:
+        found = read_definitions(catalog, in_force.__contains__, whole=False)
+    finally:
+        catalog.close()
+    changed = [t for t, schema in in_force.items() if t not in found.tables or not schema.reads_like(found.tables[t])]
+    if not changed:
+        return []
+    explained = set(_named(source, reader, after, found.after, changed))
+    return [table for table in changed if table not in explained]
+
+
+def _reaches(source: SourceConnector, mark: LogMark, end: LogMark) -> bool:
+    """Where the server was switched, not before the first mark in its own log."""
+    try:
+        return source.order.includes(mark, end.native, None)
+    except LogLost:
+        return False
+
+
+def _named(
+    source: SourceConnector, reader: LogReader, after: LogMark, end: LogMark, tables: Iterable[TableId]
+) -> Iterable[TableId]:
+    """Those of `tables` that a statement between the two marks may have altered."""
+    mark = after
+    reader.start(after, lambda table: None)
+    while not _reaches(source, mark, end):
+        item = reader.read(1.0)
+        if isinstance(item, LogStatement):
+            facts = source.dialect.facts(item.sql, item.schema)
+            if facts.kind in CHANGES_ROWS:
+                yield from facts.tables or (t for t in tables if facts.schema in ("", t.schema))
+        mark = mark_of(item) or mark
