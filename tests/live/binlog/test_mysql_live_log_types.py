@@ -122,16 +122,3 @@ def test_pitfall_35_labels_in_another_order_are_not_read_by_the_old_definition(
     again.run("INSERT INTO t VALUES (3, 'a', 'x,y')")
     assert again.read("t")[1:] == [b"2\tb\ty\n", b"3\ta\ty,x\n"]
     assert [(image["e"], image["s"]) for image in again.images("t")][-1] == ("a", "y,x")
-
-
-@pytest.mark.servers
-def test_pitfall_35_years_of_two_digits(mysql55: Server, source_database: Make, follow: Callable) -> None:
-    """They stand for 1970 to 2069. https://dev.mysql.com/doc/refman/5.6/en/migrating-from-year2.html"""
-    database = source_database(mysql55)
-    database.execute("CREATE TABLE t (id int auto_increment primary key, y year(2), k year(2) not null)")
-    follower = follow(database)
-    follower.begin()
-    years = {"'00'": 2000, "0": 2000, "2000": 2000, "'69'": 2069, "'70'": 1970, "99": 1999, "2069": 2069, "1970": 1970}
-    follower.run(*(f"INSERT INTO t (y, k) VALUES ({year}, {year})" for year in years), "INSERT INTO t (k) VALUES (1)")
-    assert follower.told("t") == follower.read("t")
-    assert [image["y"] for image in follower.images("t")] == [*years.values(), None]
