@@ -74,7 +74,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _can_run(item: pytest.Item) -> bool:
-    version = OTHER_MYSQL.get(getattr(item, "callspec", None) and item.callspec.params.get("mysql_family"))
+    parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    version = next((OTHER_MYSQL[one] for one in parameters if isinstance(one, str) and one in OTHER_MYSQL), None)
     return version is None or has_all(version, (need for m in item.iter_markers("every_server") for need in m.args))
 
 

@@ -27,6 +27,7 @@ SINCE: dict[str, Version | None] = {
     "XA in the log": (5, 7),  # before, what was prepared is logged with its commit
     "row metadata": (8, 0),
     "axes": (8, 0),  # of geographic systems: latitude is read first
+    "replicas of one id": (8, 0),  # the first is told that another has come
     "recursive queries": (8, 0),
     "CREATE TABLE … SELECT": (8, 0),  # with GTIDs
     "TRUNCATE under a snapshot": (8, 0),  # is told to who reads on; before, the table is empty to all

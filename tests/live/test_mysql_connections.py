@@ -49,7 +49,9 @@ def open_server(
         f"--ssl-cert={certificates.certificate}",
         f"--ssl-key={certificates.key}",
     ]
-    if request.param == "mariadb":
+    if request.param == "mysql":
+        options.append("--plugin-load-add=auth_socket.so")
+    else:
         plugins = servers_directory / "plugins"
         plugins.mkdir()
         for plugin in PLUGINS:
@@ -186,15 +188,13 @@ def test_ways_to_log_in(open_server: Server) -> None:
 ON_MARIADB = pytest.mark.parametrize("open_server", ["mariadb"], indirect=True, scope="module")
 
 
-@ON_MARIADB
 def test_login_by_the_accounts_own_name_on_the_socket(open_server: Server) -> None:
-    """https://mariadb.com/kb/en/authentication-plugin-unix-socket/"""
+    """https://mariadb.com/kb/en/authentication-plugin-unix-socket/ · https://dev.mysql.com/doc/refman/8.0/en/socket-pluggable-authentication.html"""
     assert open_server.datadir is not None
     me = getpass.getuser()
-    how = "IDENTIFIED VIA unix_socket"
-    execute(
-        open_server, f"ALTER USER '{me}'@'localhost' {how}" if me == "root" else f"CREATE USER '{me}'@'localhost' {how}"
-    )
+    how = "WITH auth_socket" if open_server.name == "mysql" else "VIA unix_socket"
+    verb = "ALTER" if me == "root" else "CREATE"  # root is an account already
+    execute(open_server, f"{verb} USER '{me}'@'localhost' IDENTIFIED {how}")
     connect(url(open_server, me, password="", unix_socket=open_server.datadir / "server.sock")).close()
 
 

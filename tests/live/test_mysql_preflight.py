@@ -346,7 +346,7 @@ def test_a_user_that_does_not_see_foreign_keys_is_one_finding_of_preflight(
 ) -> None:
     database, target = source_database(mariadb), target_database.server
     database.execute(
-        "CREATE TABLE parent (id INT PRIMARY KEY, place POINT)",
+        "CREATE TABLE parent (id INT PRIMARY KEY, place ENUM('a') CHARACTER SET binary)",
         "CREATE TABLE child (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES parent (id) ON DELETE CASCADE)",
     )
     file = tmp_path / "job.toml"

@@ -44,8 +44,8 @@ def rule_01_cascades_that_would_get_lost_are_refused(made: Scenario) -> None:
 
 def what_was_changed_parks(made: Scenario) -> None:
     made.source.execute(
-        "ALTER TABLE item ADD COLUMN place POINT, DROP PRIMARY KEY, ADD PRIMARY KEY (name)",
-        "CREATE TABLE fresh (id INT PRIMARY KEY, place POINT)",
+        "ALTER TABLE item ADD COLUMN place ENUM('a') CHARACTER SET binary, DROP PRIMARY KEY, ADD PRIMARY KEY (name)",
+        "CREATE TABLE fresh (id INT PRIMARY KEY, place ENUM('a') CHARACTER SET binary)",
         "DROP TABLE gone",
         "ALTER TABLE parent ADD COLUMN more INT",
         "ALTER TABLE scenario_mark ADD COLUMN more INT",

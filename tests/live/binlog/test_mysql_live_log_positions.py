@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -25,11 +26,11 @@ from anabranch.rows.chunk import Part
 from anabranch.testing.databases import Database, create_database
 from anabranch.testing.servers import Server, start_mariadb, start_mysql
 
-START = {"mariadb": start_mariadb, "mysql": start_mysql}
+START = {"mariadb": start_mariadb, "mysql": start_mysql, "mysql56": partial(start_mysql, release="5.6")}
 RESET = "RESET MASTER"
 
 
-@pytest.fixture(scope="module", params=["mariadb", "mysql"])
+@pytest.fixture(scope="module", params=["mariadb", "mysql", pytest.param("mysql56", marks=pytest.mark.servers)])
 def own_server(request: pytest.FixtureRequest, servers_directory: Path) -> Iterator[Server]:
     """A server of this file alone: its log is purged and reset."""
     server = START[request.param](servers_directory / f"own-{request.param}")
@@ -282,6 +283,7 @@ def test_pitfall_18_a_transaction_that_the_server_died_in_is_taken_back(
         assert [image["id"] for image in follower.images("t", follower.take())] == [77]
 
 
+@pytest.mark.every_server("replicas of one id")
 def test_mysql_live_the_same_server_id_comes_back_at_once(own_server: Server, follow: Callable) -> None:
     """A reader whose machine is gone leaves a connection behind: the next one takes its place, and it is told why."""
     database = prepared(own_server)

@@ -243,3 +243,21 @@ def test_rule_01_whether_the_source_logs_cascades_is_noted_at_the_begin_and_when
     monkeypatch.setattr(MemoryCatalog, "logs_cascades", lambda catalog: False)
     follow("none")
     assert noted() is False
+
+
+@pytest.mark.parametrize("is_told", [False, True])
+def test_rule_19_what_was_altered_behind_the_logs_back_parks_before_a_row_of_it_is_read(
+    shop: Database, follow: Callable, tmp_path: Path, is_told: bool
+) -> None:
+    """Where a statement tells, the rows before it are read as ever."""
+    follow("none", inserts(shop, A, 1), "item")
+    insert(shop, A, 2)
+    shop.tables[A].schema = replace(definition(A), columns=(replace(definition(A).columns[0], name="other"),))
+    if is_told:
+        shop.execute("ALTER TABLE a", A.schema)
+    follow(*["item"] * 6)
+    with TrailReader(tmp_path) as trail:
+        found, why = list(chunks(trail, 0)), trail.history.parked()[A]
+    assert [chunk.row_count for chunk in found] == ([1, 1, 0] if is_told else [1, 0])
+    assert [[barrier.kind for barrier in chunk.barriers] for chunk in found][-1] == [BarrierKind.PARK]
+    assert ("no statement of the log" in why) is not is_told
