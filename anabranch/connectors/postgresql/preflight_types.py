@@ -25,7 +25,7 @@ def check_types(context: PreflightContext) -> Iterator[CheckResult]:
         schema = context.tables[table.source]
         for (source, target), logical in zip(ddl.target_columns(table).items(), table.types, strict=True):
             fit = PostgresTypes().fit(logical, value_rules(context))
-            if target in table.key and not _may_be_key(logical):
+            if target in table.key and not choices.may_be_key(logical, schema.column(source).collation):
                 reason = f"a key column cannot become {logical.target}: its values print otherwise"
                 fit = Fit(fit.native, Fidelity.REFUSED, reason)
             if fit.fidelity is Fidelity.EXACT and not logical.target:
@@ -47,11 +47,6 @@ def check_types(context: PreflightContext) -> Iterator[CheckResult]:
             yield ok("types", text)
         else:
             yield warning("types", text, "", names=names)
-
-
-def _may_be_key(logical: LogicalType) -> bool:
-    found = choices.choice(logical) if logical.target else None
-    return found is None or found.in_keys
 
 
 def _source_type(native: str, logical: LogicalType) -> str:
