@@ -312,6 +312,8 @@ def types() -> Iterator[str]:
     yield "| type | reason |"
     yield "|---|---|"
     yield from (f"| `{name}` | {reason} |" for name, reason in sorted(typemap.REASONS.items()))
+    old = "as MariaDB did before 10.9.8, 10.10.6, 10.11.5 and 11.0.3"
+    yield f"| `uuid` of a table that stores them {old} | `ALTER TABLE … FORCE` on such a release mends it |"
     yield "| period columns of a table with history by transactions | its changes are logged as statements |"
     yield ""
 

@@ -36,7 +36,10 @@ def definition(config: JobConfig) -> dict[str, Any]:
 
 def describe_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """One line per difference that needs tables to be loaded again; empty = the job may go on."""
-    ends = [_changed("source", _plain(old["source"]), _plain(new["source"])), _changed("[types] json", old["json"], new["json"])]
+    ends = [
+        _changed("source", _plain(old["source"]), _plain(new["source"])),
+        _changed("[types] json", old["json"], new["json"]),
+    ]
     types = old.get("types", {}), new.get("types", {})
     chosen = [
         _changed(f"[types] {key}", *(some.get(key, default) for some in types)) for key, default in _TYPES.items()

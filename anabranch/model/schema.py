@@ -135,11 +135,11 @@ class TableSchema:
         return is_alike and bool(essence(self) == essence(other))
 
     def reads_like(self, other: TableSchema) -> bool:
-        """Are rows of the one read as rows of the other: the same columns in the same order, of the same types? A type that
-        one of the two did not know fits any."""
+        """Are rows of this definition read as rows of the other, later one: the same columns in the same order, of the same
+        types? A type that was not known fits any."""
         pairs = list(zip(self.columns, other.columns, strict=False))
         return len(self.columns) == len(other.columns) and all(
-            a.name == b.name and (a.type == b.type or a.type is None or b.type is None) for a, b in pairs
+            a.name == b.name and (a.type == b.type or a.type is None) for a, b in pairs
         )
 
     def with_version(self, version: int) -> TableSchema:

@@ -146,7 +146,10 @@ def test_tls_that_does_not_come_about_is_said_in_one_message(
     ("options", "message"),
     [
         ({"ssl_mode": "preferred", "ssl_ca": "ca.pem"}, "ssl_mode=preferred in the URL has no use for ssl_ca"),
-        ({"ssl_mode": "disabled", "ssl_cert": "c", "ssl_key": "k"}, "ssl_mode=disabled .* no use for ssl_cert, ssl_key"),
+        (
+            {"ssl_mode": "disabled", "ssl_cert": "c", "ssl_key": "k"},
+            "ssl_mode=disabled .* no use for ssl_cert, ssl_key",
+        ),
         ({"ssl_mode": "required", "ssl_key": "k"}, "ssl_key and no ssl_cert"),
         ({"ssl_key": "k"}, "ssl_key and no ssl_cert"),
     ],

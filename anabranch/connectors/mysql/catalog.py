@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import reduce
 from typing import Any
 
-from anabranch.connectors.mysql import defaults, foreign_keys
+from anabranch.connectors.mysql import defaults, foreign_keys, uuids
 from anabranch.connectors.mysql.chunks import qualified
 from anabranch.connectors.mysql.connection import account, ask, connect, family, variables, version
 from anabranch.connectors.mysql.expressions import name
@@ -139,7 +139,7 @@ class MysqlCatalog:
         for t in ids:
             table = _table(kind, t, chosen[t], columns[t.name], indexes.get(t.name, []), keys.get(t.name, []))
             if kind == "mariadb":
-                table = _with_json(table, checks.get(t.name, []), columns[t.name])
+                table = self._with_uuids(_with_json(table, checks.get(t.name, []), columns[t.name]))
             table = replace(table, checks=checks_of(kind, table, checks.get(t.name, [])))
             found[t] = self._with_instants(table) if kind == "mysql" else table
         return found
@@ -161,6 +161,15 @@ class MysqlCatalog:
             part.replace(" AS ", ".").rpartition(".")[2].strip() for part in sql[7 : sql.index(" FROM")].split(",")
         ]
         return [dict(zip(names, row, strict=True)) for row in ask(self._connection, sql, *arguments)]
+
+    def _with_uuids(self, table: TableSchema) -> TableSchema:
+        """MariaDB: UUIDs that the table stores in a form of before are refused."""
+        found = [column.name for column in table.columns if column.type and column.type.kind is Kind.UUID]
+        why = uuids.refusal(self._connection, table.id, found[0]) if found else ""
+        if not why:
+            return table
+        columns = (replace(c, type=None, refusal=why) if c.name in found else c for c in table.columns)
+        return replace(table, columns=tuple(columns))
 
     def _with_instants(self, table: TableSchema) -> TableSchema:
         """MySQL: constant defaults of TIMESTAMP columns, in UTC."""
