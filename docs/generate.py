@@ -324,7 +324,7 @@ def _own_choice() -> Iterator[str]:
     yield "`[types.map]` and `columns.type` of a `[[tables]]` entry of the job file choose another type at the target. Declared"
     yield "are those whose text form PostgreSQL reads into the chosen type as it is; load, stream and verification agree on it."
     yield "Integers and `year` become `smallint`, `integer` or `bigint` as well: a value that does not fit stops the job."
-    yield "Columns of a key may only become types that print the same."
+    yield "Columns of a key may only become types that print and compare the same."
     yield ""
     yield "| logical type | chosen type | fidelity | in keys | note |"
     yield "|---|---|---|---|---|"

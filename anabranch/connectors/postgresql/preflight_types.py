@@ -25,7 +25,7 @@ def check_types(context: PreflightContext) -> Iterator[CheckResult]:
         for (source, target), logical in zip(ddl.target_columns(table).items(), table.types, strict=True):
             fit = PostgresTypes().fit(logical, value_rules(context))
             if target in table.key and not _may_be_key(logical):
-                reason = f"a key column cannot become {logical.target}: its values print otherwise"
+                reason = f"a key column cannot become {logical.target}: its values print or compare otherwise"
                 fit = Fit(fit.native, Fidelity.REFUSED, reason)
             if fit.fidelity is Fidelity.EXACT and not logical.target:
                 exact += 1
