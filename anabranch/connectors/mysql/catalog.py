@@ -232,7 +232,7 @@ def _row_end(columns: list[Row]) -> str:
 def _column(row: Row, kind: str) -> Column:
     extra = row["EXTRA"].upper()
     try:
-        type, refusal = logical_type(_native(row)), ""
+        type, refusal = logical_type(_native(row, kind)), ""
     except Refused as reason:
         type, refusal = None, str(reason)
     is_generated = "GENERATED" in extra.replace("DEFAULT_GENERATED", "") or "PERSISTENT" in extra
@@ -256,7 +256,7 @@ def _column(row: Row, kind: str) -> Column:
     return column if column.generated else _DEFAULT[kind](column, row["COLUMN_DEFAULT"], extra)
 
 
-def _native(row: Row, is_json: bool = False) -> Native:
+def _native(row: Row, family: str, is_json: bool = False) -> Native:
     return Native(
         name=row["DATA_TYPE"].lower(),
         full=row["COLUMN_TYPE"],
@@ -266,6 +266,7 @@ def _native(row: Row, is_json: bool = False) -> Native:
         scale=int(row["NUMERIC_SCALE"] or 0),
         fraction=int(row["DATETIME_PRECISION"] or 0),
         is_json=is_json,
+        family=family,
     )
 
 
@@ -274,7 +275,8 @@ def _with_json(table: TableSchema, checks: list[Row], rows: list[Row]) -> TableS
 
     https://mariadb.com/kb/en/json-data-type/"""
     clauses = {row["CHECK_CLAUSE"] for row in checks}
-    natives = {r["COLUMN_NAME"]: _native(r, True) for r in rows if f"json_valid({name(r['COLUMN_NAME'])})" in clauses}
+    known = [row for row in rows if f"json_valid({name(row['COLUMN_NAME'])})" in clauses]
+    natives = {row["COLUMN_NAME"]: _native(row, "mariadb", is_json=True) for row in known}
     columns = (
         replace(c, type=logical_type(natives[c.name])) if c.name in natives and c.type else c for c in table.columns
     )
