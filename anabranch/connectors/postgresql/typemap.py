@@ -66,7 +66,11 @@ GEOMETRY: dict[str, tuple[str, Fidelity, str]] = {
 }
 VECTOR: dict[str, tuple[str, Fidelity, str]] = {
     "real[]": ("real[]", WIDENED, 'an array of any length; where pgvector is installed [types] vector = "vector"'),
-    "vector": ("vector({length})", EXACT, "pgvector's type; `vector` without a size where MySQL holds shorter ones too"),
+    "vector": (
+        "vector({length})",
+        EXACT,
+        "pgvector's type; `vector` without a size where MySQL holds shorter ones too",
+    ),
 }
 UNSIZED = "it has no declared size: the source's is the most that one may have"
 SETTINGS = (Kind.GEOMETRY, Kind.VECTOR)  # kinds for which the load asks the job's settings, not a column's choice
