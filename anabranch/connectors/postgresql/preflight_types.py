@@ -105,7 +105,7 @@ def _not_carried(context: PreflightContext, table: TargetTable) -> Iterator[tupl
     for source, target in ddl.target_columns(table).items():
         column = schema.column(source)
         if ddl.loses_default(column, table.type_of(target)):
-            yield "defaults", source, f"{column.default} has no counterpart"
+            yield "defaults", source, f"{ddl.told_default(column)} has no counterpart"
 
 
 def check_names(context: PreflightContext) -> Iterator[CheckResult]:
