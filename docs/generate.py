@@ -312,6 +312,8 @@ def types() -> Iterator[str]:
     yield "| type | reason |"
     yield "|---|---|"
     yield from (f"| `{name}` | {reason} |" for name, reason in sorted(typemap.REASONS.items()))
+    old = "as MariaDB did before 10.9.8, 10.10.6, 10.11.5 and 11.0.3"
+    yield f"| `uuid` of a table that stores them {old} | `ALTER TABLE … FORCE` on such a release mends it |"
     yield "| period columns of a table with history by transactions | its changes are logged as statements |"
     yield ""
 
@@ -322,7 +324,7 @@ def _own_choice() -> Iterator[str]:
     yield "`[types.map]` and `columns.type` of a `[[tables]]` entry of the job file choose another type at the target. Declared"
     yield "are those whose text form PostgreSQL reads into the chosen type as it is; load, stream and verification agree on it."
     yield "Integers and `year` become `smallint`, `integer` or `bigint` as well: a value that does not fit stops the job."
-    yield "Columns of a key may only become types that print the same, and some `uuid`."
+    yield "Columns of a key may only become types that print and compare the same, and some `uuid`."
     yield ""
     yield "| logical type | chosen type | fidelity | in keys | note |"
     yield "|---|---|---|---|---|"

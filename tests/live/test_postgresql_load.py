@@ -356,6 +356,20 @@ def test_postgresql_build_makes_checks_and_raises_sequences(loader: PostgresLoad
     assert loader.raise_sequences([CUSTOMER]) == [] and target_database.query(insert) == [(9,)]
 
 
+def test_postgresql_the_highest_of_texts_sets_no_sequence(loader: PostgresLoader, target_database: Any) -> None:
+    """A sequence of somebody's own; the job makes none for a counter that it stores as text."""
+    target_database.execute(
+        "CREATE TABLE public.worded (id text PRIMARY KEY)",
+        "CREATE SEQUENCE public.counts OWNED BY public.worded.id",
+        "ALTER TABLE public.worded ALTER id SET DEFAULT nextval('public.counts')",
+        "INSERT INTO public.worded VALUES ('9'), ('10')",
+    )
+    kinds = (LogicalType(Kind.UINT64, target="text"),)
+    table = TargetTable(TableId("shop", "worded"), TableId("public", "worded"), ("id",), kinds, ("id",))
+    assert loader.raise_sequences([table]) == []
+    assert target_database.query("SELECT last_value, is_called FROM public.counts") == [(1, False)]
+
+
 def test_postgresql_build_replaces_an_invalid_index(loader: PostgresLoader, target_database: Any) -> None:
     loaded(loader)
     target_database.execute(

@@ -29,7 +29,7 @@ STOPS = "a value that it does not hold stops the job"
 @dataclass(frozen=True, slots=True)
 class Choice:
     """`form`: SQL that gives the column's value in the source's text form, where its own text is another; `in_keys`: does
-    the value print as the source's, so that it may be part of a key?"""
+    the value print as the source's, and is it equal to others as its text is, so that it may be part of a key?"""
 
     fidelity: Fidelity
     reason: str = ""
@@ -98,7 +98,7 @@ _CHOICES: dict[Kind, dict[str, Choice]] = {
     Kind.TEXT: {
         "text": Choice(WIDENED, "it has no declared length"),
         "varchar": Choice(WIDENED, "it has no declared length"),
-        "citext": Choice(WIDENED, "it has no declared length and ignores case, as its extension does"),
+        "citext": Choice(WIDENED, "it has no declared length and ignores case, as its extension does", in_keys=False),
         UUID: Choice(
             LOSSY,
             "letters become lower case, other spellings the usual one; no UUID stops the job; in keys char(36) whose "

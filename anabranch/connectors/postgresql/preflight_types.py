@@ -26,7 +26,7 @@ def check_types(context: PreflightContext) -> Iterator[CheckResult]:
         for (source, target), logical in zip(ddl.target_columns(table).items(), table.types, strict=True):
             fit = PostgresTypes().fit(logical, value_rules(context))
             if target in table.key and not choices.may_be_key(logical, schema.column(source).collation):
-                reason = f"a key column cannot become {logical.target}: its values print otherwise"
+                reason = f"a key column cannot become {logical.target}: its values print or compare otherwise"
                 fit = Fit(fit.native, Fidelity.REFUSED, reason)
             if fit.fidelity is Fidelity.EXACT and not logical.target:
                 exact += 1
@@ -101,7 +101,7 @@ def _not_carried(context: PreflightContext, table: TargetTable) -> Iterator[tupl
     for source, target in ddl.target_columns(table).items():
         column = schema.column(source)
         if ddl.loses_default(column, table.type_of(target)):
-            yield "defaults", source, f"{column.default} has no counterpart"
+            yield "defaults", source, f"{ddl.told_default(column)} has no counterpart"
 
 
 def check_names(context: PreflightContext) -> Iterator[CheckResult]:
