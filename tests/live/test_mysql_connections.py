@@ -43,12 +43,7 @@ def open_server(
     request: pytest.FixtureRequest, servers_directory: Path, certificates: Certificates
 ) -> Iterator[Server]:
     """Listens on IPv4 and IPv6, with a certificate for `localhost`."""
-    options = [
-        "--bind-address=*",
-        f"--ssl-ca={certificates.authority}",
-        f"--ssl-cert={certificates.certificate}",
-        f"--ssl-key={certificates.key}",
-    ]
+    options = ["--bind-address=*", *_tls_options(certificates)]
     if request.param == "mysql":
         options.append("--plugin-load-add=auth_socket.so")
     else:
@@ -63,6 +58,10 @@ def open_server(
         )
         execute(server, *(f"GRANT {REPLICATES[server.name]} ON *.* TO {user}@'%'" for user in ("tls", "plain")))
         yield server
+
+
+def _tls_options(made: Certificates) -> list[str]:
+    return [f"--ssl-ca={made.authority}", f"--ssl-cert={made.certificate}", f"--ssl-key={made.key}"]
 
 
 def execute(server: Server, *statements: str) -> None:
@@ -227,6 +226,16 @@ def test_passwords_are_not_told_in_clear_text(open_server: Server) -> None:
     for options in ({}, {"ssl_mode": "disabled"}):
         error = refused(url(open_server, "told", password="secret", **options))
         assert "told in clear text" in error.message and "ed25519" in error.hint
+
+
+@pytest.mark.servers
+def test_the_tls_of_old_servers_is_refused(servers_directory: Path, certificates: Certificates) -> None:
+    """As MySQL 5.6 came, it speaks TLS 1.0 at best, which today's libraries do not."""
+    with start_mysql(servers_directory / "old-tls", release="5.6", options=_tls_options(certificates)) as server:
+        root = url(server, server.user, password=server.password)
+        for options in ((), (("ssl_mode", "required"),), (("ssl_ca", str(certificates.authority)),)):
+            assert "too old to be safe" in refused(replace(root, options=options)).hint
+        assert not cipher(replace(root, options=(("ssl_mode", "disabled"),)))
 
 
 @pytest.mark.servers

@@ -180,6 +180,15 @@ def test_postgresql_preflight_shows_chosen_types(endpoint: Endpoint, target_data
     schema = TableSchema(TableId("shop", "t"), columns, ("c0", "c2"))
     names = tuple(column.name for column in columns)
     target = TargetTable(schema.id, TableId("public", "t"), names, kinds, ("c0", "c2"))
+    uuid = LogicalType(Kind.TEXT, 36, target="uuid")
+    for collation, told in (
+        ("utf8mb4_general_ci", []),
+        ("ascii_bin", ["char as uuid is refused: a key column cannot"]),
+    ):
+        one = TableSchema(TableId("shop", "u"), (Column("k", uuid, "char(36)", collation=collation),), ("k",))
+        keyed = TargetTable(one.id, TableId("public", "u"), ("k",), (uuid,), ("k",))
+        found = bad(run(endpoint, PreflightContext("job", {}, {one.id: one}, {one.id: keyed})))
+        assert [message[:44] for _, message in found if "as uuid" in message and "refused" in message] == told
     context = PreflightContext("job", {"types.geometry": "geometry"}, {schema.id: schema}, {schema.id: target})
     results = run(endpoint, context)
     told = "tinyint as boolean is exact: only 0 and 1: a value that it does not hold stops the job (shop.t.c1)"

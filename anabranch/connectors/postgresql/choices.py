@@ -23,6 +23,7 @@ _BITS = {Kind.INT8: 7, Kind.INT16: 15, Kind.INT32: 31, Kind.INT64: 63, Kind.YEAR
     Kind.UINT64: 64,
 }
 _TARGET_BITS = {"smallint": 15, "integer": 31, "bigint": 63}
+UUID, UUID_LENGTH = "uuid", 36
 STOPS = "a value that it does not hold stops the job"
 
 
@@ -54,6 +55,15 @@ def constant(type: LogicalType, text: str) -> str | None:
         return text if _WHOLE.fullmatch(text) and -(1 << bits) <= int(text) < 1 << bits else None
     form = _CONSTANTS.get(type.target)
     return text + form.suffix if form and form.pattern.fullmatch(text) else None
+
+
+def may_be_key(type: LogicalType, collation: str) -> bool:
+    """May a column of a key have the type that the job chose? A key that the target tells has to be found at the source:
+    a UUID there comes in lower case, so the source has to ignore case, and in the usual spelling of 36 characters."""
+    if type.kind is Kind.TEXT and type.target == UUID:
+        return type.length == UUID_LENGTH and collation.endswith("_ci")
+    found = choice(type) if type.target else None
+    return found is None or found.in_keys
 
 
 def possible(type: LogicalType) -> tuple[str, ...]:
@@ -119,7 +129,11 @@ _CHOICES: dict[Kind, dict[str, Choice]] = {
         "text": Choice(WIDENED, "it has no declared length"),
         "varchar": Choice(WIDENED, "it has no declared length"),
         "citext": Choice(WIDENED, "it has no declared length and ignores case, as its extension does", in_keys=False),
-        "uuid": Choice(LOSSY, "letters become lower case, other spellings the usual one; no UUID stops the job", in_keys=False),
+        UUID: Choice(
+            LOSSY,
+            "letters become lower case, other spellings the usual one; no UUID stops the job; in keys char(36) whose "
+            "collation ignores case",
+        ),
         **_JSON,
     },
     Kind.BIT: {

@@ -255,6 +255,8 @@ def plan_index(index: Index, table: TargetTable) -> Planned:
 
 
 def _beginning(column: str, logical: LogicalType, length: int) -> str:
+    if logical.target:
+        raise NotCarried(f"it begins with {length} characters of {column}, for which the job chooses {logical.target}")
     if logical.kind is Kind.BINARY and length <= INDEX_ROW_BYTES:
         return f"substring({quote(column)} FROM 1 FOR {length})"
     if logical.kind is Kind.TEXT and 4 * length <= INDEX_ROW_BYTES:

@@ -16,7 +16,7 @@ from anabranch.abc import ValueRules
 from anabranch.connectors.postgresql import ddl
 from anabranch.connectors.postgresql.connection import Connection, table_name
 from anabranch.connectors.postgresql.constraints import attempt
-from anabranch.connectors.postgresql.errors import describe, translate, translated
+from anabranch.connectors.postgresql.errors import Meaning, describe, meaning, translate, translated
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.net import TargetTable
@@ -108,7 +108,7 @@ def _raise(connection: Connection, table: TableId, column: str, sequence: str) -
     )
     try:
         connection.execute(statement)
-    except psycopg.errors.InsufficientPrivilege as error:
-        yield f"sequence {sequence} of {table} could not be set: {describe(error)}"
     except psycopg.Error as error:
-        raise translate(error, f"set the sequence {sequence}") from None
+        if meaning(error)[0] is Meaning.RETRY:
+            raise translate(error, f"set the sequence {sequence}") from None
+        yield f"sequence {sequence} of {table} could not be set: {describe(error)}"

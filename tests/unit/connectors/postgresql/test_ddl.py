@@ -177,6 +177,12 @@ def test_prefixes_and_directions() -> None:
     assert parts("id", "body", prefixes=(None, 9), descending=(False, True)) == '"id", "left"("body", 9) DESC'
 
 
+def test_the_beginning_of_a_value_whose_type_the_job_chooses() -> None:
+    chosen = replace(TARGET, types=tuple(replace(type, target="uuid") for type in TARGET.types))
+    with pytest.raises(ddl.NotCarried, match="the job chooses uuid"):
+        ddl.plan_index(Index("i", ("name",), True, (5,)), chosen)
+
+
 def test_what_follows_a_table() -> None:
     big = Column("id", LogicalType(Kind.UINT64), "bigint unsigned", False, auto_increment=True, comment="it's the key")
     table = TargetTable(ORDERS.id, TARGET.target, ("no",), (LogicalType(Kind.UINT64),), ("no",), ("id",))
