@@ -6,6 +6,8 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -354,6 +356,39 @@ def test_postgresql_build_makes_checks_and_raises_sequences(loader: PostgresLoad
     assert target_database.query(insert) == [(8,)]
     target_database.execute("DELETE FROM dest.customers WHERE id = 8")
     assert loader.raise_sequences([CUSTOMER]) == [] and target_database.query(insert) == [(9,)]
+
+
+# kind, chosen type, the source's default, as the target has it
+DEFAULTS: list[tuple[LogicalType, str | None, object]] = [
+    (LogicalType(Kind.INT8, target="boolean"), "-1", None),
+    (LogicalType(Kind.INT8, target="boolean"), "1", True),
+    (LogicalType(Kind.UINT64, target="bigint"), str(2**64 - 1), None),
+    (LogicalType(Kind.UINT64, target="bigint"), str(2**63 - 1), 2**63 - 1),
+    (LogicalType(Kind.DECIMAL, precision=9, scale=2, target="double precision"), "-1.50", -1.5),
+    (LogicalType(Kind.FLOAT32, target="numeric"), "1e-38", Decimal("1e-38")),
+    (LogicalType(Kind.BIT, 4, target="varbit"), "0101", "0101"),
+    (LogicalType(Kind.TEXT, 9, target="uuid"), "x", None),
+    (LogicalType(Kind.TEXT, 9, target="json"), "x", None),
+    (LogicalType(Kind.DATE, target="timestamp"), "2020-02-03", datetime(2020, 2, 3)),
+    (LogicalType(Kind.TIMESTAMP, target="timestamptz"), "2020-01-01 00:00:00.000000", datetime(2020, 1, 1, tzinfo=UTC)),
+    (LogicalType(Kind.DURATION, target="time"), "-01:00:00.000000", None),
+]
+
+
+def test_postgresql_takes_every_default_that_is_kept_of_a_chosen_type(
+    loader: PostgresLoader, target_database: Any
+) -> None:
+    types = tuple(type for type, _, _ in DEFAULTS)
+    columns = tuple(
+        Column(f"c{place}", type, "as it is", has_default=True, default=default)
+        for place, (type, default, _) in enumerate(DEFAULTS)
+    )
+    schema = TableSchema(TableId("shop", "told"), columns)
+    names = tuple(column.name for column in columns)
+    table = TargetTable(schema.id, TableId("public", "told"), names, types, (), names)
+    loader.create_table(schema, table, ValueRules(), False)
+    (row,) = target_database.query("INSERT INTO public.told DEFAULT VALUES RETURNING *")
+    assert list(row) == [expected for _, _, expected in DEFAULTS]
 
 
 def test_postgresql_the_highest_of_texts_sets_no_sequence(loader: PostgresLoader, target_database: Any) -> None:

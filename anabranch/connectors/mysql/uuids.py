@@ -16,8 +16,11 @@ from anabranch.model.ids import TableId
 # Two UUIDs of a version: the first is the lesser as it is written, the second with its parts in reverse order.
 _TIMED = ("00000000-0000-1000-8000-000000000001", "00000001-0000-1000-8000-000000000000")
 _ORDERED = ("00000000-0000-7000-8000-000000000001", "00000001-0000-7000-8000-000000000000")
-# A column of no rows gives the others its type, and with it the form in which they are sorted.
-_ASK = "SELECT {column} FROM {table} WHERE FALSE" + "".join(f" UNION ALL SELECT '{v}'" for v in (*_TIMED, *_ORDERED))
+# A column of no rows gives the others its type, and with it the form in which they are sorted. Beside LOCK TABLES … WRITE
+# it is asked again later, and does not wait as long as a session usually may, which is a day.
+_ASK = "SET STATEMENT lock_wait_timeout = 30 FOR SELECT {column} FROM {table} WHERE FALSE" + "".join(
+    f" UNION ALL SELECT '{v}'" for v in (*_TIMED, *_ORDERED)
+)
 OLD = (
     "the table stores UUIDs of every version in reverse order, as MariaDB did before 10.9.8, 10.10.6, 10.11.5 and 11.0.3: "
     "ALTER TABLE {table} FORCE, on such a release"

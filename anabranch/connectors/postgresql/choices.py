@@ -7,6 +7,7 @@ Input forms: https://www.postgresql.org/docs/current/datatype.html. What does no
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -47,6 +48,15 @@ def choice(type: LogicalType) -> Choice | None:
     return found if found and found.accepts(type) else None
 
 
+def constant(type: LogicalType, text: str) -> str | None:
+    """The text form of a value, of a column's default, as its chosen type surely reads it; None where it may not."""
+    bits = _TARGET_BITS.get(type.target)
+    if bits:
+        return text if _WHOLE.fullmatch(text) and -(1 << bits) <= int(text) < 1 << bits else None
+    form = _CONSTANTS.get(type.target)
+    return text + form.suffix if form and form.pattern.fullmatch(text) else None
+
+
 def may_be_key(type: LogicalType, collation: str) -> bool:
     """May a column of a key have the type that the job chose? A key that the target tells has to be found at the source:
     a UUID there comes in lower case, so the source has to ignore case, and in the usual spelling of 36 characters."""
@@ -66,6 +76,26 @@ def every() -> Iterable[tuple[Kind, str, Choice]]:
     """All declared choices but those of integers among each other, for the reference page."""
     return [(kind, name, one) for kind, some in _CHOICES.items() for name, one in some.items()]
 
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """Texts that a type reads as the value that they are, and what has to follow them."""
+
+    pattern: re.Pattern[str]
+    suffix: str = ""
+
+
+_WHOLE = re.compile(r"-?[0-9]+")
+_ANY = Constant(re.compile(r".*", re.DOTALL))
+_CONSTANTS = {  # none of JSON, UUIDs and times: not every text of the source is one
+    "boolean": Constant(re.compile("[01]")),
+    "numeric": Constant(re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]{1,3})?")),
+    "double precision": Constant(re.compile(r"-?[0-9]{1,65}(\.[0-9]{1,30})?([eE][-+]?[0-9]{1,2})?")),
+    "varbit": Constant(re.compile("[01]+")),
+    "timestamp": _ANY,  # of dates that are some: ddl.py
+    "timestamptz": Constant(_ANY.pattern, "+00"),  # else it would be of the session's zone
+    **dict.fromkeys(("text", "varchar", "citext"), _ANY),
+}
 
 _BOOLEAN = Choice(EXACT, f"only 0 and 1: {STOPS}", "({0})::int", in_keys=False)
 _TEXT = Choice(WIDENED, "the text form; it sorts as text", "{0}")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from anabranch.abc import ValueRules
-from anabranch.connectors.postgresql import terms
+from anabranch.connectors.postgresql import choices, terms
 from anabranch.connectors.postgresql.terms import literal
 from anabranch.connectors.postgresql.typemap import PostgresTypes
 from anabranch.errors import TargetError
@@ -27,7 +27,6 @@ IDENTITY_TYPES = ("smallint", "integer", "bigint")
 NUMBER_TYPES = (*IDENTITY_TYPES, "numeric", "real", "double precision")
 ZERO_DATE_KINDS = (Kind.DATE, Kind.TIMESTAMP, Kind.INSTANT)
 NO_DEFAULT_KINDS = (Kind.JSON, Kind.GEOMETRY, Kind.VECTOR)
-NO_DEFAULT_TYPES = ("json", "jsonb", "uuid", "time")  # chosen ones that do not take every text that the source takes
 LATEST = 180000  # a server version, where none is at hand
 CARRIED_INDEX_KINDS = ("btree", "hash")  # a hash index of the source serves equality, as a btree does
 
@@ -159,13 +158,13 @@ def may_be_null(column: Column, logical: LogicalType, rules: ValueRules) -> bool
 
 
 def default_of(column: Column, logical: LogicalType) -> str | None:
-    """The constant default that PostgreSQL takes as it is; None = none, NULL, or not expressible."""
+    """The constant default as PostgreSQL takes it; None = none, NULL, or not expressible."""
     text = column.default
     if not column.has_default or column.default_is_expression or text is None or "\x00" in text:
         return None
-    if logical.kind in NO_DEFAULT_KINDS or logical.target in NO_DEFAULT_TYPES:
+    if logical.kind in NO_DEFAULT_KINDS or (logical.kind in ZERO_DATE_KINDS and not _is_date(logical, text)):
         return None
-    return None if logical.kind in ZERO_DATE_KINDS and not _is_date(logical, text) else text
+    return choices.constant(logical, text) if logical.target else text
 
 
 def _is_date(logical: LogicalType, text: str) -> bool:

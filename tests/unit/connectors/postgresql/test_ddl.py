@@ -98,6 +98,41 @@ def test_defaults_that_are_constants_are_kept(column: Column, expected: str | No
     assert ddl.default_of(column, column.type) == expected
 
 
+@pytest.mark.parametrize(
+    ("kind", "target", "default", "expected"),
+    [
+        (Kind.INT8, "boolean", "-1", None),
+        (Kind.INT8, "boolean", "1", "1"),
+        (Kind.BIT, "boolean", "0", "0"),
+        (Kind.UINT64, "bigint", str(2**64 - 1), None),
+        (Kind.UINT64, "bigint", str(2**63 - 1), str(2**63 - 1)),
+        (Kind.INT64, "smallint", "-32768", "-32768"),
+        (Kind.INT64, "smallint", "-32769", None),
+        (Kind.YEAR, "smallint", "1999", "1999"),
+        (Kind.DECIMAL, "bigint", "9" * 19, None),
+        (Kind.DECIMAL, "double precision", "-1.50", "-1.50"),
+        (Kind.FLOAT64, "numeric", "1.5e300", "1.5e300"),
+        (Kind.FLOAT32, "double precision", "1e-38", "1e-38"),
+        (Kind.BIT, "varbit", "0101", "0101"),
+        (Kind.TEXT, "uuid", "x", None),
+        (Kind.TEXT, "jsonb", "[]", None),
+        (Kind.TEXT, "text", "a\nb", "a\nb"),
+        (Kind.DURATION, "time", "-01:00:00", None),
+        (Kind.DATE, "timestamp", "2020-02-03", "2020-02-03"),
+        (Kind.DATE, "timestamp", "0000-00-00", None),
+        (Kind.TIMESTAMP, "timestamptz", "2020-01-01 00:00:00.000000", "2020-01-01 00:00:00.000000+00"),
+        (Kind.ENUM, "varchar", "a", "a"),
+    ],
+)
+def test_a_default_is_kept_where_the_chosen_type_holds_it(
+    kind: Kind, target: str, default: str, expected: str | None
+) -> None:
+    logical = LogicalType(kind, target=target)
+    column = Column("c", logical, "as it is", has_default=True, default=default)
+    assert ddl.default_of(column, logical) == expected
+    assert ddl.loses_default(column, logical) == (expected is None)
+
+
 def test_a_long_column_name_is_refused() -> None:
     table = TargetTable(ORDERS.id, TARGET.target, ("ä" * 32,), (LogicalType(Kind.INT32),), (), ("id",))
     with pytest.raises(TargetError, match="longer than 63 bytes"):
