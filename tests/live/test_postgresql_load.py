@@ -356,6 +356,20 @@ def test_postgresql_build_makes_checks_and_raises_sequences(loader: PostgresLoad
     assert loader.raise_sequences([CUSTOMER]) == [] and target_database.query(insert) == [(9,)]
 
 
+def test_postgresql_build_goes_on_where_a_sequence_is_too_small(loader: PostgresLoader, target_database: Any) -> None:
+    target_database.execute(
+        "CREATE SCHEMA dest",
+        "CREATE TABLE dest.customers (id serial PRIMARY KEY, name varchar(20), born date, extra jsonb)",
+        "ALTER TABLE dest.customers ALTER id TYPE bigint",
+    )
+    loaded(loader)
+    target_database.execute("UPDATE dest.customers SET id = 3000000000 WHERE id = 2")
+    for problems in (loader.build(JOB, CUSTOMERS, CUSTOMER, TABLES.get), loader.raise_sequences([CUSTOMER])):
+        (problem,) = problems
+        assert "dest.customers_id_seq of dest.customers could not be set" in problem and "AS bigint" in problem
+    assert set(EXPECTED[:2]) <= set(built(target_database))
+
+
 def test_postgresql_build_replaces_an_invalid_index(loader: PostgresLoader, target_database: Any) -> None:
     loaded(loader)
     target_database.execute(

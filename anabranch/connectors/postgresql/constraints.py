@@ -243,7 +243,7 @@ def _validate(connection: Connection, table: TableId, name: str) -> list[str]:
     except psycopg.errors.ForeignKeyViolation:
         return [f"foreign key {name} of {table} stays NOT VALID: rows without a parent, as at the source"]
     except psycopg.Error as error:
-        raise translate(error, f"validate the foreign key {name} of {table}") from None
+        return [refused(error, f"foreign key {name} of {table}", "validated")]
     return []
 
 
@@ -259,10 +259,15 @@ def attempt(connection: Connection, statement: str, what: str, patient: bool = F
         except psycopg.errors.LockNotAvailable:
             time.sleep(LOCK_PAUSE_S)
         except psycopg.Error as error:
-            if meaning(error)[0] is Meaning.RETRY:
-                raise translate(error, f"build {what}") from None
-            return [f"{what} could not be built: {describe(error)}"]
+            return [refused(error, what, "built")]
     raise TargetUnavailable(f"build {what}: its tables are locked", hint="end long transactions at the target")
+
+
+def refused(error: psycopg.Error, what: str, done: str) -> str:
+    """A problem: what the server refuses whoever asks again. Raises TargetUnavailable for anything else."""
+    if meaning(error)[0] is Meaning.RETRY:
+        raise translate(error, f"{what} could not be {done}") from None
+    return f"{what} could not be {done}: {describe(error)}"
 
 
 @contextmanager

@@ -15,8 +15,8 @@ from psycopg import sql
 from anabranch.abc import ValueRules
 from anabranch.connectors.postgresql import ddl
 from anabranch.connectors.postgresql.connection import Connection, table_name
-from anabranch.connectors.postgresql.constraints import attempt
-from anabranch.connectors.postgresql.errors import describe, translate, translated
+from anabranch.connectors.postgresql.constraints import attempt, refused
+from anabranch.connectors.postgresql.errors import translated
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.net import TargetTable
@@ -45,6 +45,8 @@ SELECT setval({sequence}::regclass, highest::bigint)
   FROM (SELECT max({column})::numeric AS highest FROM {table}) AS t, {relation} AS s
  WHERE highest > 0 AND highest <= 9223372036854775807 AND (highest > s.last_value OR NOT s.is_called)
 """
+# SQLSTATE -> what to do about a sequence that could not be set
+SEQUENCE_HINTS = {"22003": "; ALTER SEQUENCE … AS bigint at the target: its own type ends before the column's values"}
 
 
 def build_checks(connection: Connection, schema: TableSchema, table: TargetTable, rules: ValueRules) -> list[str]:
@@ -78,13 +80,13 @@ def _add_check(connection: Connection, table: TableId, planned: ddl.PlannedCheck
             f"check {planned.name} of {table} is not built: rows break it, as at the source"
         ]
     except psycopg.Error as error:
-        raise translate(error, f"validate the check {planned.name} of {table}") from None
+        return [refused(error, f"check {planned.name} of {table}", "validated")]
     return []
 
 
 def raise_sequences(connection: Connection, tables: Iterable[TargetTable]) -> list[str]:
     """The sequences of replicated columns come to the highest value there, so that the next row of somebody else gets a
-    number of its own. Returns those that this user may not set."""
+    number of its own. Returns those that could not be set, and why."""
     wanted = {table.target: table for table in tables}
     names = [t.schema for t in wanted], [t.name for t in wanted]
     with translated("read the sequences of the target"):
@@ -106,7 +108,5 @@ def _raise(connection: Connection, table: TableId, column: str, sequence: str) -
     )
     try:
         connection.execute(statement)
-    except psycopg.errors.InsufficientPrivilege as error:
-        yield f"sequence {sequence} of {table} could not be set: {describe(error)}"
     except psycopg.Error as error:
-        raise translate(error, f"set the sequence {sequence}") from None
+        yield refused(error, f"sequence {sequence} of {table}", "set") + SEQUENCE_HINTS.get(error.sqlstate or "", "")
