@@ -96,14 +96,10 @@ def complete_table(schema: TableSchema, table: TargetTable, rules: ValueRules) -
             name = f"{quote(table.target.schema)}.{quote(sequence_name(table, target))}"
             statements.append(f"CREATE SEQUENCE IF NOT EXISTS {name} OWNED BY {place}.{quote(target)}")
             statements.append(f"ALTER TABLE {place} ALTER {quote(target)} SET DEFAULT nextval({literal(name)})")
-    if schema.comment:
-        statements.append(f"COMMENT ON TABLE {place} IS {literal(schema.comment)}")
-    statements += [
-        f"COMMENT ON COLUMN {place}.{quote(target)} IS {literal(column.comment)}"
-        for column, target in columns
-        if column.comment
-    ]
-    return statements
+    commented = [(f"TABLE {place}", schema.comment)]
+    commented += [(f"COLUMN {place}.{quote(target)}", column.comment) for column, target in columns]
+    texts = ((what, comment.replace("\x00", "")) for what, comment in commented)  # no text here has a NUL character
+    return statements + [f"COMMENT ON {what} IS {literal(text)}" for what, text in texts if text]
 
 
 def sequence_name(table: TargetTable, column: str) -> str:
@@ -291,6 +287,8 @@ def _check(check: Check, name: str, table: TargetTable, rules: ValueRules) -> Pl
         raise NotCarried("it names a column whose type the job chose")
     names = {source: quote(target) for source, target in target_columns(table).items()}
     text = terms.condition(check.term, names)
+    if "\x00" in text:
+        raise NotCarried("it compares with a text that has a NUL character")
     add = f"ALTER TABLE {qualified(table.target)} ADD CONSTRAINT {quote(name)} CHECK ({text}) NOT VALID"
     return PlannedCheck(name, add, validate(table, name))
 

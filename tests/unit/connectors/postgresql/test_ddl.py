@@ -155,6 +155,21 @@ def test_default_expressions_by_kind_and_version() -> None:
     assert ddl.loses_default(BORN, LogicalType(Kind.DATE))  # a zero date
 
 
+def test_nul_characters_get_into_no_statement() -> None:
+    told = replace(
+        ORDERS, columns=(replace(ID, comment="\0"), replace(NAME, comment="a\0b"), *COLUMNS[2:]), comment="\0c"
+    )
+    assert [s.rpartition(" IS ")[2] for s in ddl.complete_table(told, TARGET, PLAIN)] == ["'c'", "'ab'"]
+    labels = replace(STATE, type=LogicalType(Kind.ENUM, values=("a\0", "b")))
+    one = TargetTable(ORDERS.id, TARGET.target, ("state",), (labels.type,), ())  # type: ignore[arg-type]
+    with pytest.raises(TargetError, match=r"column state: a label has a NUL character"):
+        ddl.create_table(replace(ORDERS, columns=(labels,), primary_key=()), one, PLAIN)
+    check = Check("c", "…", Term("=", (Term("column", text="name"), Term("text", text="\0"))))
+    planned = ddl.plan_checks(replace(ORDERS, checks=(check,)), TARGET, PLAIN)["c"]
+    assert isinstance(planned, ddl.NotCarried) and "NUL" in str(planned)
+    assert ddl.terms.default(Term("text", text="\0"), LogicalType(Kind.TEXT), ddl.LATEST) is None
+
+
 def test_checks_are_carried_by_what_they_name() -> None:
     def plan(*columns: str, rules: ValueRules = PLAIN, name: str = "c") -> dict[str, object]:
         terms = tuple(Term("is null", (Term("column", text=column),)) for column in columns)
