@@ -42,6 +42,7 @@ class Column:
     refusal: str = ""
     default_term: Term | None = field(default=None, compare=False)
     comment: str = field(default="", compare=False)
+    character_bytes: int = field(default=4, compare=False)  # the most that a character of its set takes in UTF-8
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from random import Random
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -438,6 +439,64 @@ def test_postgresql_build_gives_up_on_locked_tables(
             loader.build(JOB, ORDERS, ORDER, TABLES.get)
         holder.rollback()
     assert loader.build(JOB, ORDERS, ORDER, TABLES.get) == []
+
+
+def of_texts(name: str, *lengths: int | None, **more: Any) -> tuple[TableSchema, TargetTable]:
+    """A table of a key `id` and texts a, b, … of these lengths."""
+    texts = [Column("abc"[i], LogicalType(Kind.TEXT, n), "varchar") for i, n in enumerate(lengths)]
+    schema = TableSchema(TableId("shop", name), (ORDERS.columns[0], *texts), ("id",), **more)
+    return schema, mapped(schema)
+
+
+def made(loader: PostgresLoader, schema: TableSchema, table: TargetTable) -> None:
+    loader.create_table(schema, table, RULES, False)
+    loader.begin_generation(JOB, table, 1, [Bounds()], False)
+
+
+def indexes_of(database: Any, table: str) -> dict[str, str]:
+    found = database.query("SELECT indexname, indexdef FROM pg_indexes WHERE tablename = %s", (table,))
+    return {name: definition.partition(" USING ")[2] for name, definition in found}
+
+
+def test_postgresql_build_makes_indexes_that_take_the_longest_row(loader: PostgresLoader, target_database: Any) -> None:
+    """Beyond U+FFFF every character takes four bytes, and random ones do not compress."""
+    indexes = (Index("ab", ("a", "b"), prefixes=(10, 10)), Index("c", ("c",)), Index("cb", ("c", "b"), True))
+    schema, table = of_texts("long", 600, 600, 673, indexes=indexes)
+    made(loader, schema, table)
+    (problem,) = loader.build(JOB, schema, table, TABLES.get)
+    assert problem.startswith("index cb of shop.long is not built: its values may be longer than the 2704 bytes")
+    assert set(indexes_of(target_database, "long")) == {"long_pkey", "long_ab", "long_c"}
+    random = Random(1)
+    row = ["".join(chr(random.randrange(0x20000, 0x2A6D6)) for _ in range(n)) for n in (600, 600, 673)]
+    with target_database.connect() as connection:
+        connection.execute("INSERT INTO dest.long VALUES (1, %s, %s, %s)", row)
+        connection.execute("ALTER TABLE dest.long ALTER c TYPE varchar(674)")
+        with pytest.raises(Exception, match="exceeds btree version 4 maximum 2704"):
+            connection.execute("INSERT INTO dest.long (id, c) VALUES (2, %s)", [row[2] + "\U00020000"])
+
+
+def test_postgresql_builds_the_indexes_that_its_script_shows(loader: PostgresLoader, target_database: Any) -> None:
+    indexes = (
+        Index("one", ("a",)),
+        Index("two", ("a",)),
+        Index("down", ("a",), descending=(True,)),
+        Index("key", ("id",), True),
+        Index("cut", ("a",), prefixes=(3,), unique=True),
+        Index("cut_again", ("a",), prefixes=(3,), unique=True),
+    )
+    schema, table = of_texts("same", 10, indexes=indexes)
+    steps = list(loader.script([(schema, table)]))
+    for index in (1, 2):
+        if index == 1:
+            made(loader, schema, table)
+        assert loader.build(JOB, schema, table, TABLES.get) == []
+        assert set(indexes_of(target_database, "same")) == {"same_pkey", "same_one", "same_down", "same_cut"}
+    assert sum("INDEX" in step.sql for step in steps) == 3
+    assert [step.note for step in steps if step.note] == [
+        "index two: one serves the same",
+        "index key: the primary key serves the same",
+        "index cut_again: cut serves the same",
+    ]
 
 
 # --- constraints that the target had before ---------------------------------------------------------------------------

@@ -12,7 +12,6 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 import psycopg
 from psycopg import sql
@@ -21,6 +20,7 @@ from anabranch.connectors.postgresql import ddl
 from anabranch.connectors.postgresql.catalog import ExistingIndex, ExistingTable, read_table, relation_table
 from anabranch.connectors.postgresql.connection import Connection, table_name
 from anabranch.connectors.postgresql.errors import Meaning, describe, meaning, translate, translated
+from anabranch.connectors.postgresql.indexes import plan_indexes, serves_cascade
 from anabranch.errors import TargetError, TargetUnavailable
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
@@ -148,27 +148,28 @@ def _drop_constraint(connection: Connection, table: TableId, name: str) -> None:
 def build_cascade_indexes(connection: Connection, schema: TableSchema, table: TargetTable) -> None:
     """The plain ones among the secondary indexes that begin with the columns of a foreign key that changes rows. Nobody
     writes to the table now; CONCURRENTLY would wait for every reader of the database."""
-    keys = [key.columns for key in schema.foreign_keys if key.changes_rows]
-    indexes = [i for i in schema.indexes if not i.unique and any(i.columns[: len(key)] == key for key in keys)]
-    build_indexes(connection, replace(schema, indexes=tuple(indexes)), table, concurrently=False)
+    for index, planned in plan_indexes(schema, table):
+        if isinstance(planned, ddl.Planned) and not planned.served_by and serves_cascade(schema, index):
+            _build_index(connection, table, planned, concurrently=False)
 
 
-def build_indexes(
-    connection: Connection, schema: TableSchema, table: TargetTable, concurrently: bool = True
-) -> list[str]:
-    """The source's secondary indexes, one after another, while writers go on. Returns what was not made and why."""
-    problems = []
-    for index in schema.indexes:
-        try:
-            planned = ddl.plan_index(index, table)
-        except ddl.NotCarried as why:
-            problems.append(f"index {index.name} of {table.source} is not built: {why}")
-        else:
-            problems += _build_index(connection, table, planned, concurrently)
+def build_indexes(connection: Connection, schema: TableSchema, table: TargetTable) -> list[str]:
+    """The source's secondary indexes, one after another, while writers go on. Returns what was not made and why. One that
+    another serves is built where that other one could not be."""
+    problems, missing = [], set()
+    for index, planned in plan_indexes(schema, table):
+        if isinstance(planned, ddl.NotCarried):
+            problems.append(f"index {index.name} of {table.source} is not built: {planned}")
+        elif not planned.served_by or planned.served_by in missing:
+            said = _build_index(connection, table, planned)
+            missing |= {index.name} if said else set()
+            problems += said
     return problems
 
 
-def _build_index(connection: Connection, table: TargetTable, planned: ddl.Planned, concurrently: bool) -> list[str]:
+def _build_index(
+    connection: Connection, table: TargetTable, planned: ddl.Planned, concurrently: bool = True
+) -> list[str]:
     with translated(f"read the indexes of {table.target}"):
         existing = read_table(connection, table.target)
         holder = relation_table(connection, table.target.schema, planned.name)
@@ -180,7 +181,7 @@ def _build_index(connection: Connection, table: TargetTable, planned: ddl.Planne
 
 def _serves(planned: ddl.Planned, index: ExistingIndex) -> bool:
     """Is there an index already that does what the planned one would?"""
-    usable = index.valid and not index.special and not index.deferrable
+    usable = index.valid and not index.special and not index.deferrable and not index.ordered
     return usable and index.columns == planned.columns and (index.unique or not planned.unique)
 
 

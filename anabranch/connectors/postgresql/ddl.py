@@ -17,18 +17,16 @@ from anabranch.connectors.postgresql.typemap import PostgresTypes
 from anabranch.errors import TargetError
 from anabranch.model.datatype import Fidelity, Kind, LogicalType
 from anabranch.model.ids import TableId
-from anabranch.model.schema import Action, Check, Column, ForeignKey, Index, TableSchema
+from anabranch.model.schema import Action, Check, Column, ForeignKey, TableSchema
 from anabranch.rows.arrow import parse_text
 from anabranch.rows.net import TargetTable
 
 NAME_BYTES = 63  # https://www.postgresql.org/docs/current/limits.html
-INDEX_ROW_BYTES = 2704  # a third of a page: https://www.postgresql.org/docs/current/btree.html
 IDENTITY_TYPES = ("smallint", "integer", "bigint")
 ZERO_DATE_KINDS = (Kind.DATE, Kind.TIMESTAMP, Kind.INSTANT)
 NO_DEFAULT_KINDS = (Kind.JSON, Kind.GEOMETRY, Kind.VECTOR)
 NO_DEFAULT_TYPES = ("json", "jsonb", "uuid", "time")  # chosen ones that do not take every text that the source takes
 LATEST = 180000  # a server version, where none is at hand
-CARRIED_INDEX_KINDS = ("btree", "hash")  # a hash index of the source serves equality, as a btree does
 
 ACTIONS = {Action.RESTRICT: "NO ACTION", Action.CASCADE: "CASCADE"}
 ACTIONS |= {Action.SET_NULL: "SET NULL", Action.SET_DEFAULT: "SET DEFAULT"}
@@ -178,7 +176,7 @@ def _names(columns: Iterable[str]) -> str:
     return ", ".join(map(quote, columns))
 
 
-# --- secondary indexes and foreign keys -----------------------------------------------------------------------------
+# --- secondary indexes, checks and foreign keys -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +188,7 @@ class Planned:
     columns: tuple[str, ...]
     unique: bool = False
     parts: tuple[str, ...] = ()  # of an index, where they are more than its columns
+    served_by: str = ""  # the other index, for which this one is not built
     parent: TargetTable | None = None
     parent_columns: tuple[str, ...] = ()
     on_delete: Action = Action.RESTRICT
@@ -214,42 +213,6 @@ class Planned:
 
 class NotCarried(Exception):
     """An index or foreign key that the target does not get; the text says why."""
-
-
-def plan_index(index: Index, table: TargetTable) -> Planned:
-    """Index names are unique per schema here, so the table's name goes before. Raises NotCarried.
-
-    Where the source indexes the beginning of a value, all of it is indexed if that always fits and need not be unique:
-    then it also serves conditions on the column itself."""
-    if index.kind.lower() not in CARRIED_INDEX_KINDS:
-        raise NotCarried(f"it is of kind {index.kind}")
-    columns = _mapped(index.columns, table)
-    prefixes = index.prefixes or (None,) * len(columns)
-    descending = index.descending or (False,) * len(columns)
-    parts = []
-    for column, prefix, down in zip(columns, prefixes, descending, strict=True):
-        logical = table.type_of(column)
-        is_cut = prefix is not None and (index.unique or _worst_bytes(logical) > INDEX_ROW_BYTES)
-        part = _beginning(column, logical, prefix) if is_cut and prefix else quote(column)
-        parts.append(part + " DESC" * down)
-    is_plain = parts == [quote(column) for column in columns]
-    wanted = f"{table.target.name}_{index.name}"
-    fallback = with_digest(wanted, f"{table.target}.{index.name}")
-    return Planned(shortened(wanted), fallback, columns, index.unique, () if is_plain else tuple(parts))
-
-
-def _beginning(column: str, logical: LogicalType, length: int) -> str:
-    if logical.kind is Kind.BINARY and length <= INDEX_ROW_BYTES:
-        return f"substring({quote(column)} FROM 1 FOR {length})"
-    if logical.kind is Kind.TEXT and 4 * length <= INDEX_ROW_BYTES:
-        return f'"left"({quote(column)}, {length})'
-    raise NotCarried(f"the first {length} of {column} may be too long for an index here")
-
-
-def _worst_bytes(logical: LogicalType) -> int:
-    if logical.length is None:
-        return INDEX_ROW_BYTES + 1
-    return logical.length * (4 if logical.kind is Kind.TEXT else 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +240,7 @@ def plan_checks(schema: TableSchema, table: TargetTable, rules: ValueRules) -> d
 def _check(check: Check, name: str, table: TargetTable, rules: ValueRules) -> PlannedCheck:
     if check.term is None:
         raise NotCarried(check.refusal)
-    columns = _mapped(tuple(check.term.columns()), table)
+    columns = mapped(tuple(check.term.columns()), table)
     kinds = {table.type_of(column).kind for column in columns}
     if rules.zero_date == "null" and kinds & set(ZERO_DATE_KINDS):
         raise NotCarried('it names dates, of which [types] zero_date = "null" makes NULL')
@@ -307,15 +270,16 @@ def plan_foreign_key(key: ForeignKey, table: TargetTable, resolve: Callable[[Tab
     return Planned(
         name,
         name,
-        _mapped(key.columns, table),
+        mapped(key.columns, table),
         parent=parent,
-        parent_columns=_mapped(key.parent_columns, parent),
+        parent_columns=mapped(key.parent_columns, parent),
         on_delete=key.on_delete,
         on_update=key.on_update,
     )
 
 
-def _mapped(columns: Iterable[str], table: TargetTable) -> tuple[str, ...]:
+def mapped(columns: Iterable[str], table: TargetTable) -> tuple[str, ...]:
+    """Columns of the source as the target has them. Raises NotCarried."""
     names = target_columns(table)
     missing = [c for c in columns if c not in names]
     if missing:

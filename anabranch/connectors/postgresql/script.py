@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from anabranch.abc import DdlStep, ValueRules
 from anabranch.connectors.postgresql import ddl
+from anabranch.connectors.postgresql.indexes import plan_indexes
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.net import TargetTable
@@ -43,10 +44,9 @@ def _indexes(tables: Tables) -> Iterator[DdlStep]:
     """An index whose name a table or an earlier index of the schema has gets its other name, as when it is built."""
     taken = {table.target for _, table in tables}
     for definition, table in tables:
-        for index in definition.indexes:
-            try:
-                planned = ddl.plan_index(index, table)
-            except ddl.NotCarried as why:
+        for index, planned in plan_indexes(definition, table):
+            if isinstance(planned, ddl.NotCarried) or planned.served_by:
+                why = planned if isinstance(planned, ddl.NotCarried) else f"{planned.served_by} serves the same"
                 yield DdlStep(LATER, table.source, note=f"index {index.name}: {why}")
                 continue
             place = TableId(table.target.schema, planned.name)

@@ -11,7 +11,7 @@ from anabranch.connectors.postgresql import ddl
 from anabranch.errors import TargetError
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
-from anabranch.model.schema import Action, Check, Column, ForeignKey, Index, TableSchema
+from anabranch.model.schema import Action, Check, Column, ForeignKey, TableSchema
 from anabranch.model.term import Term
 from anabranch.rows.net import TargetTable
 
@@ -89,44 +89,6 @@ def test_a_long_column_name_is_refused() -> None:
     table = TargetTable(ORDERS.id, TARGET.target, ("ä" * 32,), (LogicalType(Kind.INT32),), (), ("id",))
     with pytest.raises(TargetError, match="longer than 63 bytes"):
         ddl.create_table(ORDERS, table, ValueRules())
-
-
-def test_long_index_names_stay_apart() -> None:
-    one, two = (ddl.plan_index(Index("i" * 70 + c, ("name",)), TARGET) for c in "ab")
-    assert one.name != two.name
-    assert len(one.name.encode()) <= 63 and len(ddl.shortened("ü" * 60).encode()) <= 63
-
-
-@pytest.mark.parametrize(
-    ("index", "reason"),
-    [
-        (Index("i", ("body",), kind="FULLTEXT"), "kind FULLTEXT"),
-        (Index("i", ("gone",)), "gone of shop.orders is not a replicated column"),
-        (Index("i", ("body",), prefixes=(700,)), "the first 700 of body may be too long"),
-        (Index("i", ("born",), prefixes=(3,), unique=True), "the first 3 of born"),
-    ],
-)
-def test_indexes_that_are_not_carried(index: Index, reason: str) -> None:
-    with pytest.raises(ddl.NotCarried, match=reason):
-        ddl.plan_index(index, TARGET)
-
-
-def test_index_over_a_prefix_of_a_short_column_takes_all_of_it() -> None:
-    planned = ddl.plan_index(Index("by_name", ("name", "id"), prefixes=(10, None), kind="BTREE"), TARGET)
-    assert planned.sql_index(TARGET, planned.name) == (
-        'CREATE INDEX CONCURRENTLY IF NOT EXISTS "or""ders_by_name" ON "public"."or""ders" ("full name", "id")'
-    )
-
-
-def test_prefixes_and_directions() -> None:
-    def parts(*columns: str, **more: object) -> str:
-        planned = ddl.plan_index(Index("i", columns, **more), TARGET)  # type: ignore[arg-type]
-        return planned.sql_index(TARGET, "i").partition(" ON ")[2].partition(" (")[2].removesuffix(")")
-
-    assert parts("body", prefixes=(20,)) == '"left"("body", 20)'
-    assert parts("id", "name", unique=True, prefixes=(None, 5)) == '"id", "left"("full name", 5)'
-    assert parts("name", "id", prefixes=(5, None), descending=(True, False)) == '"full name" DESC, "id"'
-    assert parts("id", "body", prefixes=(None, 9), descending=(False, True)) == '"id", "left"("body", 9) DESC'
 
 
 def test_what_follows_a_table() -> None:
