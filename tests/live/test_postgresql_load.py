@@ -458,6 +458,12 @@ def indexes_of(database: Any, table: str) -> dict[str, str]:
     return {name: definition.partition(" USING ")[2] for name, definition in found}
 
 
+def checks_of(database: Any, table: str) -> list[str]:
+    """Validated ones."""
+    stand = "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = %s::regclass AND contype = 'c'"
+    return [definition for (definition,) in database.query(stand + " AND convalidated", (f"dest.{table}",))]
+
+
 def test_postgresql_build_makes_indexes_that_take_the_longest_row(loader: PostgresLoader, target_database: Any) -> None:
     """Beyond U+FFFF every character takes four bytes, and random ones do not compress."""
     indexes = (Index("ab", ("a", "b"), prefixes=(10, 10)), Index("c", ("c",)), Index("cb", ("c", "b"), True))
@@ -497,6 +503,71 @@ def test_postgresql_builds_the_indexes_that_its_script_shows(loader: PostgresLoa
         "index key: the primary key serves the same",
         "index cut_again: cut serves the same",
     ]
+
+
+def test_postgresql_build_goes_by_definitions_not_by_names(loader: PostgresLoader, target_database: Any) -> None:
+    """Names that PostgreSQL has given, and names that a user has given to something else."""
+    column = Column("e", LogicalType(Kind.ENUM, values=("x", "y")), "enum")
+    five = Term("<>", (Term("column", text="id"), Term("number", text="5")))
+    checks = tuple(Check(name, "…", five) for name in ("named_e_check", "named_pkey", "theirs", "usual"))
+    indexes = (Index("pkey", ("a",), True), Index("taken", ("a",), prefixes=(3,), unique=True), Index("b", ("e",)))
+    schema, _ = of_texts("named", 10, indexes=indexes, checks=checks)
+    schema = replace(schema, columns=(*schema.columns, column))
+    table = mapped(schema)
+    steps = [step.sql for step in loader.script([(schema, table)])]
+    made(loader, schema, table)
+    target_database.execute(
+        'CREATE UNIQUE INDEX named_taken ON dest.named ("left"(a::text, 4))',
+        "ALTER TABLE dest.named ADD CONSTRAINT theirs CHECK (id <> 6)",
+    )
+    for _ in range(2):
+        assert loader.build(JOB, schema, table, TABLES.get) == []
+        assert sorted(indexes_of(target_database, "named").values()) == [
+            'btree ("left"((a)::text, 3))',
+            'btree ("left"((a)::text, 4))',
+            "btree (a)",
+            "btree (e)",
+            "btree (id)",
+        ]
+        checks_there = checks_of(target_database, "named")
+        assert checks_there.count("CHECK ((id <> 5))") == 4 and len(checks_there) == 6
+    target_database.execute("DROP TABLE dest.named", *steps)
+    assert len(indexes_of(target_database, "named")) == 4
+
+
+def test_postgresql_build_finds_the_checks_of_a_table_that_stands_already(
+    loader: PostgresLoader, target_database: Any
+) -> None:
+    """The labels' check there may have the name of a source's check: an earlier release left the name to PostgreSQL."""
+    five = Term("<>", (Term("column", text="id"), Term("number", text="5")))
+    schema, table = of_texts("older", 10, checks=(Check("older_a_check", "…", five),))
+    target_database.execute(
+        "CREATE SCHEMA dest",
+        "CREATE TABLE dest.older (id bigint PRIMARY KEY, a text CHECK (a IN ('x', 'y')))",
+    )
+    made(loader, schema, table)
+    assert loader.build(JOB, schema, table, TABLES.get) == []
+    assert "CHECK ((id <> 5))" in checks_of(target_database, "older") and len(checks_of(target_database, "older")) == 2
+
+
+def test_postgresql_load_makes_tables_that_are_called_like_sequences_and_keys(
+    loader: PostgresLoader, target_database: Any
+) -> None:
+    first, _ = of_texts("o", 10)
+    first = replace(first, columns=(replace(first.columns[0], auto_increment=True), *first.columns[1:]))
+    schemas = [first, of_texts("o_id_seq", 10)[0], of_texts("o_pkey", 10)[0]]
+    tables = [mapped(schema) for schema in schemas]
+    for schema, table in zip(schemas, tables, strict=True):
+        loader.create_table(schema, table, RULES, False, {t.target for t in tables})
+    kinds = "SELECT relname::text, relkind::text FROM pg_class WHERE relname LIKE 'o%%' AND relkind = 'r' ORDER BY 1"
+    assert target_database.query(kinds) == [("o", "r"), ("o_id_seq", "r"), ("o_pkey", "r")]
+    assert target_database.query("INSERT INTO dest.o (a) VALUES ('x') RETURNING id") == [(1,)]
+    target_database.execute(
+        "DROP SCHEMA dest CASCADE", *(s.sql for s in loader.script(list(zip(schemas, tables, strict=True))))
+    )
+    target_database.execute("CREATE SEQUENCE dest.q")
+    with pytest.raises(TargetError, match=r"relation .*q.* already exists"):
+        loader.create_table(*of_texts("q", 10), RULES, False)
 
 
 # --- constraints that the target had before ---------------------------------------------------------------------------

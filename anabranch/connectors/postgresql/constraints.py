@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 import psycopg
@@ -21,6 +21,7 @@ from anabranch.connectors.postgresql.catalog import ExistingIndex, ExistingTable
 from anabranch.connectors.postgresql.connection import Connection, table_name
 from anabranch.connectors.postgresql.errors import Meaning, describe, meaning, translate, translated
 from anabranch.connectors.postgresql.indexes import plan_indexes, serves_cascade
+from anabranch.connectors.postgresql.written import index_definition
 from anabranch.errors import TargetError, TargetUnavailable
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
@@ -172,11 +173,23 @@ def _build_index(
 ) -> list[str]:
     with translated(f"read the indexes of {table.target}"):
         existing = read_table(connection, table.target)
-        holder = relation_table(connection, table.target.schema, planned.name)
-    if existing and not planned.parts and any(_serves(planned, i) for i in existing.indexes):
-        return []
-    name = planned.name if holder in (None, table.target) else planned.fallback
+        indexes = existing.indexes if existing else []
+        if not planned.parts and any(_serves(planned, i) for i in indexes):
+            return []
+        name = _name(connection, table.target, planned, indexes)
     return _create_index(connection, table.target, name, planned.sql_index(table, name, concurrently), concurrently)
+
+
+def _name(connection: Connection, table: TableId, planned: ddl.Planned, indexes: Iterable[ExistingIndex]) -> str:
+    """The planned name, unless something else has it: another relation, or an index with another definition."""
+    own = next((i for i in indexes if i.name == planned.name), None)
+    if own is None:
+        return planned.fallback if relation_table(connection, table.schema, planned.name) else planned.name
+    if not own.valid:  # left behind by CONCURRENTLY
+        return planned.name
+    written = index_definition(connection, table, planned.terms)
+    is_it = own.unique == planned.unique and not own.primary and own.definition.endswith(f" {written}")
+    return planned.name if is_it else planned.fallback
 
 
 def _serves(planned: ddl.Planned, index: ExistingIndex) -> bool:

@@ -6,8 +6,8 @@ What does not live here: when they are built (load.py), what the target has alre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from anabranch.abc import ValueRules
@@ -66,8 +66,15 @@ def create_schema(schema: str) -> str:
     return f"CREATE SCHEMA IF NOT EXISTS {quote(schema)}"
 
 
-def create_table(schema: TableSchema, table: TargetTable, rules: ValueRules, version: int = LATEST) -> str:
-    """The table with its primary key and nothing else. Raises TargetError for names that PostgreSQL would cut."""
+def create_table(
+    schema: TableSchema,
+    table: TargetTable,
+    rules: ValueRules,
+    version: int = LATEST,
+    beside: Collection[TableId] = (),
+) -> str:
+    """The table with its primary key and nothing else; `beside`: the target's other tables, whose names are taken. Raises
+    TargetError for names that PostgreSQL would cut."""
     too_long = long_names(table)
     if too_long:
         raise TargetError(
@@ -76,12 +83,14 @@ def create_table(schema: TableSchema, table: TargetTable, rules: ValueRules, ver
             hint="rename them in the job file ([[rules]] target, [[tables]] columns.rename)",
         )
     lines = [
-        _column(schema.column(source), target, logical, target in table.key, rules, version)
-        for (source, target), logical in zip(target_columns(table).items(), table.types, strict=True)
+        _column(schema, table, source, target, rules, version, beside)
+        for source, target in target_columns(table).items()
     ]
     if table.key:
-        lines.append(f"PRIMARY KEY ({_names(table.key)})")
-    return f"CREATE TABLE IF NOT EXISTS {qualified(table.target)} (\n  " + ",\n  ".join(lines) + "\n)"
+        name = own_name(table, "pkey", beside)
+        named = f"CONSTRAINT {quote(name)} " if name != _usual_name(table, "pkey") else ""
+        lines.append(f"{named}PRIMARY KEY ({_names(table.key)})")
+    return f"CREATE TABLE {qualified(table.target)} (\n  " + ",\n  ".join(lines) + "\n)"
 
 
 def complete_table(schema: TableSchema, table: TargetTable, rules: ValueRules) -> list[str]:
@@ -92,12 +101,35 @@ def complete_table(schema: TableSchema, table: TargetTable, rules: ValueRules) -
     for column, target in columns:
         if column.auto_increment and not is_identity(column, table.type_of(target), rules):
             name = f"{quote(table.target.schema)}.{quote(sequence_name(table, target))}"
-            statements.append(f"CREATE SEQUENCE IF NOT EXISTS {name} OWNED BY {place}.{quote(target)}")
+            statements.append(f"CREATE SEQUENCE {name} OWNED BY {place}.{quote(target)}")
             statements.append(f"ALTER TABLE {place} ALTER {quote(target)} SET DEFAULT nextval({literal(name)})")
     commented = [(f"TABLE {place}", schema.comment)]
     commented += [(f"COLUMN {place}.{quote(target)}", column.comment) for column, target in columns]
     texts = ((what, comment.replace("\x00", "")) for what, comment in commented)  # no text here has a NUL character
     return statements + [f"COMMENT ON {what} IS {literal(text)}" for what, text in texts if text]
+
+
+def own_relations(schema: TableSchema, table: TargetTable, rules: ValueRules, beside: Collection[TableId]) -> list[str]:
+    """Names of what comes with a table: the primary key's index, sequences."""
+    columns = [(schema.column(source), target) for source, target in target_columns(table).items()]
+    return ([own_name(table, "pkey", beside)] if table.key else []) + [
+        own_name(table, f"{target}_seq", beside)
+        if is_identity(column, table.type_of(target), rules)
+        else sequence_name(table, target)
+        for column, target in columns
+        if column.auto_increment
+    ]
+
+
+def own_name(table: TargetTable, what: str, beside: Collection[TableId]) -> str:
+    """Of a relation that comes with a table: what PostgreSQL would call it, unless a table has that name or it is cut."""
+    name = _usual_name(table, what)
+    is_free = fits(name) and TableId(table.target.schema, name) not in beside
+    return name if is_free else with_digest(name, f"{table.target}.{what}")
+
+
+def _usual_name(table: TargetTable, what: str) -> str:
+    return f"{table.target.name}_{what}"
 
 
 def sequence_name(table: TargetTable, column: str) -> str:
@@ -115,17 +147,29 @@ def long_names(table: TargetTable) -> list[str]:
 
 
 def _column(
-    column: Column, name: str, logical: LogicalType, in_key: bool, rules: ValueRules, version: int = LATEST
+    schema: TableSchema,
+    table: TargetTable,
+    source: str,
+    name: str,
+    rules: ValueRules,
+    version: int,
+    beside: Collection[TableId],
 ) -> str:
+    column, logical, in_key = schema.column(source), table.type_of(name), name in table.key
     fit = PostgresTypes().fit(logical, rules)
     if fit.fidelity is Fidelity.REFUSED:
         raise TargetError(f"column {name}: {fit.reason}", hint="correct [types.map] or [[tables]] columns.type")
     native = fit.native
     parts = [quote(name), native]
     if logical.kind is Kind.ENUM and not logical.target:
-        parts.append(f"CHECK ({quote(name)} IN ({', '.join(map(literal, _enum_labels(logical)))}))")
+        parts.append(
+            f"{_label_check(schema, table, name)}CHECK ({quote(name)} IN ({', '.join(map(literal, _enum_labels(logical)))}))"
+        )
     if is_identity(column, logical, rules):
-        parts.append("GENERATED BY DEFAULT AS IDENTITY")
+        sequence = own_name(table, f"{name}_seq", beside)
+        is_usual = sequence == _usual_name(table, f"{name}_seq")
+        options = "" if is_usual else f" (SEQUENCE NAME {qualified(TableId(table.target.schema, sequence))})"
+        parts.append(f"GENERATED BY DEFAULT AS IDENTITY{options}")
     elif (default := default_of(column, logical)) is not None:
         parts.append(f"DEFAULT {literal(default)}")
     elif column.default_term and (expression := terms.default(column.default_term, logical, version)):
@@ -133,6 +177,13 @@ def _column(
     if in_key or not may_be_null(column, logical, rules):
         parts.append("NOT NULL")
     return " ".join(parts)
+
+
+def _label_check(schema: TableSchema, table: TargetTable, column: str) -> str:
+    """`CONSTRAINT name` where a check of the source has the name that PostgreSQL would give the one of the labels."""
+    name = _usual_name(table, f"{column}_check")
+    is_free = fits(name) and name not in {check.name for check in schema.checks}
+    return "" if is_free else f"CONSTRAINT {quote(with_digest(name, f'{table.target}.{column}'))} "
 
 
 def _enum_labels(logical: LogicalType) -> tuple[str, ...]:
@@ -196,10 +247,11 @@ class Planned:
 
     def sql_index(self, table: TargetTable, name: str, concurrently: bool = True) -> str:
         unique, how = "UNIQUE " if self.unique else "", "CONCURRENTLY " if concurrently else ""
-        return (
-            f"CREATE {unique}INDEX {how}IF NOT EXISTS {quote(name)} "
-            f"ON {qualified(table.target)} ({', '.join(self.parts) or _names(self.columns)})"
-        )
+        return f"CREATE {unique}INDEX {how}{quote(name)} ON {qualified(table.target)} ({self.terms})"
+
+    @property
+    def terms(self) -> str:
+        return ", ".join(self.parts) or _names(self.columns)
 
     def sql_foreign_key(self, table: TargetTable) -> str:
         assert self.parent is not None
@@ -217,27 +269,44 @@ class NotCarried(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PlannedCheck:
+    """`source`: what the source calls it."""
+
+    table: TargetTable
+    source: str
     name: str
-    add: str
-    validate: str
+    condition: str
+
+    @property
+    def add(self) -> str:
+        check = f"CONSTRAINT {quote(self.name)} CHECK ({self.condition})"
+        return f"ALTER TABLE {qualified(self.table.target)} ADD {check} NOT VALID"
+
+    @property
+    def validate(self) -> str:
+        return validate(self.table, self.name)
+
+    def renamed(self) -> PlannedCheck:
+        """With the name to take where another constraint has the planned one."""
+        return replace(self, name=with_digest(self.name, f"{self.table.target}.{self.source}"))
 
 
 def plan_checks(schema: TableSchema, table: TargetTable, rules: ValueRules) -> dict[str, PlannedCheck | NotCarried]:
     """Of every CHECK of the source what makes it, or why there is nothing."""
     found: dict[str, PlannedCheck | NotCarried] = {}
-    taken: set[str] = set()
+    taken = {_usual_name(table, what) for what in ("pkey", *(f"{column}_not_null" for column in table.columns))}
+    taken |= {shortened(key.name) for key in schema.foreign_keys}  # they are made later, and may have a check's name
     for check in schema.checks:
         try:
-            name = shortened(check.name)
-            name = with_digest(name, check.name) if name in taken else name
-            found[check.name] = _check(check, name, table, rules)
-            taken.add(name)
+            planned = _check(check, table, rules)
+            planned = planned.renamed() if planned.name in taken else planned
+            found[check.name] = planned
+            taken.add(planned.name)
         except NotCarried as why:
             found[check.name] = why
     return found
 
 
-def _check(check: Check, name: str, table: TargetTable, rules: ValueRules) -> PlannedCheck:
+def _check(check: Check, table: TargetTable, rules: ValueRules) -> PlannedCheck:
     if check.term is None:
         raise NotCarried(check.refusal)
     columns = mapped(tuple(check.term.columns()), table)
@@ -252,8 +321,7 @@ def _check(check: Check, name: str, table: TargetTable, rules: ValueRules) -> Pl
     text = terms.condition(check.term, names)
     if "\x00" in text:
         raise NotCarried("it compares with a text that has a NUL character")
-    add = f"ALTER TABLE {qualified(table.target)} ADD CONSTRAINT {quote(name)} CHECK ({text}) NOT VALID"
-    return PlannedCheck(name, add, validate(table, name))
+    return PlannedCheck(table, check.name, shortened(check.name), text)
 
 
 def validate(table: TargetTable, name: str) -> str:

@@ -22,11 +22,13 @@ def script(tables: Tables, rules: ValueRules) -> Iterator[DdlStep]:
     by_source = {table.source: table for _, table in tables}
     for schema in dict.fromkeys(table.target.schema for _, table in tables):
         yield DdlStep(FIRST, None, ddl.create_schema(schema))
+    beside = {table.target for _, table in tables}
     for definition, table in tables:
-        for statement in (ddl.create_table(definition, table, rules), *ddl.complete_table(definition, table, rules)):
+        create = ddl.create_table(definition, table, rules, beside=beside)
+        for statement in (create, *ddl.complete_table(definition, table, rules)):
             yield DdlStep(FIRST, table.source, statement)
         yield from (DdlStep(FIRST, table.source, note=note) for note in defaults_left_out(definition, table))
-    yield from _indexes(tables)
+    yield from _indexes(tables, rules)
     for definition, table in tables:
         yield from _checks(definition, table, rules)
     for definition, table in tables:
@@ -40,9 +42,12 @@ def defaults_left_out(schema: TableSchema, table: TargetTable) -> Iterator[str]:
             yield f"default of {source}: {column.default}"
 
 
-def _indexes(tables: Tables) -> Iterator[DdlStep]:
-    """An index whose name a table or an earlier index of the schema has gets its other name, as when it is built."""
+def _indexes(tables: Tables, rules: ValueRules) -> Iterator[DdlStep]:
+    """An index whose name another relation of the schema has gets its other name, as when it is built."""
     taken = {table.target for _, table in tables}
+    for definition, table in tables:
+        own = ddl.own_relations(definition, table, rules, {t.target for _, t in tables})
+        taken |= {TableId(table.target.schema, name) for name in own}
     for definition, table in tables:
         for index, planned in plan_indexes(definition, table):
             if isinstance(planned, ddl.NotCarried) or planned.served_by:

@@ -1,7 +1,7 @@
 """CHECK constraints and sequences of loaded tables: what is made after the consistent point beside indexes and keys.
 
-Everything is found by name and may be repeated. What does not live here: rendering (ddl.py), indexes and foreign keys
-(constraints.py).
+Everything is found by name and definition and may be repeated. What does not live here: rendering (ddl.py), indexes and
+foreign keys (constraints.py).
 """
 
 from __future__ import annotations
@@ -17,16 +17,18 @@ from anabranch.connectors.postgresql import ddl
 from anabranch.connectors.postgresql.connection import Connection, table_name
 from anabranch.connectors.postgresql.constraints import attempt, refused
 from anabranch.connectors.postgresql.errors import translated
+from anabranch.connectors.postgresql.written import check_definition
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.net import TargetTable
 
-CHECKS: LiteralString = """
-SELECT k.conname::text, k.convalidated
+# Constraints of every kind: their names are one list per table.
+CONSTRAINTS: LiteralString = """
+SELECT k.conname::text, k.convalidated, pg_catalog.pg_get_constraintdef(k.oid)
   FROM pg_catalog.pg_constraint k
   JOIN pg_catalog.pg_class c ON c.oid = k.conrelid
   JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
- WHERE k.contype = 'c' AND n.nspname = %s AND c.relname = %s
+ WHERE n.nspname = %s AND c.relname = %s
 """
 # Of every wanted table the columns that take their values from a sequence, with it.
 # https://www.postgresql.org/docs/current/functions-info.html: pg_get_serial_sequence knows identities and OWNED BY
@@ -56,7 +58,8 @@ def build_checks(connection: Connection, schema: TableSchema, table: TargetTable
     if not schema.checks:
         return []
     with translated(f"read the checks of {table.target}"):
-        there: dict[str, bool] = dict(connection.execute(CHECKS, (table.target.schema, table.target.name)).fetchall())
+        rows = connection.execute(CONSTRAINTS, (table.target.schema, table.target.name)).fetchall()
+    there = {name: (definition.removesuffix(" NOT VALID"), is_valid) for name, is_valid, definition in rows}
     problems = []
     for name, planned in ddl.plan_checks(schema, table, rules).items():
         if isinstance(planned, ddl.NotCarried):
@@ -66,8 +69,17 @@ def build_checks(connection: Connection, schema: TableSchema, table: TargetTable
     return problems
 
 
-def _add_check(connection: Connection, table: TableId, planned: ddl.PlannedCheck, there: dict[str, bool]) -> list[str]:
-    if there.get(planned.name):
+def _add_check(
+    connection: Connection, table: TableId, planned: ddl.PlannedCheck, there: dict[str, tuple[str, bool]]
+) -> list[str]:
+    """`there`: constraint -> definition, is it validated? Another one with the planned name is let alone."""
+    if planned.name in there:
+        try:
+            if check_definition(connection, table, planned.condition) != there[planned.name][0]:
+                planned = planned.renamed()
+        except psycopg.Error as error:
+            return [refused(error, f"check {planned.name} of {table}", "compared with the one that is there")]
+    if planned.name in there and there[planned.name][1]:
         return []
     problems = [] if planned.name in there else attempt(connection, planned.add, f"check {planned.name} of {table}")
     if problems:

@@ -58,7 +58,7 @@ def test_indexes_that_are_not_carried(index: Index, reason: str) -> None:
 def test_index_over_a_prefix_of_a_short_column_takes_all_of_it() -> None:
     planned = plan_index(Index("by_name", ("name", "id"), prefixes=(10, None), kind="BTREE"), ORDERS, TARGET)
     assert planned.sql_index(TARGET, planned.name) == (
-        'CREATE INDEX CONCURRENTLY IF NOT EXISTS "or""ders_by_name" ON "public"."or""ders" ("full name", "id")'
+        'CREATE INDEX CONCURRENTLY "or""ders_by_name" ON "public"."or""ders" ("full name", "id")'
     )
 
 
