@@ -1,7 +1,8 @@
 """Secondary indexes, foreign keys and triggers around a load: taken off before it, off during it, built after it.
 
-Everything here is found by name and may be repeated. What must not be lost when a process dies, the definitions that
-were taken off, stands in `anabranch.taken_off` from the same transaction on until it is back.
+Everything here is found by name and definition, foreign keys by name, and may be repeated. What must not be lost when a
+process dies, the definitions that were taken off, stands in `anabranch.taken_off` from the same transaction on until it
+is back.
 What does not live here: rendering (ddl.py), rows (load.py).
 Locks: https://www.postgresql.org/docs/current/explicit-locking.html
 """
@@ -176,7 +177,10 @@ def _build_index(
         indexes = existing.indexes if existing else []
         if not planned.parts and any(_serves(planned, i) for i in indexes):
             return []
+    try:
         name = _name(connection, table.target, planned, indexes)
+    except psycopg.Error as error:
+        return [refused(error, f"index {planned.name} of {table.target}", "compared with what is there")]
     return _create_index(connection, table.target, name, planned.sql_index(table, name, concurrently), concurrently)
 
 

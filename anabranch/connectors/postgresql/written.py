@@ -16,9 +16,9 @@ from anabranch.model.ids import TableId
 COPY: LiteralString = "CREATE TEMPORARY TABLE anabranch_copy (LIKE {})"
 CHECK: LiteralString = """
 SELECT pg_catalog.pg_get_constraintdef(oid) FROM pg_catalog.pg_constraint
- WHERE conname = 'anabranch_check' AND conrelid = 'pg_temp.anabranch_copy'::regclass
+ WHERE conname = 'anabranch_check' AND conrelid = to_regclass('pg_temp.anabranch_copy')
 """
-INDEX: LiteralString = "SELECT pg_catalog.pg_get_indexdef('pg_temp.anabranch_index'::regclass)"
+INDEX: LiteralString = "SELECT pg_catalog.pg_get_indexdef(to_regclass('pg_temp.anabranch_index'))"
 
 
 def check_definition(connection: Connection, table: TableId, condition: str) -> str:
