@@ -312,6 +312,8 @@ def types() -> Iterator[str]:
     yield "| type | reason |"
     yield "|---|---|"
     yield from (f"| `{name}` | {reason} |" for name, reason in sorted(typemap.REASONS.items()))
+    old = "as MariaDB did before 10.9.8, 10.10.6, 10.11.5 and 11.0.3"
+    yield f"| `uuid` of a table that stores them {old} | `ALTER TABLE … FORCE` on such a release mends it |"
     yield "| period columns of a table with history by transactions | its changes are logged as statements |"
     yield ""
 
@@ -322,7 +324,7 @@ def _own_choice() -> Iterator[str]:
     yield "`[types.map]` and `columns.type` of a `[[tables]]` entry of the job file choose another type at the target. Declared"
     yield "are those whose text form PostgreSQL reads into the chosen type as it is; load, stream and verification agree on it."
     yield "Integers and `year` become `smallint`, `integer` or `bigint` as well: a value that does not fit stops the job."
-    yield "Columns of a key may only become types that print the same."
+    yield "Columns of a key may only become types that print and compare the same, and some `uuid`."
     yield ""
     yield "| logical type | chosen type | fidelity | in keys | note |"
     yield "|---|---|---|---|---|"
@@ -374,7 +376,7 @@ def servers() -> Iterator[str]:
         yield f"| {name} {IN_EVERY_RUN[name]} | source | live | every run (`make test`) |"
         if family == "mysql":
             yield from (f"| {one} | source | live | `make test-servers`, {run['date']} |" for one in run["servers"])
-        oldest = ".".join(map(str, preflight_server.OLDEST[family][: 3 if family == "mysql" else 2]))
+        oldest = ".".join(map(str, preflight_server.OLDEST[family])).removesuffix(".0")
         yield f"| {name}, {UNVERIFIED[family].format(oldest=oldest)} | source | unverified | |"
     yield f"| PostgreSQL {IN_EVERY_RUN['PostgreSQL']} | target | live | every run (`make test`) |"
     yield "| PostgreSQL, other releases from 12 on | target | unverified | |"

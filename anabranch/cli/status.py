@@ -39,7 +39,7 @@ def lines(found: Mapping[str, Any]) -> Iterable[str]:
     for name in ("read", "written", "source_end"):
         yield f"{name.replace('_', ' '):<12}{_position(found['positions'].get(name))}"
     for one in found.get("prepared", ()):
-        yield f"prepared    {one['xid']}  {one['rows']:,} rows, since {one['since'] or 'before the trail'}"
+        yield f"prepared    {one['xid']}  {one['rows']:,} rows, since {one['since']}"
     for target in found["targets"]:
         yield from _target(target)
     for error in found.get("unreachable", ()):

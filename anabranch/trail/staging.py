@@ -154,6 +154,37 @@ def staged(place: Storage | Path) -> list[Staged]:
     return sorted(found, key=lambda one: (one.time, one.xid))
 
 
+def waiting(directory: Path) -> list[Staged]:
+    """Those whose rows wait for a commit: not what is older than the trail, and has ended."""
+    return [one for one in staged(directory) if not one.is_older]
+
+
+def problems(storage: Storage) -> list[str]:
+    """What is wrong with their files: every checksum, every count."""
+    found = []
+    for name in (name for name in storage.names(FOLDER) if name.endswith(_SUFFIX)):
+        try:
+            _check(storage, f"{FOLDER}/{name}")
+        except FileNotFoundError:  # decided meanwhile
+            continue
+        except TrailCorrupt as error:
+            found.append(error.message)
+    return found
+
+
+def _check(storage: Storage, name: str) -> None:
+    facts, rows = _read(storage, name), 0
+    segment = SegmentReader(storage, name)
+    try:
+        for offset, frame, _ in segment.frames(0, facts.place):
+            if frame.kind == Kind.CHUNK:
+                rows += segment.chunk(offset).row_count
+    finally:
+        segment.close()
+    if rows != facts.rows:
+        raise TrailCorrupt(f"{name} has {rows} rows of the prepared transaction {facts.xid}, not {facts.rows}")
+
+
 def _read(storage: Storage, name: str) -> Staged:
     segment = SegmentReader(storage, name)
     found: Staged | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -175,6 +176,29 @@ def test_types_of_mariadb_alone(mariadb: Server, source_database: Make) -> None:
     assert [column.refusal for column in found["w"].columns][1:] == [
         "history by transactions is logged as statements"
     ] * 2
+
+
+def test_a_table_that_stores_its_uuids_as_before_mariadb_10_11_5_is_refused(
+    mariadb: Server, source_database: Make
+) -> None:
+    """Made by 10.11.4, to the server: that is four bytes of the table's own file."""
+    database = source_database(mariadb)
+    database.execute("CREATE TABLE `o%d` (id int primary key, u uuid, `v``%s` uuid)", "FLUSH TABLES")
+    ((datadir,),) = database.query("SELECT @@datadir")
+    (file,) = (Path(str(datadir)) / database.name).glob("o*.frm")
+    with file.open("r+b") as made:
+        made.seek(51)
+        assert int.from_bytes(made.read(4), "little") > 101104
+        made.seek(51)
+        made.write((101104).to_bytes(4, "little"))
+    database.execute("FLUSH TABLES", "INSERT INTO `o%d` VALUES (1, '018f3a5c-7b2e-7c11-9d4e-1234567890ab', UUID())")
+    old = table_of(database, "o%d")
+    assert [column.type is None for column in old.columns] == [False, True, True]
+    assert all("ALTER TABLE `" in column.refusal and "`o%d` FORCE" in column.refusal for column in old.columns[1:])
+    database.execute("ALTER TABLE `o%d` FORCE")
+    new = table_of(database, "o%d")
+    assert [column.refusal for column in new.columns] == [""] * 3
+    assert old.reads_like(new) and not new.reads_like(old)
 
 
 @pytest.mark.every_server("generated columns", "full-text")

@@ -17,7 +17,7 @@ from anabranch.config.url import parse_url
 from anabranch.connectors.mysql.connection import ask, connect
 from anabranch.connectors.mysql.dump import Dump
 from anabranch.connectors.mysql.log_end import log_end
-from anabranch.errors import SourceError, SourceUnavailable
+from anabranch.errors import ConfigError, SourceError, SourceUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.testing import packages
 from anabranch.testing.certificates import Certificates, make_certificates
@@ -43,12 +43,7 @@ def open_server(
     request: pytest.FixtureRequest, servers_directory: Path, certificates: Certificates
 ) -> Iterator[Server]:
     """Listens on IPv4 and IPv6, with a certificate for `localhost`."""
-    options = [
-        "--bind-address=*",
-        f"--ssl-ca={certificates.authority}",
-        f"--ssl-cert={certificates.certificate}",
-        f"--ssl-key={certificates.key}",
-    ]
+    options = ["--bind-address=*", *_tls_options(certificates)]
     if request.param == "mysql":
         options.append("--plugin-load-add=auth_socket.so")
     else:
@@ -63,6 +58,10 @@ def open_server(
         )
         execute(server, *(f"GRANT {REPLICATES[server.name]} ON *.* TO {user}@'%'" for user in ("tls", "plain")))
         yield server
+
+
+def _tls_options(made: Certificates) -> list[str]:
+    return [f"--ssl-ca={made.authority}", f"--ssl-cert={made.certificate}", f"--ssl-key={made.key}"]
 
 
 def execute(server: Server, *statements: str) -> None:
@@ -114,6 +113,7 @@ def test_tls_with_and_without_verification(open_server: Server, certificates: Ce
         ("127.0.0.1", {"ssl_mode": "required"}),
         ("127.0.0.1", {"ssl_ca": ca}),
         ("127.0.0.1", {"ssl_ca": ca, "ssl_mode": "verify_ca"}),
+        ("127.0.0.1", {"ssl_ca": ca, "ssl_mode": "required"}),
         ("localhost", {"ssl_ca": ca, "ssl_mode": "verify_identity"}),
         ("[::1]", {"ssl_ca": ca}),
     ):
@@ -129,6 +129,8 @@ def test_tls_that_does_not_come_about_is_said_in_one_message(
     ca = certificates.authority
     wrong = refused(url(open_server, ssl_ca=certificates.stranger))
     assert "certificate verify failed" in wrong.message and "not signed by the authority in ssl_ca" in wrong.hint
+    required = refused(url(open_server, ssl_ca=certificates.stranger, ssl_mode="required"))
+    assert "certificate verify failed" in required.message
     another = refused(url(open_server, ssl_ca=ca, ssl_mode="verify_identity"))
     assert "127.0.0.1" in another.message and "ssl_mode=verify_ca" in another.hint
     unencrypted = refused(url(open_server, ssl_mode="disabled"))
@@ -137,6 +139,25 @@ def test_tls_that_does_not_come_about_is_said_in_one_message(
     assert not has_tls
     without = refused(replace(url(mariadb, ssl_mode="required"), user=mariadb.user, password=mariadb.password))
     assert "doesn't support" in without.message and "switch TLS on at the server" in without.hint
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"ssl_mode": "preferred", "ssl_ca": "ca.pem"}, "ssl_mode=preferred in the URL has no use for ssl_ca"),
+        (
+            {"ssl_mode": "disabled", "ssl_cert": "c", "ssl_key": "k"},
+            "ssl_mode=disabled .* no use for ssl_cert, ssl_key",
+        ),
+        ({"ssl_mode": "required", "ssl_key": "k"}, "ssl_key and no ssl_cert"),
+        ({"ssl_key": "k"}, "ssl_key and no ssl_cert"),
+    ],
+)
+def test_files_that_would_not_be_used_are_refused(options: dict[str, str], message: str) -> None:
+    query = tuple(options.items())
+    with pytest.raises(ConfigError, match=message) as error:
+        connect(Endpoint("mysql", "localhost", 9, "u", "p", options=query))
+    assert error.value.hint
 
 
 def test_unix_sockets_and_ipv6(open_server: Server) -> None:
@@ -205,6 +226,16 @@ def test_passwords_are_not_told_in_clear_text(open_server: Server) -> None:
     for options in ({}, {"ssl_mode": "disabled"}):
         error = refused(url(open_server, "told", password="secret", **options))
         assert "told in clear text" in error.message and "ed25519" in error.hint
+
+
+@pytest.mark.servers
+def test_the_tls_of_old_servers_is_refused(servers_directory: Path, certificates: Certificates) -> None:
+    """As MySQL 5.6 came, it speaks TLS 1.0 at best, which today's libraries do not."""
+    with start_mysql(servers_directory / "old-tls", release="5.6", options=_tls_options(certificates)) as server:
+        root = url(server, server.user, password=server.password)
+        for options in ((), (("ssl_mode", "required"),), (("ssl_ca", str(certificates.authority)),)):
+            assert "too old to be safe" in refused(replace(root, options=options)).hint
+        assert not cipher(replace(root, options=(("ssl_mode", "disabled"),)))
 
 
 @pytest.mark.servers

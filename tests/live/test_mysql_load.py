@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 
@@ -278,7 +279,11 @@ def writers(database: Database, count: int) -> Iterator[None]:
     threads = [threading.Thread(target=write, args=(n,)) for n in range(count)]
     for thread in threads:
         thread.start()
+    while database.query("SELECT count(*) FROM t")[0][0] < 2 * count:
+        time.sleep(0.01)
     try:
+        while database.query("SELECT COUNT(*) FROM t")[0][0] < 20:
+            time.sleep(0.01)
         yield
     finally:
         stop.set()

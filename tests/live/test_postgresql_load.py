@@ -371,6 +371,20 @@ def test_postgresql_build_goes_on_where_a_sequence_is_too_small(loader: Postgres
     assert set(EXPECTED[:2]) <= set(built(target_database))
 
 
+def test_postgresql_the_highest_of_texts_sets_no_sequence(loader: PostgresLoader, target_database: Any) -> None:
+    """A sequence of somebody's own; the job makes none for a counter that it stores as text."""
+    target_database.execute(
+        "CREATE TABLE public.worded (id text PRIMARY KEY)",
+        "CREATE SEQUENCE public.counts OWNED BY public.worded.id",
+        "ALTER TABLE public.worded ALTER id SET DEFAULT nextval('public.counts')",
+        "INSERT INTO public.worded VALUES ('9'), ('10')",
+    )
+    kinds = (LogicalType(Kind.UINT64, target="text"),)
+    table = TargetTable(TableId("shop", "worded"), TableId("public", "worded"), ("id",), kinds, ("id",))
+    assert loader.raise_sequences([table]) == []
+    assert target_database.query("SELECT last_value, is_called FROM public.counts") == [(1, False)]
+
+
 def test_postgresql_build_replaces_an_invalid_index(loader: PostgresLoader, target_database: Any) -> None:
     loaded(loader)
     target_database.execute(

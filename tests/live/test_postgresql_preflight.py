@@ -177,9 +177,18 @@ def test_postgresql_preflight_shows_chosen_types(endpoint: Endpoint, target_data
     )
     natives = ("tinyint(1)", "tinyint(1)", "char(36)", "binary(16)", "point")
     columns = tuple(Column(f"c{i}", kind, native) for i, (kind, native) in enumerate(zip(kinds, natives, strict=True)))
-    schema = TableSchema(TableId("shop", "t"), columns, ("c0",))
+    schema = TableSchema(TableId("shop", "t"), columns, ("c0", "c2"))
     names = tuple(column.name for column in columns)
-    target = TargetTable(schema.id, TableId("public", "t"), names, kinds, ("c0",))
+    target = TargetTable(schema.id, TableId("public", "t"), names, kinds, ("c0", "c2"))
+    uuid = LogicalType(Kind.TEXT, 36, target="uuid")
+    for collation, told in (
+        ("utf8mb4_general_ci", []),
+        ("ascii_bin", ["char as uuid is refused: a key column cannot"]),
+    ):
+        one = TableSchema(TableId("shop", "u"), (Column("k", uuid, "char(36)", collation=collation),), ("k",))
+        keyed = TargetTable(one.id, TableId("public", "u"), ("k",), (uuid,), ("k",))
+        found = bad(run(endpoint, PreflightContext("job", {}, {one.id: one}, {one.id: keyed})))
+        assert [message[:44] for _, message in found if "as uuid" in message and "refused" in message] == told
     context = PreflightContext("job", {"types.geometry": "geometry"}, {schema.id: schema}, {schema.id: target})
     results = run(endpoint, context)
     told = "tinyint as boolean is exact: only 0 and 1: a value that it does not hold stops the job (shop.t.c1)"
@@ -187,7 +196,8 @@ def test_postgresql_preflight_shows_chosen_types(endpoint: Endpoint, target_data
     assert [message.split(" (")[0] for _, message in bad(results)] == [
         "shop.t.c2 need the extension citext, which is not installed in this database",
         "shop.t.c4 need the extension postgis, which is not installed in this database",
-        "tinyint as boolean is refused: a key column cannot become boolean: its values print otherwise",
+        "tinyint as boolean is refused: a key column cannot become boolean: its values print or compare otherwise",
+        "char as citext is refused: a key column cannot become citext: its values print or compare otherwise",
         "binary as uuid is refused: binary(16) cannot become uuid; possible: none",
     ]
     assert [r.hint for r in results if r.verdict == "failed"][:2] == [

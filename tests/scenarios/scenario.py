@@ -324,15 +324,22 @@ class Scenario:
         return sorted((tuple(map(_source_value, row, (types[n] for n in names))) for row in rows), key=repr)
 
     def target_rows(
-        self, table: str, columns: Sequence[str] | None = None, where: str = "TRUE"
+        self, table: str, columns: Sequence[str] | None = None, where: str = "TRUE", relation: str = ""
     ) -> list[tuple[Any, ...]]:
+        """`relation`: where the rows went, if not to a table of the same name in `public`."""
         types = dict(self.source_columns(table))
         names = list(columns or types)
-        shown = ", ".join(f'"{name}"' for name in names)
+        shown = ", ".join(map(quote, names))
         with self.target.connect(options="-c timezone=UTC") as connection:
-            rows = connection.execute(f'SELECT {shown} FROM public."{table}" WHERE {where}').fetchall()
+            rows = connection.execute(
+                f"SELECT {shown} FROM {relation or f'public.{quote(table)}'} WHERE {where}"
+            ).fetchall()
         kinds = [types.get(name, "") for name in names]
         return sorted((tuple(map(_target_value, row, kinds)) for row in rows), key=repr)
+
+
+def quote(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _source_value(value: Any, type_: str) -> Any:

@@ -20,7 +20,8 @@ TYPES = (
     "INSERT INTO priced VALUES (1, 9.99, 1), (2, 5, 0), (3, 1, NULL)",
     "UPDATE priced SET price = 10 WHERE id = 1",
     "DELETE FROM priced WHERE id = 3",
-    "CREATE TABLE chosen (id BIGINT UNSIGNED PRIMARY KEY, token CHAR(36), at DATETIME(3), settings TEXT, `on` TINYINT(1))",
+    "CREATE TABLE chosen (id BIGINT UNSIGNED, token CHAR(36), at DATETIME(3), settings TEXT, `on` TINYINT(1),"
+    " PRIMARY KEY (id, token))",
     "INSERT INTO chosen VALUES (1, '123E4567-E89B-12D3-A456-426655440001', '2024-03-31 02:30:00.125', '{\"b\": 1}', 1)",
 )
 CHOICES = """
@@ -61,7 +62,7 @@ def test_pitfall_35_36_38_types_beyond_the_common_ones(mariadb: Server, scenario
     made.sync(run)
     the_target_has_what_the_source_shows(made)
     assert "identical: 5 of 5" in made.cli("verify").stdout
-    made.source.execute("INSERT INTO chosen VALUES (5, NULL, NULL, NULL, 2)")
+    made.source.execute("INSERT INTO chosen VALUES (5, UUID(), NULL, NULL, 2)")
     stopped = run.wait()
     assert stopped.code == 6 and "id=5" in stopped.stderr.replace(" ", "")
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import reduce
 from typing import Any
 
-from anabranch.connectors.mysql import defaults, foreign_keys
+from anabranch.connectors.mysql import defaults, foreign_keys, uuids
 from anabranch.connectors.mysql.charsets import character_bytes
 from anabranch.connectors.mysql.chunks import qualified
 from anabranch.connectors.mysql.connection import account, ask, connect, family, variables, version
@@ -140,7 +140,7 @@ class MysqlCatalog:
         for t in ids:
             table = _table(kind, t, chosen[t], columns[t.name], indexes.get(t.name, []), keys.get(t.name, []))
             if kind == "mariadb":
-                table = _with_json(table, checks.get(t.name, []), columns[t.name])
+                table = self._with_uuids(_with_json(table, checks.get(t.name, []), columns[t.name]))
             table = replace(table, checks=checks_of(kind, table, checks.get(t.name, [])))
             found[t] = self._with_instants(table) if kind == "mysql" else table
         return found
@@ -162,6 +162,15 @@ class MysqlCatalog:
             part.replace(" AS ", ".").rpartition(".")[2].strip() for part in sql[7 : sql.index(" FROM")].split(",")
         ]
         return [dict(zip(names, row, strict=True)) for row in ask(self._connection, sql, *arguments)]
+
+    def _with_uuids(self, table: TableSchema) -> TableSchema:
+        """MariaDB: UUIDs that the table stores in a form of before are refused."""
+        found = [column.name for column in table.columns if column.type and column.type.kind is Kind.UUID]
+        why = uuids.refusal(self._connection, table.id, found[0]) if found else ""
+        if not why:
+            return table
+        columns = (replace(c, type=None, refusal=why) if c.name in found else c for c in table.columns)
+        return replace(table, columns=tuple(columns))
 
     def _with_instants(self, table: TableSchema) -> TableSchema:
         """MySQL: constant defaults of TIMESTAMP columns, in UTC."""
@@ -224,7 +233,7 @@ def _row_end(columns: list[Row]) -> str:
 def _column(row: Row, kind: str) -> Column:
     extra = row["EXTRA"].upper()
     try:
-        type, refusal = logical_type(_native(row)), ""
+        type, refusal = logical_type(_native(row, kind)), ""
     except Refused as reason:
         type, refusal = None, str(reason)
     is_generated = "GENERATED" in extra.replace("DEFAULT_GENERATED", "") or "PERSISTENT" in extra
@@ -249,7 +258,7 @@ def _column(row: Row, kind: str) -> Column:
     return column if column.generated else _DEFAULT[kind](column, row["COLUMN_DEFAULT"], extra)
 
 
-def _native(row: Row, is_json: bool = False) -> Native:
+def _native(row: Row, family: str, is_json: bool = False) -> Native:
     return Native(
         name=row["DATA_TYPE"].lower(),
         full=row["COLUMN_TYPE"],
@@ -259,6 +268,7 @@ def _native(row: Row, is_json: bool = False) -> Native:
         scale=int(row["NUMERIC_SCALE"] or 0),
         fraction=int(row["DATETIME_PRECISION"] or 0),
         is_json=is_json,
+        family=family,
     )
 
 
@@ -267,7 +277,8 @@ def _with_json(table: TableSchema, checks: list[Row], rows: list[Row]) -> TableS
 
     https://mariadb.com/kb/en/json-data-type/"""
     clauses = {row["CHECK_CLAUSE"] for row in checks}
-    natives = {r["COLUMN_NAME"]: _native(r, True) for r in rows if f"json_valid({name(r['COLUMN_NAME'])})" in clauses}
+    known = [row for row in rows if f"json_valid({name(row['COLUMN_NAME'])})" in clauses]
+    natives = {row["COLUMN_NAME"]: _native(row, "mariadb", is_json=True) for row in known}
     columns = (
         replace(c, type=logical_type(natives[c.name])) if c.name in natives and c.type else c for c in table.columns
     )

@@ -18,6 +18,7 @@ CONNECT_TIMEOUT = 10  # seconds
 # https://dev.mysql.com/doc/refman/8.0/en/connection-options.html#option_general_ssl-mode
 SSL_MODES = ("disabled", "preferred", "required", "verify_ca", "verify_identity")
 SSL_FILES = ("ssl_ca", "ssl_cert", "ssl_key")
+_USES_FILES = SSL_MODES[2:]
 # Ways to log in that show the password, or a hash that is as good as it, to whoever answers; PyMySQL would do as it is told.
 # https://dev.mysql.com/doc/refman/8.0/en/cleartext-pluggable-authentication.html · https://mariadb.com/kb/en/authentication-plugin-pam/
 # https://dev.mysql.com/doc/refman/5.6/en/old-native-pluggable-authentication.html
@@ -124,22 +125,33 @@ def _tls(endpoint: Endpoint) -> dict[str, Any]:
     unknown = [name for name, _ in endpoint.options if name not in OPTIONS]
     if unknown:
         raise ConfigError(f"unknown option {unknown[0]} in the URL", hint=f"known: {', '.join(OPTIONS)}")
-    mode = "verify_ca" if endpoint.option("ssl_ca") else "required" if endpoint.option("ssl_cert") else "preferred"
+    files = [name for name in SSL_FILES if endpoint.option(name)]
+    mode = "verify_ca" if "ssl_ca" in files else "required" if files else "preferred"
     mode = endpoint.option("ssl_mode", mode)
     mode = mode.lower().replace("-", "_")
     if mode not in SSL_MODES:
         raise ConfigError(f"unknown ssl_mode {mode!r} in the URL", hint=f"one of {', '.join(SSL_MODES)}")
+    if files and mode not in _USES_FILES:
+        hint = f"take {', '.join(files)} out of the URL, or set ssl_mode={' or '.join(_USES_FILES)}"
+        raise ConfigError(f"ssl_mode={mode} in the URL has no use for {', '.join(files)}", hint=hint)
+    if "ssl_key" in files and "ssl_cert" not in files:
+        raise ConfigError(
+            "the URL has ssl_key and no ssl_cert", hint="name the certificate of this key, or none of both"
+        )
     if mode == "disabled":
         return {"ssl_disabled": True}
     return {} if mode == "preferred" else {"ssl": _context(endpoint, mode)}
 
 
 def _context(endpoint: Endpoint, mode: str) -> ssl.SSLContext:
-    """`required` encrypts and believes; the verify modes check the chain, `verify_identity` also the host's name."""
+    """`required` encrypts and believes, unless there is an authority to ask; the verify modes check the chain,
+    `verify_identity` also the host's name. libpq takes `require` beside a root certificate in the same way:
+    https://www.postgresql.org/docs/current/libpq-ssl.html#LIBPQ-SSL-SSLMODE-STATEMENTS"""
+    is_believing = mode == "required" and not endpoint.option("ssl_ca")
     try:
         context = ssl.create_default_context(cafile=endpoint.option("ssl_ca") or None)
         context.check_hostname = mode == "verify_identity"
-        context.verify_mode = ssl.CERT_NONE if mode == "required" else ssl.CERT_REQUIRED
+        context.verify_mode = ssl.CERT_NONE if is_believing else ssl.CERT_REQUIRED
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # certificates that MySQL makes for itself do not pass it
         if endpoint.option("ssl_cert"):
             context.load_cert_chain(endpoint.option("ssl_cert"), endpoint.option("ssl_key") or None)

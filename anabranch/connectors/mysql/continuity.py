@@ -33,7 +33,7 @@ def _check_place(connection: pymysql.Connection, place: Place) -> None:
     """The file is there and reaches as far as we read it."""
     files = {str(name): int(size) for name, size, *_ in ask(connection, "SHOW BINARY LOGS")}
     if place.file not in files:
-        first, last = min(files, default="nothing"), max(files, default="nothing")
+        first, last = next(iter(files), "nothing"), next(reversed(files), "nothing")  # as the server lists them
         raise LogLost(
             f"the source has no {place.file} any more (the trail ends at {place}, its log goes from {first} to {last})",
             position=str(place),

@@ -68,6 +68,9 @@ DEFINES = frozenset(("alter", "columns", "create", "drop", "partition", "rename"
 _VALUE = re.compile(r"[0-9]{2,}|[0-9]+[eE][0-9]*|0x[0-9a-fA-F]+|0b[01]+")
 # A quote that a backslash escapes, or not: https://dev.mysql.com/doc/refman/8.0/en/sql-mode.html#sqlmode_no_backslash_escapes
 _ENDS_BY_MODE = re.compile(r"""\\['"]""")
+# What a name cannot have: MySQL writes a question mark for it, MariaDB refuses the statement.
+# https://dev.mysql.com/doc/refman/8.0/en/identifiers.html
+_BEYOND = re.compile("[\U00010000-\U0010ffff]")
 SHOWN = 500  # characters of a statement that people are shown
 _HARMLESS = StatementFacts("harmless")
 
@@ -361,6 +364,7 @@ class _Statement:
         return token.text
 
     def _folded(self, name: str) -> str:
+        name = _BEYOND.sub("?", name)
         return name.lower() if self.folds else name
 
     def _object(self) -> str:

@@ -63,7 +63,7 @@ def check_family(live: Live) -> Iterator[CheckResult]:
 def check_version(live: Live) -> Iterator[CheckResult]:
     shown = f"{NAMES[live.family]} {'.'.join(map(str, live.version))}"
     if live.version < OLDEST[live.family]:
-        oldest = ".".join(map(str, OLDEST[live.family][:2]))
+        oldest = ".".join(map(str, OLDEST[live.family])).removesuffix(".0")
         yield failed("version", f"{shown} is too old", f"use {NAMES[live.family]} {oldest} or later")
     elif live.version[:2] not in TESTED[live.family]:
         tested = ", ".join(".".join(map(str, v)) for v in TESTED[live.family])

@@ -8,6 +8,7 @@ Format: https://dev.mysql.com/doc/dev/mysql-server/latest/classbinary__log_1_1Ro
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ ROW_EVENTS = {
 # Does a partial after image carry virtual columns that have changed? MariaDB leaves them out under MINIMAL (seen).
 LOGS_COMPUTED = {"mysql": True, "mariadb": False}
 _REMEDY = "; binlog_row_image = FULL at the source would log it"
+_NAME = re.compile(r"[a-z_]\w*")
 _PATTERNS = 256  # combinations of present columns that are kept per table
 
 
@@ -170,7 +172,8 @@ class _Generator:
             if self.is_partial and place == 1:
                 body += self._options()
             body += self._image(image)
-        bound = {**environment(zero), **self._bound}
+        used = set(_NAME.findall("\n".join(body)))  # every default of a parameter costs a little at every call
+        bound = {name: value for name, value in environment(zero).items() if name in used} | self._bound
         lines = [
             f"def decode(data, p, end, {', '.join(f'{name}={name}' for name in bound)}):",
             "    images = 0",

@@ -50,6 +50,7 @@ class Native:
     scale: int = 0
     fraction: int = 0
     is_json: bool = False  # MariaDB: a longtext whose check says json_valid(column)
+    family: str = ""  # mysql or mariadb, for what is not the same of both
 
 
 class Refused(Exception):
@@ -93,9 +94,11 @@ def _text(native: Native) -> LogicalType:
 
 
 def _elements(native: Native) -> int | None:
-    """Of `vector(3)`. https://dev.mysql.com/doc/refman/9.7/en/vector.html · https://mariadb.com/kb/en/vector/"""
+    """How many each vector of `vector(3)` has. In MySQL that is the most that one may have, and says nothing.
+
+    https://dev.mysql.com/doc/refman/9.7/en/vector.html · https://mariadb.com/kb/en/vector/"""
     found = re.search(r"\((\d+)\)", native.full)
-    return int(found[1]) if found else None
+    return int(found[1]) if found and native.family == "mariadb" else None
 
 
 def _labelled(kind: Kind) -> Callable[[Native], LogicalType]:

@@ -22,13 +22,14 @@ _BITS = {Kind.INT8: 7, Kind.INT16: 15, Kind.INT32: 31, Kind.INT64: 63, Kind.YEAR
     Kind.UINT64: 64,
 }
 _TARGET_BITS = {"smallint": 15, "integer": 31, "bigint": 63}
+UUID, UUID_LENGTH = "uuid", 36
 STOPS = "a value that it does not hold stops the job"
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
     """`form`: SQL that gives the column's value in the source's text form, where its own text is another; `in_keys`: does
-    the value print as the source's, so that it may be part of a key?"""
+    the value print as the source's, and is it equal to others as its text is, so that it may be part of a key?"""
 
     fidelity: Fidelity
     reason: str = ""
@@ -44,6 +45,15 @@ def choice(type: LogicalType) -> Choice | None:
         return Choice(EXACT, "" if _BITS[type.kind] <= bits else STOPS)
     found = _CHOICES.get(type.kind, {}).get(type.target)
     return found if found and found.accepts(type) else None
+
+
+def may_be_key(type: LogicalType, collation: str) -> bool:
+    """May a column of a key have the type that the job chose? A key that the target tells has to be found at the source:
+    a UUID there comes in lower case, so the source has to ignore case, and in the usual spelling of 36 characters."""
+    if type.kind is Kind.TEXT and type.target == UUID:
+        return type.length == UUID_LENGTH and collation.endswith("_ci")
+    found = choice(type) if type.target else None
+    return found is None or found.in_keys
 
 
 def possible(type: LogicalType) -> tuple[str, ...]:
@@ -88,8 +98,12 @@ _CHOICES: dict[Kind, dict[str, Choice]] = {
     Kind.TEXT: {
         "text": Choice(WIDENED, "it has no declared length"),
         "varchar": Choice(WIDENED, "it has no declared length"),
-        "citext": Choice(WIDENED, "it has no declared length and ignores case, as its extension does"),
-        "uuid": Choice(LOSSY, "letters become lower case, other spellings the usual one; no UUID stops the job", in_keys=False),
+        "citext": Choice(WIDENED, "it has no declared length and ignores case, as its extension does", in_keys=False),
+        UUID: Choice(
+            LOSSY,
+            "letters become lower case, other spellings the usual one; no UUID stops the job; in keys char(36) whose "
+            "collation ignores case",
+        ),
         **_JSON,
     },
     Kind.BIT: {

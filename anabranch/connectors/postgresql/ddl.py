@@ -23,6 +23,7 @@ from anabranch.rows.net import TargetTable
 
 NAME_BYTES = 63  # https://www.postgresql.org/docs/current/limits.html
 IDENTITY_TYPES = ("smallint", "integer", "bigint")
+NUMBER_TYPES = (*IDENTITY_TYPES, "numeric", "real", "double precision")
 ZERO_DATE_KINDS = (Kind.DATE, Kind.TIMESTAMP, Kind.INSTANT)
 NO_DEFAULT_KINDS = (Kind.JSON, Kind.GEOMETRY, Kind.VECTOR)
 NO_DEFAULT_TYPES = ("json", "jsonb", "uuid", "time")  # chosen ones that do not take every text that the source takes
@@ -99,7 +100,8 @@ def complete_table(schema: TableSchema, table: TargetTable, rules: ValueRules) -
     place = qualified(table.target)
     columns = [(schema.column(source), target) for source, target in target_columns(table).items()]
     for column, target in columns:
-        if column.auto_increment and not is_identity(column, table.type_of(target), rules):
+        logical = table.type_of(target)
+        if draws_numbers(column, logical) and not is_identity(column, logical, rules):
             name = f"{quote(table.target.schema)}.{quote(sequence_name(table, target))}"
             statements.append(f"CREATE SEQUENCE {name} OWNED BY {place}.{quote(target)}")
             statements.append(f"ALTER TABLE {place} ALTER {quote(target)} SET DEFAULT nextval({literal(name)})")
@@ -117,7 +119,7 @@ def own_relations(schema: TableSchema, table: TargetTable, rules: ValueRules, be
         if is_identity(column, table.type_of(target), rules)
         else sequence_name(table, target)
         for column, target in columns
-        if column.auto_increment
+        if draws_numbers(column, table.type_of(target))
     ]
 
 
@@ -135,6 +137,11 @@ def _usual_name(table: TargetTable, what: str) -> str:
 def sequence_name(table: TargetTable, column: str) -> str:
     """Of no other relation in the schema."""
     return with_digest(f"{table.target.name}_{column}_seq", f"{table.target}.{column}")
+
+
+def draws_numbers(column: Column, logical: LogicalType) -> bool:
+    """Does it count at the target? Not where the job chose a type that is none of numbers: nothing sorts them there."""
+    return column.auto_increment and (not logical.target or logical.target in NUMBER_TYPES)
 
 
 def is_identity(column: Column, logical: LogicalType, rules: ValueRules) -> bool:
@@ -215,12 +222,18 @@ def _is_date(logical: LogicalType, text: str) -> bool:
 
 
 def loses_default(column: Column, logical: LogicalType, version: int = LATEST) -> bool:
-    """Has the source a default, other than NULL, that the target will not have?"""
+    """Has the source a default, other than NULL, or a counter that the target will not have?"""
+    if column.auto_increment:
+        return not draws_numbers(column, logical)
     if not column.has_default or (column.default is None and not column.default_is_expression):
         return False
     if column.default_term is not None:
         return terms.default(column.default_term, logical, version) is None
     return default_of(column, logical) is None
+
+
+def told_default(column: Column) -> str:
+    return "AUTO_INCREMENT" if column.auto_increment else str(column.default)
 
 
 def _names(columns: Iterable[str]) -> str:

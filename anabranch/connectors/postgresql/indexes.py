@@ -113,7 +113,8 @@ class _Part:
             return f"substring({quote(self.column)} FROM 1 FOR {self.prefix})", self._bytes(self.prefix)
         if self.type.kind is Kind.TEXT and self.type.target in TEXTS and self.prefix:
             return f'"left"({quote(self.column)}, {self.prefix})', self._bytes(self.prefix)
-        raise NotCarried(f"the first {self.prefix} of {self.column} cannot be told apart here")
+        why = f"the job chooses {self.type.target}" if self.type.target else "there is no expression here"
+        raise NotCarried(f"it takes the first {self.prefix} of {self.column}, for which {why}")
 
     def _bytes(self, length: int) -> int:
         return _padded(VARLENA_BYTES + length * (self.character_bytes if self.type.kind is Kind.TEXT else 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
@@ -25,8 +26,8 @@ def check_types(context: PreflightContext) -> Iterator[CheckResult]:
         schema = context.tables[table.source]
         for (source, target), logical in zip(ddl.target_columns(table).items(), table.types, strict=True):
             fit = PostgresTypes().fit(logical, value_rules(context))
-            if target in table.key and not _may_be_key(logical):
-                reason = f"a key column cannot become {logical.target}: its values print otherwise"
+            if target in table.key and not choices.may_be_key(logical, schema.column(source).collation):
+                reason = f"a key column cannot become {logical.target}: its values print or compare otherwise"
                 fit = Fit(fit.native, Fidelity.REFUSED, reason)
             if fit.fidelity is Fidelity.EXACT and not logical.target:
                 exact += 1
@@ -47,11 +48,6 @@ def check_types(context: PreflightContext) -> Iterator[CheckResult]:
             yield ok("types", text)
         else:
             yield warning("types", text, "", names=names)
-
-
-def _may_be_key(logical: LogicalType) -> bool:
-    found = choices.choice(logical) if logical.target else None
-    return found is None or found.in_keys
 
 
 def _source_type(native: str, logical: LogicalType) -> str:
@@ -104,7 +100,7 @@ def _not_carried(context: PreflightContext, table: TargetTable) -> Iterator[tupl
     for source, target in ddl.target_columns(table).items():
         column = schema.column(source)
         if ddl.loses_default(column, table.type_of(target)):
-            yield "defaults", source, f"{column.default} has no counterpart"
+            yield "defaults", source, f"{ddl.told_default(column)} has no counterpart"
 
 
 def check_names(context: PreflightContext) -> Iterator[CheckResult]:
@@ -113,8 +109,23 @@ def check_names(context: PreflightContext) -> Iterator[CheckResult]:
         by_target[table.target].append(table)
         for name in ddl.long_names(table):
             text = f"{name} is longer than {ddl.NAME_BYTES} bytes"
-            yield failed("names", text, "rename it in the job file", table)
+            yield failed("names", text, _renamed(table, name), table)
     for target, tables in by_target.items():
         if len(tables) > 1:
             sources = ", ".join(str(t.source) for t in tables)
             yield failed("names", f"{sources} would all go into {target}", "give each its own [[rules]] target")
+
+
+def _renamed(table: TargetTable, name: str) -> str:
+    """What the job file may say instead, with a name that fits."""
+    short = ddl.shortened(name)
+    if name in table.columns:
+        source = table.source_columns[table.columns.index(name)] if table.source_columns else name
+        return f"[[tables]] name = {toml(str(table.source))}, columns.rename = {{ {toml(source)} = {toml(short)} }}"
+    target = TableId(ddl.shortened(table.target.schema), ddl.shortened(table.target.name))
+    return f"before the other rules: [[rules]] include = [{toml(str(table.source))}], target = {toml(str(target))}"
+
+
+def toml(text: str) -> str:
+    """A string as the job file has it. https://toml.io/en/v1.0.0#string"""
+    return "'" + text + "'" if '"' in text and "'" not in text else json.dumps(text, ensure_ascii=False)

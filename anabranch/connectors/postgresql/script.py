@@ -39,7 +39,7 @@ def defaults_left_out(schema: TableSchema, table: TargetTable) -> Iterator[str]:
     for source, target in ddl.target_columns(table).items():
         column = schema.column(source)
         if ddl.loses_default(column, table.type_of(target)):
-            yield f"default of {source}: {column.default}"
+            yield f"default of {source}: {ddl.told_default(column)}"
 
 
 def _indexes(tables: Tables, rules: ValueRules) -> Iterator[DdlStep]:

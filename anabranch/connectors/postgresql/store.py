@@ -153,6 +153,7 @@ class PostgresStore:
     def _session(self, doing: str) -> Iterator[Connection]:
         if self._open is None or self._open.closed:
             self._open = connect(self._endpoint, "anabranch-state", autocommit=True)
+            self._known.clear()  # it may be another server, whose rows have the same versions
         with translated(doing):
             yield self._open
 

@@ -30,7 +30,8 @@ SELECT k.conname::text, k.convalidated, pg_catalog.pg_get_constraintdef(k.oid)
   JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
  WHERE n.nspname = %s AND c.relname = %s
 """
-# Of every wanted table the columns that take their values from a sequence, with it.
+# Of every wanted table the columns of numbers that take their values from a sequence, with it. The highest of texts is
+# not the highest number.
 # https://www.postgresql.org/docs/current/functions-info.html: pg_get_serial_sequence knows identities and OWNED BY
 SEQUENCES: LiteralString = """
 SELECT n.nspname::text, c.relname::text, a.attname::text,
@@ -39,6 +40,7 @@ SELECT n.nspname::text, c.relname::text, a.attname::text,
   JOIN pg_catalog.pg_namespace n ON n.nspname = w.schema
   JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = w.name
   JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+  JOIN pg_catalog.pg_type t ON t.oid = a.atttypid AND t.typcategory = 'N'
  WHERE a.attidentity <> '' OR a.atthasdef
 """
 # Never back: somebody may have drawn numbers at the target. `is_called` of a new sequence is false: 1 is its next.

@@ -66,8 +66,13 @@ GEOMETRY: dict[str, tuple[str, Fidelity, str]] = {
 }
 VECTOR: dict[str, tuple[str, Fidelity, str]] = {
     "real[]": ("real[]", WIDENED, 'an array of any length; where pgvector is installed [types] vector = "vector"'),
-    "vector": ("vector({length})", EXACT, "pgvector's type"),
+    "vector": (
+        "vector({length})",
+        EXACT,
+        "pgvector's type; `vector` without a size where MySQL holds shorter ones too",
+    ),
 }
+UNSIZED = "it has no declared size: the source's is the most that one may have"
 SETTINGS = (Kind.GEOMETRY, Kind.VECTOR)  # kinds for which the load asks the job's settings, not a column's choice
 EXTENSIONS = {"geometry": "postgis", "vector": "vector", "citext": "citext"}  # a type's name -> what brings it
 
@@ -102,7 +107,8 @@ def _row(type: LogicalType, rules: ValueRules) -> tuple[str, Fidelity, str]:
         return GEOMETRY[rules.geometry]
     if type.kind is Kind.VECTOR:
         native, fidelity, reason = VECTOR[rules.vector]
-        return (native if type.length else native.partition("(")[0]), fidelity, reason
+        unsized = native.partition("(")[0]
+        return (native, fidelity, reason) if type.length or native == unsized else (unsized, WIDENED, UNSIZED)
     return NATIVE[type.kind]
 
 

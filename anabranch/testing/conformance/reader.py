@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 
-from anabranch.abc import LogItem, LogOptions, LogReader, LogStatement, Select
+from anabranch.abc import LogDecided, LogIdle, LogItem, LogOptions, LogPrepared, LogReader, LogStatement, Select
 from anabranch.errors import LogLost
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
@@ -218,6 +218,38 @@ def a_transaction_has_native_position_and_time(source: Source) -> None:
     assert order.includes(order.mark(chunk.resume), native, gtid) and not order.includes(start, native, gtid)
 
 
+def rule_06_prepared_transactions_come_where_they_are_prepared_and_decided(source: Source) -> None:
+    a = source.create("a")
+    start = end(source)
+    opened = source.prepare("one")
+    if opened is None:
+        return
+    with opened as t:
+        t.insert(a, row(1))
+    with source.transaction() as t:
+        t.insert(a, row(2))
+    with closing(source.connector.catalog()) as catalog:
+        open_now = catalog.prepared()
+    source.decide("one", commit=True)
+    opened = source.prepare("two")
+    assert opened is not None
+    with opened as t:
+        t.insert(a, row(3))
+    source.decide("two", commit=False)
+    with following(source, start) as reader:
+        found = [item for item in items(reader, source, end(source)) if not isinstance(item, LogIdle)]
+    first, between, committed, second, rolled_back = found
+    assert isinstance(first, LogPrepared) and isinstance(second, LogPrepared) and isinstance(between, Chunk)
+    assert isinstance(committed, LogDecided) and isinstance(rolled_back, LogDecided)
+    assert first.xid == committed.xid != second.xid == rolled_back.xid and first.xid in open_now
+    assert committed.is_committed and not rolled_back.is_committed and first.left_out == ()
+    ids = [[image[2]["id"] for *_, image in images(item.chunk, definitions(source))] for item in (first, second)]
+    assert ids == [["1"], ["3"]] and first.chunk.part is Part.LAST
+    with following(source, first.mark) as reader:
+        again = [item for item in items(reader, source, end(source)) if not isinstance(item, LogIdle)]
+    assert [type(item) for item in again] == [type(item) for item in found[1:]]
+
+
 def a_truncate_comes_as_a_statement_between_rows(source: Source) -> None:
     a = source.create("a")
     start = end(source)
@@ -271,6 +303,7 @@ CHECKS: tuple[Callable[[Source], None], ...] = (
     a_large_transaction_comes_in_fragments,
     marks_say_what_they_include,
     a_transaction_has_native_position_and_time,
+    rule_06_prepared_transactions_come_where_they_are_prepared_and_decided,
     a_truncate_comes_as_a_statement_between_rows,
     pitfall_26_a_purged_log_is_refused,
     nothing_new_is_none_after_the_timeout,

@@ -47,6 +47,13 @@ class Source(Protocol):
     def transaction(self) -> AbstractContextManager[Changes]:
         """Commits at the end of the block, rolls back when the block raises."""
 
+    def prepare(self, name: str) -> AbstractContextManager[Changes] | None:
+        """A transaction that is prepared under `name` at the end of the block, and left by its session. None: never, this
+        database has no two-phase commit."""
+
+    def decide(self, name: str, commit: bool) -> None:
+        """The end of a prepared one."""
+
     def truncate(self, table: TableId) -> None: ...
 
     def purge(self) -> None:

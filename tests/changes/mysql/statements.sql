@@ -84,9 +84,13 @@ DROP TABLE gone, gone_too;
 DROP TABLE IF EXISTS never_there;
 -> drop never_there
 
-## a name with a character that these servers cannot keep
+## names with a character beyond the basic plane: MySQL keeps a question mark
 only: mysql
-CREATE TABLE `plain_one` (id INT PRIMARY KEY);
+CREATE TABLE `em😀ji` (id INT PRIMARY KEY, `c😀` INT);
 ---
-RENAME TABLE plain_one TO `snow☃`;
--> rename plain_one, snow☃
+INSERT INTO `em😀ji` VALUES (1, 1);
+-> insert em?ji (1, 1)
+TRUNCATE TABLE `em😀ji`;
+-> truncate em?ji
+DROP TABLE `em😀ji`;
+-> drop em?ji

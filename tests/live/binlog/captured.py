@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from anabranch import connectors
-from anabranch.abc import LogOptions
+from anabranch.abc import LogOptions, LogReader
 from anabranch.capture.run import Capture
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.rows.chunk import META, Chunk, Part
 from anabranch.testing.databases import Database
+from anabranch.trail import identity
 from anabranch.trail.reader import TrailReader, chunks
 from anabranch.trail.staging import staged
+from anabranch.trail.storage import LocalStorage
 from anabranch.trail.writer import TrailWriter
 
 
@@ -40,7 +42,7 @@ class Captured:
         place, give_up = reader.end(), time.monotonic() + 20
         try:
             with TrailWriter.open(
-                self.directory, job="j", job_uuid="u", source_identity=reader.identity(), pack=False
+                self.directory, job="j", job_uuid="u", source_identity=self.followed(reader), pack=False
             ) as trail:
 
                 def stop() -> bool:
@@ -53,10 +55,23 @@ class Captured:
 
                 wanted = self.is_wanted
                 Capture(
-                    self.source, reader, trail, wanted, stop, self, reader.identity(), lambda *_: None, self.patience
+                    self.source,
+                    reader,
+                    trail,
+                    wanted,
+                    stop,
+                    self,
+                    self.followed(reader),
+                    lambda *_: None,
+                    self.patience,
                 ).run()
         finally:
             reader.close()
+
+    def followed(self, reader: LogReader) -> str:
+        """The server that the trail was read from, this one where there is none yet."""
+        found = identity.load(LocalStorage(self.directory))
+        return found.source_identity if found else reader.identity()
 
     def is_wanted(self, table: TableId) -> bool:
         return table.schema == self.database.name and table.name != "other"

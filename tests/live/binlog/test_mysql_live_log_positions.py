@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -281,6 +283,53 @@ def test_pitfall_18_a_transaction_that_the_server_died_in_is_taken_back(
     for place in abandoned:
         follower.begin(items[place].mark)
         assert [image["id"] for image in follower.images("t", follower.take())] == [77]
+
+
+@pytest.mark.long
+def test_pitfall_25_26_files_beyond_999999_and_a_server_restored_from_a_copy_of_its_files(
+    own_server: Server, follow: Callable, tmp_path: Path
+) -> None:
+    """Names of files have no order as text. The restored server begins a file of the same name and grows beyond the place
+    that was read; its GTIDs, too, are used a second time."""
+    database = prepared(own_server)
+    database.execute(RESET)
+    insert(database)
+    follower = follow(database)
+    follower.begin()
+    follower.stop()
+    place = place_of(follower.mark.resume)
+    own_server.stop()
+    data = own_server.datadir
+    index = next(data.glob("*bin*.index"))
+    (data / place.file).rename(data / "binlog.999999")
+    index.write_text(index.read_text().replace(place.file, "binlog.999999"))
+    subprocess.run(["cp", "-a", data, tmp_path / "copy"], check=True)
+    own_server.start()
+    insert(database, 3)
+    follower.begin(replace(place, file="binlog.999999").mark())
+    follower.take()
+    mark = follower.mark
+    assert ids(follower) == [2, 3, 4] and place_of(mark.resume).file == "binlog.1000000"
+    insert(database)
+    follower.begin(mark)
+    assert BinlogOrder().includes(follower.mark, "binlog.999999:4000", None)
+    follower.take()
+    assert ids(follower) == [2, 3, 4, 5]
+    follower.stop()
+    own_server.stop(immediate=True)
+    shutil.rmtree(data)
+    subprocess.run(["cp", "-a", tmp_path / "copy", data], check=True)
+    own_server.start()
+    with pytest.raises(LogLost):
+        follower.begin(follower.mark)
+        follower.take()
+    insert(database, 60)
+    assert place_of(follower.reader.end().resume).file == "binlog.1000000"
+    for lost_place in (mark, follower.mark):
+        with pytest.raises(LogLost) as lost:
+            follower.begin(lost_place)
+            follower.take()
+        assert lost.value.position and "load again" in lost.value.hint
 
 
 @pytest.mark.every_server("replicas of one id")

@@ -127,3 +127,16 @@ def test_rule_19_another_expression_is_another_definition(keep: Callable) -> Non
     computed = replace(schema.columns[1], generated=True, expression="id + 1")
     keeper.source.now = {schema.id: replace(schema, columns=(schema.columns[0], computed))}
     assert seen(keeper, "CREATE INDEX i ON orders (n)") == [(BarrierKind.PARK, "orders")]
+
+
+def test_a_type_that_was_not_known_when_the_trail_began_is_no_other_definition(keep: Callable) -> None:
+    """A dropped column of a type that a later release reads: its default is told in another form by then."""
+    schema = table("orders")
+    refused = Column("at", None, "point", has_default=True, default="x", refusal="geometry is not replicated yet")
+    known = Column("at", LogicalType(Kind.GEOMETRY), "point", has_default=True, default="\\x78")
+    now = replace(schema, columns=(*schema.columns, known))
+    keeper = keep(replace(schema, columns=(*schema.columns, refused)))
+    keeper.source.now = {schema.id: now}
+    assert seen(keeper, "CREATE INDEX i ON orders (n)") == []
+    keeper.source.now = {schema.id: replace(now, columns=(*schema.columns, replace(known, native="polygon")))}
+    assert seen(keeper, "CREATE INDEX j ON orders (n)") == [(BarrierKind.PARK, "orders")]

@@ -225,7 +225,14 @@ def test_rule_19_a_table_that_cannot_be_read_any_more_is_parked_where_it_was_pre
 def test_staged_rows_that_are_damaged_are_refused(shop: Database, tmp_path: Path) -> None:
     follow(shop, tmp_path, log(shop)[:3])
     (file,) = (tmp_path / "staging").iterdir()
-    data = bytearray(file.read_bytes())
+    whole = file.read_bytes()
+    data = bytearray(whole)
+    with TrailReader(tmp_path) as trail:
+        assert trail.check().is_good
+        data[data.index(b"ARROW") if b"ARROW" in data else len(data) // 2] ^= 1
+        file.write_bytes(bytes(data))
+        assert len(trail.check().problems) == 1 and "staging" in trail.check().problems[0]
+    data = bytearray(whole)
     data[-20] ^= 1
     file.write_bytes(bytes(data))
     with pytest.raises(TrailCorrupt, match="damaged"):

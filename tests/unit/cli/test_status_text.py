@@ -43,6 +43,7 @@ FOUND = {
             ],
         }
     ],
+    "prepared": [{"xid": "X'61',X'',1", "since": "2026-01-01T00:00:00.000000Z", "rows": 12345}],
     "last_error": {"part": "apply", "exit_code": 6, "message": "the target went away", "at": "2026-01-01T00:00:01Z"},
 }
 EXPECTED = """\
@@ -52,6 +53,7 @@ parts       capture (pid 12 on db1), apply (pid 13 on db1)
 read        9@bin.1:9
 written     8@bin.1:8  committed 2026-01-01T00:00:00.000000Z
 source end  -
+prepared    X'61',X'',1  12,345 rows, since 2026-01-01T00:00:00.000000Z
 target      postgresql://app@h:5432/d
 applied     7@bin.1:7  committed 2026-01-01T00:00:00.000000Z
 lag         1 h 2 min, 1.2 MB
@@ -73,6 +75,7 @@ def test_a_job_that_never_ran() -> None:
     target = {"name": "t", "applied": None, "lag": {"seconds": None, "bytes": None}, "tables": []}
     empty = {
         **FOUND,
+        "prepared": [],
         "phase": "stopped",
         "detail": "",
         "parts": [],

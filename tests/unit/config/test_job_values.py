@@ -176,6 +176,14 @@ def test_a_job_that_was_run_before_types_could_be_chosen(tmp_path: Path) -> None
     assert describe_change(old, now) == []
 
 
+def test_a_job_over_ipv6_that_was_run_before_its_host_had_brackets(tmp_path: Path) -> None:
+    now = load(tmp_path, GOOD.replace("127.0.0.1:3306", "[::1]:3306")).fingerprint()
+    assert now["source"] == "mysql://[::1]:3306/shop"
+    old = {**now, "source": "mysql://::1:3306/shop"}
+    assert describe_change(old, now) == []
+    assert describe_change({**old, "source": "mysql://::2:3306/shop"}, now)
+
+
 def test_what_may_change_between_starts(tmp_path: Path) -> None:
     old = load(tmp_path).fingerprint()
     free = (

@@ -41,6 +41,7 @@ CASES: dict[str, tuple[LogicalType, st.SearchStrategy[Any], Callable[[Any], str]
     "json": (LogicalType(Kind.JSON), st.text(st.characters(codec="utf-8")), str),
     "binary": (LogicalType(Kind.BINARY), st.binary(), lambda b: "\\x" + b.hex()),
     "uuid": (LogicalType(Kind.UUID), st.uuids().map(str), str),
+    "text for uuid": (LogicalType(Kind.TEXT, target="uuid"), st.uuids().map(lambda u: str(u).upper()), str.lower),
     "ewkb": (LogicalType(Kind.GEOMETRY), st.binary(), lambda b: "\\x" + b.hex()),
     "ewkb for PostGIS": (LogicalType(Kind.GEOMETRY, target="geometry"), st.binary(), bytes.hex),
     "bit1": (LogicalType(Kind.BIT, 1), st.integers(0, 1), str),

@@ -18,7 +18,7 @@ from anabranch.connectors.mysql.expressions import cell, literal
 from anabranch.connectors.mysql.lines import Finisher
 from anabranch.connectors.mysql.load import MysqlSnapshot
 from anabranch.connectors.mysql.privileges import Needs, Rights
-from anabranch.connectors.mysql.typemap import labels
+from anabranch.connectors.mysql.typemap import Native, labels, logical_type
 from anabranch.errors import ValueRefused
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
@@ -227,3 +227,8 @@ def test_missing_rights_are_grants() -> None:
         "GRANT LOCK TABLES ON `shop\\_1`.* TO 'a'@'%'",
         "GRANT CREATE, SELECT, INSERT, DELETE ON `anabranch`.* TO 'a'@'%'",
     ]
+
+
+def test_a_vector_of_mysql_may_be_shorter_than_its_column_says() -> None:
+    lengths = {name: logical_type(Native("vector", "vector(3)", family=name)).length for name in ("mysql", "mariadb")}
+    assert lengths == {"mysql": None, "mariadb": 3}

@@ -59,6 +59,19 @@ def test_an_unsigned_big_identity_is_a_number_with_a_sequence() -> None:
 
 
 @pytest.mark.parametrize(
+    ("target", "counts"), [("numeric", True), ("bigint", True), ("text", False), ("boolean", False)]
+)
+def test_a_counter_of_a_type_that_is_none_of_numbers_is_left_out(target: str, counts: bool) -> None:
+    chosen = LogicalType(Kind.UINT8, target=target)
+    column = Column("id", chosen, "tinyint unsigned", nullable=False, auto_increment=True)
+    schema = TableSchema(ORDERS.id, (column,), ("id",))
+    table = TargetTable(ORDERS.id, TARGET.target, ("id",), (chosen,), ("id",))
+    has_sequence = bool(ddl.complete_table(schema, table, PLAIN)) or ddl.is_identity(column, chosen, PLAIN)
+    assert (has_sequence, ddl.loses_default(column, chosen)) == (counts, not counts)
+    assert ddl.told_default(column) == "AUTO_INCREMENT"
+
+
+@pytest.mark.parametrize(
     ("column", "expected"),
     [
         (Column("c", LogicalType(Kind.INT32), "int", has_default=True, default="5"), "5"),

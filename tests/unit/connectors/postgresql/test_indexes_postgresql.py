@@ -62,6 +62,12 @@ def test_index_over_a_prefix_of_a_short_column_takes_all_of_it() -> None:
     )
 
 
+def test_the_beginning_of_a_value_whose_type_the_job_chooses() -> None:
+    chosen = replace(TARGET, types=tuple(replace(type, target="uuid") for type in TARGET.types))
+    with pytest.raises(ddl.NotCarried, match="the job chooses uuid"):
+        plan_index(Index("i", ("name",), True, (5,)), ORDERS, chosen)
+
+
 def parts(*columns: str, schema: TableSchema = ORDERS, **more: object) -> str:
     table = replace(TARGET, types=tuple(c.type for c in schema.columns if c.type))
     planned = plan_index(Index("i", columns, **more), schema, table)  # type: ignore[arg-type]

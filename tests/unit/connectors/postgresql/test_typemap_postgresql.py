@@ -138,6 +138,7 @@ def test_settings_for_extensions() -> None:
     types, rules = PostgresTypes(), ValueRules(geometry="geometry", vector="vector")
     assert types.fit(LogicalType(Kind.GEOMETRY, target="geometry"), rules).native == "geometry"
     assert types.fit(LogicalType(Kind.VECTOR, length=3, target="vector"), rules).native == "vector(3)"
-    assert types.fit(LogicalType(Kind.VECTOR, target="vector"), rules).native == "vector"
+    unsized = types.fit(LogicalType(Kind.VECTOR, target="vector"), rules)
+    assert (unsized.native, unsized.fidelity) == ("vector", "widened")
     assert takes("geometry", "geometry") and not takes("geometry(Point,4326)", "geometry")
     assert takes("vector(3)", "vector(3)") and not takes("vector(4)", "vector(3)") and takes("vector", "vector(3)")

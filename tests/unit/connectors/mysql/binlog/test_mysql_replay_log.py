@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from anabranch.abc import LogAbandoned, LogStatement, ValueRules
-from anabranch.connectors.mysql import endings
+from anabranch.connectors.mysql import binlog, endings
 from anabranch.connectors.mysql.positions import place_of
 from anabranch.errors import LogLost, SchemaError, SourceUnavailable, UnknownLogEvent, ValueRefused
 from anabranch.rows.chunk import BarrierKind, Part
@@ -147,6 +147,40 @@ def test_pitfall_8_refused_events_stop_with_a_remedy(recording: Callable, family
     with pytest.raises(UnknownLogEvent, match=name) as refused:
         replace(found, stream=stream).items()
     assert refused.value.hint and refused.value.position
+
+
+def packet(kind: int, body: bytes) -> bytes:
+    """An event that stands nowhere, with a checksum."""
+    event = struct.pack("<IBIIIH", 1_700_000_000, kind, 1, 19 + len(body) + 4, 0, 0) + body
+    event += struct.pack("<I", zlib.crc32(event))
+    return (len(event) + 1).to_bytes(3, "little") + b"\0\0" + event
+
+
+def test_mysql_contract_a_group_that_changes_its_view_says_nothing_of_rows(recording: Callable, told: Callable) -> None:
+    """Group replication logs it as a transaction of its own: GTID, BEGIN, the view (its name, a number, certification), COMMIT.
+    https://dev.mysql.com/doc/dev/mysql-server/latest/classbinary__log_1_1View__change__event.html"""
+    found = recording("mysql-transactions")
+    packets = events(found.stream)
+    place = next(i for i, one in enumerate(packets) if kind(one) == 16) + 1
+    group = bytes.fromhex("aaaaaaaabbbbccccddddeeeeeeeeeeee")
+    gtid = packet(33, struct.pack("<B16sqBqq", 0, group, 7, 2, 0, 1) + bytes(7))
+    begin, commit = (packet(2, struct.pack("<IIBHH", 1, 0, 0, 0, 0) + b"\0" + text) for text in (b"BEGIN", b"COMMIT"))
+    view = packet(37, b"15918274:3".ljust(40, b"\0") + struct.pack("<QI", 9, 1) + b"\x01\0k\x01\0\0\0v")
+    changed_log = replace(found, stream=b"".join([*packets[:place], gtid, begin, view, commit, *packets[place:]]))
+    assert told(changed_log.items()) == found.expected
+    gtids = place_of(changed_log.items()[-1].resume).gtid
+    assert "aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee:7" in gtids
+
+
+@pytest.mark.parametrize("number", sorted(binlog.HARMLESS))
+def test_mysql_contract_events_that_carry_nothing_are_passed_over(
+    recording: Callable, told: Callable, number: int
+) -> None:
+    found = recording("mysql-transactions")
+    packets = events(found.stream)
+    place = next(i for i, one in enumerate(packets) if kind(one) == 16)
+    stream = b"".join([*packets[:place], packet(number, bytes(range(60))), *packets[place:]])
+    assert told(replace(found, stream=stream).items()) == found.expected
 
 
 def test_pitfall_26_an_incident_is_a_gap(recording: Callable) -> None:
