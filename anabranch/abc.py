@@ -5,7 +5,7 @@ An engine reaches these through `connectors.get(scheme)`; a connector implements
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -402,8 +402,16 @@ class Loader(Protocol):
 
     Delivery: a chunk's rows and its ledger row commit together; a chunk that is done is never loaded again."""
 
-    def create_table(self, schema: TableSchema, table: TargetTable, rules: ValueRules, recreate: bool) -> None:
-        """Create target schema and table with primary key and nothing else, unless the table is there."""
+    def create_table(
+        self,
+        schema: TableSchema,
+        table: TargetTable,
+        rules: ValueRules,
+        recreate: bool,
+        beside: Collection[TableId] = (),
+    ) -> None:
+        """Create target schema and table with primary key and nothing else, unless the table is there. Nothing that comes
+        with it takes the name of a table in `beside`: all target tables of the load."""
 
     def ddl(self, schema: TableSchema, table: TargetTable) -> list[str]:
         """The statements that `create_table` would run where the table is not there."""

@@ -18,7 +18,7 @@ from anabranch.rows.net import TargetTable
 class Finisher:
     """Builds in a thread of its own, over a connection of its own. Results are taken over between two epochs.
 
-    Delivery: every step finds what stands already by its name, so it may be repeated after any crash."""
+    Delivery: every step finds what stands already, so it may be repeated after any crash."""
 
     def __init__(
         self,

@@ -89,7 +89,8 @@ def plan(
         closing(target.loader(rules)) as loader,
         closing(source.snapshot(expected_identity)) as snapshot,
     ):
-        planner = _Planner(job, store, loader, snapshot, rows_per_chunk, rules)
+        beside = frozenset(load.table.target for load in tables)
+        planner = _Planner(job, store, loader, snapshot, rows_per_chunk, rules, beside)
         states = store.tables(job)
         found = [planner.table(load, states) for load in tables]
     return sorted((one for one in found if one), key=lambda one: -one.estimate)
@@ -103,6 +104,7 @@ class _Planner:
     snapshot: SnapshotReader
     rows_per_chunk: int
     rules: ValueRules
+    beside: frozenset[TableId]
 
     def table(self, load: LoadTable, states: Mapping[TableId, TableState]) -> Planned | None:
         state = states.get(load.schema.id)
@@ -118,7 +120,7 @@ class _Planner:
 
     def _begin(self, load: LoadTable, state: TableState | None) -> list[LoadedChunk]:
         """The definition is saved before the generation begins: a ledger never stands beside another load's facts."""
-        self.loader.create_table(load.schema, load.table, self.rules, load.recreate)
+        self.loader.create_table(load.schema, load.table, self.rules, load.recreate, self.beside)
         bounds = [Bounds()] if load.exact else self.snapshot.bounds(load.schema, self.rows_per_chunk)
         facts = {JOINS: "yes"} if load.joins else {}
         pending = TableState(load.schema.id, load.table.target, "pending", schema=load.schema, facts=facts)

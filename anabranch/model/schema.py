@@ -42,6 +42,7 @@ class Column:
     refusal: str = field(default="", compare=False)
     default_term: Term | None = field(default=None, compare=False)
     comment: str = field(default="", compare=False)
+    character_bytes: int = field(default=4, compare=False)  # the most that a character of its set takes in UTF-8
 
     def same_definition(self, other: Column) -> bool:
         """A type that one of the two did not know fits any that the source spells alike; the default, which is told by the

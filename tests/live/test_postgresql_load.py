@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
+from random import Random
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -391,6 +392,20 @@ def test_postgresql_takes_every_default_that_is_kept_of_a_chosen_type(
     assert list(row) == [expected for _, _, expected in DEFAULTS]
 
 
+def test_postgresql_build_goes_on_where_a_sequence_is_too_small(loader: PostgresLoader, target_database: Any) -> None:
+    target_database.execute(
+        "CREATE SCHEMA dest",
+        "CREATE TABLE dest.customers (id serial PRIMARY KEY, name varchar(20), born date, extra jsonb)",
+        "ALTER TABLE dest.customers ALTER id TYPE bigint",
+    )
+    loaded(loader)
+    target_database.execute("UPDATE dest.customers SET id = 3000000000 WHERE id = 2")
+    for problems in (loader.build(JOB, CUSTOMERS, CUSTOMER, TABLES.get), loader.raise_sequences([CUSTOMER])):
+        (problem,) = problems
+        assert "dest.customers_id_seq of dest.customers could not be set" in problem and "AS bigint" in problem
+    assert set(EXPECTED[:2]) <= set(built(target_database))
+
+
 def test_postgresql_the_highest_of_texts_sets_no_sequence(loader: PostgresLoader, target_database: Any) -> None:
     """A sequence of somebody's own; the job makes none for a counter that it stores as text."""
     target_database.execute(
@@ -473,6 +488,135 @@ def test_postgresql_build_gives_up_on_locked_tables(
             loader.build(JOB, ORDERS, ORDER, TABLES.get)
         holder.rollback()
     assert loader.build(JOB, ORDERS, ORDER, TABLES.get) == []
+
+
+def of_texts(name: str, *lengths: int | None, **more: Any) -> tuple[TableSchema, TargetTable]:
+    """A table of a key `id` and texts a, b, … of these lengths."""
+    texts = [Column("abc"[i], LogicalType(Kind.TEXT, n), "varchar") for i, n in enumerate(lengths)]
+    schema = TableSchema(TableId("shop", name), (ORDERS.columns[0], *texts), ("id",), **more)
+    return schema, mapped(schema)
+
+
+def made(loader: PostgresLoader, schema: TableSchema, table: TargetTable) -> None:
+    loader.create_table(schema, table, RULES, False)
+    loader.begin_generation(JOB, table, 1, [Bounds()], False)
+
+
+def indexes_of(database: Any, table: str) -> dict[str, str]:
+    found = database.query("SELECT indexname, indexdef FROM pg_indexes WHERE tablename = %s", (table,))
+    return {name: definition.partition(" USING ")[2] for name, definition in found}
+
+
+def checks_of(database: Any, table: str) -> list[str]:
+    """Validated ones."""
+    stand = "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = %s::regclass AND contype = 'c'"
+    return [definition for (definition,) in database.query(stand + " AND convalidated", (f"dest.{table}",))]
+
+
+def test_postgresql_build_makes_indexes_that_take_the_longest_row(loader: PostgresLoader, target_database: Any) -> None:
+    """Beyond U+FFFF every character takes four bytes, and random ones do not compress."""
+    indexes = (Index("ab", ("a", "b"), prefixes=(10, 10)), Index("c", ("c",)), Index("cb", ("c", "b"), True))
+    schema, table = of_texts("long", 600, 600, 673, indexes=indexes)
+    made(loader, schema, table)
+    (problem,) = loader.build(JOB, schema, table, TABLES.get)
+    assert problem.startswith("index cb of shop.long is not built: its values may be longer than the 2704 bytes")
+    assert set(indexes_of(target_database, "long")) == {"long_pkey", "long_ab", "long_c"}
+    random = Random(1)
+    row = ["".join(chr(random.randrange(0x20000, 0x2A6D6)) for _ in range(n)) for n in (600, 600, 673)]
+    with target_database.connect() as connection:
+        connection.execute("INSERT INTO dest.long VALUES (1, %s, %s, %s)", row)
+        connection.execute("ALTER TABLE dest.long ALTER c TYPE varchar(674)")
+        with pytest.raises(Exception, match="exceeds btree version 4 maximum 2704"):
+            connection.execute("INSERT INTO dest.long (id, c) VALUES (2, %s)", [row[2] + "\U00020000"])
+
+
+def test_postgresql_builds_the_indexes_that_its_script_shows(loader: PostgresLoader, target_database: Any) -> None:
+    indexes = (
+        Index("one", ("a",)),
+        Index("two", ("a",)),
+        Index("down", ("a",), descending=(True,)),
+        Index("key", ("id",), True),
+        Index("cut", ("a",), prefixes=(3,), unique=True),
+        Index("cut_again", ("a",), prefixes=(3,), unique=True),
+    )
+    schema, table = of_texts("same", 10, indexes=indexes)
+    steps = list(loader.script([(schema, table)]))
+    for index in (1, 2):
+        if index == 1:
+            made(loader, schema, table)
+        assert loader.build(JOB, schema, table, TABLES.get) == []
+        assert set(indexes_of(target_database, "same")) == {"same_pkey", "same_one", "same_down", "same_cut"}
+    assert sum("INDEX" in step.sql for step in steps) == 3
+    assert [step.note for step in steps if step.note] == [
+        "index two: one serves the same",
+        "index key: the primary key serves the same",
+        "index cut_again: cut serves the same",
+    ]
+
+
+def test_postgresql_build_goes_by_definitions_not_by_names(loader: PostgresLoader, target_database: Any) -> None:
+    """Names that PostgreSQL has given, and names that a user has given to something else."""
+    column = Column("e", LogicalType(Kind.ENUM, values=("x", "y")), "enum")
+    five = Term("<>", (Term("column", text="id"), Term("number", text="5")))
+    checks = tuple(Check(name, "…", five) for name in ("named_e_check", "named_pkey", "theirs", "usual"))
+    indexes = (Index("pkey", ("a",), True), Index("taken", ("a",), prefixes=(3,), unique=True), Index("b", ("e",)))
+    schema, _ = of_texts("named", 10, indexes=indexes, checks=checks)
+    schema = replace(schema, columns=(*schema.columns, column))
+    table = mapped(schema)
+    steps = [step.sql for step in loader.script([(schema, table)])]
+    made(loader, schema, table)
+    target_database.execute(
+        'CREATE UNIQUE INDEX named_taken ON dest.named ("left"(a::text, 4))',
+        "ALTER TABLE dest.named ADD CONSTRAINT theirs CHECK (id <> 6)",
+    )
+    for _ in range(2):
+        assert loader.build(JOB, schema, table, TABLES.get) == []
+        assert sorted(indexes_of(target_database, "named").values()) == [
+            'btree ("left"((a)::text, 3))',
+            'btree ("left"((a)::text, 4))',
+            "btree (a)",
+            "btree (e)",
+            "btree (id)",
+        ]
+        checks_there = checks_of(target_database, "named")
+        assert checks_there.count("CHECK ((id <> 5))") == 4 and len(checks_there) == 6
+    target_database.execute("DROP TABLE dest.named", *steps)
+    assert len(indexes_of(target_database, "named")) == 4
+
+
+def test_postgresql_build_finds_the_checks_of_a_table_that_stands_already(
+    loader: PostgresLoader, target_database: Any
+) -> None:
+    """The labels' check there may have the name of a source's check: an earlier release left the name to PostgreSQL."""
+    five = Term("<>", (Term("column", text="id"), Term("number", text="5")))
+    schema, table = of_texts("older", 10, checks=(Check("older_a_check", "…", five),))
+    target_database.execute(
+        "CREATE SCHEMA dest",
+        "CREATE TABLE dest.older (id bigint PRIMARY KEY, a text CHECK (a IN ('x', 'y')))",
+    )
+    made(loader, schema, table)
+    assert loader.build(JOB, schema, table, TABLES.get) == []
+    assert "CHECK ((id <> 5))" in checks_of(target_database, "older") and len(checks_of(target_database, "older")) == 2
+
+
+def test_postgresql_load_makes_tables_that_are_called_like_sequences_and_keys(
+    loader: PostgresLoader, target_database: Any
+) -> None:
+    first, _ = of_texts("o", 10)
+    first = replace(first, columns=(replace(first.columns[0], auto_increment=True), *first.columns[1:]))
+    schemas = [first, of_texts("o_id_seq", 10)[0], of_texts("o_pkey", 10)[0]]
+    tables = [mapped(schema) for schema in schemas]
+    for schema, table in zip(schemas, tables, strict=True):
+        loader.create_table(schema, table, RULES, False, {t.target for t in tables})
+    kinds = "SELECT relname::text, relkind::text FROM pg_class WHERE relname LIKE 'o%%' AND relkind = 'r' ORDER BY 1"
+    assert target_database.query(kinds) == [("o", "r"), ("o_id_seq", "r"), ("o_pkey", "r")]
+    assert target_database.query("INSERT INTO dest.o (a) VALUES ('x') RETURNING id") == [(1,)]
+    target_database.execute(
+        "DROP SCHEMA dest CASCADE", *(s.sql for s in loader.script(list(zip(schemas, tables, strict=True))))
+    )
+    target_database.execute("CREATE SEQUENCE dest.q")
+    with pytest.raises(TargetError, match=r"relation .*q.* already exists"):
+        loader.create_table(*of_texts("q", 10), RULES, False)
 
 
 # --- constraints that the target had before ---------------------------------------------------------------------------

@@ -73,7 +73,7 @@ def job(
     source = source_database(mysql_family)
     source.execute(PARENT, *BESIDE[:1], THING.format(nopad=NOPAD[source.server.name]), *BESIDE[1:])
     if source.server.name == "mariadb":
-        source.execute("CREATE SEQUENCE numbers")
+        source.execute("CREATE SEQUENCE numbers", "ALTER TABLE thing ADD UNIQUE KEY whole (body)")
     if source.server.name == "mysql":
         source.execute("ALTER TABLE thing ADD INDEX computed ((n + 1)), ADD INDEX unseen (price) INVISIBLE")
     path = tmp_path / "things.toml"
@@ -189,6 +189,7 @@ def what_is_left_out(path: Path, source: Database) -> None:
     defaults = {n for c in found if c["check"] == "target.defaults" for n in c["names"]}
     assert defaults == {f"{name}.thing.{column}" for column in ("sum_of", "hello")}
     indexes = {n for c in found if c["check"] == "target.indexes" for n in c["names"]}
+    assert (f"{name}.thing.whole" in indexes) is (source.server.name == "mariadb")
     assert indexes >= {f"{name}.thing.words"} and (f"{name}.thing.computed" in indexes) is (
         source.server.name == "mysql"
     )

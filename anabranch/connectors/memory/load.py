@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -119,7 +119,14 @@ class MemoryLoader:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def create_table(self, schema: TableSchema, table: TargetTable, rules: ValueRules, recreate: bool) -> None:
+    def create_table(
+        self,
+        schema: TableSchema,
+        table: TargetTable,
+        rules: ValueRules,
+        recreate: bool,
+        beside: Collection[TableId] = (),
+    ) -> None:
         with self._database.lock:
             if recreate or table.target not in self._database.tables:
                 self._database.tables[table.target] = Relation(table.target, table.columns, table.types, table.key)

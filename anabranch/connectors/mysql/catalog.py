@@ -13,6 +13,7 @@ from functools import reduce
 from typing import Any
 
 from anabranch.connectors.mysql import defaults, foreign_keys, uuids
+from anabranch.connectors.mysql.charsets import character_bytes
 from anabranch.connectors.mysql.chunks import qualified
 from anabranch.connectors.mysql.connection import account, ask, connect, family, variables, version
 from anabranch.connectors.mysql.expressions import name
@@ -252,6 +253,7 @@ def _column(row: Row, kind: str) -> Column:
         collation=row["COLLATION_NAME"] or "",
         refusal=refusal,
         comment=row["COLUMN_COMMENT"] or "",
+        character_bytes=character_bytes(row["CHARACTER_SET_NAME"] or ""),
     )
     return column if column.generated else _DEFAULT[kind](column, row["COLUMN_DEFAULT"], extra)
 

@@ -23,6 +23,9 @@ _SWE7 = str.maketrans(
     "@[\\]^`{|}~\x7f", "É" + "ÄÖÅÜ" + "é" + "äöåü" + NO_CHARACTER
 )  # national letters instead of signs
 
+# Sets with characters beyond U+FFFF: https://dev.mysql.com/doc/refman/8.0/en/charset-unicode.html and charset-gb18030.html
+_BEYOND_BMP = ("", "utf8mb4", "utf16", "utf16le", "utf32", "gb18030")
+
 
 class BadValue(ValueError):
     """A value that no target holds; its text says what stands there, `hint` what to do once the log has it."""
@@ -118,6 +121,11 @@ def is_utf8(charset: str) -> bool:
 
 
 @cache
+def character_bytes(charset: str) -> int:
+    """The most that a character of the set takes in UTF-8."""
+    return 1 if charset == "ascii" else 4 if charset in _BEYOND_BMP else 3
+
+
 def is_total(charset: str) -> bool:
     """Has every byte a character, so that no conversion can lose one?"""
     return NO_CHARACTER not in UPPER.get(charset, NO_CHARACTER)

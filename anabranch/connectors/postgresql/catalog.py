@@ -49,6 +49,7 @@ SELECT w.oid::bigint,
               WHERE k.place <= x.indnkeyatts ORDER BY k.place),
        i.relname::text, x.indisunique, x.indisprimary, x.indisvalid, NOT x.indimmediate,
        x.indpred IS NOT NULL OR m.amname <> 'btree',
+       EXISTS (SELECT FROM unnest(x.indoption::int2[]) AS o (flags) WHERE o.flags <> 0),
        pg_catalog.pg_get_indexdef(x.indexrelid),
        (SELECT conname::text FROM pg_catalog.pg_constraint
          WHERE conindid = x.indexrelid AND conrelid = w.oid AND contype IN ('p', 'u', 'x'))
@@ -93,8 +94,8 @@ class ExistingColumn:
 
 @dataclass(frozen=True, slots=True)
 class ExistingIndex:
-    """`columns` has "" for an expression; `special` = partial, or not a btree; `constraint` names the primary key or
-    unique constraint that it serves."""
+    """`columns` has "" for an expression; `special` = partial, or not a btree; `ordered` = not ascending with NULLs
+    last in every column; `constraint` names the primary key or unique constraint that it serves."""
 
     columns: tuple[str, ...]
     name: str
@@ -103,6 +104,7 @@ class ExistingIndex:
     valid: bool
     deferrable: bool
     special: bool
+    ordered: bool
     definition: str
     constraint: str | None
 

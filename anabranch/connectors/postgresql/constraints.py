@@ -1,7 +1,8 @@
 """Secondary indexes, foreign keys and triggers around a load: taken off before it, off during it, built after it.
 
-Everything here is found by name and may be repeated. What must not be lost when a process dies, the definitions that
-were taken off, stands in `anabranch.taken_off` from the same transaction on until it is back.
+Everything here is found by name and definition, foreign keys by name, and may be repeated. What must not be lost when a
+process dies, the definitions that were taken off, stands in `anabranch.taken_off` from the same transaction on until it
+is back.
 What does not live here: rendering (ddl.py), rows (load.py).
 Locks: https://www.postgresql.org/docs/current/explicit-locking.html
 """
@@ -10,9 +11,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 import psycopg
 from psycopg import sql
@@ -21,6 +21,8 @@ from anabranch.connectors.postgresql import ddl
 from anabranch.connectors.postgresql.catalog import ExistingIndex, ExistingTable, read_table, relation_table
 from anabranch.connectors.postgresql.connection import Connection, table_name
 from anabranch.connectors.postgresql.errors import Meaning, describe, meaning, translate, translated
+from anabranch.connectors.postgresql.indexes import plan_indexes, serves_cascade
+from anabranch.connectors.postgresql.written import index_definition
 from anabranch.errors import TargetError, TargetUnavailable
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
@@ -148,39 +150,55 @@ def _drop_constraint(connection: Connection, table: TableId, name: str) -> None:
 def build_cascade_indexes(connection: Connection, schema: TableSchema, table: TargetTable) -> None:
     """The plain ones among the secondary indexes that begin with the columns of a foreign key that changes rows. Nobody
     writes to the table now; CONCURRENTLY would wait for every reader of the database."""
-    keys = [key.columns for key in schema.foreign_keys if key.changes_rows]
-    indexes = [i for i in schema.indexes if not i.unique and any(i.columns[: len(key)] == key for key in keys)]
-    build_indexes(connection, replace(schema, indexes=tuple(indexes)), table, concurrently=False)
+    for index, planned in plan_indexes(schema, table):
+        if isinstance(planned, ddl.Planned) and not planned.served_by and serves_cascade(schema, index):
+            _build_index(connection, table, planned, concurrently=False)
 
 
-def build_indexes(
-    connection: Connection, schema: TableSchema, table: TargetTable, concurrently: bool = True
-) -> list[str]:
-    """The source's secondary indexes, one after another, while writers go on. Returns what was not made and why."""
-    problems = []
-    for index in schema.indexes:
-        try:
-            planned = ddl.plan_index(index, table)
-        except ddl.NotCarried as why:
-            problems.append(f"index {index.name} of {table.source} is not built: {why}")
-        else:
-            problems += _build_index(connection, table, planned, concurrently)
+def build_indexes(connection: Connection, schema: TableSchema, table: TargetTable) -> list[str]:
+    """The source's secondary indexes, one after another, while writers go on. Returns what was not made and why. One that
+    another serves is built where that other one could not be."""
+    problems, missing = [], set()
+    for index, planned in plan_indexes(schema, table):
+        if isinstance(planned, ddl.NotCarried):
+            problems.append(f"index {index.name} of {table.source} is not built: {planned}")
+        elif not planned.served_by or planned.served_by in missing:
+            said = _build_index(connection, table, planned)
+            missing |= {index.name} if said else set()
+            problems += said
     return problems
 
 
-def _build_index(connection: Connection, table: TargetTable, planned: ddl.Planned, concurrently: bool) -> list[str]:
+def _build_index(
+    connection: Connection, table: TargetTable, planned: ddl.Planned, concurrently: bool = True
+) -> list[str]:
     with translated(f"read the indexes of {table.target}"):
         existing = read_table(connection, table.target)
-        holder = relation_table(connection, table.target.schema, planned.name)
-    if existing and not planned.parts and any(_serves(planned, i) for i in existing.indexes):
-        return []
-    name = planned.name if holder in (None, table.target) else planned.fallback
+        indexes = existing.indexes if existing else []
+        if not planned.parts and any(_serves(planned, i) for i in indexes):
+            return []
+    try:
+        name = _name(connection, table.target, planned, indexes)
+    except psycopg.Error as error:
+        return [refused(error, f"index {planned.name} of {table.target}", "compared with what is there")]
     return _create_index(connection, table.target, name, planned.sql_index(table, name, concurrently), concurrently)
+
+
+def _name(connection: Connection, table: TableId, planned: ddl.Planned, indexes: Iterable[ExistingIndex]) -> str:
+    """The planned name, unless something else has it: another relation, or an index with another definition."""
+    own = next((i for i in indexes if i.name == planned.name), None)
+    if own is None:
+        return planned.fallback if relation_table(connection, table.schema, planned.name) else planned.name
+    if not own.valid:  # left behind by CONCURRENTLY
+        return planned.name
+    written = index_definition(connection, table, planned.terms)
+    is_it = own.unique == planned.unique and not own.primary and own.definition.endswith(f" {written}")
+    return planned.name if is_it else planned.fallback
 
 
 def _serves(planned: ddl.Planned, index: ExistingIndex) -> bool:
     """Is there an index already that does what the planned one would?"""
-    usable = index.valid and not index.special and not index.deferrable
+    usable = index.valid and not index.special and not index.deferrable and not index.ordered
     return usable and index.columns == planned.columns and (index.unique or not planned.unique)
 
 
@@ -243,7 +261,7 @@ def _validate(connection: Connection, table: TableId, name: str) -> list[str]:
     except psycopg.errors.ForeignKeyViolation:
         return [f"foreign key {name} of {table} stays NOT VALID: rows without a parent, as at the source"]
     except psycopg.Error as error:
-        raise translate(error, f"validate the foreign key {name} of {table}") from None
+        return [refused(error, f"foreign key {name} of {table}", "validated")]
     return []
 
 
@@ -259,10 +277,15 @@ def attempt(connection: Connection, statement: str, what: str, patient: bool = F
         except psycopg.errors.LockNotAvailable:
             time.sleep(LOCK_PAUSE_S)
         except psycopg.Error as error:
-            if meaning(error)[0] is Meaning.RETRY:
-                raise translate(error, f"build {what}") from None
-            return [f"{what} could not be built: {describe(error)}"]
+            return [refused(error, what, "built")]
     raise TargetUnavailable(f"build {what}: its tables are locked", hint="end long transactions at the target")
+
+
+def refused(error: psycopg.Error, what: str, done: str) -> str:
+    """A problem: what the server refuses whoever asks again. Raises TargetUnavailable for anything else."""
+    if meaning(error)[0] is Meaning.RETRY:
+        raise translate(error, f"{what} could not be {done}") from None
+    return f"{what} could not be {done}: {describe(error)}"
 
 
 @contextmanager

@@ -6,8 +6,8 @@ What does not live here: when they are built (load.py), what the target has alre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from anabranch.abc import ValueRules
@@ -17,18 +17,16 @@ from anabranch.connectors.postgresql.typemap import PostgresTypes
 from anabranch.errors import TargetError
 from anabranch.model.datatype import Fidelity, Kind, LogicalType
 from anabranch.model.ids import TableId
-from anabranch.model.schema import Action, Check, Column, ForeignKey, Index, TableSchema
+from anabranch.model.schema import Action, Check, Column, ForeignKey, TableSchema
 from anabranch.rows.arrow import parse_text
 from anabranch.rows.net import TargetTable
 
 NAME_BYTES = 63  # https://www.postgresql.org/docs/current/limits.html
-INDEX_ROW_BYTES = 2704  # a third of a page: https://www.postgresql.org/docs/current/btree.html
 IDENTITY_TYPES = ("smallint", "integer", "bigint")
 NUMBER_TYPES = (*IDENTITY_TYPES, "numeric", "real", "double precision")
 ZERO_DATE_KINDS = (Kind.DATE, Kind.TIMESTAMP, Kind.INSTANT)
 NO_DEFAULT_KINDS = (Kind.JSON, Kind.GEOMETRY, Kind.VECTOR)
 LATEST = 180000  # a server version, where none is at hand
-CARRIED_INDEX_KINDS = ("btree", "hash")  # a hash index of the source serves equality, as a btree does
 
 ACTIONS = {Action.RESTRICT: "NO ACTION", Action.CASCADE: "CASCADE"}
 ACTIONS |= {Action.SET_NULL: "SET NULL", Action.SET_DEFAULT: "SET DEFAULT"}
@@ -68,8 +66,15 @@ def create_schema(schema: str) -> str:
     return f"CREATE SCHEMA IF NOT EXISTS {quote(schema)}"
 
 
-def create_table(schema: TableSchema, table: TargetTable, rules: ValueRules, version: int = LATEST) -> str:
-    """The table with its primary key and nothing else. Raises TargetError for names that PostgreSQL would cut."""
+def create_table(
+    schema: TableSchema,
+    table: TargetTable,
+    rules: ValueRules,
+    version: int = LATEST,
+    beside: Collection[TableId] = (),
+) -> str:
+    """The table with its primary key and nothing else; `beside`: the target's other tables, whose names are taken. Raises
+    TargetError for names that PostgreSQL would cut."""
     too_long = long_names(table)
     if too_long:
         raise TargetError(
@@ -78,12 +83,14 @@ def create_table(schema: TableSchema, table: TargetTable, rules: ValueRules, ver
             hint="rename them in the job file ([[rules]] target, [[tables]] columns.rename)",
         )
     lines = [
-        _column(schema.column(source), target, logical, target in table.key, rules, version)
-        for (source, target), logical in zip(target_columns(table).items(), table.types, strict=True)
+        _column(schema, table, source, target, rules, version, beside)
+        for source, target in target_columns(table).items()
     ]
     if table.key:
-        lines.append(f"PRIMARY KEY ({_names(table.key)})")
-    return f"CREATE TABLE IF NOT EXISTS {qualified(table.target)} (\n  " + ",\n  ".join(lines) + "\n)"
+        name = own_name(table, "pkey", beside)
+        named = f"CONSTRAINT {quote(name)} " if name != _usual_name(table, "pkey") else ""
+        lines.append(f"{named}PRIMARY KEY ({_names(table.key)})")
+    return f"CREATE TABLE {qualified(table.target)} (\n  " + ",\n  ".join(lines) + "\n)"
 
 
 def complete_table(schema: TableSchema, table: TargetTable, rules: ValueRules) -> list[str]:
@@ -95,16 +102,35 @@ def complete_table(schema: TableSchema, table: TargetTable, rules: ValueRules) -
         logical = table.type_of(target)
         if draws_numbers(column, logical) and not is_identity(column, logical, rules):
             name = f"{quote(table.target.schema)}.{quote(sequence_name(table, target))}"
-            statements.append(f"CREATE SEQUENCE IF NOT EXISTS {name} OWNED BY {place}.{quote(target)}")
+            statements.append(f"CREATE SEQUENCE {name} OWNED BY {place}.{quote(target)}")
             statements.append(f"ALTER TABLE {place} ALTER {quote(target)} SET DEFAULT nextval({literal(name)})")
-    if schema.comment:
-        statements.append(f"COMMENT ON TABLE {place} IS {literal(schema.comment)}")
-    statements += [
-        f"COMMENT ON COLUMN {place}.{quote(target)} IS {literal(column.comment)}"
+    commented = [(f"TABLE {place}", schema.comment)]
+    commented += [(f"COLUMN {place}.{quote(target)}", column.comment) for column, target in columns]
+    texts = ((what, comment.replace("\x00", "")) for what, comment in commented)  # no text here has a NUL character
+    return statements + [f"COMMENT ON {what} IS {literal(text)}" for what, text in texts if text]
+
+
+def own_relations(schema: TableSchema, table: TargetTable, rules: ValueRules, beside: Collection[TableId]) -> list[str]:
+    """Names of what comes with a table: the primary key's index, sequences."""
+    columns = [(schema.column(source), target) for source, target in target_columns(table).items()]
+    return ([own_name(table, "pkey", beside)] if table.key else []) + [
+        own_name(table, f"{target}_seq", beside)
+        if is_identity(column, table.type_of(target), rules)
+        else sequence_name(table, target)
         for column, target in columns
-        if column.comment
+        if draws_numbers(column, table.type_of(target))
     ]
-    return statements
+
+
+def own_name(table: TargetTable, what: str, beside: Collection[TableId]) -> str:
+    """Of a relation that comes with a table: what PostgreSQL would call it, unless a table has that name or it is cut."""
+    name = _usual_name(table, what)
+    is_free = fits(name) and TableId(table.target.schema, name) not in beside
+    return name if is_free else with_digest(name, f"{table.target}.{what}")
+
+
+def _usual_name(table: TargetTable, what: str) -> str:
+    return f"{table.target.name}_{what}"
 
 
 def sequence_name(table: TargetTable, column: str) -> str:
@@ -127,17 +153,29 @@ def long_names(table: TargetTable) -> list[str]:
 
 
 def _column(
-    column: Column, name: str, logical: LogicalType, in_key: bool, rules: ValueRules, version: int = LATEST
+    schema: TableSchema,
+    table: TargetTable,
+    source: str,
+    name: str,
+    rules: ValueRules,
+    version: int,
+    beside: Collection[TableId],
 ) -> str:
+    column, logical, in_key = schema.column(source), table.type_of(name), name in table.key
     fit = PostgresTypes().fit(logical, rules)
     if fit.fidelity is Fidelity.REFUSED:
         raise TargetError(f"column {name}: {fit.reason}", hint="correct [types.map] or [[tables]] columns.type")
     native = fit.native
     parts = [quote(name), native]
     if logical.kind is Kind.ENUM and not logical.target:
-        parts.append(f"CHECK ({quote(name)} IN ({', '.join(map(literal, _enum_labels(logical)))}))")
+        parts.append(
+            f"{_label_check(schema, table, name)}CHECK ({quote(name)} IN ({', '.join(map(literal, _enum_labels(logical)))}))"
+        )
     if is_identity(column, logical, rules):
-        parts.append("GENERATED BY DEFAULT AS IDENTITY")
+        sequence = own_name(table, f"{name}_seq", beside)
+        is_usual = sequence == _usual_name(table, f"{name}_seq")
+        options = "" if is_usual else f" (SEQUENCE NAME {qualified(TableId(table.target.schema, sequence))})"
+        parts.append(f"GENERATED BY DEFAULT AS IDENTITY{options}")
     elif (default := default_of(column, logical)) is not None:
         parts.append(f"DEFAULT {literal(default)}")
     elif column.default_term and (expression := terms.default(column.default_term, logical, version)):
@@ -145,6 +183,13 @@ def _column(
     if in_key or not may_be_null(column, logical, rules):
         parts.append("NOT NULL")
     return " ".join(parts)
+
+
+def _label_check(schema: TableSchema, table: TargetTable, column: str) -> str:
+    """`CONSTRAINT name` where a check of the source has the name that PostgreSQL would give the one of the labels."""
+    name = _usual_name(table, f"{column}_check")
+    is_free = fits(name) and name not in {check.name for check in schema.checks}
+    return "" if is_free else f"CONSTRAINT {quote(with_digest(name, f'{table.target}.{column}'))} "
 
 
 def _enum_labels(logical: LogicalType) -> tuple[str, ...]:
@@ -194,7 +239,7 @@ def _names(columns: Iterable[str]) -> str:
     return ", ".join(map(quote, columns))
 
 
-# --- secondary indexes and foreign keys -----------------------------------------------------------------------------
+# --- secondary indexes, checks and foreign keys -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +251,7 @@ class Planned:
     columns: tuple[str, ...]
     unique: bool = False
     parts: tuple[str, ...] = ()  # of an index, where they are more than its columns
+    served_by: str = ""  # the other index, for which this one is not built
     parent: TargetTable | None = None
     parent_columns: tuple[str, ...] = ()
     on_delete: Action = Action.RESTRICT
@@ -213,10 +259,11 @@ class Planned:
 
     def sql_index(self, table: TargetTable, name: str, concurrently: bool = True) -> str:
         unique, how = "UNIQUE " if self.unique else "", "CONCURRENTLY " if concurrently else ""
-        return (
-            f"CREATE {unique}INDEX {how}IF NOT EXISTS {quote(name)} "
-            f"ON {qualified(table.target)} ({', '.join(self.parts) or _names(self.columns)})"
-        )
+        return f"CREATE {unique}INDEX {how}{quote(name)} ON {qualified(table.target)} ({self.terms})"
+
+    @property
+    def terms(self) -> str:
+        return ", ".join(self.parts) or _names(self.columns)
 
     def sql_foreign_key(self, table: TargetTable) -> str:
         assert self.parent is not None
@@ -232,70 +279,49 @@ class NotCarried(Exception):
     """An index or foreign key that the target does not get; the text says why."""
 
 
-def plan_index(index: Index, table: TargetTable) -> Planned:
-    """Index names are unique per schema here, so the table's name goes before. Raises NotCarried.
-
-    Where the source indexes the beginning of a value, all of it is indexed if that always fits and need not be unique:
-    then it also serves conditions on the column itself."""
-    if index.kind.lower() not in CARRIED_INDEX_KINDS:
-        raise NotCarried(f"it is of kind {index.kind}")
-    columns = _mapped(index.columns, table)
-    prefixes = index.prefixes or (None,) * len(columns)
-    descending = index.descending or (False,) * len(columns)
-    parts = []
-    for column, prefix, down in zip(columns, prefixes, descending, strict=True):
-        logical = table.type_of(column)
-        is_cut = prefix is not None and (index.unique or _worst_bytes(logical) > INDEX_ROW_BYTES)
-        part = _beginning(column, logical, prefix) if is_cut and prefix else quote(column)
-        parts.append(part + " DESC" * down)
-    is_plain = parts == [quote(column) for column in columns]
-    wanted = f"{table.target.name}_{index.name}"
-    fallback = with_digest(wanted, f"{table.target}.{index.name}")
-    return Planned(shortened(wanted), fallback, columns, index.unique, () if is_plain else tuple(parts))
-
-
-def _beginning(column: str, logical: LogicalType, length: int) -> str:
-    if logical.target:
-        raise NotCarried(f"it begins with {length} characters of {column}, for which the job chooses {logical.target}")
-    if logical.kind is Kind.BINARY and length <= INDEX_ROW_BYTES:
-        return f"substring({quote(column)} FROM 1 FOR {length})"
-    if logical.kind is Kind.TEXT and 4 * length <= INDEX_ROW_BYTES:
-        return f'"left"({quote(column)}, {length})'
-    raise NotCarried(f"the first {length} of {column} may be too long for an index here")
-
-
-def _worst_bytes(logical: LogicalType) -> int:
-    if logical.length is None:
-        return INDEX_ROW_BYTES + 1
-    return logical.length * (4 if logical.kind is Kind.TEXT else 1)
-
-
 @dataclass(frozen=True, slots=True)
 class PlannedCheck:
+    """`source`: what the source calls it."""
+
+    table: TargetTable
+    source: str
     name: str
-    add: str
-    validate: str
+    condition: str
+
+    @property
+    def add(self) -> str:
+        check = f"CONSTRAINT {quote(self.name)} CHECK ({self.condition})"
+        return f"ALTER TABLE {qualified(self.table.target)} ADD {check} NOT VALID"
+
+    @property
+    def validate(self) -> str:
+        return validate(self.table, self.name)
+
+    def renamed(self) -> PlannedCheck:
+        """With the name to take where another constraint has the planned one."""
+        return replace(self, name=with_digest(self.name, f"{self.table.target}.{self.source}"))
 
 
 def plan_checks(schema: TableSchema, table: TargetTable, rules: ValueRules) -> dict[str, PlannedCheck | NotCarried]:
     """Of every CHECK of the source what makes it, or why there is nothing."""
     found: dict[str, PlannedCheck | NotCarried] = {}
-    taken: set[str] = set()
+    taken = {_usual_name(table, what) for what in ("pkey", *(f"{column}_not_null" for column in table.columns))}
+    taken |= {shortened(key.name) for key in schema.foreign_keys}  # they are made later, and may have a check's name
     for check in schema.checks:
         try:
-            name = shortened(check.name)
-            name = with_digest(name, check.name) if name in taken else name
-            found[check.name] = _check(check, name, table, rules)
-            taken.add(name)
+            planned = _check(check, table, rules)
+            planned = planned.renamed() if planned.name in taken else planned
+            found[check.name] = planned
+            taken.add(planned.name)
         except NotCarried as why:
             found[check.name] = why
     return found
 
 
-def _check(check: Check, name: str, table: TargetTable, rules: ValueRules) -> PlannedCheck:
+def _check(check: Check, table: TargetTable, rules: ValueRules) -> PlannedCheck:
     if check.term is None:
         raise NotCarried(check.refusal)
-    columns = _mapped(tuple(check.term.columns()), table)
+    columns = mapped(tuple(check.term.columns()), table)
     kinds = {table.type_of(column).kind for column in columns}
     if rules.zero_date == "null" and kinds & set(ZERO_DATE_KINDS):
         raise NotCarried('it names dates, of which [types] zero_date = "null" makes NULL')
@@ -305,8 +331,9 @@ def _check(check: Check, name: str, table: TargetTable, rules: ValueRules) -> Pl
         raise NotCarried("it names a column whose type the job chose")
     names = {source: quote(target) for source, target in target_columns(table).items()}
     text = terms.condition(check.term, names)
-    add = f"ALTER TABLE {qualified(table.target)} ADD CONSTRAINT {quote(name)} CHECK ({text}) NOT VALID"
-    return PlannedCheck(name, add, validate(table, name))
+    if "\x00" in text:
+        raise NotCarried("it compares with a text that has a NUL character")
+    return PlannedCheck(table, check.name, shortened(check.name), text)
 
 
 def validate(table: TargetTable, name: str) -> str:
@@ -323,15 +350,16 @@ def plan_foreign_key(key: ForeignKey, table: TargetTable, resolve: Callable[[Tab
     return Planned(
         name,
         name,
-        _mapped(key.columns, table),
+        mapped(key.columns, table),
         parent=parent,
-        parent_columns=_mapped(key.parent_columns, parent),
+        parent_columns=mapped(key.parent_columns, parent),
         on_delete=key.on_delete,
         on_update=key.on_update,
     )
 
 
-def _mapped(columns: Iterable[str], table: TargetTable) -> tuple[str, ...]:
+def mapped(columns: Iterable[str], table: TargetTable) -> tuple[str, ...]:
+    """Columns of the source as the target has them. Raises NotCarried."""
     names = target_columns(table)
     missing = [c for c in columns if c not in names]
     if missing:

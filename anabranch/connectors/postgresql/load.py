@@ -7,7 +7,7 @@ reading the source, planning chunks, deciding when.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 import psycopg
@@ -87,9 +87,16 @@ class PostgresLoader:
         self._endpoint, self._rules = endpoint, rules
         self._connection: Connection | None = None
 
-    def create_table(self, schema: TableSchema, table: TargetTable, rules: ValueRules, recreate: bool) -> None:
+    def create_table(
+        self,
+        schema: TableSchema,
+        table: TargetTable,
+        rules: ValueRules,
+        recreate: bool,
+        beside: Collection[TableId] = (),
+    ) -> None:
         connection = self._session()
-        statement = ddl.create_table(schema, table, rules, connection.info.server_version)
+        statement = ddl.create_table(schema, table, rules, connection.info.server_version, beside)
         with translated(f"create {table.target}"), connection.transaction():
             if recreate:
                 constraints.drop_table(connection, table.target)

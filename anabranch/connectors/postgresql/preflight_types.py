@@ -10,6 +10,7 @@ from dataclasses import replace
 from anabranch.abc import CheckResult, Fit, PreflightContext
 from anabranch.connectors.postgresql import choices, ddl
 from anabranch.connectors.postgresql.fits import split_type
+from anabranch.connectors.postgresql.indexes import plan_indexes
 from anabranch.connectors.postgresql.preflight_facts import failed, ok, some, value_rules, warning
 from anabranch.connectors.postgresql.typemap import PostgresTypes
 from anabranch.model.datatype import Fidelity, Kind, LogicalType
@@ -85,11 +86,9 @@ NOT_CARRIED = {
 def _not_carried(context: PreflightContext, table: TargetTable) -> Iterator[tuple[str, str, str]]:
     """Check, name, reason."""
     schema = context.tables[table.source]
-    for index in schema.indexes:
-        try:
-            ddl.plan_index(index, table)
-        except ddl.NotCarried as why:
-            yield "indexes", index.name, str(why)
+    for index, wanted in plan_indexes(schema, table):
+        if isinstance(wanted, ddl.NotCarried):
+            yield "indexes", index.name, str(wanted)
     for name, planned in ddl.plan_checks(schema, table, value_rules(context)).items():
         if isinstance(planned, ddl.NotCarried):
             yield "checks", name, str(planned)

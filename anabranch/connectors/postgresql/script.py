@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from anabranch.abc import DdlStep, ValueRules
 from anabranch.connectors.postgresql import ddl
+from anabranch.connectors.postgresql.indexes import plan_indexes
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.net import TargetTable
@@ -21,11 +22,13 @@ def script(tables: Tables, rules: ValueRules) -> Iterator[DdlStep]:
     by_source = {table.source: table for _, table in tables}
     for schema in dict.fromkeys(table.target.schema for _, table in tables):
         yield DdlStep(FIRST, None, ddl.create_schema(schema))
+    beside = {table.target for _, table in tables}
     for definition, table in tables:
-        for statement in (ddl.create_table(definition, table, rules), *ddl.complete_table(definition, table, rules)):
+        create = ddl.create_table(definition, table, rules, beside=beside)
+        for statement in (create, *ddl.complete_table(definition, table, rules)):
             yield DdlStep(FIRST, table.source, statement)
         yield from (DdlStep(FIRST, table.source, note=note) for note in defaults_left_out(definition, table))
-    yield from _indexes(tables)
+    yield from _indexes(tables, rules)
     for definition, table in tables:
         yield from _checks(definition, table, rules)
     for definition, table in tables:
@@ -39,14 +42,16 @@ def defaults_left_out(schema: TableSchema, table: TargetTable) -> Iterator[str]:
             yield f"default of {source}: {ddl.told_default(column)}"
 
 
-def _indexes(tables: Tables) -> Iterator[DdlStep]:
-    """An index whose name a table or an earlier index of the schema has gets its other name, as when it is built."""
+def _indexes(tables: Tables, rules: ValueRules) -> Iterator[DdlStep]:
+    """An index whose name another relation of the schema has gets its other name, as when it is built."""
     taken = {table.target for _, table in tables}
     for definition, table in tables:
-        for index in definition.indexes:
-            try:
-                planned = ddl.plan_index(index, table)
-            except ddl.NotCarried as why:
+        own = ddl.own_relations(definition, table, rules, {t.target for _, t in tables})
+        taken |= {TableId(table.target.schema, name) for name in own}
+    for definition, table in tables:
+        for index, planned in plan_indexes(definition, table):
+            if isinstance(planned, ddl.NotCarried) or planned.served_by:
+                why = planned if isinstance(planned, ddl.NotCarried) else f"{planned.served_by} serves the same"
                 yield DdlStep(LATER, table.source, note=f"index {index.name}: {why}")
                 continue
             place = TableId(table.target.schema, planned.name)

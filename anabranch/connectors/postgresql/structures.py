@@ -1,7 +1,7 @@
 """CHECK constraints and sequences of loaded tables: what is made after the consistent point beside indexes and keys.
 
-Everything is found by name and may be repeated. What does not live here: rendering (ddl.py), indexes and foreign keys
-(constraints.py).
+Everything is found by name and definition and may be repeated. What does not live here: rendering (ddl.py), indexes and
+foreign keys (constraints.py).
 """
 
 from __future__ import annotations
@@ -15,18 +15,20 @@ from psycopg import sql
 from anabranch.abc import ValueRules
 from anabranch.connectors.postgresql import ddl
 from anabranch.connectors.postgresql.connection import Connection, table_name
-from anabranch.connectors.postgresql.constraints import attempt
-from anabranch.connectors.postgresql.errors import Meaning, describe, meaning, translate, translated
+from anabranch.connectors.postgresql.constraints import attempt, refused
+from anabranch.connectors.postgresql.errors import translated
+from anabranch.connectors.postgresql.written import check_definition
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.net import TargetTable
 
-CHECKS: LiteralString = """
-SELECT k.conname::text, k.convalidated
+# Constraints of every kind: their names are one list per table.
+CONSTRAINTS: LiteralString = """
+SELECT k.conname::text, k.convalidated, pg_catalog.pg_get_constraintdef(k.oid)
   FROM pg_catalog.pg_constraint k
   JOIN pg_catalog.pg_class c ON c.oid = k.conrelid
   JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
- WHERE k.contype = 'c' AND n.nspname = %s AND c.relname = %s
+ WHERE n.nspname = %s AND c.relname = %s
 """
 # Of every wanted table the columns of numbers that take their values from a sequence, with it. The highest of texts is
 # not the highest number.
@@ -47,6 +49,8 @@ SELECT setval({sequence}::regclass, highest::bigint)
   FROM (SELECT max({column})::numeric AS highest FROM {table}) AS t, {relation} AS s
  WHERE highest > 0 AND highest <= 9223372036854775807 AND (highest > s.last_value OR NOT s.is_called)
 """
+# SQLSTATE -> what to do about a sequence that could not be set
+SEQUENCE_HINTS = {"22003": "; ALTER SEQUENCE … AS bigint at the target: its own type ends before the column's values"}
 
 
 def build_checks(connection: Connection, schema: TableSchema, table: TargetTable, rules: ValueRules) -> list[str]:
@@ -56,7 +60,8 @@ def build_checks(connection: Connection, schema: TableSchema, table: TargetTable
     if not schema.checks:
         return []
     with translated(f"read the checks of {table.target}"):
-        there: dict[str, bool] = dict(connection.execute(CHECKS, (table.target.schema, table.target.name)).fetchall())
+        rows = connection.execute(CONSTRAINTS, (table.target.schema, table.target.name)).fetchall()
+    there = {name: (definition.removesuffix(" NOT VALID"), is_valid) for name, is_valid, definition in rows}
     problems = []
     for name, planned in ddl.plan_checks(schema, table, rules).items():
         if isinstance(planned, ddl.NotCarried):
@@ -66,8 +71,17 @@ def build_checks(connection: Connection, schema: TableSchema, table: TargetTable
     return problems
 
 
-def _add_check(connection: Connection, table: TableId, planned: ddl.PlannedCheck, there: dict[str, bool]) -> list[str]:
-    if there.get(planned.name):
+def _add_check(
+    connection: Connection, table: TableId, planned: ddl.PlannedCheck, there: dict[str, tuple[str, bool]]
+) -> list[str]:
+    """`there`: constraint -> definition, is it validated? Another one with the planned name is let alone."""
+    if planned.name in there:
+        try:
+            if check_definition(connection, table, planned.condition) != there[planned.name][0]:
+                planned = planned.renamed()
+        except psycopg.Error as error:
+            return [refused(error, f"check {planned.name} of {table}", "compared with the one that is there")]
+    if planned.name in there and there[planned.name][1]:
         return []
     problems = [] if planned.name in there else attempt(connection, planned.add, f"check {planned.name} of {table}")
     if problems:
@@ -80,13 +94,13 @@ def _add_check(connection: Connection, table: TableId, planned: ddl.PlannedCheck
             f"check {planned.name} of {table} is not built: rows break it, as at the source"
         ]
     except psycopg.Error as error:
-        raise translate(error, f"validate the check {planned.name} of {table}") from None
+        return [refused(error, f"check {planned.name} of {table}", "validated")]
     return []
 
 
 def raise_sequences(connection: Connection, tables: Iterable[TargetTable]) -> list[str]:
     """The sequences of replicated columns come to the highest value there, so that the next row of somebody else gets a
-    number of its own. Returns those that this user may not set."""
+    number of its own. Returns those that could not be set, and why."""
     wanted = {table.target: table for table in tables}
     names = [t.schema for t in wanted], [t.name for t in wanted]
     with translated("read the sequences of the target"):
@@ -109,6 +123,4 @@ def _raise(connection: Connection, table: TableId, column: str, sequence: str) -
     try:
         connection.execute(statement)
     except psycopg.Error as error:
-        if meaning(error)[0] is Meaning.RETRY:
-            raise translate(error, f"set the sequence {sequence}") from None
-        yield f"sequence {sequence} of {table} could not be set: {describe(error)}"
+        yield refused(error, f"sequence {sequence} of {table}", "set") + SEQUENCE_HINTS.get(error.sqlstate or "", "")

@@ -60,7 +60,7 @@ def default(term: Term, type: LogicalType, version: int) -> str | None:
         return "CURRENT_DATE"
     if term.op == "uuid":
         return "gen_random_uuid()::text" if version >= UUID_SINCE else None
-    return literal(term.text) if term.op == "text" else None
+    return literal(term.text) if term.op == "text" and "\x00" not in term.text else None
 
 
 def literal(text: str) -> str:

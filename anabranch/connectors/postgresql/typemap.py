@@ -83,6 +83,8 @@ class PostgresTypes:
     def fit(self, type: LogicalType, rules: ValueRules) -> Fit:
         if type.target and type.target != _setting(type.kind, rules):
             return _chosen(type, rules)
+        if type.kind is Kind.ENUM and any("\x00" in label for label in type.values):
+            return Fit("text", Fidelity.REFUSED, "a label has a NUL character, which no check here can name")
         native, fidelity, reason = _row(type, rules)
         if type.kind is Kind.TEXT and (type.length is None or not 0 < type.length <= VARCHAR_LIMIT):
             native = "text"

@@ -121,3 +121,18 @@ def test_bytes_that_are_no_text(charset: str, stored: str) -> None:
 
 def test_a_trail_byte_is_not_taken_for_a_code_that_is_left_out() -> None:
     assert charsets.decoder("big5")(b"\xa4\xa1\x5a").decode() == b"\xa4\xa1".decode("big5") + "Z"
+
+
+def test_no_character_of_a_set_takes_more_bytes_than_is_said() -> None:
+    for name, characters in charsets.UPPER.items():
+        assert max(len(c.encode()) for c in characters if c != charsets.NO_CHARACTER) <= charsets.character_bytes(
+            name
+        ), name
+    assert [charsets.character_bytes(name) for name in ("ascii", "latin1", "utf8mb3", "gb18030", "utf8mb4", "")] == [
+        1,
+        3,
+        3,
+        4,
+        4,
+        4,
+    ]
