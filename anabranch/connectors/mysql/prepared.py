@@ -22,12 +22,14 @@ _ASK = {"mysql": "XA RECOVER CONVERT XID", "mariadb": "XA RECOVER"}
 
 
 def prepared(connection: pymysql.Connection) -> frozenset[str]:
+    """Those whose rows may be in the log already."""
+    return listed(connection) if version(connection) >= LOGGED_FROM[family(connection)] else frozenset()
+
+
+def listed(connection: pymysql.Connection) -> frozenset[str]:
     """Their xids as the log names them; none where this user may not ask (MySQL: XA_RECOVER_ADMIN)."""
-    kind = family(connection)
-    if version(connection) < LOGGED_FROM[kind]:
-        return frozenset()
     try:
-        rows = ask(connection, _ASK[kind])
+        rows = ask(connection, _ASK[family(connection)])
     except SourceUnavailable:
         raise
     except SourceError as error:

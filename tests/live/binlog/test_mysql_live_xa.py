@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -11,9 +12,11 @@ import pymysql
 import pytest
 from captured import Captured
 
-from anabranch.abc import LogDecided, LogPrepared
+from anabranch import connectors
+from anabranch.abc import Bounds, LogDecided, LogPrepared, ValueRules
 from anabranch.capture import older
 from anabranch.connectors.mysql import endings
+from anabranch.connectors.mysql.positions import BinlogOrder
 from anabranch.errors import SourceError, UnknownLogEvent
 from anabranch.model.ids import TableId
 from anabranch.rows.chunk import Chunk, Part
@@ -242,3 +245,64 @@ def test_rule_06_the_log_says_prepared_and_decided(
         rest = again.take()
         assert [getattr(one, "xid", None) for one in rest] == [getattr(one, "xid", None) for one in items[place + 1 :]]
         again.stop()
+
+
+def test_rule_02_06_a_snapshot_has_every_xa_commit_before_its_place(
+    mysql_family: Server, source_database: Make, follow: Callable
+) -> None:
+    """MariaDB's own word is past an XA COMMIT before the engine has committed it; one that stays undecided holds nothing up."""
+    database = source_database(mysql_family)
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v longtext)")
+    follower = follow(database)
+    follower.begin()
+    table, source = follower.schema("t"), connectors.source(follower.endpoint)
+    seen: list[tuple] = []
+
+    def look() -> None:
+        with closing(source.snapshot()) as snapshot:
+            low, _ = snapshot.open(table, "none")
+            seen.append((low, set(map(int, b"".join(snapshot.lines(table, ["id"], Bounds(), ValueRules())).split()))))
+
+    with writing(database):
+        until = time.monotonic() + 2
+        while time.monotonic() < until:
+            look()
+    with xa(database, "undecided", insert(1)) as do:
+        do("PREPARE")
+        began = time.monotonic()
+        look()
+        assert time.monotonic() - began < 3
+        do("ROLLBACK")
+    ids, committed = {}, {}
+    for item in follower.take():
+        if isinstance(item, LogPrepared):
+            ids[item.xid] = follower.images("t", [item.chunk])[0]["id"]
+        elif isinstance(item, LogDecided) and item.is_committed:
+            committed[ids[item.xid]] = (item.mark.native, item.gtid)
+    includes = BinlogOrder().includes
+    missing = [{id for id, place in committed.items() if includes(low, *place)} - there for low, there in seen]
+    assert len(committed) > 50 and len(seen) > 5 and not any(missing)
+    assert includes(seen[-1][0], *list(committed.values())[-1]), "low goes along"
+
+
+@contextmanager
+def writing(database: Database) -> Iterator[None]:
+    """Four connections that prepare and commit one transaction after the other."""
+    over = threading.Event()
+
+    def write(number: int) -> None:
+        with closing(database.connect()) as connection, closing(connection.cursor()) as cursor:
+            while not over.is_set():
+                name, number = f"'w{number}','b',7", number + 1
+                for statement in (f"START {name}", "", f"END {name}", f"PREPARE {name}", f"COMMIT {name}"):
+                    cursor.execute(f"XA {statement}" if statement else insert(number))
+
+    writers = [threading.Thread(target=write, args=(1_000_000 * place,)) for place in range(1, 5)]
+    for writer in writers:
+        writer.start()
+    try:
+        yield
+    finally:
+        over.set()
+        for writer in writers:
+            writer.join()
