@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pymysql
 import pytest
@@ -14,7 +15,7 @@ from captured import Captured
 
 from anabranch import connectors
 from anabranch.abc import Bounds, LogDecided, LogPrepared, ValueRules
-from anabranch.capture import older
+from anabranch.capture import begin, older
 from anabranch.connectors.mysql import endings
 from anabranch.connectors.mysql.positions import BinlogOrder
 from anabranch.errors import SourceError, UnknownLogEvent
@@ -158,6 +159,32 @@ def test_rule_06_a_trail_waits_for_older_prepared_transactions_before_it_begins(
     end(database, "new", "COMMIT")
     captured.run()
     assert captured.transactions() == [[2]]
+
+
+def test_rule_06_a_trail_begins_while_transactions_are_prepared_and_committed(
+    mysql_family: Server, source_database: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One prepared long before the start, one just before it; both are committed before the waiting begins."""
+    database = source_database(mysql_family)
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v longtext)")
+    prepare(database, "long", insert(1))
+    read = begin.read_definitions
+
+    def disturbed(*arguments: Any) -> begin.Definitions:
+        monkeypatch.undo()
+        prepare(database, "just", insert(2))
+        found = read(*arguments)
+        end(database, "long", "COMMIT")
+        end(database, "just", "COMMIT")
+        prepare(database, "after", insert(3))
+        end(database, "after", "COMMIT")
+        return found
+
+    monkeypatch.setattr(begin, "read_definitions", disturbed)
+    captured = Captured(database, tmp_path)
+    captured.run()
+    captured.run()
+    assert captured.transactions() == [[3]] and captured.staged() == set()
 
 
 def test_rule_06_a_commit_without_rows_stops_the_job(
