@@ -196,7 +196,10 @@ class DefinitionKeeper:
         """Bring in requested tables whose definition holds at `mark`, the place the log is read up to. Not while a prepared
         transaction is open whose rows of the table were left out: they would be missing at its commit (K6)."""
         ready = {t: j for t, j in self.joining.items() if self.source.order.includes(mark, j.mark.native, None)}
-        ready = {table: joining for table, joining in ready.items() if not self._awaits(table, joining)}
+        asked = {request.table for request in requests.pending(self.trail.directory)} if ready else set()
+        for table in ready.keys() - asked:  # withdrawn
+            del self.joining[table]
+        ready = {t: joining for t, joining in ready.items() if t in asked and not self._awaits(t, joining)}
         if not ready:
             return None
         barriers: list[Barrier] = []
@@ -218,6 +221,7 @@ class DefinitionKeeper:
                 f"the prepared transactions {xids} have rows of it and did not end in {seconds}: end them, ask again"
             )
             requests.refuse(self.trail.directory, table, reason)
+            del self.joining[table]
         elif lacking and not joining.is_told:
             log.get().warning("table_waits_to_join", table=str(table), for_prepared=lacking[:5])
             self.joining[table] = replace(joining, is_told=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from anabranch import connectors
+from anabranch.abc import LogOptions
 from anabranch.capture.definitions import DefinitionKeeper
 from anabranch.connectors.memory.database import database, forget
 from anabranch.model.datatype import Kind, LogicalType
@@ -39,3 +40,23 @@ def test_a_table_that_the_source_lacks_is_refused_and_the_other_one_is_brought_i
     assert answer is not None and answer.refusal == "the source has no such table"
     assert set(keeper.joining) == {THERE}
     assert [request.table for request in requests.pending(tmp_path)] == [THERE]
+
+
+def test_rule_06_a_table_that_was_refused_or_is_not_asked_for_any_more_does_not_join(
+    keeper: DefinitionKeeper, tmp_path: Path
+) -> None:
+    end, staging = keeper.source.log(LogOptions(1, 1.0)).end(), keeper.trail.staging
+    staging.prepare("x", end, (THERE,))
+    requests.request_table(tmp_path, THERE)
+    keeper.patience = 0.0
+    keeper.look_at_requests()
+    assert keeper.join(end) is None
+    refused = requests.answer(tmp_path, THERE)
+    assert refused is not None and "x" in refused.refusal
+    staging.remove("x")
+    assert keeper.join(end) is None and not keeper.trail.history.in_force()
+    assert requests.answer(tmp_path, THERE) == refused
+    requests.request_table(tmp_path, THERE)
+    keeper.look_at_requests()
+    requests.withdraw(tmp_path, THERE)
+    assert keeper.join(end) is None and not keeper.joining and not keeper.trail.history.in_force()
