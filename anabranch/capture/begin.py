@@ -70,7 +70,7 @@ def _undisturbed(
         earlier = catalog.mark()
         if not wait_for_engine(catalog, earlier, patience):
             return None
-        older = set(catalog.prepared())
+        older = set(catalog.prepared() or ())
         found = read_definitions(catalog, wanted)
         if not _touched(source, reader, earlier, found, wanted, older):
             return found, frozenset(older)

@@ -47,6 +47,14 @@ def component(tables: Iterable[TableId], in_force: Mapping[TableId, TableSchema]
 
 
 @dataclass(frozen=True)
+class Unlisted:
+    """Staged transactions (xid, where it was prepared) that the source did not list as prepared, asked before `mark`."""
+
+    staged: frozenset[tuple[str, str]]
+    mark: LogMark
+
+
+@dataclass(frozen=True)
 class Joining:
     """A requested table: its definition holds from `mark` on."""
 
@@ -54,7 +62,7 @@ class Joining:
     mark: LogMark
     settled: LogMark
     asked: float  # time.monotonic()
-    is_told: bool = False  # that it waits
+    unlisted: Unlisted | None = None  # set once it is told that it waits
 
 
 class DefinitionKeeper:
@@ -199,7 +207,7 @@ class DefinitionKeeper:
         asked = {request.table for request in requests.pending(self.trail.directory)} if ready else set()
         for table in ready.keys() - asked:  # withdrawn
             del self.joining[table]
-        ready = {t: joining for t, joining in ready.items() if t in asked and not self._awaits(t, joining)}
+        ready = {t: joining for t, joining in ready.items() if t in asked and not self._awaits(t, joining, mark)}
         if not ready:
             return None
         barriers: list[Barrier] = []
@@ -213,19 +221,42 @@ class DefinitionKeeper:
         self.reselect()
         return alone(barriers, mark, None)
 
-    def _awaits(self, table: TableId, joining: Joining) -> bool:
+    def _awaits(self, table: TableId, joining: Joining, mark: LogMark) -> bool:
         lacking = self.trail.staging.lacking(table)
-        if lacking and time.monotonic() - joining.asked > self.patience:
-            xids, seconds = ", ".join(lacking[:5]), f"{self.patience:g} s"
-            reason = (
-                f"the prepared transactions {xids} have rows of it and did not end in {seconds}: end them, ask again"
-            )
-            requests.refuse(self.trail.directory, table, reason)
-            del self.joining[table]
-        elif lacking and not joining.is_told:
+        if lacking and joining.unlisted is None:
             log.get().warning("table_waits_to_join", table=str(table), for_prepared=lacking[:5])
-            self.joining[table] = replace(joining, is_told=True)
+            self.joining[table] = replace(joining, unlisted=self._unlisted(lacking))
+        elif lacking and time.monotonic() - joining.asked > self.patience:
+            self._forget_ended(lacking, joining, mark)
+            lacking = self.trail.staging.lacking(table)
+            if lacking:
+                self._refuse_waiting(table, lacking)
         return bool(lacking)
+
+    def _refuse_waiting(self, table: TableId, lacking: list[str]) -> None:
+        xids, seconds = ", ".join(lacking[:5]), f"{self.patience:g} s"
+        reason = f"the prepared transactions {xids} have rows of it and did not end in {seconds}: end them, ask again"
+        requests.refuse(self.trail.directory, table, reason)
+        del self.joining[table]
+
+    def _unlisted(self, xids: list[str]) -> Unlisted:
+        catalog = self.source.catalog()
+        try:
+            listed = catalog.prepared()
+            gone = [] if listed is None else [xid for xid in xids if xid not in listed]
+            return Unlisted(frozenset((xid, self.trail.staging[xid].native) for xid in gone), catalog.mark())
+        finally:
+            catalog.close()
+
+    def _forget_ended(self, lacking: list[str], joining: Joining, mark: LogMark) -> None:
+        """What the source has not listed, now and as long ago as a table waits, and the log up to `mark` does not end, ended
+        without the log (`sql_log_bin = 0`, a crash while it was being prepared): it would hold up joins for ever."""
+        before, now = joining.unlisted, self._unlisted(lacking)
+        if before is None or not self.source.order.includes(mark, before.mark.native, None):
+            return
+        for xid, native in before.staged & now.staged:
+            log.get().warning("transaction_ended_unlogged", xid=xid, prepared_at=native)
+            self.trail.staging.remove(xid)
 
     def joined(self, tables: Iterable[TableId], sequence: int) -> None:
         for table in tables:

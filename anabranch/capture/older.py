@@ -51,12 +51,12 @@ def wait_for_older(
     Raises SourceError when they do not end in time."""
     for one in trail.staging.all():  # noted by a start that did not come to its end
         trail.staging.remove(one.xid)
-    older |= catalog.prepared()
+    older |= catalog.prepared() or frozenset()
     for xid in older:
         trail.staging.prepare(xid, start, is_older=True)
     return _gone(
         older,
-        catalog.prepared,
+        lambda: catalog.prepared() or frozenset(),
         patience,
         "prepared transactions to end",
         "transactions are prepared and undecided, and older than the log that is to be read",

@@ -129,8 +129,9 @@ class Capture:
         return LogMark(end.position.native, end.resume, end.commit_time)
 
     def _rewind(self) -> TrailEnd:
-        self.prepared.rewind()
-        return self.trail.rewind()
+        end = self.trail.rewind()
+        self.prepared.rewind(self._place())
+        return end
 
     def _tell_waiting(self, why: str) -> None:
         log.get().warning("capture_waiting", why=why)

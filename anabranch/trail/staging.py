@@ -125,6 +125,7 @@ class Staging:
                 file.sync()
         finally:
             file.close()
+        self._staged[xid] = replace(self._staged[xid], decided=mark.resume)
 
     def remove(self, xid: str) -> None:
         """It was rolled back, or the trail has it, durably."""

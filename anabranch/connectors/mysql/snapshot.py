@@ -145,15 +145,20 @@ def _two_phase(connection: pymysql.Connection) -> tuple[int, frozenset[str]]:
     neither in the snapshot nor behind the place (K2, K6). While nothing is prepared and none begins, none is half-way."""
     if family(connection) != "mariadb":
         return 0, frozenset()
-    return int(ask(connection, XA_COMMITS)[0][1]), listed(connection)
+    return int(ask(connection, XA_COMMITS)[0][1]), _listed(connection)
+
+
+def _listed(connection: pymysql.Connection) -> frozenset[str]:
+    """MariaDB lets everybody ask."""
+    return listed(connection) or frozenset()
 
 
 def _when_through(connection: pymysql.Connection) -> LogMark:
     """Open it again; its place. What XA had logged before the former opening's place is in it: whatever was listed since has
     ended, or is undecided, since no XA COMMIT takes so long from the log to the engine (replicas are not waited for there)."""
-    until, half_way = time.monotonic() + STILL, listed(connection)
+    until, half_way = time.monotonic() + STILL, _listed(connection)
     ask(connection, "COMMIT")
-    while (half_way := half_way & listed(connection)) and time.monotonic() < until:
+    while (half_way := half_way & _listed(connection)) and time.monotonic() < until:
         time.sleep(ASK)
     place = _by_own_word(connection)
     assert place is not None, "it was told a moment ago"

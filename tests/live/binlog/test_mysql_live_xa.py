@@ -244,6 +244,23 @@ def test_rule_06_19_tables_parked_and_brought_in_between_prepare_and_commit(
     assert captured.transactions()[3:] == [[8]]
 
 
+def test_rule_06_a_transaction_that_ended_without_the_log_does_not_hold_up_a_table(
+    mysql_family: Server, source_database: Make, tmp_path: Path
+) -> None:
+    database = source_database(mysql_family)
+    captured = made(database, tmp_path)
+    database.execute("CREATE TABLE child (id int PRIMARY KEY, v longtext)")
+    prepare(database, "child", insert(1, table="child"))
+    captured.run()
+    time.sleep(0.3)  # until the connection is gone
+    database.execute("SET SESSION sql_log_bin = 0", "XA COMMIT 'child','b',7")
+    captured.patience = 0.3
+    child = TableId(database.name, "child")
+    requests.request_table(tmp_path, child)
+    captured.run(until=lambda: not requests.answer(tmp_path, child).is_pending)
+    assert requests.answer(tmp_path, child).sequence and captured.staged() == set()
+
+
 def test_rule_06_the_log_says_prepared_and_decided(
     mysql_family: Server, source_database: Make, follow: Callable
 ) -> None:

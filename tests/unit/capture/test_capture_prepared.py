@@ -259,3 +259,15 @@ def test_staged_rows_that_end_early_are_not_taken_for_all(shop: Database, tmp_pa
         file.write_bytes(bytes(data))
         with pytest.raises(TrailCorrupt, match="2 rows of the prepared transaction x, not 3"):
             list(trail.staging.chunks("x"))
+
+
+def test_what_was_decided_before_the_trails_end_is_removed(shop: Database, tmp_path: Path) -> None:
+    """Its removal failed, and the trail went on; what was decided behind the end is decided again."""
+    place = [mark(shop.identity, number) for number in range(4)]
+    follow(shop, tmp_path, [(2, rows([1], Part.WHOLE, place[2]))])
+    with TrailWriter.open(tmp_path, job="j", job_uuid="u", source_identity=shop.identity, pack=False) as trail:
+        for xid, decided in (("over", place[1]), ("open", place[3])):
+            trail.staging.prepare(xid, place[0])
+            trail.staging.decide(xid, decided)
+    follow(shop, tmp_path, [])
+    assert [one.xid for one in staged(tmp_path)] == ["open"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from anabranch import connectors
 from anabranch.abc import LogOptions
 from anabranch.capture.definitions import DefinitionKeeper
+from anabranch.connectors.memory.capture import mark
+from anabranch.connectors.memory.catalog import MemoryCatalog
 from anabranch.connectors.memory.database import database, forget
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
@@ -43,13 +46,15 @@ def test_a_table_that_the_source_lacks_is_refused_and_the_other_one_is_brought_i
 
 
 def test_rule_06_a_table_that_was_refused_or_is_not_asked_for_any_more_does_not_join(
-    keeper: DefinitionKeeper, tmp_path: Path
+    keeper: DefinitionKeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(MemoryCatalog, "prepared", lambda self: frozenset("x"))
     end, staging = keeper.source.log(LogOptions(1, 1.0)).end(), keeper.trail.staging
     staging.prepare("x", end, (THERE,))
     requests.request_table(tmp_path, THERE)
     keeper.patience = 0.0
     keeper.look_at_requests()
+    assert keeper.join(end) is None and requests.answer(tmp_path, THERE).is_pending  # it waits
     assert keeper.join(end) is None
     refused = requests.answer(tmp_path, THERE)
     assert refused is not None and "x" in refused.refusal
@@ -60,3 +65,29 @@ def test_rule_06_a_table_that_was_refused_or_is_not_asked_for_any_more_does_not_
     keeper.look_at_requests()
     requests.withdraw(tmp_path, THERE)
     assert keeper.join(end) is None and not keeper.joining and not keeper.trail.history.in_force()
+
+
+def test_rule_06_staged_transactions_hold_up_a_table_unless_the_source_says_that_they_are_over(
+    keeper: DefinitionKeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not by its silence, nor before the log is read past the asking."""
+    shop, staging = database("requests-source"), keeper.trail.staging
+    staging.prepare("x", mark(shop.identity, 0), (THERE,))
+    keeper.patience = 0.0
+    for answer, end, joins in (
+        (None, 0, False),
+        (frozenset("x"), 0, False),
+        (frozenset(), -1, False),
+        (frozenset(), 0, True),
+    ):
+        monkeypatch.setattr(MemoryCatalog, "prepared", lambda self, answer=answer: answer)
+        requests.request_table(tmp_path, THERE)
+        keeper.look_at_requests()
+        keeper.join(mark(shop.identity, 0))
+        place = keeper.joining[THERE].unlisted.mark
+        keeper.joining[THERE] = replace(
+            keeper.joining[THERE], unlisted=replace(keeper.joining[THERE].unlisted, mark=mark(shop.identity, -end))
+        )
+        assert place == mark(shop.identity, 0)
+        assert (keeper.join(mark(shop.identity, 0)) is not None) is joins
+        assert ("x" in staging) is not joins
