@@ -52,6 +52,7 @@ class Unlisted:
 
     staged: frozenset[tuple[str, str]]
     mark: LogMark
+    waits_for: frozenset[tuple[str, str]]  # all that had rows of the table then
 
 
 @dataclass(frozen=True)
@@ -230,12 +231,18 @@ class DefinitionKeeper:
             self._forget_ended(lacking, joining, mark)
             lacking = self.trail.staging.lacking(table)
             if lacking:
-                self._refuse_waiting(table, lacking)
+                self._refuse_waiting(table, lacking, is_same=bool(joining.unlisted.waits_for & self._staged(lacking)))
         return bool(lacking)
 
-    def _refuse_waiting(self, table: TableId, lacking: list[str]) -> None:
+    def _refuse_waiting(self, table: TableId, lacking: list[str], is_same: bool) -> None:
+        """`is_same`: some of those that were there at first."""
         xids, seconds = ", ".join(lacking[:5]), f"{self.patience:g} s"
         reason = f"the prepared transactions {xids} have rows of it and did not end in {seconds}: end them, ask again"
+        if not is_same:
+            reason = (
+                f"there were prepared transactions with rows of it all the {seconds}, always others, now {xids}: it joins "
+                "when none is open; hold up for a moment who writes it through XA, ask again"
+            )
         requests.refuse(self.trail.directory, table, reason)
         del self.joining[table]
 
@@ -244,9 +251,12 @@ class DefinitionKeeper:
         try:
             listed = catalog.prepared()
             gone = [] if listed is None else [xid for xid in xids if xid not in listed]
-            return Unlisted(frozenset((xid, self.trail.staging[xid].native) for xid in gone), catalog.mark())
+            return Unlisted(self._staged(gone), catalog.mark(), self._staged(xids))
         finally:
             catalog.close()
+
+    def _staged(self, xids: Iterable[str]) -> frozenset[tuple[str, str]]:
+        return frozenset((xid, self.trail.staging[xid].native) for xid in xids)
 
     def _forget_ended(self, lacking: list[str], joining: Joining, mark: LogMark) -> None:
         """What the source has not listed, now and as long ago as a table waits, and the log up to `mark` does not end, ended

@@ -91,3 +91,20 @@ def test_rule_06_staged_transactions_hold_up_a_table_unless_the_source_says_that
         assert place == mark(shop.identity, 0)
         assert (keeper.join(mark(shop.identity, 0)) is not None) is joins
         assert ("x" in staging) is not joins
+
+
+def test_a_table_that_always_has_another_prepared_transaction_is_refused_with_that_reason(
+    keeper: DefinitionKeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MemoryCatalog, "prepared", lambda self: frozenset("xy"))
+    end, staging = mark(database("requests-source").identity, 0), keeper.trail.staging
+    staging.prepare("x", end, (THERE,))
+    requests.request_table(tmp_path, THERE)
+    keeper.patience = 0.0
+    keeper.look_at_requests()
+    assert keeper.join(end) is None
+    staging.remove("x")
+    staging.prepare("y", end, (THERE,))
+    assert keeper.join(end) is None
+    refused = requests.answer(tmp_path, THERE)
+    assert refused is not None and "always others, now y" in refused.refusal and "hold up" in refused.refusal
