@@ -25,6 +25,7 @@ from anabranch.trail import requests
 from anabranch.trail.writer import TrailWriter
 
 VANISHES = frozenset({"drop", "rename", "partition"})
+WARN_SECONDS = 60.0  # between two warnings of the same table
 REMEDY = "anabranch load JOB --table {table} brings it in"
 
 
@@ -80,6 +81,7 @@ class DefinitionKeeper:
         """`patience`: seconds that a table waits to join for prepared transactions to end."""
         self.source, self.trail, self.wanted, self.reselect, self.patience = source, trail, wanted, reselect, patience
         self.joining: dict[TableId, Joining] = {}
+        self._warned: dict[TableId, float] = {}
         self.unsettled: dict[TableId, LogMark] = {}  # joined: definition read no later than this mark
 
     def select(self, table: TableId) -> TableSchema | None:
@@ -115,6 +117,8 @@ class DefinitionKeeper:
         in_force = self.trail.history.in_force()
         named = [table for table in in_force if table in facts.tables or table.schema == facts.schema]
         if facts.tables and not any(map(self.wanted, facts.tables)) and not named:
+            if facts.kind == "data":
+                self._warn_of_triggers(facts.tables)
             return []
         if facts.kind == "data" or (facts.kind == "truncate" and not self._is_of_engine(named, facts.engine)):
             raise UnknownLogEvent(
@@ -130,6 +134,14 @@ class DefinitionKeeper:
             parked = self._park(named, f"{facts.kind} at the source", statement.sql)
             return parked + self._new_tables(facts.tables, statement)
         return self._compared(facts, named, statement)
+
+    def _warn_of_triggers(self, tables: Iterable[TableId]) -> None:
+        now = time.monotonic()
+        for table in tables:
+            if now - self._warned.get(table, -WARN_SECONDS) >= WARN_SECONDS:
+                self._warned[table] = now
+                why = "logged as a statement: what its triggers change in replicated tables is not in the log"
+                log.get().warning("statement_passed_over", table=str(table), why=why)
 
     def _is_of_engine(self, tables: Iterable[TableId], engine: str) -> bool:
         in_force = self.trail.history.in_force()
@@ -223,15 +235,15 @@ class DefinitionKeeper:
         return alone(barriers, mark, None)
 
     def _awaits(self, table: TableId, joining: Joining, mark: LogMark) -> bool:
-        lacking = self.trail.staging.lacking(table)
-        if lacking and joining.unlisted is None:
+        lacking, first = self.trail.staging.lacking(table), joining.unlisted
+        if lacking and first is None:
             log.get().warning("table_waits_to_join", table=str(table), for_prepared=lacking[:5])
             self.joining[table] = replace(joining, unlisted=self._unlisted(lacking))
-        elif lacking and time.monotonic() - joining.asked > self.patience:
-            self._forget_ended(lacking, joining, mark)
+        elif lacking and first and time.monotonic() - joining.asked > self.patience:
+            self._forget_ended(lacking, first, mark)
             lacking = self.trail.staging.lacking(table)
             if lacking:
-                self._refuse_waiting(table, lacking, is_same=bool(joining.unlisted.waits_for & self._staged(lacking)))
+                self._refuse_waiting(table, lacking, is_same=bool(first.waits_for & self._staged(lacking)))
         return bool(lacking)
 
     def _refuse_waiting(self, table: TableId, lacking: list[str], is_same: bool) -> None:
@@ -258,15 +270,13 @@ class DefinitionKeeper:
     def _staged(self, xids: Iterable[str]) -> frozenset[tuple[str, str]]:
         return frozenset((xid, self.trail.staging[xid].native) for xid in xids)
 
-    def _forget_ended(self, lacking: list[str], joining: Joining, mark: LogMark) -> None:
+    def _forget_ended(self, lacking: list[str], first: Unlisted, mark: LogMark) -> None:
         """What the source has not listed, now and as long ago as a table waits, and the log up to `mark` does not end, ended
         without the log (`sql_log_bin = 0`, a crash while it was being prepared): it would hold up joins for ever."""
-        before, now = joining.unlisted, self._unlisted(lacking)
-        if before is None or not self.source.order.includes(mark, before.mark.native, None):
-            return
-        for xid, native in before.staged & now.staged:
-            log.get().warning("transaction_ended_unlogged", xid=xid, prepared_at=native)
-            self.trail.staging.remove(xid)
+        if self.source.order.includes(mark, first.mark.native, None):
+            for xid, native in first.staged & self._unlisted(lacking).staged:
+                log.get().warning("transaction_ended_unlogged", xid=xid, prepared_at=native)
+                self.trail.staging.remove(xid)
 
     def joined(self, tables: Iterable[TableId], sequence: int) -> None:
         for table in tables:

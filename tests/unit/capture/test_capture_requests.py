@@ -7,12 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from anabranch import connectors
-from anabranch.abc import LogOptions
+from anabranch.abc import LogOptions, LogStatement, StatementFacts
 from anabranch.capture.definitions import DefinitionKeeper
 from anabranch.connectors.memory.capture import mark
-from anabranch.connectors.memory.catalog import MemoryCatalog
+from anabranch.connectors.memory.catalog import MemoryCatalog, MemoryDialect
 from anabranch.connectors.memory.database import database, forget
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
@@ -108,3 +109,17 @@ def test_a_table_that_always_has_another_prepared_transaction_is_refused_with_th
     assert keeper.join(end) is None
     refused = requests.answer(tmp_path, THERE)
     assert refused is not None and "always others, now y" in refused.refusal and "hold up" in refused.refusal
+
+
+def test_a_statement_about_a_table_that_is_not_replicated_is_told_once_a_minute(
+    keeper: DefinitionKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trigger there may write a replicated one."""
+    monkeypatch.setattr(MemoryDialect, "facts", lambda *_: StatementFacts("data", (AWAY,)))
+    keeper.wanted = {THERE}.__contains__
+    with capture_logs() as logs:
+        for number in range(3):
+            statement = LogStatement("INSERT …", "shop", mark(database("requests-source").identity, number))
+            assert keeper.on_statement(statement) is None
+    (told,) = [one for one in logs if one["event"] == "statement_passed_over"]
+    assert told["table"] == str(AWAY) and "triggers" in told["why"]
