@@ -160,9 +160,9 @@ class SourceCatalog(Protocol):
     def logs_cascades(self) -> bool:
         """Does this server's log contain the rows that foreign-key actions change? (K1)"""
 
-    def prepared(self) -> frozenset[str]:
+    def prepared(self) -> frozenset[str] | None:
         """Transactions that are prepared and undecided now, named as LogPrepared names them; none where the log holds
-        rows at their commit only, or where this user may not ask."""
+        rows at their commit only. What ends is in the log before it is not listed here. None: this user may not ask."""
 
     def unseen(self, before: LogMark) -> frozenset[str]:
         """Transactions that are in the log before this mark, or may be, and that a snapshot opened now may not have (K2),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from anabranch.abc import LogItem, LogReader, LogStatement, SourceCatalog, SourceConnector
+from anabranch.abc import LogDecided, LogItem, LogPrepared, LogReader, LogStatement, SourceCatalog, SourceConnector
 from anabranch.capture.older import PATIENCE, Patience, wait_for_engine, wait_for_older
 from anabranch.errors import SchemaError
 from anabranch.model.ids import TableId
@@ -43,13 +43,15 @@ def begin(
     if trail.end.resume:
         return
     catalog = source.catalog()
+    patience = patience or Patience(PATIENCE)
     try:
-        found = _undisturbed(source, reader, catalog, wanted)
+        begun = _undisturbed(source, reader, catalog, wanted, patience)
+        if begun is None:
+            return
+        found, older = begun
         trail.note_cascades(catalog.logs_cascades())
-        patience = patience or Patience(PATIENCE)
-        if not (
-            wait_for_engine(catalog, found.before, patience) and wait_for_older(catalog, trail, found.before, patience)
-        ):
+        start = found.before
+        if not (wait_for_engine(catalog, start, patience) and wait_for_older(catalog, trail, start, older, patience)):
             return
     finally:
         catalog.close()
@@ -59,30 +61,48 @@ def begin(
     trail.flush()
 
 
-def _undisturbed(source: SourceConnector, reader: LogReader, catalog: SourceCatalog, wanted: Wanted) -> Definitions:
+def _undisturbed(
+    source: SourceConnector, reader: LogReader, catalog: SourceCatalog, wanted: Wanted, patience: Patience
+) -> tuple[Definitions, frozenset[str]] | None:
+    """With what was prepared before and may be decided after it: listed before it, or prepared in between as the log says.
+    Who is asked later only does not name what has ended by then. None: stopped meanwhile."""
     for _ in range(TRIES):
+        earlier = catalog.mark()
+        if not wait_for_engine(catalog, earlier, patience):
+            return None
+        older = set(catalog.prepared() or ())
         found = read_definitions(catalog, wanted)
-        if not _touched(source, reader, found, wanted):
-            return found
+        if not _touched(source, reader, earlier, found, wanted, older):
+            return found, frozenset(older)
     raise SchemaError(
         f"tables were altered each of the {TRIES} times their definitions were read",
         hint="start again when the schema changes at the source are done",
     )
 
 
-def _touched(source: SourceConnector, reader: LogReader, found: Definitions, wanted: Wanted) -> bool:
-    """Does a statement between the two marks change a replicated table?"""
-    if source.order.includes(found.before, found.after.native, None):
+def _touched(
+    source: SourceConnector, reader: LogReader, earlier: LogMark, found: Definitions, wanted: Wanted, older: set[str]
+) -> bool:
+    """Does a statement between the two marks of `found` change a replicated table? `older` becomes what is prepared at the
+    first of them."""
+    if source.order.includes(earlier, found.after.native, None):
         return False
-    reader.start(found.before, lambda table: None)
+    reader.start(earlier, lambda table: None)
     while True:
         item = reader.read(1.0)
-        if isinstance(item, LogStatement):
+        mark = mark_of(item)
+        if mark is None:
+            continue
+        is_before = source.order.includes(found.before, mark.native, None)
+        if isinstance(item, LogPrepared) and is_before and item.xid:
+            older.add(item.xid)
+        elif isinstance(item, LogDecided) and is_before:
+            older.discard(item.xid)
+        elif isinstance(item, LogStatement) and not is_before:
             facts = source.dialect.facts(item.sql, item.schema)
             if facts.kind in CHANGES_ROWS and (not facts.tables or any(wanted(t) for t in facts.tables)):
                 return True
-        mark = mark_of(item)
-        if mark is not None and source.order.includes(mark, found.after.native, None):
+        if source.order.includes(mark, found.after.native, None):
             return False
 
 

@@ -25,6 +25,7 @@ from anabranch.trail import requests
 from anabranch.trail.writer import TrailWriter
 
 VANISHES = frozenset({"drop", "rename", "partition"})
+WARN_SECONDS = 60.0  # between two warnings of the same table
 REMEDY = "anabranch load JOB --table {table} brings it in"
 
 
@@ -47,6 +48,15 @@ def component(tables: Iterable[TableId], in_force: Mapping[TableId, TableSchema]
 
 
 @dataclass(frozen=True)
+class Unlisted:
+    """Staged transactions (xid, where it was prepared) that the source did not list as prepared, asked before `mark`."""
+
+    staged: frozenset[tuple[str, str]]
+    mark: LogMark
+    waits_for: frozenset[tuple[str, str]]  # all that had rows of the table then
+
+
+@dataclass(frozen=True)
 class Joining:
     """A requested table: its definition holds from `mark` on."""
 
@@ -54,7 +64,7 @@ class Joining:
     mark: LogMark
     settled: LogMark
     asked: float  # time.monotonic()
-    is_told: bool = False  # that it waits
+    unlisted: Unlisted | None = None  # set once it is told that it waits
 
 
 class DefinitionKeeper:
@@ -71,6 +81,7 @@ class DefinitionKeeper:
         """`patience`: seconds that a table waits to join for prepared transactions to end."""
         self.source, self.trail, self.wanted, self.reselect, self.patience = source, trail, wanted, reselect, patience
         self.joining: dict[TableId, Joining] = {}
+        self._warned: dict[TableId, float] = {}
         self.unsettled: dict[TableId, LogMark] = {}  # joined: definition read no later than this mark
 
     def select(self, table: TableId) -> TableSchema | None:
@@ -106,6 +117,8 @@ class DefinitionKeeper:
         in_force = self.trail.history.in_force()
         named = [table for table in in_force if table in facts.tables or table.schema == facts.schema]
         if facts.tables and not any(map(self.wanted, facts.tables)) and not named:
+            if facts.kind == "data":
+                self._warn_of_triggers(facts.tables)
             return []
         if facts.kind == "data" or (facts.kind == "truncate" and not self._is_of_engine(named, facts.engine)):
             raise UnknownLogEvent(
@@ -121,6 +134,14 @@ class DefinitionKeeper:
             parked = self._park(named, f"{facts.kind} at the source", statement.sql)
             return parked + self._new_tables(facts.tables, statement)
         return self._compared(facts, named, statement)
+
+    def _warn_of_triggers(self, tables: Iterable[TableId]) -> None:
+        now = time.monotonic()
+        for table in tables:
+            if now - self._warned.get(table, -WARN_SECONDS) >= WARN_SECONDS:
+                self._warned[table] = now
+                why = "logged as a statement: what its triggers change in replicated tables is not in the log"
+                log.get().warning("statement_passed_over", table=str(table), why=why)
 
     def _is_of_engine(self, tables: Iterable[TableId], engine: str) -> bool:
         in_force = self.trail.history.in_force()
@@ -196,7 +217,10 @@ class DefinitionKeeper:
         """Bring in requested tables whose definition holds at `mark`, the place the log is read up to. Not while a prepared
         transaction is open whose rows of the table were left out: they would be missing at its commit (K6)."""
         ready = {t: j for t, j in self.joining.items() if self.source.order.includes(mark, j.mark.native, None)}
-        ready = {table: joining for table, joining in ready.items() if not self._awaits(table, joining)}
+        asked = {request.table for request in requests.pending(self.trail.directory)} if ready else set()
+        for table in ready.keys() - asked:  # withdrawn
+            del self.joining[table]
+        ready = {t: joining for t, joining in ready.items() if t in asked and not self._awaits(t, joining, mark)}
         if not ready:
             return None
         barriers: list[Barrier] = []
@@ -210,18 +234,49 @@ class DefinitionKeeper:
         self.reselect()
         return alone(barriers, mark, None)
 
-    def _awaits(self, table: TableId, joining: Joining) -> bool:
-        lacking = self.trail.staging.lacking(table)
-        if lacking and time.monotonic() - joining.asked > self.patience:
-            xids, seconds = ", ".join(lacking[:5]), f"{self.patience:g} s"
-            reason = (
-                f"the prepared transactions {xids} have rows of it and did not end in {seconds}: end them, ask again"
-            )
-            requests.refuse(self.trail.directory, table, reason)
-        elif lacking and not joining.is_told:
+    def _awaits(self, table: TableId, joining: Joining, mark: LogMark) -> bool:
+        lacking, first = self.trail.staging.lacking(table), joining.unlisted
+        if lacking and first is None:
             log.get().warning("table_waits_to_join", table=str(table), for_prepared=lacking[:5])
-            self.joining[table] = replace(joining, is_told=True)
+            self.joining[table] = replace(joining, unlisted=self._unlisted(lacking))
+        elif lacking and first and time.monotonic() - joining.asked > self.patience:
+            self._forget_ended(lacking, first, mark)
+            lacking = self.trail.staging.lacking(table)
+            if lacking:
+                self._refuse_waiting(table, lacking, is_same=bool(first.waits_for & self._staged(lacking)))
         return bool(lacking)
+
+    def _refuse_waiting(self, table: TableId, lacking: list[str], is_same: bool) -> None:
+        """`is_same`: some of those that were there at first."""
+        xids, seconds = ", ".join(lacking[:5]), f"{self.patience:g} s"
+        reason = f"the prepared transactions {xids} have rows of it and did not end in {seconds}: end them, ask again"
+        if not is_same:
+            reason = (
+                f"there were prepared transactions with rows of it all the {seconds}, always others, now {xids}: it joins "
+                "when none is open; hold up for a moment who writes it through XA, ask again"
+            )
+        requests.refuse(self.trail.directory, table, reason)
+        del self.joining[table]
+
+    def _unlisted(self, xids: list[str]) -> Unlisted:
+        catalog = self.source.catalog()
+        try:
+            listed = catalog.prepared()
+            gone = [] if listed is None else [xid for xid in xids if xid not in listed]
+            return Unlisted(self._staged(gone), catalog.mark(), self._staged(xids))
+        finally:
+            catalog.close()
+
+    def _staged(self, xids: Iterable[str]) -> frozenset[tuple[str, str]]:
+        return frozenset((xid, self.trail.staging[xid].native) for xid in xids)
+
+    def _forget_ended(self, lacking: list[str], first: Unlisted, mark: LogMark) -> None:
+        """What the source has not listed, now and as long ago as a table waits, and the log up to `mark` does not end, ended
+        without the log (`sql_log_bin = 0`, a crash while it was being prepared): it would hold up joins for ever."""
+        if self.source.order.includes(mark, first.mark.native, None):
+            for xid, native in first.staged & self._unlisted(lacking).staged:
+                log.get().warning("transaction_ended_unlogged", xid=xid, prepared_at=native)
+                self.trail.staging.remove(xid)
 
     def joined(self, tables: Iterable[TableId], sequence: int) -> None:
         for table in tables:

@@ -41,19 +41,22 @@ def wait_for_engine(catalog: SourceCatalog, start: LogMark, patience: Patience) 
     )
 
 
-def wait_for_older(catalog: SourceCatalog, trail: TrailWriter, start: LogMark, patience: Patience) -> bool:
-    """Before a trail begins at `start`: whatever is prepared now, its rows stand before it in the log. A load that takes
-    its snapshot after they have ended has them; their commits behind `start` say nothing new. False: stopped meanwhile.
+def wait_for_older(
+    catalog: SourceCatalog, trail: TrailWriter, start: LogMark, older: frozenset[str], patience: Patience
+) -> bool:
+    """Before a trail begins at `start`: of `older`, and what is prepared now, the rows stand before it in the log. A load
+    that takes its snapshot after they have ended has them; their commits behind `start` say nothing new. False: stopped
+    meanwhile.
 
     Raises SourceError when they do not end in time."""
     for one in trail.staging.all():  # noted by a start that did not come to its end
         trail.staging.remove(one.xid)
-    older = catalog.prepared()
+    older |= catalog.prepared() or frozenset()
     for xid in older:
         trail.staging.prepare(xid, start, is_older=True)
     return _gone(
         older,
-        catalog.prepared,
+        lambda: catalog.prepared() or frozenset(),
         patience,
         "prepared transactions to end",
         "transactions are prepared and undecided, and older than the log that is to be read",

@@ -6,6 +6,7 @@ What does not live here: the files (`trail/staging.py`), how a log says it (each
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 import pyarrow as pa
@@ -13,8 +14,9 @@ import pyarrow as pa
 from anabranch import log
 from anabranch.abc import LogDecided, LogPrepared
 from anabranch.capture.definitions import DefinitionKeeper, alone
-from anabranch.errors import UnknownLogEvent
+from anabranch.errors import LogLost, UnknownLogEvent
 from anabranch.model.ids import TableId
+from anabranch.model.position import LogMark
 from anabranch.rows.chunk import TRANSACTION_SCHEMA, Barrier, Chunk, Part, TableRows
 from anabranch.trail.writer import TrailWriter
 
@@ -26,9 +28,14 @@ class PreparedTransactions:
         self._trail, self._keeper = trail, keeper
         self._barriers: list[Barrier] = []
 
-    def rewind(self) -> None:
-        """The log is read again from the trail's end."""
+    def rewind(self, end: LogMark) -> None:
+        """The log is read again from the trail's end: what was decided before it is over."""
         self._barriers = []
+        order = self._keeper.source.order
+        for one in self._trail.staging.all():
+            with suppress(LogLost):  # decided in another server's log
+                if one.decided and order.includes(end, order.mark(one.decided).native, None):
+                    self._trail.staging.remove(one.xid)
 
     def stage(self, item: LogPrepared) -> Chunk | None:
         """Keep a part of one. With the last it is durable; returns what happens to tables at that place: a table that cannot

@@ -85,7 +85,8 @@ class Capture:
         while not self.stop():
             try:
                 self._rewind()  # what no flush made durable is read again
-                unlogged = altered_unlogged(self.source, self.reader, self._place(), self.trail.history.in_force())
+                in_force = self.trail.history.in_force()
+                unlogged = altered_unlogged(self.source, self.reader, self._place(), in_force, self.stop)
                 self.reader.start(self._place(), self.keeper.select)
                 end = self.trail.end
                 lost_since, was_there = None, True
@@ -129,8 +130,9 @@ class Capture:
         return LogMark(end.position.native, end.resume, end.commit_time)
 
     def _rewind(self) -> TrailEnd:
-        self.prepared.rewind()
-        return self.trail.rewind()
+        end = self.trail.rewind()
+        self.prepared.rewind(self._place())
+        return end
 
     def _tell_waiting(self, why: str) -> None:
         log.get().warning("capture_waiting", why=why)

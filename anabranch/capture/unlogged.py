@@ -8,7 +8,7 @@ Looked for at every start, before the first row is read. What does not live here
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from anabranch.abc import LogReader, LogStatement, SourceConnector
 from anabranch.capture.begin import CHANGES_ROWS, mark_of, read_definitions
@@ -21,10 +21,14 @@ REASON = "its definition is another at the source, and no statement of the log s
 
 
 def altered_unlogged(
-    source: SourceConnector, reader: LogReader, after: LogMark, in_force: Mapping[TableId, TableSchema]
+    source: SourceConnector,
+    reader: LogReader,
+    after: LogMark,
+    in_force: Mapping[TableId, TableSchema],
+    stop: Callable[[], bool],
 ) -> list[TableId]:
     """Tables of `in_force` whose rows read otherwise by now, without a statement about them behind `after`. The log is read
-    for it only where there is a difference; it has to be opened again."""
+    for it only where there is a difference, until each is explained; it has to be opened again. None if `stop` says so."""
     catalog = source.catalog()
     try:
         found = read_definitions(catalog, in_force.__contains__, whole=False)
@@ -33,8 +37,12 @@ def altered_unlogged(
     changed = [t for t, schema in in_force.items() if t not in found.tables or not schema.reads_like(found.tables[t])]
     if not changed:
         return []
-    explained = set(_named(source, reader, after, found.after, changed))
-    return [table for table in changed if table not in explained]
+    left = set(changed)
+    for table in _named(source, reader, after, found.after, changed, stop):
+        left.discard(table)
+        if not left:
+            break
+    return [] if stop() else [table for table in changed if table in left]
 
 
 def _reaches(source: SourceConnector, mark: LogMark, end: LogMark) -> bool:
@@ -46,12 +54,17 @@ def _reaches(source: SourceConnector, mark: LogMark, end: LogMark) -> bool:
 
 
 def _named(
-    source: SourceConnector, reader: LogReader, after: LogMark, end: LogMark, tables: Iterable[TableId]
+    source: SourceConnector,
+    reader: LogReader,
+    after: LogMark,
+    end: LogMark,
+    tables: Iterable[TableId],
+    stop: Callable[[], bool],
 ) -> Iterable[TableId]:
     """Those of `tables` that a statement between the two marks may have altered."""
     mark = after
     reader.start(after, lambda table: None)
-    while not _reaches(source, mark, end):
+    while not _reaches(source, mark, end) and not stop():
         item = reader.read(1.0)
         if isinstance(item, LogStatement):
             facts = source.dialect.facts(item.sql, item.schema)

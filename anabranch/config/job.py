@@ -201,7 +201,7 @@ class Load(Section):
     existing: Literal["refuse", "empty"] = "refuse"
     """What to do with target tables that hold rows: refuse to start, or empty them."""
     lock: Literal["none", "table", "global"] = "none"
-    """A short read lock at the source where nothing else gives a consistent snapshot (keyless tables; no GTIDs)."""
+    """A short read lock at the source where nothing else gives a consistent snapshot (no key; no GTIDs; XA on MariaDB)."""
     defer_constraints: bool = False
     """Take unique and foreign keys off existing target tables for the load and put them back after it."""
 

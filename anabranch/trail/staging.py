@@ -28,6 +28,7 @@ from anabranch.trail.storage import LocalStorage, Storage
 FOLDER = "staging"
 _OPEN = f"{FOLDER}/open"
 _SUFFIX = ".staged"
+_DAMAGED = "restore it from a backup of the trail, or load again"
 _NO_SEGMENT = SegmentName(0, 0, 0)
 
 
@@ -52,11 +53,9 @@ class Staging:
 
     Delivery: what `prepare` returned for stays until `remove`, or until the trail has it, whatever dies in between."""
 
-    def __init__(
-        self, directory: Path, storage: Storage, table_frame: Callable[[TableRows], TableFrame], end: str
-    ) -> None:
+    def __init__(self, storage: Storage, table_frame: Callable[[TableRows], TableFrame], end: str) -> None:
         """`end`: LogMark.resume of the trail's end."""
-        self._directory, self._storage, self._table_frame = directory, storage, table_frame
+        self._storage, self._table_frame = storage, table_frame
         self._open: SegmentWriter | None = None
         self._count = self._rows = 0
         self._staged = {one.xid: one for one in staged(storage)}
@@ -104,13 +103,16 @@ class Staging:
 
     def chunks(self, xid: str) -> Iterator[Chunk]:
         """Its rows, a fragment at a time."""
-        segment = SegmentReader(self._storage, _file(xid))
+        segment, rows = SegmentReader(self._storage, _file(xid)), 0
         try:
             for offset, frame, _ in segment.frames(0, segment.size()):
                 if frame.kind == Kind.CHUNK:
-                    yield segment.chunk(offset)
+                    chunk = segment.chunk(offset)
+                    rows += chunk.row_count
+                    yield chunk
         finally:
             segment.close()
+        _require_all(self._staged[xid], rows)
 
     def decide(self, xid: str, mark: LogMark) -> None:
         """It ended at `mark`: who opens a trail that ends there may remove it. Durable on return."""
@@ -123,6 +125,7 @@ class Staging:
                 file.sync()
         finally:
             file.close()
+        self._staged[xid] = replace(self._staged[xid], decided=mark.resume)
 
     def remove(self, xid: str) -> None:
         """It was rolled back, or the trail has it, durably."""
@@ -139,7 +142,7 @@ class Staging:
             self._storage.remove(_OPEN)
 
     def _create(self) -> SegmentWriter:
-        (self._directory / FOLDER).mkdir(exist_ok=True)
+        self._storage.make_folder(FOLDER)
         return SegmentWriter(self._storage, _OPEN, _NO_SEGMENT, {"format": FORMAT})
 
 
@@ -181,8 +184,15 @@ def _check(storage: Storage, name: str) -> None:
                 rows += segment.chunk(offset).row_count
     finally:
         segment.close()
+    _require_all(facts, rows)
+
+
+def _require_all(facts: Staged, rows: int) -> None:
     if rows != facts.rows:
-        raise TrailCorrupt(f"{name} has {rows} rows of the prepared transaction {facts.xid}, not {facts.rows}")
+        raise TrailCorrupt(
+            f"{_file(facts.xid)} has {rows} rows of the prepared transaction {facts.xid}, not {facts.rows}",
+            hint=_DAMAGED,
+        )
 
 
 def _read(storage: Storage, name: str) -> Staged:
@@ -198,7 +208,7 @@ def _read(storage: Storage, name: str) -> Staged:
     finally:
         segment.close()
     if found is None:
-        raise TrailCorrupt(f"{name} is damaged", hint="restore it from a backup of the trail, or load again")
+        raise TrailCorrupt(f"{name} is damaged", hint=_DAMAGED)
     return found
 
 

@@ -36,12 +36,16 @@ class Writable(Protocol):
 class Storage(Protocol):
     """Named files of one trail; "readers/x" is a file in a folder. A missing file is FileNotFoundError.
 
-    Delivery: names made by `create`, `replace` and `rename` are durable on return, contents of `replace` too."""
+    Delivery: names made by `create`, `make_folder`, `replace` and `rename` are durable on return, contents of `replace`
+    too."""
 
     def names(self, folder: str = "") -> list[str]: ...
 
     def create(self, name: str) -> Writable:
         """A new, empty file; FileExistsError when it is there."""
+
+    def make_folder(self, name: str) -> None:
+        """Unless it is there."""
 
     def reopen(self, name: str) -> Writable: ...
 
@@ -112,6 +116,12 @@ class LocalStorage:
         self._sync_folder(name)
         return writable
 
+    def make_folder(self, name: str) -> None:
+        path = self.directory / name
+        if not path.is_dir():
+            path.mkdir(parents=True, exist_ok=True)
+            self._sync_folder(name)
+
     def reopen(self, name: str) -> Writable:
         return LocalWritable(self.directory / name, 0)
 
@@ -120,7 +130,7 @@ class LocalStorage:
 
     def replace(self, name: str, content: bytes, *, is_durable: bool = True) -> None:
         path = self.directory / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+        self.make_folder(os.path.dirname(name))
         temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
         writable = LocalWritable(temporary, os.O_CREAT | os.O_TRUNC)
         try:

@@ -73,7 +73,7 @@ class TrailWriter:
         self._fragments = 0
         self._failed = False
         self._packer = packer
-        self.staging = Staging(directory, storage, self._table_frame, recovered.end.resume)
+        self.staging = Staging(storage, self._table_frame, recovered.end.resume)
 
     @classmethod
     def open(

@@ -52,11 +52,13 @@ class Assembler:
 
     Delivery: everything committed after `place`, once, in log order; nothing unknown is passed over."""
 
-    def __init__(self, place: Place, select: Select, rules: ValueRules, skip_to: int = 0) -> None:
+    def __init__(
+        self, place: Place, select: Select, rules: ValueRules, skip_to: int = 0, switched_at: Place | None = None
+    ) -> None:
         self.ready: deque[LogItem] = deque()
         self.failure: AnabranchError | None = None  # to be raised once what is ready was taken
         self._cursor = Cursor(place.file, place.offset, skip_to)
-        self._group = Group(place)
+        self._group = Group(place, switched_at)
         # MariaDB keeps annotations to itself, and who asks by GTIDs gets no others
         self._is_gapless = place.family == "mysql" and not place.by_gtid
         self._buffer, self._at = b"", 0

@@ -58,12 +58,13 @@ class BinlogReader:
         connection = connect(self._endpoint)
         try:
             place = continued(connection, place_of(after.resume))
+            switched_at = log_end(connection) if place.by_gtid else None  # what the set has is before it
         finally:
             connection.close()
         self._identity = place.identity
         self._select, self._last, self._stale, self._is_inside = select, after, False, False
         skip_to = place.offset if place.offset > FARTHEST and not place.by_gtid else 0
-        self._assembler = Assembler(place, select, self._options.rules, skip_to)
+        self._assembler = Assembler(place, select, self._options.rules, skip_to, switched_at)
         self._dump = Dump(self._endpoint, self._options.server_id, place)
         self._heard = self._told = time.monotonic()
         self._waiting_since: float | None = None

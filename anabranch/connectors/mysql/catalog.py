@@ -112,7 +112,7 @@ class MysqlCatalog:
         found = variables(self._connection, CASCADES_BY_SERVER)
         return cascades_are_logged(family(self._connection), version(self._connection), found)
 
-    def prepared(self) -> frozenset[str]:
+    def prepared(self) -> frozenset[str] | None:
         return prepared(self._connection)
 
     def unseen(self, before: LogMark) -> frozenset[str]:

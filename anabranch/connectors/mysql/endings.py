@@ -143,6 +143,9 @@ class Endings:
             self._group.begin_xa()
         elif verb in ("COMMIT", "ROLLBACK"):
             xid = self._readable(lambda: b.xid_of(sql), "an XA statement")
+            if self._group.is_ours:
+                message = f"a prepared transaction is decided inside another one: {shown(sql)}"
+                raise UnknownLogEvent(message, position=str(self._cursor), hint=b.START_AGAIN)
             self.flush()
             gtid, _ = self._group.end(self._cursor.offset, seconds)
             self._ready.append(LogDecided(xid, verb == "COMMIT", self._group.mark(), gtid))

@@ -3,7 +3,8 @@
 A mark's `native` is `file:offset`. Its `resume` is JSON: `identity` and `family` of the server, `file`, `offset`,
 `created` (when the server began that file, 0 = not known), `gtid` (everything contained, normalised, "" = the server has
 none), `gtid_only` for a mark that is the set, `anonymous` where transactions without GTIDs may be contained that the set
-does not name, and `by_gtid` where the log has to be entered by the set.
+does not name, and `by_gtid` where the log has to be entered by the set: another server's may have what the set
+contains behind what it does not.
 MySQL's sets: https://dev.mysql.com/doc/refman/8.0/en/replication-gtids-concepts.html
 MariaDB's: https://mariadb.com/kb/en/gtid/
 """

@@ -21,18 +21,20 @@ LOGGED_FROM: Mapping[str, tuple[int, int, int]] = {"mysql": (5, 7, 7), "mariadb"
 _ASK = {"mysql": "XA RECOVER CONVERT XID", "mariadb": "XA RECOVER"}
 
 
-def prepared(connection: pymysql.Connection) -> frozenset[str]:
-    """Their xids as the log names them; none where this user may not ask (MySQL: XA_RECOVER_ADMIN)."""
-    kind = family(connection)
-    if version(connection) < LOGGED_FROM[kind]:
-        return frozenset()
+def prepared(connection: pymysql.Connection) -> frozenset[str] | None:
+    """Those whose rows may be in the log already."""
+    return listed(connection) if version(connection) >= LOGGED_FROM[family(connection)] else frozenset()
+
+
+def listed(connection: pymysql.Connection) -> frozenset[str] | None:
+    """Their xids as the log names them; None where this user may not ask (MySQL: XA_RECOVER_ADMIN)."""
     try:
-        rows = ask(connection, _ASK[kind])
+        rows = ask(connection, _ASK[family(connection)])
     except SourceUnavailable:
         raise
     except SourceError as error:
         log.get().warning("prepared_transactions_unknown", why=error.message)
-        return frozenset()
+        return None
     return frozenset(_xid(*row) for row in rows)
 
 

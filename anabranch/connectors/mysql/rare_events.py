@@ -110,7 +110,7 @@ class RareEvents:
                 raise LogLost(f"{cursor.file} ends before {cursor.skip_to}", position=group.place)
             cursor.skip_to = 0
         cursor.file, cursor.offset = file, offset
-        if not group.is_open and not cursor.skip_to and (file, offset) != (group.file, group.safe):
+        if not group.is_open and not cursor.skip_to:
             group.move(file, offset)
 
     def _heartbeat(self, kind: int, body: bytes) -> None:

@@ -1,12 +1,14 @@
 """Opening a consistent snapshot and saying between which two places of the binary log it lies (K2).
 
 The log runs ahead of the engine, so a position read before the snapshot may be ahead of it. Each way below gives a `low`
-that is not: the server's own word (MariaDB, Percona), the GTIDs that are executed, a row of ours that was committed in
-between, or a lock for the moment of opening. What does not live here: reading rows (`load.py`).
+that is not: the server's own word (MariaDB, Percona; where XA is at work, its word of a snapshot before), the GTIDs that
+are executed, a row of ours that was committed in between, or a lock for the moment of opening. What does not live here:
+reading rows (`load.py`).
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -15,10 +17,11 @@ import pymysql
 
 from anabranch.connectors.mysql import mending, privileges, watermark
 from anabranch.connectors.mysql.chunks import qualified
-from anabranch.connectors.mysql.connection import account, ask, connect, variables
+from anabranch.connectors.mysql.connection import account, ask, connect, family, variables
 from anabranch.connectors.mysql.errors import translated
 from anabranch.connectors.mysql.log_end import executed, is_filtered, log_end, place_at
 from anabranch.connectors.mysql.positions import BinlogOrder
+from anabranch.connectors.mysql.prepared import listed
 from anabranch.connectors.mysql.versions import knows
 from anabranch.errors import SourceError, SourceUnavailable
 from anabranch.model.endpoint import Endpoint
@@ -29,6 +32,9 @@ from anabranch.model.schema import TableSchema
 START = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
 # https://mariadb.com/kb/en/replication-and-binary-log-status-variables/#binlog_snapshot_file
 OWN_PLACE = "SHOW STATUS WHERE Variable_name IN ('Binlog_snapshot_file', 'Binlog_snapshot_position')"
+# https://mariadb.com/kb/en/server-status-variables/#com_xa_commit: counted where the statement begins
+XA_COMMITS = "SHOW GLOBAL STATUS LIKE 'Com_xa_commit'"
+STILL, ASK = 1.0, 0.01  # seconds after which a prepared transaction counts as undecided; between two looks
 LOCK_WAIT = 30  # seconds: whoever waits for a lock makes all writers behind it wait
 # Without autocommit InnoDB's own lock is taken, too. Before 5.7 it alone waits for transactions that have written.
 # https://dev.mysql.com/doc/refman/5.6/en/lock-tables.html#lock-tables-and-transactions
@@ -56,9 +62,13 @@ def open_snapshot(
     if not table.primary_key and not has_transactions(table):
         message = "neither transactions nor a primary key: nobody can say which of the log's rows are in what is read"
         raise SourceError(message, table=str(table.id), hint=mending.give_either([table]))
+    two_phase = _two_phase(connection)
     own = _by_own_word(connection)
-    if own is not None:
+    if own is not None and two_phase == _two_phase(connection) and not two_phase[1]:
         return own, own
+    if own is not None and lock not in LOCKS:
+        return own, _when_through(connection)
+    ask(connection, "COMMIT")
     if lock in LOCKS:
         return _under_lock(connection, endpoint, LOCKS[lock](table))
     low = _by_gtid(connection) or _by_watermark(connection, variables(connection, "gtid_mode", *ORDERED))
@@ -126,6 +136,33 @@ def _by_own_word(connection: pymysql.Connection) -> LogMark | None:
         ask(connection, "COMMIT")
         return None
     return place_at(connection, file, int(told["binlog_snapshot_position"])).mark()
+
+
+def _two_phase(connection: pymysql.Connection) -> tuple[int, frozenset[str]]:
+    """MariaDB: how many XA COMMITs have begun, and what is prepared: listed until the engine has committed it.
+
+    MariaDB moves its word past an XA COMMIT once that is logged, and the engine commits it only then: its rows would be
+    neither in the snapshot nor behind the place (K2, K6). While nothing is prepared and none begins, none is half-way."""
+    if family(connection) != "mariadb":
+        return 0, frozenset()
+    return int(ask(connection, XA_COMMITS)[0][1]), _listed(connection)
+
+
+def _listed(connection: pymysql.Connection) -> frozenset[str]:
+    """MariaDB lets everybody ask."""
+    return listed(connection) or frozenset()
+
+
+def _when_through(connection: pymysql.Connection) -> LogMark:
+    """Open it again; its place. What XA had logged before the former opening's place is in it: whatever was listed since has
+    ended, or is undecided, since no XA COMMIT takes so long from the log to the engine (replicas are not waited for there)."""
+    until, half_way = time.monotonic() + STILL, _listed(connection)
+    ask(connection, "COMMIT")
+    while (half_way := half_way & _listed(connection)) and time.monotonic() < until:
+        time.sleep(ASK)
+    place = _by_own_word(connection)
+    assert place is not None, "it was told a moment ago"
+    return place
 
 
 def _under_lock(connection: pymysql.Connection, endpoint: Endpoint, statement: str) -> tuple[LogMark, LogMark]:

@@ -7,7 +7,7 @@ from struct import Struct
 
 from anabranch.connectors.mysql import binlog as b
 from anabranch.connectors.mysql.gtid_bytes import parse_tagged_gtid, uuid_text
-from anabranch.connectors.mysql.positions import MariadbGtids, MysqlGtids, Place, gtid_set
+from anabranch.connectors.mysql.positions import MariadbGtids, MysqlGtids, Place, file_number, gtid_set
 from anabranch.errors import UnknownLogEvent
 from anabranch.model.position import LogMark
 
@@ -23,9 +23,9 @@ class Group:
     """From a GTID or BEGIN to its end. `ordinal` counts the images of ours in it; `fragmented` says how many of them left
     as fragments already, `taken_back` how many of the others were rolled back, `savepoints` where each name stands. `is_xa`:
     it may end prepared; `on_xa` is called when that is known. `file` and `safe` are the place just after the last complete
-    one."""
+    one. `switched_at`: where the log ended when it was entered by the set."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, switched_at: Place | None = None) -> None:
         self.is_open = self.in_transaction = self.is_fragmented = self.has_barrier = self.is_xa = False
         self.ordinal = self.fragmented = self.taken_back = 0
         self.savepoints: dict[str, int] = {}
@@ -33,6 +33,8 @@ class Group:
         self.file, self.safe, self.created = place.file, place.offset, place.created
         self.gtids: MysqlGtids | MariadbGtids = gtid_set(place.family, place.gtid)
         self._place, self._by_gtid, self._anonymous = place, place.by_gtid, place.anonymous
+        self._switched_at = _order(switched_at.file, switched_at.offset) if switched_at else None
+        self._is_here = switched_at is None  # else `file` and `safe` are of the former server's log
         self._event: tuple[int, bytes, int] | None = None  # kind, body, server
         self._sources: dict[bytes, str] = {}
         self._commit_time = 0
@@ -73,14 +75,14 @@ class Group:
         """It is complete at `offset`: its GTID and commit time."""
         gtid, self._commit_time = self._identify(seconds)
         self._close()
-        self.safe, self._by_gtid = offset, False  # from here on file and offset say exactly what is contained
+        self.safe = offset
         return gtid, self._commit_time
 
     def move(self, file: str, offset: int) -> None:
         """Nothing is open, and the log goes on there."""
         if file != self.file:
             self.created = 0
-        self.file, self.safe = file, offset
+        self.file, self.safe, self._is_here = file, offset, True
 
     def previous(self, body: bytes) -> None:
         """MySQL begins each file with the set of everything before it."""
@@ -99,11 +101,18 @@ class Group:
 
     def mark(self) -> LogMark:
         place = self._place
+        if self._by_gtid and self._is_past_switch():
+            self._by_gtid = False  # from here on file and offset say exactly what is contained
         gtid = str(self.gtids)
         facts = {"by_gtid": self._by_gtid, "anonymous": self._anonymous}
         return Place(place.identity, place.family, self.file, self.safe, gtid, self.created, **facts).mark(
             self._commit_time
         )
+
+    def _is_past_switch(self) -> bool:
+        """Is everything that the set had, when the log was entered, before here?"""
+        switch = self._switched_at
+        return switch is not None and self._is_here and _order(self.file, self.safe) >= switch
 
     def _identify(self, seconds: int) -> tuple[str | None, int]:
         """GTID and commit time (microseconds) of what ends now; the id is contained from here on."""
@@ -131,3 +140,7 @@ class Group:
             name = self._sources[source] = uuid_text(source)
         self.gtids.add_interval(name, number, number)  # type: ignore[union-attr]
         return f"{name}:{number}", time
+
+
+def _order(file: str, offset: int) -> tuple[int, int]:
+    return file_number(file)[1], offset

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pymysql
 import pytest
 from captured import Captured
 
-from anabranch.abc import LogDecided, LogPrepared
-from anabranch.capture import older
+from anabranch import connectors
+from anabranch.abc import Bounds, LogDecided, LogPrepared, ValueRules
+from anabranch.capture import begin, older
 from anabranch.connectors.mysql import endings
+from anabranch.connectors.mysql.positions import BinlogOrder
 from anabranch.errors import SourceError, UnknownLogEvent
 from anabranch.model.ids import TableId
 from anabranch.rows.chunk import Chunk, Part
@@ -157,6 +161,32 @@ def test_rule_06_a_trail_waits_for_older_prepared_transactions_before_it_begins(
     assert captured.transactions() == [[2]]
 
 
+def test_rule_06_a_trail_begins_while_transactions_are_prepared_and_committed(
+    mysql_family: Server, source_database: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One prepared long before the start, one just before it; both are committed before the waiting begins."""
+    database = source_database(mysql_family)
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v longtext)")
+    prepare(database, "long", insert(1))
+    read = begin.read_definitions
+
+    def disturbed(*arguments: Any) -> begin.Definitions:
+        monkeypatch.undo()
+        prepare(database, "just", insert(2))
+        found = read(*arguments)
+        end(database, "long", "COMMIT")
+        end(database, "just", "COMMIT")
+        prepare(database, "after", insert(3))
+        end(database, "after", "COMMIT")
+        return found
+
+    monkeypatch.setattr(begin, "read_definitions", disturbed)
+    captured = Captured(database, tmp_path)
+    captured.run()
+    captured.run()
+    assert captured.transactions() == [[3]] and captured.staged() == set()
+
+
 def test_rule_06_a_commit_without_rows_stops_the_job(
     mysql_family: Server, source_database: Make, tmp_path: Path
 ) -> None:
@@ -214,6 +244,23 @@ def test_rule_06_19_tables_parked_and_brought_in_between_prepare_and_commit(
     assert captured.transactions()[3:] == [[8]]
 
 
+def test_rule_06_a_transaction_that_ended_without_the_log_does_not_hold_up_a_table(
+    mysql_family: Server, source_database: Make, tmp_path: Path
+) -> None:
+    database = source_database(mysql_family)
+    captured = made(database, tmp_path)
+    database.execute("CREATE TABLE child (id int PRIMARY KEY, v longtext)")
+    prepare(database, "child", insert(1, table="child"))
+    captured.run()
+    time.sleep(0.3)  # until the connection is gone
+    database.execute("SET SESSION sql_log_bin = 0", "XA COMMIT 'child','b',7")
+    captured.patience = 0.3
+    child = TableId(database.name, "child")
+    requests.request_table(tmp_path, child)
+    captured.run(until=lambda: not requests.answer(tmp_path, child).is_pending)
+    assert requests.answer(tmp_path, child).sequence and captured.staged() == set()
+
+
 def test_rule_06_the_log_says_prepared_and_decided(
     mysql_family: Server, source_database: Make, follow: Callable
 ) -> None:
@@ -242,3 +289,64 @@ def test_rule_06_the_log_says_prepared_and_decided(
         rest = again.take()
         assert [getattr(one, "xid", None) for one in rest] == [getattr(one, "xid", None) for one in items[place + 1 :]]
         again.stop()
+
+
+def test_rule_02_06_a_snapshot_has_every_xa_commit_before_its_place(
+    mysql_family: Server, source_database: Make, follow: Callable
+) -> None:
+    """MariaDB's own word is past an XA COMMIT before the engine has committed it; one that stays undecided holds nothing up."""
+    database = source_database(mysql_family)
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v longtext)")
+    follower = follow(database)
+    follower.begin()
+    table, source = follower.schema("t"), connectors.source(follower.endpoint)
+    seen: list[tuple] = []
+
+    def look() -> None:
+        with closing(source.snapshot()) as snapshot:
+            low, _ = snapshot.open(table, "none")
+            seen.append((low, set(map(int, b"".join(snapshot.lines(table, ["id"], Bounds(), ValueRules())).split()))))
+
+    with writing(database):
+        until = time.monotonic() + 2
+        while time.monotonic() < until:
+            look()
+    with xa(database, "undecided", insert(1)) as do:
+        do("PREPARE")
+        began = time.monotonic()
+        look()
+        assert time.monotonic() - began < 3
+        do("ROLLBACK")
+    ids, committed = {}, {}
+    for item in follower.take():
+        if isinstance(item, LogPrepared):
+            ids[item.xid] = follower.images("t", [item.chunk])[0]["id"]
+        elif isinstance(item, LogDecided) and item.is_committed:
+            committed[ids[item.xid]] = (item.mark.native, item.gtid)
+    includes = BinlogOrder().includes
+    missing = [{id for id, place in committed.items() if includes(low, *place)} - there for low, there in seen]
+    assert len(committed) > 50 and len(seen) > 5 and not any(missing)
+    assert includes(seen[-1][0], *list(committed.values())[-1]), "low goes along"
+
+
+@contextmanager
+def writing(database: Database) -> Iterator[None]:
+    """Four connections that prepare and commit one transaction after the other."""
+    over = threading.Event()
+
+    def write(number: int) -> None:
+        with closing(database.connect()) as connection, closing(connection.cursor()) as cursor:
+            while not over.is_set():
+                name, number = f"'w{number}','b',7", number + 1
+                for statement in (f"START {name}", "", f"END {name}", f"PREPARE {name}", f"COMMIT {name}"):
+                    cursor.execute(f"XA {statement}" if statement else insert(number))
+
+    writers = [threading.Thread(target=write, args=(1_000_000 * place,)) for place in range(1, 5)]
+    for writer in writers:
+        writer.start()
+    try:
+        yield
+    finally:
+        over.set()
+        for writer in writers:
+            writer.join()

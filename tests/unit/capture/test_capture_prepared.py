@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,9 @@ from anabranch.model.position import LogMark
 from anabranch.model.schema import Column, TableSchema
 from anabranch.rows.builder import ChunkBuilder
 from anabranch.rows.chunk import META, BarrierKind, Chunk, Op, Part
+from anabranch.trail.format import Kind as FrameKind
 from anabranch.trail.reader import TrailReader, chunks
+from anabranch.trail.segment import SegmentReader
 from anabranch.trail.staging import staged
 from anabranch.trail.storage import LocalStorage
 from anabranch.trail.writer import TrailWriter
@@ -237,3 +240,34 @@ def test_staged_rows_that_are_damaged_are_refused(shop: Database, tmp_path: Path
     file.write_bytes(bytes(data))
     with pytest.raises(TrailCorrupt, match="damaged"):
         follow(shop, tmp_path, log(shop))
+
+
+def test_staged_rows_that_end_early_are_not_taken_for_all(shop: Database, tmp_path: Path) -> None:
+    """The head of a frame is damaged while capture has the transaction in mind."""
+    place = mark(shop.identity, 1)
+    with TrailWriter.open(tmp_path, job="j", job_uuid="u", source_identity=shop.identity, pack=False) as trail:
+        trail.schema(definition(A))
+        for ids in ([1, 2], [3]):
+            trail.staging.add(rows(ids, Part.FRAGMENT, None))
+        trail.staging.prepare("x", place)
+        assert sum(chunk.row_count for chunk in trail.staging.chunks("x")) == 3
+        (file,) = (tmp_path / "staging").iterdir()
+        data = bytearray(file.read_bytes())
+        with closing(SegmentReader(LocalStorage(tmp_path), f"staging/{file.name}")) as segment:
+            starts = [at for at, frame, _ in segment.frames(0, len(data)) if frame.kind == FrameKind.CHUNK]
+        data[starts[1] + 2] ^= 1
+        file.write_bytes(bytes(data))
+        with pytest.raises(TrailCorrupt, match="2 rows of the prepared transaction x, not 3"):
+            list(trail.staging.chunks("x"))
+
+
+def test_what_was_decided_before_the_trails_end_is_removed(shop: Database, tmp_path: Path) -> None:
+    """Its removal failed, and the trail went on; what was decided behind the end is decided again."""
+    place = [mark(shop.identity, number) for number in range(4)]
+    follow(shop, tmp_path, [(2, rows([1], Part.WHOLE, place[2]))])
+    with TrailWriter.open(tmp_path, job="j", job_uuid="u", source_identity=shop.identity, pack=False) as trail:
+        for xid, decided in (("over", place[1]), ("open", place[3])):
+            trail.staging.prepare(xid, place[0])
+            trail.staging.decide(xid, decided)
+    follow(shop, tmp_path, [])
+    assert [one.xid for one in staged(tmp_path)] == ["open"]

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from anabranch import connectors
+from anabranch.abc import LogOptions, LogStatement, StatementFacts
 from anabranch.capture.definitions import DefinitionKeeper
+from anabranch.connectors.memory.capture import mark
+from anabranch.connectors.memory.catalog import MemoryCatalog, MemoryDialect
 from anabranch.connectors.memory.database import database, forget
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
@@ -39,3 +44,82 @@ def test_a_table_that_the_source_lacks_is_refused_and_the_other_one_is_brought_i
     assert answer is not None and answer.refusal == "the source has no such table"
     assert set(keeper.joining) == {THERE}
     assert [request.table for request in requests.pending(tmp_path)] == [THERE]
+
+
+def test_rule_06_a_table_that_was_refused_or_is_not_asked_for_any_more_does_not_join(
+    keeper: DefinitionKeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MemoryCatalog, "prepared", lambda self: frozenset("x"))
+    end, staging = keeper.source.log(LogOptions(1, 1.0)).end(), keeper.trail.staging
+    staging.prepare("x", end, (THERE,))
+    requests.request_table(tmp_path, THERE)
+    keeper.patience = 0.0
+    keeper.look_at_requests()
+    assert keeper.join(end) is None and requests.answer(tmp_path, THERE).is_pending  # it waits
+    assert keeper.join(end) is None
+    refused = requests.answer(tmp_path, THERE)
+    assert refused is not None and "x" in refused.refusal
+    staging.remove("x")
+    assert keeper.join(end) is None and not keeper.trail.history.in_force()
+    assert requests.answer(tmp_path, THERE) == refused
+    requests.request_table(tmp_path, THERE)
+    keeper.look_at_requests()
+    requests.withdraw(tmp_path, THERE)
+    assert keeper.join(end) is None and not keeper.joining and not keeper.trail.history.in_force()
+
+
+def test_rule_06_staged_transactions_hold_up_a_table_unless_the_source_says_that_they_are_over(
+    keeper: DefinitionKeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not by its silence, nor before the log is read past the asking."""
+    shop, staging = database("requests-source"), keeper.trail.staging
+    staging.prepare("x", mark(shop.identity, 0), (THERE,))
+    keeper.patience = 0.0
+    for answer, end, joins in (
+        (None, 0, False),
+        (frozenset("x"), 0, False),
+        (frozenset(), -1, False),
+        (frozenset(), 0, True),
+    ):
+        monkeypatch.setattr(MemoryCatalog, "prepared", lambda self, answer=answer: answer)
+        requests.request_table(tmp_path, THERE)
+        keeper.look_at_requests()
+        keeper.join(mark(shop.identity, 0))
+        place = keeper.joining[THERE].unlisted.mark
+        keeper.joining[THERE] = replace(
+            keeper.joining[THERE], unlisted=replace(keeper.joining[THERE].unlisted, mark=mark(shop.identity, -end))
+        )
+        assert place == mark(shop.identity, 0)
+        assert (keeper.join(mark(shop.identity, 0)) is not None) is joins
+        assert ("x" in staging) is not joins
+
+
+def test_a_table_that_always_has_another_prepared_transaction_is_refused_with_that_reason(
+    keeper: DefinitionKeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MemoryCatalog, "prepared", lambda self: frozenset("xy"))
+    end, staging = mark(database("requests-source").identity, 0), keeper.trail.staging
+    staging.prepare("x", end, (THERE,))
+    requests.request_table(tmp_path, THERE)
+    keeper.patience = 0.0
+    keeper.look_at_requests()
+    assert keeper.join(end) is None
+    staging.remove("x")
+    staging.prepare("y", end, (THERE,))
+    assert keeper.join(end) is None
+    refused = requests.answer(tmp_path, THERE)
+    assert refused is not None and "always others, now y" in refused.refusal and "hold up" in refused.refusal
+
+
+def test_a_statement_about_a_table_that_is_not_replicated_is_told_once_a_minute(
+    keeper: DefinitionKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trigger there may write a replicated one."""
+    monkeypatch.setattr(MemoryDialect, "facts", lambda *_: StatementFacts("data", (AWAY,)))
+    keeper.wanted = {THERE}.__contains__
+    with capture_logs() as logs:
+        for number in range(3):
+            statement = LogStatement("INSERT …", "shop", mark(database("requests-source").identity, number))
+            assert keeper.on_statement(statement) is None
+    (told,) = [one for one in logs if one["event"] == "statement_passed_over"]
+    assert told["table"] == str(AWAY) and "triggers" in told["why"]

@@ -280,3 +280,21 @@ def test_mysql_replay_fragments_of_a_transaction_the_server_died_in_are_taken_ba
     assert (gone.file, gone.gtid) == (next_file, place_of(items[place - 1].resume).gtid) and gone.offset < 1000
     rest = [entry for entry in told(items[place + 1 :]) if isinstance(entry, list)]
     assert [entry[0] for entry in rest if entry[0]] == [found.expected[-1][0]]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_mysql_replay_a_prepared_transaction_decided_inside_another_is_refused(
+    recording: Callable, family: str
+) -> None:
+    """Rows that wait for an end would count for the wrong one."""
+    found = recording(f"{family}-transactions")
+    packets = events(found.stream)
+    end = next(i for i, packet in enumerate(packets) if kind(packet) == 16)
+    assembler = replace(found, stream=b"").assembler()
+    assembler.feed(b"".join(packets[:end]))
+    assembler.advance()
+    for verb in ("COMMIT", "ROLLBACK"):
+        body = struct.pack("<IIBHH", 0, 0, 0, 0, 0) + b"\0XA " + verb.encode() + b" X'61',X'',1"
+        with pytest.raises(UnknownLogEvent, match="inside another") as refused:
+            assembler._endings.query(body, 0)
+        assert refused.value.position

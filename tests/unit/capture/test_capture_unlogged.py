@@ -1,0 +1,69 @@
+"""Looking through the log for what altered tables: no longer than needed, and never against a stop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from anabranch.abc import StatementFacts
+from anabranch.capture.unlogged import altered_unlogged
+from anabranch.connectors.memory import MemorySource
+from anabranch.connectors.memory.capture import MemoryLog, mark
+from anabranch.connectors.memory.catalog import MemoryDialect
+from anabranch.connectors.memory.database import Database, database, forget
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.endpoint import Endpoint
+from anabranch.model.ids import TableId
+from anabranch.model.schema import Column, TableSchema
+
+A, B = TableId("shop", "a"), TableId("shop", "b")
+STATEMENTS = 50
+
+
+@pytest.fixture
+def shop(monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
+    """Both tables are others than they were; the log has a statement about A, and many about nothing."""
+    made = database("capture_unlogged")
+    for table in (A, B):
+        made.create(definition(table, "bigint"))
+    monkeypatch.setattr(MemoryDialect, "facts", facts)
+    for text in ["ALTER a", *["DO 0"] * STATEMENTS]:
+        made.execute(text, "shop")
+    yield made
+    forget(["capture_unlogged"])
+
+
+def facts(self: MemoryDialect, sql: str, default_schema: str) -> StatementFacts:
+    return StatementFacts("alter", (A,)) if sql == "ALTER a" else StatementFacts("harmless")
+
+
+def definition(table: TableId, native: str) -> TableSchema:
+    kind = Kind.INT64 if native == "bigint" else Kind.INT32
+    return TableSchema(table, (Column("id", LogicalType(kind), native, nullable=False),), ("id",))
+
+
+class Counting(MemoryLog):
+    reads = 0
+
+    def read(self, timeout: float) -> object:
+        self.reads += 1
+        return super().read(timeout)
+
+
+def altered(shop: Database, *tables: TableId, reads: int = 1 << 30) -> tuple[list[TableId], int]:
+    """What is found, and after how many reads; stopped after `reads`."""
+    reader = Counting(shop)
+    source = MemorySource(Endpoint("memory", "", 0, "", "", shop.name))
+    then = {table: definition(table, "int") for table in tables}
+    found = altered_unlogged(source, reader, mark(shop.identity, 0), then, lambda: reader.reads >= reads)
+    return found, reader.reads
+
+
+def test_rule_19_the_log_is_read_until_each_table_is_explained(shop: Database) -> None:
+    assert altered(shop, A, B) == ([B], STATEMENTS + 1)
+    assert altered(shop, A) == ([], 1)
+
+
+def test_looking_for_unlogged_changes_can_be_stopped(shop: Database) -> None:
+    assert altered(shop, A, B, reads=5) == ([], 5)
