@@ -53,7 +53,7 @@ check: $(STAMP)
 	$(BIN)/lint-imports
 
 test: check
-	$(BIN)/python -m pytest --durations=10 tests/unit
+	$(BIN)/python -m pytest -n $(JOBS) --durations=10 tests/unit
 	JAVA_HOME=`$(JAVA)` && export JAVA_HOME && \
 	  $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations=25 --ignore=tests/unit tests $(ARGS)
 

@@ -66,8 +66,8 @@ STREAM_VICTIMS: dict[str, Victim] = {
     "worker": _worker("apply"),
     "group": lambda run: run.pid,
 }
-RUNS = 7  # of three kills each; the first two are in every test run
-DEFAULT_RUNS = 2
+RUNS = 7  # of three kills each; the first is in every test run
+DEFAULT_RUNS = 1
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,14 @@ def test_demo_ends_with_both_ends_identical_and_nothing_left(here: Path) -> None
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("end", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        (signal.SIGINT, 130),
+        pytest.param(signal.SIGTERM, 143, marks=pytest.mark.long),
+        (signal.SIGKILL, -9),
+    ],
+)
 def test_demo_that_is_ended_during_the_load_leaves_nothing_running(here: Path, end: signal.Signals, code: int) -> None:
     demo = start(here)
     await_true(lambda: any(" apply " in command for command in processes(here)))

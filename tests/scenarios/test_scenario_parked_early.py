@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Callable
 
+import pytest
 from scenario import Running, Scenario, wait_until
 
 from anabranch.model.ids import TableId
@@ -64,6 +65,7 @@ def test_rule_15_tables_parked_while_the_load_is_stopped(mariadb: Server, scenar
     made.assert_identical("item")
 
 
+@pytest.mark.long
 def test_rule_15_tables_parked_under_a_running_load(mariadb: Server, scenario: Make) -> None:
     made = scenario(mariadb, *TABLES, *ROWS)
     run = made.start("run")

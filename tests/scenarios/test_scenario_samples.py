@@ -39,6 +39,7 @@ def databases(mysql_family: Server) -> Iterator[dict[str, Database]]:
         drop_database(database)
 
 
+@pytest.mark.parametrize("mysql_family", ["mariadb", pytest.param("mysql", marks=pytest.mark.long)], indirect=True)
 def test_samples_are_loaded_followed_and_verified(
     mysql_family: Server, scenario: Make, databases: dict[str, Database]
 ) -> None:
