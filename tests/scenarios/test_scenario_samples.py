@@ -28,22 +28,27 @@ CHOICES = '[types]\nzero_date = "null"\n'
 ZERO = "0000-00-00"
 
 
+@pytest.fixture(params=["mariadb", pytest.param("mysql", marks=pytest.mark.long)])
+def source(request: pytest.FixtureRequest) -> Server:
+    server: Server = request.getfixturevalue(request.param)
+    return server
+
+
 @pytest.fixture
-def databases(mysql_family: Server) -> Iterator[dict[str, Database]]:
+def databases(source: Server) -> Iterator[dict[str, Database]]:
     """Under their own names: a target is called after schema and table."""
-    made = {name: Database(mysql_family, name) for name in SAMPLES}
-    system = Database(mysql_family, "information_schema")
+    made = {name: Database(source, name) for name in SAMPLES}
+    system = Database(source, "information_schema")
     system.execute(*(f"CREATE DATABASE {name} CHARACTER SET utf8mb4" for name in made))
     yield made
     for database in made.values():
         drop_database(database)
 
 
-@pytest.mark.parametrize("mysql_family", ["mariadb", pytest.param("mysql", marks=pytest.mark.long)], indirect=True)
 def test_samples_are_loaded_followed_and_verified(
-    mysql_family: Server, scenario: Make, databases: dict[str, Database]
+    source: Server, scenario: Make, databases: dict[str, Database]
 ) -> None:
-    made = scenario(mysql_family)
+    made = scenario(source)
     for name, sample in SAMPLES.items():
         sample.create(databases[name])
     rules = {**{name: place for name, (place, _) in PLACES.items()}, made.source.name: "public.{table}"}
