@@ -70,7 +70,7 @@ test-unit: $(STAMP)
 test-faults: $(STAMP)
 	JAVA_HOME=`$(JAVA)` && export JAVA_HOME && \
 	  $(BIN)/python -m pytest -m '' --durations=0 tests/faults $(ARGS) && \
-	  $(BIN)/python -m pytest -m long --durations=0 tests/scenarios $(ARGS)
+	  $(BIN)/python -m pytest -m long --durations=0 tests/scenarios tests/live $(ARGS)
 
 bench: $(STAMP)
 	JAVA_HOME=`$(JAVA)` && export JAVA_HOME && $(BIN)/python -m bench $(ARGS)
