@@ -77,7 +77,7 @@ def test_pitfall_39_tables_of_several_schemas_that_fall_together_are_refused(
         job = job_of(tmp_path, databases[0], target_database, rules)
         assert not job.preflight().failed
         tables = [line for line in job.schema_script().lines() if line.startswith("CREATE TABLE")]
-        assert [line.split()[5] for line in tables] == ['"a"."b_c"', '"a_b"."C"', '"a_b"."c"']
+        assert [line.split()[2] for line in tables] == ['"a"."b_c"', '"a_b"."C"', '"a_b"."c"']
     finally:
         for one in databases:
             Database(mariadb, "information_schema").execute(f"DROP DATABASE {one.name}")
