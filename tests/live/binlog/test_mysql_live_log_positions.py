@@ -323,6 +323,7 @@ def test_pitfall_25_26_files_beyond_999999_and_a_server_restored_from_a_copy_of_
     own_server.stop(immediate=True)
     shutil.rmtree(data)
     subprocess.run(["cp", "-a", tmp_path / "copy", data], check=True)
+    time.sleep(1.1)  # a file tells the second in which it was begun
     own_server.start()
     with pytest.raises(LogLost):
         follower.begin(follower.mark)
