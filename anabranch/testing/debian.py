@@ -73,7 +73,7 @@ def extract(debs: Path, tree: Path) -> None:
     relink(tree)
 
 
-def library_directories(tree: Path) -> tuple[Path, ...]:
+def shared_object_places(tree: Path) -> tuple[Path, ...]:
     """Where the shared libraries of an unpacked tree are, for LD_LIBRARY_PATH."""
     patterns = ("usr/lib/*-linux-*", "lib/*-linux-*", "usr/lib64", "lib64")
     return tuple(sorted(place for pattern in patterns for place in tree.glob(pattern) if place.is_dir()))

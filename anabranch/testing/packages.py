@@ -137,7 +137,7 @@ def find_postgresql_with_tls() -> Software:
             else:
                 debian.unpack(tree.name, _POSTGRESQL_PACKAGES)
         for place in [*_postgresql_places(), *tree.glob("usr/lib/postgresql/*/bin")]:
-            libraries = debian.library_directories(tree) if place.is_relative_to(tree) else ()
+            libraries = debian.shared_object_places(tree) if place.is_relative_to(tree) else ()
             version = _version_of(place / "postgres", libraries)
             if version and (place / "initdb").exists() and _links_to(place / "postgres", "libssl", libraries):
                 return Software("postgresql", _dotted(version), place.parent, (place,), libraries)
@@ -188,7 +188,7 @@ def _mariadb_here() -> Software | None:
     tree = _cached("mariadb")
     for mariadbd in [*_on_machine("mariadbd"), tree / "usr/sbin/mariadbd"]:
         unpacked = mariadbd.is_relative_to(tree)
-        libraries = debian.library_directories(tree) if unpacked else ()
+        libraries = debian.shared_object_places(tree) if unpacked else ()
         directories = (mariadbd.parent, *((tree / "usr/bin",) if unpacked else ()), *_SYSTEM)
         version = _version_of(mariadbd, libraries)
         if version and version >= _MARIADB_AT_LEAST and _program("mariadb-install-db", directories):
@@ -233,7 +233,7 @@ def _mysql_libraries(mysqld: Path, fetch: bool) -> tuple[Path, ...]:
         plain = renamed.with_name("libaio.so.1")
         if not plain.is_symlink():
             plain.symlink_to(renamed.name)
-    return debian.library_directories(tree)
+    return debian.shared_object_places(tree)
 
 
 def _postgresql_places() -> list[Path]:

@@ -97,7 +97,7 @@ def _launcher(tree: Path, program: str) -> None:
         raise ServerUnavailable(
             f"the packages of Debian sid have no {'loader' if loader is None else program}", hint=_HINT
         )
-    libraries = ":".join(f"$home/{place.relative_to(tree)}" for place in debian.library_directories(tree))
+    libraries = ":".join(f"$home/{place.relative_to(tree)}" for place in debian.shared_object_places(tree))
     file = tree / "bin" / Path(program).name
     file.parent.mkdir(exist_ok=True)
     file.write_text(_LAUNCHER.format(loader=loader.relative_to(tree), libraries=libraries, program=program))
