@@ -107,7 +107,7 @@ def _replica(stand: Stand) -> Server:
     shutil.rmtree(place, ignore_errors=True)
     position = stand.log_end()
     stand.source.stop()
-    subprocess.run(["cp", "-a", str(stand.source.datadir.parent), str(place)], check=True)  # type: ignore[union-attr]
+    subprocess.run(["cp", "-a", str(stand.source.datadir.parent), str(place)], check=True)
     stand.source.start()
     for file in [place / "data" / "auto.cnf", *Path(place / "data").glob("binlog.*")]:
         file.unlink(missing_ok=True)

@@ -81,7 +81,7 @@ class Rereader:
         applier.context = with_taken(replace_context(before, {**before.tables, table: window}), applier.trail)
         try:
             applier.save(read, _changes(target, keys, lines))
-        except BaseException:
+        except BaseException:  # whatever it was: put back, and passed on
             applier.context = before
             raise
         log.get(job=applier.job, table=str(table)).info("rows_read_again", keys=len(keys), left=len(left))

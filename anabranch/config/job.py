@@ -247,7 +247,7 @@ with warnings.catch_warnings():
         """A date of zeros (0000-00-00, 2024-00-15): stop with the row's key, or write NULL."""
         nul: Literal["stop", "strip"] = "stop"
         """A NUL character in text: stop with the row's key, or leave the character out."""
-        json: Literal["jsonb", "json", "text"] = "jsonb"  # type: ignore[assignment]
+        json: Literal["jsonb", "json", "text"] = "jsonb"  # type: ignore[assignment]  # the key is called json, as a method of pydantic is
         """The target's type for JSON."""
         geometry: Literal["bytea", "geometry"] = "bytea"
         """The target's type for geometry: EWKB as bytes, or PostGIS's own."""

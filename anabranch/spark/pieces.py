@@ -16,12 +16,12 @@ from functools import partial
 from typing import Any, Protocol
 
 import pyarrow as pa
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
 from pyspark import AccumulatorParam, InheritableThread
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.functions import vectorized_udf  # type: ignore[attr-defined]
+from pyspark.sql.pandas.functions import vectorized_udf  # type: ignore[attr-defined]  # not in its stubs
 from pyspark.util import PythonEvalType
 
 from anabranch import errors

@@ -28,7 +28,7 @@ class OsLock:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         try:
             self._take(time.monotonic() + timeout, stop)
-        except BaseException:
+        except BaseException:  # whatever it was: let go, and passed on
             os.close(self._fd)
             raise
         os.ftruncate(self._fd, 0)

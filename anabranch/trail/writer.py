@@ -103,7 +103,7 @@ class TrailWriter:
             packer = Packer(directory) if pack else None
             writer = cls(directory, storage, lock, who, recovered, (segment_bytes, retain_seconds), packer)
             writer._publish(writer._appended)
-        except BaseException:
+        except BaseException:  # whatever it was: let go, and passed on
             lock.close()
             raise
         return writer

@@ -48,8 +48,8 @@ def characters(cursor: object, charset: str) -> str:
     """By byte, as the server converts them; `?` and U+FFFD stand for none."""
     found = []
     for byte in range(256):
-        cursor.execute(f"SELECT CONVERT(CONVERT(x'{byte:02x}' USING {charset}) USING utf8mb4)")  # type: ignore[attr-defined]
-        told = cursor.fetchone()[0]  # type: ignore[attr-defined]
+        cursor.execute(f"SELECT CONVERT(CONVERT(x'{byte:02x}' USING {charset}) USING utf8mb4)")
+        told = cursor.fetchone()[0]
         is_known = len(told or "") == 1 and told != "\ufffd" and (told != "?" or byte == ord("?"))
         found.append(told if is_known else NO_CHARACTER)
     return "".join(found)

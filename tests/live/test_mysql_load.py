@@ -225,7 +225,7 @@ def test_a_result_left_half_read_does_not_reach_the_next(mysql_family: Server, s
     with closing(source_of(database).snapshot()) as snapshot:
         blocks = snapshot.lines(table, ["id", "s"], Bounds(), RULES)
         next(blocks)
-        blocks.close()  # type: ignore[attr-defined]
+        blocks.close()
         assert b"".join(snapshot.lines(table, ["id"], Bounds(upper=("2",)), RULES)) == b"0\n1\n2\n"
 
 

@@ -169,7 +169,7 @@ def test_rule_09_sessions_carry_job_and_owner_and_line_settings(applying: Applyi
     found = target_database.query("SELECT pid FROM pg_stat_activity WHERE application_name = 'anabranch:shop:me'")
     assert len(found) == 1
     with applying as writer:
-        settings = writer._open.execute(  # type: ignore[union-attr]
+        settings = writer._open.execute(
             "SELECT current_setting('lock_timeout'), current_setting('idle_in_transaction_session_timeout')"
         ).fetchone()
     assert settings == ("30s", "10min")
@@ -349,7 +349,7 @@ def test_a_lock_that_is_held_too_long_is_tried_again(applying: Applying, target_
     other = target_database.connect(autocommit=False)
     other.execute('LOCK TABLE public."Or%ders"')
     with pytest.raises(TargetUnavailable, match="lock"), applying as writer:
-        writer._open.execute("SET LOCAL lock_timeout = '50ms'")  # type: ignore[union-attr]
+        writer._open.execute("SET LOCAL lock_timeout = '50ms'")
         writer.merge(TableNet(TABLE, deletes=keys(1)))
     other.close()
     applying.merge(TableNet(TABLE, deletes=keys(1)))
@@ -583,6 +583,6 @@ def test_a_net_change_of_one_row_is_cheap(applying: Applying) -> None:
 
 def test_driver_errors_never_pass(applying: Applying) -> None:
     with pytest.raises(TargetUnavailable), applying as writer:
-        writer._open.close()  # type: ignore[union-attr]
+        writer._open.close()
         writer.merge(TableNet(TABLE, deletes=keys(1)))
     assert not issubclass(Conflict, psycopg.Error)

@@ -211,7 +211,7 @@ class Verdicts:
     def __call__(self, table: TableId, low: LogMark, high: LogMark) -> bool | None:
         verdict, *left = json.loads(self.file.read_text())
         self.file.write_text(json.dumps(left or [verdict]))
-        return verdict  # type: ignore[no-any-return]
+        return verdict
 
 
 def test_rule_04_a_keyless_table_waits_for_a_quiet_moment(mysql: Server, route: Make, tmp_path: Path) -> None:

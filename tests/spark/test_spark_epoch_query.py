@@ -64,7 +64,7 @@ def test_stopping_waits_for_no_epoch_that_waits_for_it(spark: SparkSession, tmp_
         writer.flush()
         warm_up(spark)
         query = EpochQuery(spark, tmp_path / "trail", tmp_path / "spark", 0, lambda upto: None, lambda: 0)
-        lock = query.idle = StopFirst()  # type: ignore[assignment]
+        lock = query.idle = StopFirst()
         assert lock.waits.wait(60), "no epoch began"
         query.stop()
         assert not query.query.isActive and query.failure is None

@@ -21,7 +21,7 @@ class MysqlSource:
 
     def __init__(self, endpoint: Endpoint, family: str = FAMILY) -> None:
         """Raises ModuleNotFoundError without the driver."""
-        import pymysql  # noqa: F401
+        import pymysql  # noqa: F401 - asked whether it is there
 
         from anabranch.connectors.mysql.ddl import MysqlDialect
         from anabranch.connectors.mysql.positions import BinlogOrder

@@ -69,10 +69,10 @@ _PRIVATE_EUC = {**_private(0xE000, b""), **_private(0xE3AC, b"\x8f")}
 # Rows of NEC and IBM that EUC as Python knows it does not have.
 _NEC_ROW_13 = (
     "①②③④⑤⑥⑦⑧⑨⑩⑪⑫⑬⑭⑮⑯⑰⑱⑲⑳ⅠⅡⅢⅣⅤⅥⅦⅧⅨⅩ\ufffe㍉㌔㌢㍍㌘㌧㌃㌶㍑㍗㌍㌦㌣㌫㍊㌻㎜㎝㎞㎎㎏㏄㎡"
-    "\ufffe\ufffe\ufffe\ufffe\ufffe\ufffe\ufffe\ufffe㍻〝〟№㏍℡㊤㊥㊦㊧㊨㈱㈲㈹㍾㍽㍼≒≡∫∮∑√⊥∠∟⊿∵∩∪"  # noqa: RUF001
+    "\ufffe\ufffe\ufffe\ufffe\ufffe\ufffe\ufffe\ufffe㍻〝〟№㏍℡㊤㊥㊦㊧㊨㈱㈲㈹㍾㍽㍼≒≡∫∮∑√⊥∠∟⊿∵∩∪"
 )
 _IBM_ROW_84 = (
-    "ⅢⅣⅤⅥⅦⅧⅨⅩ＇＂㈱№℡炻仼僴凬匇匤\ufa0e咊坙\ufa0f\ufa10增寬峵嵓\ufa11德悅愠敎昻晥\ufa12\uf929栁\ufa13\ufa14橫櫢淸淲瀨"  # noqa: RUF001
+    "ⅢⅣⅤⅥⅦⅧⅨⅩ＇＂㈱№℡炻仼僴凬匇匤\ufa0e咊坙\ufa0f\ufa10增寬峵嵓\ufa11德悅愠敎昻晥\ufa12\uf929栁\ufa13\ufa14橫櫢淸淲瀨"
     "\ufa15\ufa16甁皂皞\ufa17礰\ufa18\ufa19\ufa1a\ufa1b竧\ufa1c\ufa1d綠緖\ufa1e荢\ufa1f薰\ufa20\ufa21蠇\ufa22譿賴赶"
     "\ufa23\ufa24\ufa25郞\ufa26鄕\ufa27\ufa28閒\uf9dc\ufa29霻靍靑\ufa2a\ufa2b\ufa2c馞髙魲\ufa2d黑"
 )
@@ -98,13 +98,13 @@ CHARSETS: Mapping[str, Charset] = {
     # The edition of 2005, in which two codes changed places.
     "gb18030": Charset(4, "gb18030", moved={"\ue7c7": "ḿ", "ḿ": "\ue7c7"}),
     "euckr": Charset(2, "cp949"),
-    "sjis": Charset(2, "shift_jis", moved={"＼": "\\"}),  # noqa: RUF001
+    "sjis": Charset(2, "shift_jis", moved={"＼": "\\"}),
     "cp932": Charset(2, "cp932", moved=dict.fromkeys("\x80\uf8f0\uf8f1\uf8f2\uf8f3", NO_CHARACTER)),
-    "ujis": Charset(3, "euc_jp", moved={"＼": "\\"}, more=_PRIVATE_EUC),  # noqa: RUF001
+    "ujis": Charset(3, "euc_jp", moved={"＼": "\\"}, more=_PRIVATE_EUC),
     "eucjpms": Charset(
         3,
         "euc_jp",
-        moved=dict(zip("〜‖−¢£¬¦", "～∥－￠￡￢￤", strict=True)),  # noqa: RUF001
+        moved=dict(zip("〜‖−¢£¬¦", "～∥－￠￡￢￤", strict=True)),
         more={**_PRIVATE_EUC, b"\xad\xa1": _NEC_ROW_13, b"\x8f\xf3\xf3": "ⅰⅱⅲⅳⅴⅵⅶⅷⅸⅹⅠⅡ", b"\x8f\xf4\xa1": _IBM_ROW_84},
         same=(b"\x8f\xa2\xb7", b"\xa1\xc1"),
     ),

@@ -46,7 +46,7 @@ class Dump:
             self._prepare()
             self._register(server_id)
             self._request(server_id, place)
-        except BaseException:
+        except BaseException:  # whatever it was: let go, and passed on
             self._connection._force_close()
             raise
         self._socket = self._connection._sock

@@ -122,11 +122,11 @@ class Group:
         kind, body, server = self._event
         if kind == b.MARIADB_GTID:
             number, domain, _ = _MARIADB_GTID.unpack_from(body)
-            self.gtids.add_number(domain, server, number)  # type: ignore[union-attr]
+            self.gtids.add_number(domain, server, number)  # type: ignore[union-attr]  # the event is of that family
             return f"{domain}-{server}-{number}", seconds * _SECOND
         if kind == b.TAGGED_GTID:
             tagged, number, time = parse_tagged_gtid(body)
-            self.gtids.add_interval(tagged, number, number)  # type: ignore[union-attr]
+            self.gtids.add_interval(tagged, number, number)  # type: ignore[union-attr]  # the event is of that family
             return f"{tagged}:{number}", time or seconds * _SECOND
         _, source, number = _GTID.unpack_from(body)
         has_clock = body[_CLOCK : _CLOCK + 1] == b"\2"
@@ -138,7 +138,7 @@ class Group:
         name = self._sources.get(source)
         if name is None:
             name = self._sources[source] = uuid_text(source)
-        self.gtids.add_interval(name, number, number)  # type: ignore[union-attr]
+        self.gtids.add_interval(name, number, number)  # type: ignore[union-attr]  # the event is of that family
         return f"{name}:{number}", time
 
 

@@ -53,6 +53,6 @@ class PostgresTarget:
 
 def target(endpoint: Endpoint) -> TargetConnector:
     """Raises ModuleNotFoundError without the driver."""
-    import psycopg  # noqa: F401
+    import psycopg  # noqa: F401 - asked whether it is there
 
     return PostgresTarget(endpoint)

@@ -266,7 +266,7 @@ def a_truncate_comes_as_a_statement_between_rows(source: Source) -> None:
             elif isinstance(item, Chunk):
                 seen += [image[2]["id"] for _, _, image in images(item, definitions(source))]
     assert [getattr(one, "kind", one) for one in seen] == ["1", "truncate", "2"]
-    assert seen[1].tables == (a,)  # type: ignore[attr-defined]
+    assert seen[1].tables == (a,)  # type: ignore[attr-defined]  # a statement, or the test fails
 
 
 def pitfall_26_a_purged_log_is_refused(source: Source) -> None:

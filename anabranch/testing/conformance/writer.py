@@ -218,7 +218,7 @@ def rule_28_what_was_expected_is_checked(target: Target) -> None:
             TableNet(of, updates=(missing,)),
             TableNet(of, inserts=arrow(("4", None, "x"), ("1", None, "there already"))),
         ):
-            refuses(Conflict, lambda net=net: epochs.merge(net))  # type: ignore[misc]
+            refuses(Conflict, lambda net=net: epochs.merge(net))  # type: ignore[misc]  # mypy knows no types of bound defaults
     assert rows(target, of) == [("1", None, "one"), ("2", "1", "two"), ("3", "1", None)]
 
 
@@ -298,7 +298,7 @@ def single_changes_hit_exactly_one_row(target: Target) -> None:
             RowChange(of, "update", {"id": "77"}, {"word": "x"}),
             RowChange(of, "delete", {"id": "77"}),
         ):
-            error = refuses(Conflict, lambda row=refused: epochs.change(row))  # type: ignore[misc]
+            error = refuses(Conflict, lambda row=refused: epochs.change(row))  # type: ignore[misc]  # mypy knows no types of bound defaults
             assert isinstance(error, Conflict) and error.key["id"] in ("4", "77")
     assert rows(target, of) == [("20", "1", None), ("3", "1", None), ("4", None, "vier\n")]
 
@@ -317,7 +317,7 @@ def a_truncate_empties_the_table(target: Target) -> None:
     for how in ("truncate", "delete"):
         of = three(target, f"t_{how}")
         with Epochs(target) as epochs:
-            epochs.do(lambda writer, of=of, how=how: writer.truncate(of, how))  # type: ignore[misc]
+            epochs.do(lambda writer, of=of, how=how: writer.truncate(of, how))  # type: ignore[misc]  # mypy knows no types of bound defaults
         assert rows(target, of) == []
 
 

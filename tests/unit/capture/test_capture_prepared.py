@@ -129,7 +129,7 @@ def shop() -> Any:
 
 def follow(shop: Database, directory: Path, items: Sequence[tuple[int, LogItem]], storage: Any = None) -> None:
     source, reader = MemorySource(Endpoint("memory", "", 0, "", "", shop.name)), TwoPhaseLog(shop)
-    reader.items, reader.left = items, [(0, None)]  # type: ignore[list-item]
+    reader.items, reader.left = items, [(0, None)]
     with TrailWriter.open(
         directory, job="j", job_uuid="u", source_identity=shop.identity, pack=False, storage=storage
     ) as trail:

@@ -55,7 +55,7 @@ def planned(source: SourceConnector, *tables: LoadTable) -> list[Planned]:
 
 
 def work(source: SourceConnector, **changes: object) -> ChunkWork:
-    return replace(ChunkWork(JOB, source, TARGET, ValueRules()), **changes)  # type: ignore[arg-type]
+    return replace(ChunkWork(JOB, source, TARGET, ValueRules()), **changes)
 
 
 def state(table: LoadTable) -> TableState:
@@ -129,7 +129,7 @@ class Inexact:
             low, _ = opened(table, lock)
             return low, LogMark(str(self.opened), f"high-{self.opened}")
 
-        reader.open = open_  # type: ignore[method-assign]
+        reader.open = open_
         return reader
 
 
@@ -141,7 +141,7 @@ def test_rule_04_the_snapshot_is_opened_until_nothing_happened(source: SourceCon
     table = create("k", 4, has_key=False)
     inexact = Inexact(source)
     (one,) = planned(source, table)
-    outcome = do(work(inexact, quiet=quiet([False, None, False, True])), one.pieces[0])  # type: ignore[arg-type]
+    outcome = do(work(inexact, quiet=quiet([False, None, False, True])), one.pieces[0])
     assert outcome.value == 4 and inexact.opened == 3
     with closing(TARGET.loader(ValueRules())) as loader:
         (chunk,) = loader.chunks(JOB, table.schema.id, 1)
@@ -152,10 +152,10 @@ def test_rule_04_a_busy_table_offers_the_lock(source: SourceConnector) -> None:
     table = create("k", 4, has_key=False)
     (one,) = planned(source, table)
     inexact = Inexact(source)
-    failed = do(work(inexact, quiet=quiet([False])), one.pieces[0])  # type: ignore[arg-type]
+    failed = do(work(inexact, quiet=quiet([False])), one.pieces[0])
     assert failed.failure is not None and inexact.opened == TRIES
     assert isinstance(failed.failure.error(), SourceError) and 'lock = "table"' in failed.failure.hint
-    without_capture = do(work(Inexact(source)), one.pieces[0])  # type: ignore[arg-type]
+    without_capture = do(work(Inexact(source)), one.pieces[0])
     assert without_capture.failure is not None
 
 
@@ -163,5 +163,5 @@ def test_rule_04_a_piece_waits_for_capture(source: SourceConnector, monkeypatch:
     monkeypatch.setattr("anabranch.load.copy.PATIENCE", 0.3)
     table = create("k", 4, has_key=False)
     (one,) = planned(source, table)
-    assert do(work(Inexact(source), quiet=quiet([None])), one.pieces[0]).value is None  # type: ignore[arg-type]
+    assert do(work(Inexact(source), quiet=quiet([None])), one.pieces[0]).value is None
     assert len(planned(source, table)[0].pieces) == 1

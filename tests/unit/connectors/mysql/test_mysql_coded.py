@@ -90,7 +90,7 @@ def test_mysql_contract_vectors_of_the_log(type: int) -> None:
     [
         ("sjis", "815c 5c 815f", "―\\\\"),
         ("ujis", "a1c0 f5a1 8ff5a1", "\\\ue000\ue3ac"),
-        ("eucjpms", "ada1 8fa2b7 8ff4fe f5a1", "①～黑\ue000"),  # noqa: RUF001
+        ("eucjpms", "ada1 8fa2b7 8ff4fe f5a1", "①～黑\ue000"),
         ("cp932", "ed40 fa5c 8740", "纊纊①"),
         ("gb18030", "a8bc 8135f437 8130fd38 9439da33", "ḿ\ue7c7\u05fe💩"),
         ("big5", "f9d6 a440", "碁一"),

@@ -97,7 +97,7 @@ def test_reader_that_stops_early_cuts_the_line() -> None:
     raw, connection = rows_of(b"".join(packet(lenenc(b"a")) for _ in range(9)) + packet(EOF), 10)
     payloads = raw.payloads()
     next(payloads)
-    payloads.close()  # type: ignore[attr-defined]
+    payloads.close()
     assert connection.is_cut
 
 

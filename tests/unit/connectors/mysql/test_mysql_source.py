@@ -27,7 +27,7 @@ from anabranch.model.schema import Column, TableSchema
 
 
 def column(name: str, kind: Kind, native: str = "", **facts: object) -> Column:
-    return Column(name, LogicalType(kind, length=facts.pop("length", None)), native or kind.value, **facts)  # type: ignore[arg-type]
+    return Column(name, LogicalType(kind, length=facts.pop("length", None)), native or kind.value, **facts)
 
 
 def table(*columns: Column, key: tuple[str, ...] = ()) -> TableSchema:

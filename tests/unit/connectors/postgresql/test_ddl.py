@@ -171,7 +171,7 @@ def test_nul_characters_get_into_no_statement() -> None:
     )
     assert [s.rpartition(" IS ")[2] for s in ddl.complete_table(told, TARGET, PLAIN)] == ["'c'", "'ab'"]
     labels = replace(STATE, type=LogicalType(Kind.ENUM, values=("a\0", "b")))
-    one = TargetTable(ORDERS.id, TARGET.target, ("state",), (labels.type,), ())  # type: ignore[arg-type]
+    one = TargetTable(ORDERS.id, TARGET.target, ("state",), (labels.type,), ())
     with pytest.raises(TargetError, match=r"column state: a label has a NUL character"):
         ddl.create_table(replace(ORDERS, columns=(labels,), primary_key=()), one, PLAIN)
     check = Check("c", "…", Term("=", (Term("column", text="name"), Term("text", text="\0"))))
@@ -198,7 +198,7 @@ def test_checks_are_carried_by_what_they_name() -> None:
         (plan("name", rules=ValueRules(nul="strip")), "shortens"),
     ):
         assert why in str(told["c"])
-    assert len(plan("id", name="ü" * 40)["ü" * 40].name.encode()) <= 63  # type: ignore[attr-defined]
+    assert len(plan("id", name="ü" * 40)["ü" * 40].name.encode()) <= 63
 
 
 def test_foreign_key_keeps_its_actions_and_takes_target_names() -> None:
@@ -234,6 +234,6 @@ def test_checks_take_no_name_that_postgresql_gives() -> None:
     names = ('or"ders_state_check', 'or"ders_pkey', 'or"ders_id_not_null', "f", "fine")
     key = ForeignKey("f", ("name",), TableId("shop", "p"), ("code",))
     told = replace(ORDERS, checks=tuple(Check(n, "…", term) for n in names), foreign_keys=(key,))
-    labels, *renamed, fine = (p.name for p in ddl.plan_checks(told, TARGET, PLAIN).values())  # type: ignore[union-attr]
+    labels, *renamed, fine = (p.name for p in ddl.plan_checks(told, TARGET, PLAIN).values())
     assert (labels, fine) == (names[0], "fine") and not set(renamed) & set(names)
     assert 'CONSTRAINT "or""ders_state_check_' in ddl.create_table(told, TARGET, PLAIN)

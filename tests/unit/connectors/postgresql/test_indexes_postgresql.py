@@ -70,7 +70,7 @@ def test_the_beginning_of_a_value_whose_type_the_job_chooses() -> None:
 
 def parts(*columns: str, schema: TableSchema = ORDERS, **more: object) -> str:
     table = replace(TARGET, types=tuple(c.type for c in schema.columns if c.type))
-    planned = plan_index(Index("i", columns, **more), schema, table)  # type: ignore[arg-type]
+    planned = plan_index(Index("i", columns, **more), schema, table)
     return planned.sql_index(TARGET, "i").partition(" ON ")[2].partition(" (")[2].removesuffix(")")
 
 
