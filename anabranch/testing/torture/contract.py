@@ -1,0 +1,60 @@
+"""What a history needs to know of the job that carries it: one small protocol between the checker and the pipelines.
+
+Two pipelines: processes of ours without Spark (a history takes tenths of a second), and the command line with Spark.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that goes wrong once.
+
+    kind: `exit`, `raise`, `delay` (at the failpoint `where`, the `nth` time it is reached) · `kill`, `freeze` (the part
+    `where`: capture, load or apply) · `cut`, `stall`, `slow`, `refuse` (the line to the end `where`: source or target) ·
+    `restart` (the server `where`), `lose` (the server `where` restarts without its last commits) · `full` (the disk that
+    `where` writes to: trail, state or target) · `clock` (the wall clock of the part `where` jumps by `seconds`).
+
+    `seconds`: how long, where it ends by itself. `after`: committed source transactions of the stream before it begins; 0 for
+    faults at a failpoint, which begin when they are reached."""
+
+    kind: str
+    where: str
+    nth: int = 1
+    seconds: float = 0.0
+    after: int = 0
+
+
+class PipelineFailed(Exception):
+    """A part ended with an error that no fault explains, or did not come to where it should be in time. The message says
+    which part, its exit code and its last lines."""
+
+
+class Pipeline(Protocol):
+    """One job from its first load to its end, with its faults. A part that a fault ends is started again, as an operator
+    would do it."""
+
+    def start(self) -> None:
+        """Capture, load and apply begin; returns at once."""
+
+    def committed(self, transactions: int) -> None:
+        """The source's sessions have committed so many transactions since the load began to be followed: faults that wait
+        for a number begin."""
+
+    def wait_consistent(self, seconds: float) -> None:
+        """Until every table streams. Raises PipelineFailed."""
+
+    def wait_caught_up(self, seconds: float) -> None:
+        """Until everything that the source had committed when this was called is at the target. Raises PipelineFailed."""
+
+    def fired(self) -> tuple[Fault, ...]:
+        """The faults that happened."""
+
+    def hits(self) -> frozenset[str]:
+        """The failpoints that were reached, in any part, whether or not a fault stood there."""
+
+    def stop(self) -> None:
+        """End everything of ours and give back what faults took. Raises nothing."""
