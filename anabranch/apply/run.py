@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from anabranch import log
 from anabranch.abc import Checkpoint, SourceConnector, TableState, TargetConnector, TargetStore, ValueRules
@@ -21,19 +21,17 @@ from anabranch.apply.following import Following
 from anabranch.apply.join import join_loaded
 from anabranch.apply.reread import Rereader
 from anabranch.apply.staging import Executors
-from anabranch.apply.stream import EpochQuery, warm_up
 from anabranch.apply.window import WindowResolver, is_followed, is_joining
 from anabranch.ddl.rules import Filter
 from anabranch.errors import SourceUnavailable, StateError, TargetUnavailable
+from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema
 from anabranch.rows.net import TargetTable
+from anabranch.spark.engine import Engine, Epochs
 from anabranch.trail import retention
 from anabranch.trail.reader import TrailReader
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 READER = "apply"
 TICK_SECONDS = 0.2
@@ -71,7 +69,7 @@ class ApplyRun:
     lock: str
     per_transaction: bool
     stage_rows: int | None
-    spark: Callable[[], SparkSession]
+    engine: Engine
     stop: Callable[[], bool]
     watcher: Watcher
     resolver: WindowResolver = field(init=False)
@@ -79,18 +77,17 @@ class ApplyRun:
     applier: Applier = field(init=False)
     following: Following = field(init=False)
     finisher: Finisher = field(init=False)
-    query: EpochQuery = field(init=False)
+    query: Epochs = field(init=False)
     away_since: float | None = field(default=None, init=False)
 
     def run(self) -> None:
         """Returns when `stop` says so. Raises what a person has to look at."""
-        spark = self.spark()
-        warm_up(spark)
+        self.engine.warm_up()
         store = self.target.store()
         try:
             trail = self._wait_for_load(store)
             if trail is not None:
-                self._follow(spark, store, trail)
+                self._follow(store, trail)
         finally:
             store.close()
 
@@ -128,7 +125,7 @@ class ApplyRun:
 
     # --- following ---------------------------------------------------------------------------------------------------
 
-    def _follow(self, spark: SparkSession, store: TargetStore, trail: TrailReader) -> None:
+    def _follow(self, store: TargetStore, trail: TrailReader) -> None:
         self.applier = self._applier(store, trail)
         start = self.applier.checkpoint.position.sequence
         if start > trail.end().position.sequence:
@@ -138,9 +135,11 @@ class ApplyRun:
                 hint="the trail lost its tail or is another one: restore it, or load again",
             )
         retention.register(self.trail_directory, READER, start)
+        reach("apply.registered")
         self.finisher = Finisher(self.job, self.target, self.rules, self.target_table)
         self.watcher.waiting("for the first epoch")
-        query = self.query = EpochQuery(spark, self.trail_directory, self.spark_directory, start, self._epoch, self._at)
+        query = self.engine.follow(self.trail_directory, self.spark_directory, start, self._epoch, self._at)
+        self.query = query
         try:
             self._loop(store)
             self.finisher.raise_sequences(self.applier.states)
@@ -153,7 +152,9 @@ class ApplyRun:
     def _applier(self, store: TargetStore, trail: TrailReader) -> Applier:
         owner = uuid.uuid4().hex
         writer = self.target.writer(self.rules, self._is_guarded(store.tables(self.job)))
+        reach("apply.claim")
         writer.claim(self.job, owner)
+        reach("apply.claimed")
         self.resolver = WindowResolver(trail, self.source.order)
         identity = trail.identity.source_identity
         self.rereader = Rereader(self.source, self.resolver, self.rules, self.lock, identity, self.stop)
@@ -168,11 +169,11 @@ class ApplyRun:
             owner,
             self.following.context,
             self.target_of,
-            filtered=StreamFilter(self.spark),
+            filtered=StreamFilter(self.engine),
             per_transaction=self.per_transaction,
             stop=self.stop,
             executors=Executors(
-                self.job, self.trail_directory, self.target, self.rules, self.spark, self.stage_rows or STAGE_ROWS
+                self.job, self.trail_directory, self.target, self.rules, self.engine, self.stage_rows or STAGE_ROWS
             ),
         )
         applier.look()
@@ -244,6 +245,7 @@ class ApplyRun:
         if consistent:
             for table, facts in self.finisher.take_results(applier.states):
                 state = applier.states[table]
+                reach("apply.built.told")
                 applier.save(replace(state, facts={**state.facts, **facts}))
             self.finisher.start(applier.states)
         self.watcher.streaming(consistent)
