@@ -43,7 +43,6 @@ HASTE: Mapping[str, Mapping[str, float]] = {
     "anabranch.capture.run": {"READ_SECONDS": 0.02, "HEARTBEAT_SECONDS": 0.05, "REQUESTS_SECONDS": 0.1},
     "anabranch.connectors.mysql.capture": {"IDLE_INTERVAL": 0.05},
     "anabranch.load.run": {"LONGEST_PAUSE": 0.2},
-    "anabranch.job.parts": {"LOCK_SECONDS": 1.0},
 }
 
 

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from anabranch.failpoints import LOG_VARIABLE, VARIABLE
 from anabranch.job.signals import SUPERVISED
@@ -22,9 +21,9 @@ from anabranch.testing.faults import Proxy
 from anabranch.testing.torture.contract import Fault, PipelineFailed
 from anabranch.testing.torture.local import CLOCK, Small
 from anabranch.testing.torture.parts import PARTS, Ended, Parts
-from anabranch.testing.torture.place import Looking, Place, until
+from anabranch.testing.torture.place import Place
+from anabranch.testing.torture.waiting import AT_FAILPOINTS, Waiting, asked
 
-AT_FAILPOINTS = frozenset({"exit", "raise", "delay", "full"})
 ON_LINES = frozenset({"cut", "stall", "slow", "refuse"})
 ON_SERVERS = frozenset({"restart", "lose"})
 WATCH_SECONDS = 0.005
@@ -46,7 +45,7 @@ class _Begun:
 
 
 @dataclass
-class LocalPipeline:
+class LocalPipeline(Waiting):
     """Capture, load and apply as forked processes (contract.Pipeline). `seed` draws what is not a fault: sizes, the mode of
     apply. `restart` is needed for faults that concern servers."""
 
@@ -56,7 +55,6 @@ class LocalPipeline:
     restart: Restart | None = None
     _begun: list[_Begun] = field(default_factory=list, init=False)
     _open: list[Fault] = field(default_factory=list, init=False)
-    _failure: BaseException | None = field(default=None, init=False)
     _committed: int = field(default=-1, init=False)
     _is_stopping: bool = field(default=False, init=False)
 
@@ -77,15 +75,12 @@ class LocalPipeline:
     # --- what a history asks for ----------------------------------------------------------------------------------
 
     def start(self) -> None:
-        self._place.forget()  # what another run of the same seed may have left
-        job = self._place.write()
-        self._looking = Looking(job)
-        self._log = self._place.directory / "reached"
+        self.look_at(self._place)
         armed = [one for one in self.faults if one.kind in AT_FAILPOINTS]
         environment = self._place.environment | {
             SUPERVISED: "1",  # they end with us
-            VARIABLE: ";".join(map(_asked, armed)),
-            LOG_VARIABLE: str(self._log),
+            VARIABLE: ";".join(map(asked, armed)),
+            LOG_VARIABLE: str(self.log),
             CLOCK: str(next((f.seconds for f in self.faults if f.kind == "clock"), 0.0)),
         }
         self._open = [one for one in self.faults if one.kind not in AT_FAILPOINTS]
@@ -97,53 +92,30 @@ class LocalPipeline:
     def committed(self, transactions: int) -> None:
         self._committed = transactions
 
-    def wait_consistent(self, seconds: float) -> None:
-        self._wait(self._looking.is_consistent, seconds, "every table streams")
-
-    def wait_caught_up(self, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        self._wait(self._looking.take_goal, seconds, "the source can be asked where it is")
-        self._wait(self._looking.is_at_goal, deadline - time.monotonic(), f"all up to {self._looking.goal} is applied")
-        self._wait(self._looking.is_built, deadline - time.monotonic(), "indexes and foreign keys stand")
+    def tails(self) -> str:
+        return self._parts.tails()
 
     def fired(self) -> tuple[Fault, ...]:
-        lines = {line.partition(" ")[0] for line in self._reached()}
-        there = tuple(f for f in self.faults if f.kind in AT_FAILPOINTS and _asked(f) in lines)
+        there = tuple(f for f in self.faults if f.kind in AT_FAILPOINTS and self.acted(f))
         return there + tuple(one.fault for one in self._begun)
-
-    def hits(self) -> frozenset[str]:
-        return frozenset(line for line in self._reached() if "=" not in line)
 
     def stop(self) -> None:
         self._is_stopping = True
         if hasattr(self, "_thread"):
             self._thread.join(60)
             self._parts.kill()
-            self._looking.close()
+            self.looking.close()
+            with contextlib.suppress(Exception):  # the next run of the seed does it
+                self._place.forget()
         for proxy in self._proxies.values():
             proxy.restore()
         self._stack.close()
-
-    # --- waiting ---------------------------------------------------------------------------------------------------
-
-    def _wait(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
-        if not until(condition, seconds, self._raise):
-            raise PipelineFailed(f"not within {seconds:.0f} s: {what}\n{self._parts.tails()}")
-
-    def _raise(self) -> None:
-        if self._failure is not None:
-            raise self._failure
-
-    def _reached(self) -> list[str]:
-        with contextlib.suppress(FileNotFoundError):
-            return self._log.read_text().splitlines()
-        return []
 
     # --- watching --------------------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
         try:
-            while not self._is_stopping and self._failure is None:
+            while not self._is_stopping and self.failure is None:
                 for fault in [one for one in self._open if self._is_due(one)]:
                     self._open.remove(fault)
                     self._begin(fault)
@@ -161,7 +133,7 @@ class LocalPipeline:
                 if one.until is None:
                     self._end(one)
         except BaseException as failure:  # noqa: BLE001 - carried over to whoever waits
-            self._failure = failure
+            self.failure = failure
 
     def _is_due(self, fault: Fault) -> bool:
         is_there = fault.where not in PARTS or self._parts.running[fault.where].is_alive
@@ -228,16 +200,13 @@ class LocalPipeline:
         if ended.code == 0 and ended.part == "load":
             return
         if not any(explains(one.fault, ended, one.pid) for one in self._during(ended)):
-            log = Path(self._place.directory / "reached")
-            raise PipelineFailed(f"{ended}\n{self._parts.tails()}\n(its failpoints: {log})")
+            raise PipelineFailed(f"{ended}\n{self.tails()}\n(failpoints reached: {self.log})")
 
     def _during(self, ended: Ended) -> Iterator[_Begun]:
         """Faults that were there while the process lived."""
-        for line in self._reached():
-            text, _, pid = line.partition(" ")
-            for fault in self.faults:
-                if pid and int(pid) == ended.pid and fault.kind in AT_FAILPOINTS and _asked(fault) == text:
-                    yield _Begun(fault, ended.begun, pid=ended.pid)
+        for fault in self.faults:
+            if fault.kind in AT_FAILPOINTS and self.acted(fault) == ended.pid:
+                yield _Begun(fault, ended.begun, pid=ended.pid)
         yield from (one for one in self._begun if one.until is None or one.until >= ended.begun)
 
 
@@ -259,12 +228,6 @@ def explains(fault: Fault, ended: Ended, pid: int) -> bool:
     if fault.kind in ON_LINES | ON_SERVERS:
         return ended.error in AWAY[fault.where]
     return False
-
-
-def _asked(fault: Fault) -> str:
-    """As the variable says it (failpoints.py)."""
-    value = f":{fault.seconds:g}" if fault.seconds and fault.kind in ("delay", "full") else ""
-    return f"{fault.where}={fault.kind}{value}" + (f"@{fault.nth}" if fault.nth > 1 else "")
 
 
 def _sizes(drawn: random.Random) -> tuple[Small, str]:
