@@ -92,7 +92,9 @@ class Model:
         try:
             met = self.execute(statement, checks)
         except Refused as refused:
-            raise Disagreement(f"the source took what the model refuses: {refused}: {sql(statement)[:600]}") from refused
+            raise Disagreement(
+                f"the source took what the model refuses: {refused}: {sql(statement)[:600]}"
+            ) from refused
         if seen not in met and statement.do != "truncate":
             raise Disagreement(f"the source met {seen} rows, the model {met}: {sql(statement)[:600]}")
 
