@@ -84,6 +84,8 @@ def cell(column: Column) -> str:
         value = f"CONCAT({marker(CODED)}, '{CODES[kind][0]}:', HEX({name(column.name)}))"
     elif mark is not None:
         value = f"CONCAT({marker(mark)}, {text(column)})"
+    elif kind is Kind.UUID:
+        value = f"CONCAT({text(column)})"  # IFNULL of a UUID is a UUID, which no mark is: it would be NULL
     else:
         value = as_bytes(column, text(column))
     return f"IFNULL({value}, {marker(NULL)})" if column.nullable else value

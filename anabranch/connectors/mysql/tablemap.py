@@ -211,10 +211,21 @@ def mismatch(seen: TableMap, schema: TableSchema) -> str:
         why = _column_mismatch(log, column)
         if why:
             return f"column {column.name} {column.native}: {why}"
-    if seen.key is not None and seen.key != schema.key_indexes:
+    if seen.key is not None and seen.key != schema.key_indexes and not _stands_for_key(seen.key, schema):
         names = ", ".join(schema.columns[i].name for i in seen.key) or "none"
         return f"the log has the primary key ({names}), the definition ({', '.join(schema.primary_key) or 'none'})"
     return ""
+
+
+def _stands_for_key(key: tuple[int, ...], schema: TableSchema) -> bool:
+    """A server takes the first unique key without NULL for the primary one, where there is no other, and logs it so.
+    https://dev.mysql.com/doc/refman/8.0/en/innodb-index-types.html"""
+    return not schema.primary_key and any(
+        index.unique
+        and key == tuple(map(schema.index_of, index.columns))
+        and not any(schema.column(name).nullable for name in index.columns)
+        for index in schema.indexes
+    )
 
 
 def _column_mismatch(log: LogColumn, column: Column) -> str:
