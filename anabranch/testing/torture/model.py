@@ -154,11 +154,13 @@ class Model:
         return list(dict.fromkeys(number for numbers in found for number in numbers))
 
     def _lacks_parent(self, name: str, row: Row) -> bool:
-        return self._checks and any(
-            key.parent != name and None not in value and not self.rows[key.parent].having(key.parent_columns, value)
-            for key in self.schema[name].foreign_keys
-            for value in (self.rows[name].value(row, key.columns),)
-        )
+        """A row may be its own parent."""
+        for key in self.schema[name].foreign_keys if self._checks else ():
+            value = self.rows[name].value(row, key.columns)
+            is_own = key.parent == name and value == self.rows[name].value(row, key.parent_columns)
+            if None not in value and not is_own and not self.rows[key.parent].having(key.parent_columns, value):
+                return True
+        return False
 
     def _add(self, name: str, row: Row) -> None:
         self.rows.add(name, row)
