@@ -49,7 +49,9 @@ class Double:
     # --- the contract of a pipeline ----------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        columns = {t.name: ", ".join(f"{c.name} {c.of.at_target}" for c in t.columns) for t in self.history.schema.tables}
+        columns = {
+            t.name: ", ".join(f"{c.name} {c.of.at_target}" for c in t.columns) for t in self.history.schema.tables
+        }
         columns[LEDGER] = "n integer"
         tables = (f"CREATE TABLE {self.history.database}.{name} ({made})" for name, made in columns.items())
         self.target.execute(f"CREATE SCHEMA {self.history.database}", *tables)
@@ -145,4 +147,3 @@ def _without_actions(schema: Schema) -> Schema:
         replace(t, foreign_keys=tuple(replace(k, on_delete=RESTRICT, on_update=RESTRICT) for k in t.foreign_keys))
         for t in schema.tables
     ))  # fmt: skip
-

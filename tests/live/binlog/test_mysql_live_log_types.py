@@ -145,7 +145,9 @@ def test_torture_seed_6_a_unique_key_may_stand_for_the_primary_one(
     assert [image["b"] for image in follower.images("t")] == [2, 3]
 
 
-def test_torture_seed_8_a_uuid_that_is_null_keeps_its_place(mariadb: Server, source_database: Make, follow: Callable) -> None:
+def test_torture_seed_8_a_uuid_that_is_null_keeps_its_place(
+    mariadb: Server, source_database: Make, follow: Callable
+) -> None:
     database = source_database(mariadb)
     database.execute("CREATE TABLE t (id int PRIMARY KEY, u uuid, v int)")
     follower = follow(database)
