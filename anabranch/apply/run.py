@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from anabranch import log
 from anabranch.abc import Checkpoint, SourceConnector, TableState, TargetConnector, TargetStore, ValueRules
-from anabranch.apply.epoch import RECONNECT_SECONDS, Applier
+from anabranch.apply.epoch import Applier
 from anabranch.apply.filter import StreamFilter
 from anabranch.apply.finish import Finisher
 from anabranch.apply.following import Following
 from anabranch.apply.join import join_loaded
+from anabranch.apply.patience import Patience
 from anabranch.apply.reread import Rereader
 from anabranch.apply.staging import Executors
 from anabranch.apply.stream import EpochQuery, warm_up
@@ -80,7 +81,7 @@ class ApplyRun:
     following: Following = field(init=False)
     finisher: Finisher = field(init=False)
     query: EpochQuery = field(init=False)
-    away_since: float | None = field(default=None, init=False)
+    patience: Patience = field(default_factory=Patience, init=False)
 
     def run(self) -> None:
         """Returns when `stop` says so. Raises what a person has to look at."""
@@ -103,7 +104,8 @@ class ApplyRun:
             why = self._patiently(store, lambda: self._missing(store))
             if why == "":
                 return TrailReader(self.trail_directory)
-            self.watcher.waiting(why or "for an end that is away")
+            if why is not None:
+                self.watcher.waiting(why)
             time.sleep(TICK_SECONDS)
         return None
 
@@ -171,6 +173,7 @@ class ApplyRun:
             filtered=StreamFilter(self.spark),
             per_transaction=self.per_transaction,
             stop=self.stop,
+            waiting=self.watcher.waiting,
             executors=Executors(
                 self.job, self.trail_directory, self.target, self.rules, self.spark, self.stage_rows or STAGE_ROWS
             ),
@@ -218,13 +221,12 @@ class ApplyRun:
         try:
             found = action()
         except (TargetUnavailable, SourceUnavailable) as lost:
-            self.away_since = self.away_since or time.monotonic()
-            if time.monotonic() - self.away_since > RECONNECT_SECONDS:
-                raise
+            self.patience.failure(lost)
             log.get(job=self.job).warning("end_lost", error=lost.message)
+            self.watcher.waiting(f"for an end that is away: {lost}")
             store.close()
             return None
-        self.away_since = None
+        self.patience.success()
         return found
 
     def _chores(self) -> None:
