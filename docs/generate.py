@@ -16,6 +16,7 @@ from typing import Any
 
 import click
 from errors_by_server import errors_by_server
+from proofs import proofs
 
 from anabranch import errors
 from anabranch.abc import ValueRules
@@ -57,6 +58,7 @@ def pages() -> dict[str, str]:
         "errors-by-server.md": "\n".join(errors_by_server(GENERATED.format("anabranch/connectors/*/errors.py"))),
         "types.md": "\n".join(types()),
         "servers.md": "\n".join(servers()),
+        "proofs.md": "\n".join(proofs(GENERATED.format("tests/README.md and the tests"))),
     }
 
 

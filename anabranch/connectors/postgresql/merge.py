@@ -274,7 +274,7 @@ def _merge_multiset(connection: Connection, piece: Piece, stage: Stage) -> None:
     row = connection.execute(query).fetchone()
     wanted = int(row[0]) if row and row[0] is not None else 0
     if wanted:
-        same = match(piece.values, readable_columns(connection, piece.table.target))
+        same = match(piece.values, readable_columns(connection, piece.table))
         statement = REMOVE.format(target=table_name(piece.table.target), stage=table_name(stage), same=same)
         done = connection.execute(statement).rowcount
         if done != wanted:
