@@ -1,7 +1,8 @@
 """One epoch: the trail's transactions up to a place, carried out in one target transaction with the checkpoint.
 
-The quick way merges net changes set-wise. A conflict rolls everything back and the epoch goes the slow way: one target
-transaction per source transaction, each row change alone. What still conflicts there is refused by its key.
+The quick way merges net changes set-wise. A conflict rolls everything back, and the epoch is cut into halves until a few
+source transactions are left. These go the slow way: one target transaction per source transaction, each row change alone.
+What still conflicts there is refused by its key.
 
 Delivery: after any crash the target is exactly at its checkpoint; nothing is applied twice (K9). After a COMMIT whose
 answer was lost, and at a target that lost its last commits, the checkpoint row says where to go on.
@@ -30,6 +31,7 @@ from anabranch.rows.chunk import Chunk
 from anabranch.rows.net import Cascade, RowChange, TableNet
 from anabranch.trail.reader import TrailReader
 
+FEW_TRANSACTIONS = 4  # from here on row by row is quicker than more halves
 EVENTS: dict[type[TargetUnavailable], str] = {TargetBusy: "target_busy", TargetFull: "target_full"}
 
 
@@ -126,8 +128,22 @@ class Applier:
             self._quick(feed)
         except (Conflict, NeedsSlowWay) as reason:
             self._note_slow(reason, upto)
+            self._by_halves(feed)
+
+    def _by_halves(self, feed: Feed) -> None:
+        """An epoch that met a conflict: each half as an epoch of its own, and so on, so that only what is near the conflict
+        goes row by row."""
+        middle = (feed.after + feed.upto) // 2
+        if feed.upto - feed.after <= FEW_TRANSACTIONS:
             for transaction in feed.transactions():
                 self._slow(transaction)
+            return
+        for half in (Feed(self.trail, feed.after, middle), Feed(self.trail, middle, feed.upto)):
+            try:
+                self._quick(half)
+            except (Conflict, NeedsSlowWay):
+                self.writer.rollback()
+                self._by_halves(half)
 
     # --- between two epochs: one attempt each, the caller tries again -----------------------------------------
 
@@ -261,6 +277,8 @@ class Applier:
             if isinstance(step, RowChange):
                 if not work.leaves_out(step):
                     work.reread_partial(step, met=self.writer.change(step))
+            elif isinstance(step, TableNet):
+                self.writer.merge(step)
             elif isinstance(step, Cascade):
                 work.reread(step.child.source, self.writer.cascade(step, step.rules))
             else:

@@ -101,7 +101,11 @@ class Applied:
                 rows.append(("items", "u", _item(number - 1), _item(number - 1, "changed")))
                 rows += [("heap", "u", _heap(number - 1), _heap(number - 1, "changed"))] * 2
             made.append(rows)
-        self.trail.append(chunk_of(made, [ITEMS, KEYLESS], 0))
+        return self.append(made)
+
+    def append(self, transactions: Sequence[Sequence[tuple[Any, ...]]]) -> int:
+        """Any others, as apply_images.py writes them. Up to where the trail goes then."""
+        self.trail.append(chunk_of(transactions, [ITEMS, KEYLESS], 0))
         self.trail.flush()
         return self.trail.end.position.sequence
 

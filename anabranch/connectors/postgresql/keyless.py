@@ -45,6 +45,21 @@ SELECT t.tableoid AS part, t.ctid AS place FROM {target} AS t JOIN {stage} AS s 
 """)
 
 
+# However wrong the planner's estimate of what was staged just now is, the target is read twice at most. A nested loop would
+# read it once per staged row, and a merge join sorts all of it by every column (seen: 5 s for 300,000 rows, hashed 1.3 s).
+# https://www.postgresql.org/docs/current/runtime-config-query.html#RUNTIME-CONFIG-QUERY-ENABLE
+HASHED = "SET LOCAL enable_nestloop = off; SET LOCAL enable_mergejoin = off"
+AS_BEFORE = "SET LOCAL enable_nestloop TO DEFAULT; SET LOCAL enable_mergejoin TO DEFAULT"
+
+
+def remove(connection: Connection, statement: sql.Composed) -> int:
+    """Carry out a REMOVE: how many rows are gone."""
+    connection.execute(HASHED)
+    done = connection.execute(statement).rowcount
+    connection.execute(AS_BEFORE)  # after an error the rollback does
+    return done
+
+
 def readable_columns(connection: Connection, table: TargetTable) -> dict[str, tuple[bool, bool]]:
     """Per column: may it be compared by `=`, and is it never NULL. Raises TargetError where one that we write is gone."""
     rows = connection.execute(COLUMNS, [table.target.schema, table.target.name]).fetchall()
