@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from applied import TABLES, Applied, endpoint_of
+from small_disk import fill, small_disk
 
 from anabranch.connectors.postgresql import connection
 from anabranch.errors import TargetBusy, TargetError, TargetUnavailable
@@ -241,6 +242,34 @@ def test_pitfall_44_a_target_that_is_read_only_for_a_while(target_database: Data
         one.add(2)
     assert "read-only transaction [25006] — the target is read-only: point the job at the primary" in one.waits[-1]
     one.assert_once()
+
+
+def test_pitfall_45_a_full_target_is_waited_for(
+    target_database: Database, apply_to: Make, servers_directory: Path
+) -> None:
+    """Longer than anything else is, and nothing of an epoch that found no room is there."""
+    one = apply_to(target_database)
+    one.add(2)
+    place = servers_directory / unique_name("disk")
+    place.mkdir()
+    owner = target_database.server.datadir.stat().st_uid if target_database.server.datadir else 0
+    with small_disk(place, 2, owner) as disk, closing(target_database.connect()) as admin:
+        tablespace, ballast = unique_name("small"), disk / "ballast"
+        admin.execute(f"CREATE TABLESPACE {tablespace} LOCATION '{disk}'")
+        admin.execute(f"ALTER TABLE shop.heap SET TABLESPACE {tablespace}")
+        fill(ballast)
+
+        def make_room(waits: list[str]) -> None:
+            one.applier._patience._failures[:] = [0.0] * 20
+            if len(waits) == 12:
+                ballast.unlink()
+
+        one.on_wait = make_room
+        one.add(200)
+        one.assert_once()
+        admin.execute("ALTER TABLE shop.heap SET TABLESPACE pg_default")
+        admin.execute(f"DROP TABLESPACE {tablespace}")
+    assert len(one.waits) == 12 and "[53100] — make room on the target's disk" in one.waits[0]
 
 
 def test_busy_targets_are_given_up_by_name(target_database: Database, apply_to: Make) -> None:

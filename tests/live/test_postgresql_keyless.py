@@ -28,7 +28,8 @@ BAG = TargetTable(TableId("shop", "bag"), TableId("public", "bag"), ("n", "f", "
 ARROW = (pa.int64(), pa.float64(), pa.string(), pa.string())
 ROWS, DISTINCT = 200_000, 100_000
 FILL = f"""
-INSERT INTO bag SELECT i % {DISTINCT}, i % {DISTINCT} % 7, CASE WHEN i % 5 > 0 THEN md5((i % {DISTINCT})::text) END, repeat('x', 60)
+INSERT INTO bag
+SELECT i % {DISTINCT}, i % {DISTINCT} % 7, CASE WHEN i % 5 > 0 THEN md5((i % {DISTINCT})::text) END, repeat('x', 60)
   FROM generate_series(1, {ROWS}) i
 """
 SOME = "SELECT n, f, t, u FROM bag WHERE n >= {0} AND n < {1}"
