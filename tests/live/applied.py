@@ -15,6 +15,7 @@ from apply_images import ITEMS, KEYLESS, chunk_of, context
 
 from anabranch import connectors
 from anabranch.abc import TableState, ValueRules
+from anabranch.apply.context import replace_context
 from anabranch.apply.epoch import Applier
 from anabranch.apply.patience import Patience
 from anabranch.model.endpoint import Endpoint
@@ -55,6 +56,7 @@ class Applied:
     options: dict[str, Any] = field(default_factory=dict)
     waits: list[str] = field(default_factory=list)
     on_wait: Any = lambda waits: None
+    has_extra: bool = False  # the tables have columns of the target's own
     rows: int = 0
     is_closed: bool = False
 
@@ -70,14 +72,17 @@ class Applied:
             for schema in (ITEMS, KEYLESS):
                 store.save_table(JOB, TableState(schema.id, schema.id, "streaming", schema=schema))
         self.reader = TrailReader(self.directory)
-        followed = context([ITEMS, KEYLESS])
+        known = context([ITEMS, KEYLESS])
+        known = replace_context(
+            known, {t: replace(one, has_extra_columns=self.has_extra) for t, one in known.tables.items()}
+        )
         self.applier = Applier(
             JOB,
             self.reader,
             target.writer(ValueRules(), False),
             target.store(),
             "me",
-            lambda states: replace(followed),
+            lambda states: known,
             lambda table: None,
             waiting=self._waits,
             **self.options,
