@@ -15,9 +15,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
 BLOCK = 64 * 1024
+Cut = Literal["unheard", "heard", "answered"]
 
 
 class Proxy:
@@ -32,7 +33,7 @@ class Proxy:
         self.passed = 0  # bytes so far, both ways
         self.cuts = 0  # done by `cut_at`
         self._delay, self._refuses = 0.0, False
-        self._cut_at: tuple[bytes, bool] | None = None
+        self._cut_at: tuple[bytes, Cut] | None = None
         self._open: set[asyncio.StreamWriter] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="anabranch-proxy", daemon=True)
@@ -61,10 +62,11 @@ class Proxy:
         self._refuses = True
         self.cut()
 
-    def cut_at(self, words: bytes, heard: bool) -> None:
-        """The next client that says `words` loses its line: before the server hears them, or, `heard`, when it answers,
-        and its answer is not passed on. Only where the words come in one piece, and not encrypted."""
-        self._call(lambda: setattr(self, "_cut_at", (words, heard)))
+    def cut_at(self, words: bytes, when: Cut) -> None:
+        """The next client that says `words` loses its line: before the server hears them (`unheard`), as it hears them
+        (`heard`), or when it has answered, which is not passed on (`answered`). Only where the words come in one piece, and
+        not encrypted."""
+        self._call(lambda: setattr(self, "_cut_at", (words, when)))
 
     def restore(self) -> None:
         self._refuses, self._cut_at = False, None
@@ -119,8 +121,11 @@ class Proxy:
                 await self._flows.wait()
                 if self._delay:
                     await asyncio.sleep(self._delay)
-                if self._ends_here(block, line, is_client):
+                if ends := self._ends(block, line, is_client):
                     self.cuts += 1
+                    if ends == "heard":
+                        writer.write(block)
+                        await writer.drain()
                     line.cut()
                     return
                 writer.write(block)
@@ -128,12 +133,15 @@ class Proxy:
                 await writer.drain()
         writer.close()
 
-    def _ends_here(self, block: bytes, line: _Line, is_client: bool) -> bool:
-        if not is_client or self._cut_at is None or self._cut_at[0] not in block:
-            return line.is_heard and not is_client
-        heard, self._cut_at = self._cut_at[1], None
-        line.is_heard = heard
-        return not heard
+    def _ends(self, block: bytes, line: _Line, is_client: bool) -> Cut | None:
+        """Is the line to be cut at this block, and how?"""
+        if not is_client:
+            return "answered" if line.is_asked else None
+        if self._cut_at is None or self._cut_at[0] not in block:
+            return None
+        when, self._cut_at = self._cut_at[1], None
+        line.is_asked = when == "answered"
+        return None if line.is_asked else when
 
 
 @dataclass
@@ -141,7 +149,7 @@ class _Line:
     """A client's way to the server and back."""
 
     ends: tuple[asyncio.StreamWriter, asyncio.StreamWriter]
-    is_heard: bool = False  # the server has what the line is to be cut at
+    is_asked: bool = False  # the line is to be cut at the next answer
 
     def cut(self) -> None:
         for end in self.ends:
