@@ -1,18 +1,20 @@
 """The slow way: every row change alone, in the source's own order, with its cascades at once.
 
 MySQL and MariaDB check unique keys row by row, so an order that was possible there is possible at the target. What
-still fails here is a row that cannot be applied, and is named.
+still fails here is a row that cannot be applied, and is named. Rows of a table without a key have no name: those that
+change one after the other go together, since finding one reads the whole table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from anabranch.abc import Conflict
 from anabranch.apply import cascade
+from anabranch.apply.compact import multiset
 from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.images import Images, order_of
 from anabranch.apply.plan import Group
@@ -21,7 +23,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.rows.chunk import Op
 from anabranch.rows.lines import texts
-from anabranch.rows.net import Cascade, RowChange, TargetTable
+from anabranch.rows.net import Cascade, RowChange, TableNet, TargetTable
 
 Texts = dict[str, str | None]
 
@@ -39,19 +41,40 @@ def refused(reason: Exception, position: Position) -> RowRefused:
     )
 
 
-def steps(part: Group, context: ApplyContext) -> Iterator[TargetTable | RowChange | Cascade]:
-    """What to do, one by one: a table to truncate, a row change, a cascade."""
+Step = TargetTable | RowChange | TableNet | Cascade
+
+
+def steps(part: Group, context: ApplyContext) -> Iterator[Step]:
+    """What to do, one by one: a table to truncate, a row change, several of a table without a key, a cascade."""
     cascades: dict[int, list[cascade.ParentChange]] = {}
     for change in part.changes:
         cascades.setdefault(change.order, []).append(change)
     truncates = dict(part.truncates)
     readers = {table: _Reader(context.tables[table], images, part.base) for table, images in part.images.items()}
-    for order, table, at in _in_order(part):
+    for order, table, places in _runs(_in_order(part), readers, cascades.keys()):
         if table is not None:
-            yield from readers[table].changes(at)
+            yield from readers[table].changes(places)
         elif order in truncates:
             yield truncates[order]
         yield from cascade.cascades(cascades.pop(order, ()), context, part.base)
+
+
+def _runs(
+    found: Iterable[tuple[int, TableId | None, int]], readers: Mapping[TableId, _Reader], ends: Collection[int]
+) -> Iterator[tuple[int, TableId | None, list[int]]]:
+    """Consecutive changes of one table without a key together, up to one with an order in `ends`: order of the last,
+    table, places in its images. All others are alone."""
+    last: tuple[int, TableId | None, list[int]] | None = None
+    for order, table, at in found:
+        if last and table is not None and table == last[1] and readers[table].is_keyless and last[0] not in ends:
+            last[2].append(at)
+            last = (order, table, last[2])
+            continue
+        if last:
+            yield last
+        last = (order, table, [at])
+    if last:
+        yield last
 
 
 def _in_order(part: Group) -> list[tuple[int, TableId | None, int]]:
@@ -72,7 +95,20 @@ class _Reader:
         self.strict_from = order_of(followed.high + 1, base) if followed.high >= base else -1
         self.values: dict[str, list[str | None]] = {}
 
-    def changes(self, at: int) -> Iterator[RowChange]:
+    @property
+    def is_keyless(self) -> bool:
+        return not self.table.key
+
+    def changes(self, places: Sequence[int]) -> Iterator[RowChange | TableNet]:
+        """Of one image, or of the images of a run."""
+        if len(places) > 1:
+            first = places[0] - int(self.images.op[places[0]] == Op.AFTER)
+            start, stop = int(self.images.order[first]), int(self.images.order[places[-1]]) + 1
+            yield multiset(self.images.between(start, stop), self.table)
+        else:
+            yield from self._change(places[0])
+
+    def _change(self, at: int) -> Iterator[RowChange]:
         op, checked = self.images.op[at], bool(self.images.order[at] >= self.strict_from)
         if op == Op.DELETE:
             key, whole = self._old(at)
