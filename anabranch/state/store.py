@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from anabranch import log
+from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 
@@ -121,7 +122,9 @@ class StateStore:
 
     def _write(self, query: str, **values: Any) -> None:
         with self._guarded(query):
+            reach("state.write")
             self._open().execute(self._queries[query], {**values, "at": _now()})
+            reach("state.written")
 
     def _read(self, query: str) -> list[dict[str, Any]]:
         """Reading never makes the file: `status` of a job that never ran leaves nothing behind."""

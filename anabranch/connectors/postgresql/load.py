@@ -21,6 +21,7 @@ from anabranch.connectors.postgresql.errors import Meaning, describe, meaning, t
 from anabranch.connectors.postgresql.script import script
 from anabranch.connectors.postgresql.typemap import EXTENSIONS
 from anabranch.errors import Fenced, RowRefused, TargetError
+from anabranch.failpoints import reach
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
@@ -161,6 +162,7 @@ class PostgresLoader:
             _quiet_constraints(connection, table)
             rows = self._copy(connection, job, table, lines)
             connection.execute(CHUNK_DONE, [rows, *marks, *chunk])
+            reach("load.copied")
             return rows
 
     def extra_columns(self, tables: Sequence[TargetTable]) -> Mapping[TableId, tuple[str, ...]]:
