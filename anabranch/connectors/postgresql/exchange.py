@@ -1,0 +1,124 @@
+"""Updates of rows that take unique values, or keys, from each other (K8): all of them leave the table, then all arrive.
+
+One statement: its DELETEs return whole rows as the target has them, with the new values where the change sets some, and
+its INSERT puts them back. So columns that the image does not carry, columns of the target's own and identity values stay;
+and what the target takes for equal (collations, expressions, conditions, exclusion, NULLs) is its own affair. That no row
+arrives before the last has left does not hang on a plan: the rows that are inserted are asked for under the condition
+that as many have left as are staged, and to know that the server has to carry out every DELETE first.
+https://www.postgresql.org/docs/current/queries-with.html#QUERIES-WITH-MODIFYING
+
+Where a row that leaves would take others along (foreign keys that refer to it, triggers), it stays: its unique values are
+parked as NULL, then set. What cannot be parked is a conflict, and goes the slow way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from psycopg import sql
+
+from anabranch.abc import Conflict
+from anabranch.connectors.postgresql.connection import Connection, column_list, table_name
+from anabranch.connectors.postgresql.merge import Action, Piece, Stage, carry_out, on_old_key
+from anabranch.connectors.postgresql.unique import UniqueKey, unique_keys
+from anabranch.rows.net import TargetTable
+
+Staged = tuple[Piece, Stage, int]  # an update, the table that holds its rows, their number
+CANNOT_PARK = "rows hand unique values on, and foreign keys or triggers at the target forbid that they leave meanwhile"
+
+# Columns that may be written; and whether the row may leave: nothing is deleted or fired with it, and it comes back into
+# the table where it was (a child by inheritance has columns of its own). Triggers and rules by the session's role:
+# https://www.postgresql.org/docs/current/sql-altertable.html#SQL-ALTERTABLE-DESC-DISABLE-ENABLE-TRIGGER
+ROWS = """
+WITH session AS (SELECT current_setting('session_replication_role') = 'replica' AS is_replica),
+     firing AS (SELECT CASE WHEN is_replica THEN '{R,A}' ELSE '{O,A}' END::"char"[] AS states FROM session)
+SELECT ARRAY(SELECT attname::text FROM pg_attribute
+              WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped AND attgenerated = '' ORDER BY attnum),
+       NOT (c.relkind = 'r' AND EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid))
+       AND NOT EXISTS (SELECT FROM pg_trigger, firing
+                        WHERE tgrelid = c.oid AND NOT tgisinternal AND tgenabled = ANY (states))
+       AND NOT EXISTS (SELECT FROM pg_rewrite, firing WHERE ev_class = c.oid AND ev_enabled = ANY (states))
+       AND (is_replica OR NOT EXISTS (SELECT FROM pg_constraint WHERE contype = 'f' AND confrelid = c.oid))
+  FROM pg_class c, session WHERE c.oid = to_regclass(%s)
+"""
+
+
+def exchange(connection: Connection, parts: Sequence[Staged]) -> None:
+    """Carry out updates of one table that contend. Raises Conflict; psycopg errors pass."""
+    table = parts[0][0].table
+    connection.execute(sql.SQL("LOCK TABLE ONLY {} IN ROW EXCLUSIVE MODE").format(table_name(table.target)))
+    found = connection.execute(ROWS, [table_name(table.target).as_string(connection)]).fetchone()
+    if found is None or not found[1]:
+        _in_place(connection, table, parts)
+        return
+    rows = sum(number for _, _, number in parts)
+    done = connection.execute(_exchange(table, found[0], parts)).rowcount
+    if done != rows:
+        raise Conflict(table.source, f"expected {rows} updates, not as many rows were found")
+
+
+def _exchange(table: TargetTable, columns: Sequence[str], parts: Sequence[Staged]) -> sql.Composed:
+    leave, left, counts, staged = [], [], [], []
+    for number, (piece, stage, _) in enumerate(parts):
+        name = sql.Identifier(f"left_{number}")
+        leave.append(sql.SQL("{} AS ({})").format(name, _leave(piece, stage, columns)))
+        left.append(sql.SQL("SELECT * FROM {}").format(name))
+        counts.append(sql.SQL("(SELECT count(*) FROM {})").format(name))
+        staged.append(sql.SQL("(SELECT count(*) FROM {})").format(table_name(stage)))
+    return sql.SQL(
+        "WITH {} INSERT INTO {} ({}) OVERRIDING SYSTEM VALUE SELECT * FROM ({}) AS rows WHERE {} = {}"
+    ).format(
+        sql.SQL(", ").join(leave),
+        table_name(table.target),
+        column_list(tuple(columns)),
+        sql.SQL(" UNION ALL ").join(left),
+        sql.SQL(" + ").join(counts),
+        sql.SQL(" + ").join(staged),
+    )
+
+
+def _leave(piece: Piece, stage: Stage, columns: Sequence[str]) -> sql.Composed:
+    sets = {name: f"v{place}" for place, name in enumerate(piece.values)}
+    values = (
+        sql.SQL("{} AS {}").format(
+            sql.Identifier("s", sets[name]) if name in sets else sql.Identifier("t", name), sql.Identifier(f"c{place}")
+        )
+        for place, name in enumerate(columns)
+    )
+    return sql.SQL("DELETE FROM {} AS t USING {} AS s WHERE {} RETURNING {}").format(
+        table_name(piece.table.target), table_name(stage), on_old_key(piece), sql.SQL(", ").join(values)
+    )
+
+
+# --- rows that stay ---------------------------------------------------------------------------------------------------
+
+
+def park(connection: Connection, piece: Piece, stage: Stage, keys: Sequence[UniqueKey]) -> None:
+    """Let the rows of an update, or of a delete that comes later, hold no unique value meanwhile. Raises Conflict where
+    that cannot be: keys that move, columns that may not be NULL, values that others refer to."""
+    names: set[str] = set()
+    for key in keys:
+        deletes = piece.action is Action.DELETE
+        if deletes or key.columns.intersection(piece.values):
+            parking = key.parking if deletes else key.parking.intersection(piece.values)
+            if not parking:
+                raise Conflict(piece.table.source, CANNOT_PARK)
+            names |= parking
+    if piece.moves:
+        raise Conflict(piece.table.source, CANNOT_PARK)
+    if names:
+        nothing = (sql.SQL("{} = NULL").format(sql.Identifier(name)) for name in sorted(names))
+        query = sql.SQL("UPDATE {} AS t SET {} FROM {} AS s WHERE {}")
+        connection.execute(
+            query.format(
+                table_name(piece.table.target), sql.SQL(", ").join(nothing), table_name(stage), on_old_key(piece)
+            )
+        )
+
+
+def _in_place(connection: Connection, table: TargetTable, parts: Sequence[Staged]) -> None:
+    keys = unique_keys(connection, [table.target]).get(table.target, [])
+    for piece, stage, _ in parts:
+        park(connection, piece, stage, keys)
+    for piece, stage, rows in parts:
+        carry_out(connection, piece, stage, rows, prepare=False)
