@@ -7,8 +7,9 @@ arrives before the last has left does not hang on a plan: the rows that are inse
 that as many have left as are staged, and to know that the server has to carry out every DELETE first.
 https://www.postgresql.org/docs/current/queries-with.html#QUERIES-WITH-MODIFYING
 
-Where a row that leaves would take others along (foreign keys that refer to it, triggers), it stays: its unique values are
-parked as NULL, then set. What cannot be parked is a conflict, and goes the slow way.
+Where a row that leaves would take others along, because foreign keys refer to it and act in this session, it stays: its
+unique values are parked as NULL, then set. Where triggers would see that, or nothing can be parked, it is a conflict, and
+the rows go one by one as the source changed them.
 """
 
 from __future__ import annotations
@@ -26,33 +27,37 @@ from anabranch.rows.net import TargetTable
 Staged = tuple[Piece, Stage, int]  # an update, the table that holds its rows, their number
 CANNOT_PARK = "rows hand unique values on, and foreign keys or triggers at the target forbid that they leave meanwhile"
 
-# Columns that may be written; and whether the row may leave: nothing is deleted or fired with it, and it comes back into
-# the table where it was (a child by inheritance has columns of its own). Triggers and rules by the session's role:
+# Columns that may be written; may rows leave (nothing refers to them in a way that this session checks, and they come back
+# into the table where they were: a child by inheritance has columns of its own); does no trigger or rule react? By role:
 # https://www.postgresql.org/docs/current/sql-altertable.html#SQL-ALTERTABLE-DESC-DISABLE-ENABLE-TRIGGER
-ROWS = """
+FACTS = """
 WITH session AS (SELECT current_setting('session_replication_role') = 'replica' AS is_replica),
      firing AS (SELECT CASE WHEN is_replica THEN '{R,A}' ELSE '{O,A}' END::"char"[] AS states FROM session)
-SELECT ARRAY(SELECT attname::text FROM pg_attribute
+SELECT ARRAY(SELECT attname::text FROM pg_catalog.pg_attribute
               WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped AND attgenerated = '' ORDER BY attnum),
-       NOT (c.relkind = 'r' AND EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid))
-       AND NOT EXISTS (SELECT FROM pg_trigger, firing
-                        WHERE tgrelid = c.oid AND NOT tgisinternal AND tgenabled = ANY (states))
-       AND NOT EXISTS (SELECT FROM pg_rewrite, firing WHERE ev_class = c.oid AND ev_enabled = ANY (states))
-       AND (is_replica OR NOT EXISTS (SELECT FROM pg_constraint WHERE contype = 'f' AND confrelid = c.oid))
-  FROM pg_class c, session WHERE c.oid = to_regclass(%s)
+       (is_replica OR NOT EXISTS (SELECT FROM pg_catalog.pg_constraint WHERE contype = 'f' AND confrelid = c.oid))
+       AND NOT (c.relkind = 'r' AND EXISTS (SELECT FROM pg_catalog.pg_inherits WHERE inhparent = c.oid)),
+       NOT EXISTS (SELECT FROM pg_catalog.pg_trigger, firing
+                    WHERE tgrelid = c.oid AND NOT tgisinternal AND tgenabled = ANY (states))
+       AND NOT EXISTS (SELECT FROM pg_catalog.pg_rewrite, firing WHERE ev_class = c.oid AND ev_enabled = ANY (states))
+  FROM pg_catalog.pg_class c, session WHERE c.oid = to_regclass(%s)
 """
 
 
 def exchange(connection: Connection, parts: Sequence[Staged]) -> None:
     """Carry out updates of one table that contend. Raises Conflict; psycopg errors pass."""
     table = parts[0][0].table
-    connection.execute(sql.SQL("LOCK TABLE ONLY {} IN ROW EXCLUSIVE MODE").format(table_name(table.target)))
-    found = connection.execute(ROWS, [table_name(table.target).as_string(connection)]).fetchone()
-    if found is None or not found[1]:
+    name = table_name(table.target)
+    connection.execute(sql.SQL("LOCK TABLE ONLY {} IN ROW EXCLUSIVE MODE").format(name))  # its columns stay as they are
+    found = connection.execute(FACTS, [name.as_string(connection)]).fetchone()
+    columns, may_leave, is_quiet = found or ((), False, False)
+    if not is_quiet:
+        raise Conflict(table.source, CANNOT_PARK)
+    if not may_leave:
         _in_place(connection, table, parts)
         return
     rows = sum(number for _, _, number in parts)
-    done = connection.execute(_exchange(table, found[0], parts)).rowcount
+    done = connection.execute(_exchange(table, columns, parts)).rowcount
     if done != rows:
         raise Conflict(table.source, f"expected {rows} updates, not as many rows were found")
 
