@@ -35,12 +35,14 @@ RECONNECT_SECONDS, RECONNECT_TRIES = 300.0, 10
 
 @dataclass
 class Totals:
-    """What this process has applied so far."""
+    """What this process has applied so far. `epochs` are target transactions, `slow_epochs` those attempts that went the
+    slow way, `last_slow` why the last of them did."""
 
     transactions: int = 0
     changes: int = 0
     epochs: int = 0
     slow_epochs: int = 0
+    last_slow: str = ""
 
 
 class OutOfStep(TargetUnavailable):
@@ -90,6 +92,10 @@ class Applier:
         self.context = self.context_of(self.states)
         self.checkpoint, self._is_in_doubt = found, False
 
+    def ask_again(self) -> None:
+        """Before the next epoch the target is asked anew where it is and what it enforces."""
+        self._is_in_doubt = True
+
     def apply(self, upto: int) -> None:
         """Carry out the transactions after the checkpoint, up to sequence `upto`. A target that goes away is waited
         for; where it is then is where this goes on."""
@@ -97,7 +103,11 @@ class Applier:
         while True:
             try:
                 self.look()
-                return self._advance(upto)
+                slow = self.totals.slow_epochs
+                self._advance(upto)
+                if self.totals.slow_epochs > slow:
+                    self.ask_again()  # a unique key of the target may be new
+                return
             except TargetUnavailable as lost:
                 self._lost.append(time.monotonic())
                 is_over = self._lost[-1] - self._lost[0] > RECONNECT_SECONDS and len(self._lost) >= RECONNECT_TRIES
@@ -266,6 +276,7 @@ class Applier:
     def _note_slow(self, reason: Exception, upto: int) -> None:
         self.writer.rollback()
         self.totals.slow_epochs += 1
+        self.totals.last_slow = str(reason)
         log.get(job=self.job).info("slow_epoch", why=str(reason), upto=upto)
 
     # --- checkpoint ------------------------------------------------------------------------------------------

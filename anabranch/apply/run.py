@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from anabranch import log
 from anabranch.abc import Checkpoint, SourceConnector, TableState, TargetConnector, TargetStore, ValueRules
-from anabranch.apply.epoch import RECONNECT_SECONDS, Applier
+from anabranch.apply.epoch import RECONNECT_SECONDS, Applier, Totals
 from anabranch.apply.filter import StreamFilter
 from anabranch.apply.finish import Finisher
 from anabranch.apply.following import Following
@@ -51,6 +51,9 @@ class Watcher(Protocol):
     def streaming(self, consistent: bool) -> None: ...
 
     def applied(self, checkpoint: Checkpoint) -> None: ...
+
+    def slow(self, totals: Totals) -> None:
+        """There are more slow epochs than when it was last called, or this is the start."""
 
 
 @dataclass
@@ -139,6 +142,7 @@ class ApplyRun:
             )
         retention.register(self.trail_directory, READER, start)
         self.finisher = Finisher(self.job, self.target, self.rules, self.target_table)
+        self.watcher.slow(self.applier.totals)
         self.watcher.waiting("for the first epoch")
         query = self.query = EpochQuery(spark, self.trail_directory, self.spark_directory, start, self._epoch, self._at)
         try:
@@ -190,8 +194,11 @@ class ApplyRun:
             loader.close()
 
     def _epoch(self, upto: int) -> None:
+        slow = self.applier.totals.slow_epochs
         self.applier.apply(upto)
         self.watcher.applied(self.applier.checkpoint)
+        if self.applier.totals.slow_epochs > slow:
+            self.watcher.slow(self.applier.totals)
 
     def _at(self) -> int:
         return self.applier.checkpoint.position.sequence
@@ -245,6 +252,7 @@ class ApplyRun:
             for table, facts in self.finisher.take_results(applier.states):
                 state = applier.states[table]
                 applier.save(replace(state, facts={**state.facts, **facts}))
+                applier.ask_again()  # unique keys that were taken off for the load stand again
             self.finisher.start(applier.states)
         self.watcher.streaming(consistent)
 
