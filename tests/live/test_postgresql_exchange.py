@@ -268,8 +268,10 @@ def test_pitfall_10_keys_are_shifted_and_swapped_with_all_that_is_in_their_rows(
     """Identity values, generated columns, partial images; keys that are texts."""
     target.database.execute(
         "CREATE TABLE public.wide (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, u int UNIQUE, v int, w text,"
-        " twice int GENERATED ALWAYS AS (v * 2) STORED, extra text DEFAULT 'new', own int GENERATED ALWAYS AS IDENTITY)",
+        " twice int GENERATED ALWAYS AS (v * 2) STORED, extra text DEFAULT 'new', own int GENERATED ALWAYS AS IDENTITY,"
+        " large text)",
         "INSERT INTO public.wide (u, v, w, extra) SELECT i, i, 'w' || i, 'of ' || i FROM generate_series(1, 4) i",
+        "UPDATE public.wide SET large = (SELECT string_agg(md5((id * n)::text), '') FROM generate_series(1, 3000) n)",
         "CREATE TABLE public.named (id text PRIMARY KEY, u int, extra text DEFAULT 'new')",
         "INSERT INTO public.named VALUES ('Anna', 1, 'kept'), ('Bert', 2, 'kept too')",
     )
@@ -285,6 +287,13 @@ def test_pitfall_10_keys_are_shifted_and_swapped_with_all_that_is_in_their_rows(
         (3, 2000, 70, "w1", 140, "of 1", 1),
         (4, 3, 3, "w3", 6, "of 3", 3),
         (5, 4, 4, "w4", 8, "of 4", 4),
+    ]
+    large = "SELECT string_agg(md5((own * n)::text), '') FROM generate_series(1, 3000) n"  # stored out of line
+    assert target.database.query(f"SELECT id FROM public.wide WHERE large = ({large}) ORDER BY id") == [
+        (2,),
+        (3,),
+        (4,),
+        (5,),
     ]
     names = target_of(NAMED, "named")
     renames = [("Anna", "x"), ("Bert", "ANNA"), ("x", "bert")]

@@ -118,7 +118,7 @@ class PostgresWriter:
                 (piece, held.enter_context(stages.filled(piece, arrays, self._rules.nul)), len(arrays[0]))
                 for piece, arrays in pieces
             ]
-            exchange(connection, staged)
+            exchange(connection, staged, prepare=sum(rows for _, _, rows in staged) <= ANALYZE_ROWS)
 
     def _merge_piece(
         self, connection: Connection, stages: StagingTables, piece: Piece, arrays: Sequence[Any]

@@ -28,7 +28,8 @@ Staged = tuple[Piece, Stage, int]  # an update, the table that holds its rows, t
 CANNOT_PARK = "rows hand unique values on, and foreign keys or triggers at the target forbid that they leave meanwhile"
 
 # Columns that may be written; may rows leave (nothing refers to them in a way that this session checks, and they come back
-# into the table where they were: a child by inheritance has columns of its own); does no trigger or rule react? By role:
+# into the table where they were: a child by inheritance has columns of its own); does no trigger (28: of INSERT, DELETE or
+# UPDATE) or rule react, by the session's role:
 # https://www.postgresql.org/docs/current/sql-altertable.html#SQL-ALTERTABLE-DESC-DISABLE-ENABLE-TRIGGER
 FACTS = """
 WITH session AS (SELECT current_setting('session_replication_role') = 'replica' AS is_replica),
@@ -38,18 +39,18 @@ SELECT ARRAY(SELECT attname::text FROM pg_catalog.pg_attribute
        (is_replica OR NOT EXISTS (SELECT FROM pg_catalog.pg_constraint WHERE contype = 'f' AND confrelid = c.oid))
        AND NOT (c.relkind = 'r' AND EXISTS (SELECT FROM pg_catalog.pg_inherits WHERE inhparent = c.oid)),
        NOT EXISTS (SELECT FROM pg_catalog.pg_trigger, firing
-                    WHERE tgrelid = c.oid AND NOT tgisinternal AND tgenabled = ANY (states))
+                    WHERE tgrelid = c.oid AND NOT tgisinternal AND tgtype::int & 28 <> 0 AND tgenabled = ANY (states))
        AND NOT EXISTS (SELECT FROM pg_catalog.pg_rewrite, firing WHERE ev_class = c.oid AND ev_enabled = ANY (states))
   FROM pg_catalog.pg_class c, session WHERE c.oid = to_regclass(%s)
 """
 
 
-def exchange(connection: Connection, parts: Sequence[Staged]) -> None:
+def exchange(connection: Connection, parts: Sequence[Staged], prepare: bool) -> None:
     """Carry out updates of one table that contend. Raises Conflict; psycopg errors pass."""
     table = parts[0][0].table
     name = table_name(table.target)
     connection.execute(sql.SQL("LOCK TABLE ONLY {} IN ROW EXCLUSIVE MODE").format(name))  # its columns stay as they are
-    found = connection.execute(FACTS, [name.as_string(connection)]).fetchone()
+    found = connection.execute(FACTS, [name.as_string(connection)], prepare=True).fetchone()
     columns, may_leave, is_quiet = found or ((), False, False)
     if not is_quiet:
         raise Conflict(table.source, CANNOT_PARK)
@@ -57,7 +58,7 @@ def exchange(connection: Connection, parts: Sequence[Staged]) -> None:
         _in_place(connection, table, parts)
         return
     rows = sum(number for _, _, number in parts)
-    done = connection.execute(_exchange(table, columns, parts)).rowcount
+    done = connection.execute(_exchange(table, columns, parts), prepare=prepare).rowcount
     if done != rows:
         raise Conflict(table.source, f"expected {rows} updates, not as many rows were found")
 
@@ -101,24 +102,26 @@ def _leave(piece: Piece, stage: Stage, columns: Sequence[str]) -> sql.Composed:
 def park(connection: Connection, piece: Piece, stage: Stage, keys: Sequence[UniqueKey]) -> None:
     """Let the rows of an update, or of a delete that comes later, hold no unique value meanwhile. Raises Conflict where
     that cannot be: keys that move, columns that may not be NULL, values that others refer to."""
-    names: set[str] = set()
-    for key in keys:
-        deletes = piece.action is Action.DELETE
-        if deletes or key.columns.intersection(piece.values):
-            parking = key.parking if deletes else key.parking.intersection(piece.values)
-            if not parking:
-                raise Conflict(piece.table.source, CANNOT_PARK)
-            names |= parking
-    if piece.moves:
+    names = _parking(piece, keys)
+    if piece.moves or names is None:
         raise Conflict(piece.table.source, CANNOT_PARK)
     if names:
         nothing = (sql.SQL("{} = NULL").format(sql.Identifier(name)) for name in sorted(names))
         query = sql.SQL("UPDATE {} AS t SET {} FROM {} AS s WHERE {}")
+        where = on_old_key(piece)
         connection.execute(
-            query.format(
-                table_name(piece.table.target), sql.SQL(", ").join(nothing), table_name(stage), on_old_key(piece)
-            )
+            query.format(table_name(piece.table.target), sql.SQL(", ").join(nothing), table_name(stage), where)
         )
+
+
+def _parking(piece: Piece, keys: Sequence[UniqueKey]) -> frozenset[str] | None:
+    """Columns that are NULL meanwhile: of an update those that it sets again. None: there are not enough."""
+    if piece.action is not Action.DELETE:
+        touched = [key for key in keys if key.columns.intersection(piece.values)]
+        parking = [key.parking.intersection(piece.values) for key in touched]
+    else:
+        parking = [key.parking for key in keys]
+    return frozenset().union(*parking) if all(parking) else None
 
 
 def _in_place(connection: Connection, table: TargetTable, parts: Sequence[Staged]) -> None:

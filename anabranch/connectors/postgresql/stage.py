@@ -124,7 +124,7 @@ def merge_staged(connection: Connection, staged: StagedNet) -> list[merge.Texts]
     again = []
     for contend, some in groupby(pieces, key=lambda one: one.piece.contends):
         if contend:
-            exchange(connection, [(one.piece, one.id, one.rows) for one in some])
+            exchange(connection, [(one.piece, one.id, one.rows) for one in some], prepare=False)
             continue
         for one in some:
             again += merge.carry_out(connection, one.piece, one.id, one.rows, prepare=False)
