@@ -14,7 +14,7 @@ the rows go one by one as the source changed them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from psycopg import sql
 
@@ -48,52 +48,71 @@ SELECT ARRAY(SELECT attname::text FROM pg_catalog.pg_attribute
 def exchange(connection: Connection, parts: Sequence[Staged], prepare: bool) -> None:
     """Carry out updates of one table that contend. Raises Conflict; psycopg errors pass."""
     table = parts[0][0].table
-    name = table_name(table.target)
-    connection.execute(sql.SQL("LOCK TABLE ONLY {} IN ROW EXCLUSIVE MODE").format(name))  # its columns stay as they are
-    found = connection.execute(FACTS, [name.as_string(connection)], prepare=True).fetchone()
-    columns, may_leave, is_quiet = found or ((), False, False)
+    columns, may_leave, is_quiet = _facts(connection, table)
     if not is_quiet:
         raise Conflict(table.source, CANNOT_PARK)
     if not may_leave:
         _in_place(connection, table, parts)
         return
-    rows = sum(number for _, _, number in parts)
-    done = connection.execute(_exchange(table, columns, parts), prepare=prepare).rowcount
+    leave = [_leave(table, stage, columns, _sets(piece), on_old_key(piece)) for piece, stage, _ in parts]
+    staged = [sql.SQL("(SELECT count(*) FROM {})").format(table_name(stage)) for _, stage, _ in parts]
+    statement = _exchange(table, columns, leave, sql.SQL("= ") + sql.SQL(" + ").join(staged))
+    rows, done = sum(number for _, _, number in parts), connection.execute(statement, prepare=prepare).rowcount
     if done != rows:
         raise Conflict(table.source, f"expected {rows} updates, not as many rows were found")
 
 
-def _exchange(table: TargetTable, columns: Sequence[str], parts: Sequence[Staged]) -> sql.Composed:
-    leave, left, counts, staged = [], [], [], []
-    for number, (piece, stage, _) in enumerate(parts):
-        name = sql.Identifier(f"left_{number}")
-        leave.append(sql.SQL("{} AS ({})").format(name, _leave(piece, stage, columns)))
-        left.append(sql.SQL("SELECT * FROM {}").format(name))
-        counts.append(sql.SQL("(SELECT count(*) FROM {})").format(name))
-        staged.append(sql.SQL("(SELECT count(*) FROM {})").format(table_name(stage)))
-    return sql.SQL(
-        "WITH {} INSERT INTO {} ({}) OVERRIDING SYSTEM VALUE SELECT * FROM ({}) AS rows WHERE {} = {}"
-    ).format(
-        sql.SQL(", ").join(leave),
+def hand_on(
+    connection: Connection, table: TargetTable, stage: Stage, sets: Mapping[str, sql.Composable], where: sql.Composable
+) -> bool:
+    """The same for whichever rows `where` finds beside staged ones. False: rows may not leave, nothing was done."""
+    columns, may_leave, is_quiet = _facts(connection, table)
+    if may_leave and is_quiet:
+        connection.execute(_exchange(table, columns, [_leave(table, stage, columns, sets, where)], sql.SQL(">= 0")))
+    return may_leave and is_quiet
+
+
+def _facts(connection: Connection, table: TargetTable) -> tuple[Sequence[str], bool, bool]:
+    name = table_name(table.target)
+    connection.execute(sql.SQL("LOCK TABLE ONLY {} IN ROW EXCLUSIVE MODE").format(name))  # its columns stay as they are
+    found = connection.execute(FACTS, [name.as_string(connection)], prepare=True).fetchone()
+    columns, may_leave, is_quiet = found or ((), False, False)
+    return columns, may_leave, is_quiet
+
+
+def _exchange(
+    table: TargetTable, columns: Sequence[str], leave: Sequence[sql.Composed], expected: sql.Composable
+) -> sql.Composed:
+    """`expected` is about the number of rows that have left."""
+    names = [sql.Identifier(f"left_{number}") for number in range(len(leave))]
+    return sql.SQL("WITH {} INSERT INTO {} ({}) OVERRIDING SYSTEM VALUE SELECT * FROM ({}) AS rows WHERE {} {}").format(
+        sql.SQL(", ").join(sql.SQL("{} AS ({})").format(*pair) for pair in zip(names, leave, strict=True)),
         table_name(table.target),
         column_list(tuple(columns)),
-        sql.SQL(" UNION ALL ").join(left),
-        sql.SQL(" + ").join(counts),
-        sql.SQL(" + ").join(staged),
+        sql.SQL(" UNION ALL ").join(sql.SQL("SELECT * FROM {}").format(name) for name in names),
+        sql.SQL(" + ").join(sql.SQL("(SELECT count(*) FROM {})").format(name) for name in names),
+        expected,
     )
 
 
-def _leave(piece: Piece, stage: Stage, columns: Sequence[str]) -> sql.Composed:
-    sets = {name: f"v{place}" for place, name in enumerate(piece.values)}
+def _leave(
+    table: TargetTable,
+    stage: Stage,
+    columns: Sequence[str],
+    sets: Mapping[str, sql.Composable],
+    where: sql.Composable,
+) -> sql.Composed:
     values = (
-        sql.SQL("{} AS {}").format(
-            sql.Identifier("s", sets[name]) if name in sets else sql.Identifier("t", name), sql.Identifier(f"c{place}")
-        )
+        sql.SQL("{} AS {}").format(sets.get(name, sql.Identifier("t", name)), sql.Identifier(f"c{place}"))
         for place, name in enumerate(columns)
     )
     return sql.SQL("DELETE FROM {} AS t USING {} AS s WHERE {} RETURNING {}").format(
-        table_name(piece.table.target), table_name(stage), on_old_key(piece), sql.SQL(", ").join(values)
+        table_name(table.target), table_name(stage), where, sql.SQL(", ").join(values)
     )
+
+
+def _sets(piece: Piece) -> dict[str, sql.Composable]:
+    return {name: sql.Identifier("s", f"v{place}") for place, name in enumerate(piece.values)}
 
 
 # --- rows that stay ---------------------------------------------------------------------------------------------------
