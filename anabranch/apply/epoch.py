@@ -38,12 +38,14 @@ EVENTS: dict[type[TargetUnavailable], str] = {TargetBusy: "target_busy", TargetF
 
 @dataclass
 class Totals:
-    """What this process has applied so far."""
+    """What this process has applied so far. `epochs` are target transactions, `slow_epochs` those attempts that went the
+    slow way, `last_slow` why the last of them did."""
 
     transactions: int = 0
     changes: int = 0
     epochs: int = 0
     slow_epochs: int = 0
+    last_slow: str = ""
 
 
 class OutOfStep(TargetUnavailable):
@@ -97,13 +99,20 @@ class Applier:
         self.context = self.context_of(self.states)
         self.checkpoint, self._is_in_doubt = found, False
 
+    def ask_again(self) -> None:
+        """Before the next epoch the target is asked anew where it is and what it enforces."""
+        self._is_in_doubt = True
+
     def apply(self, upto: int) -> None:
         """Carry out the transactions after the checkpoint, up to sequence `upto`. A target that goes away, refuses for
         now or is full is waited for; where it is then is where this goes on."""
         while True:
             try:
                 self.look()
+                slow = self.totals.slow_epochs
                 self._advance(upto)
+                if self.totals.slow_epochs > slow:
+                    self.ask_again()  # a unique key of the target may be new
             except TargetUnavailable as lost:
                 self._wait_for_target(lost)
             else:
@@ -304,6 +313,7 @@ class Applier:
         self.writer.rollback()
         reach("apply.conflict")
         self.totals.slow_epochs += 1
+        self.totals.last_slow = str(reason)
         log.get(job=self.job).info("slow_epoch", why=str(reason), upto=upto)
 
     # --- checkpoint ------------------------------------------------------------------------------------------

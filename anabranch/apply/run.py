@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 
 from anabranch import log
 from anabranch.abc import Checkpoint, SourceConnector, TableState, TargetConnector, TargetStore, ValueRules
-from anabranch.apply.epoch import Applier
+from anabranch.apply.epoch import Applier, Totals
 from anabranch.apply.filter import StreamFilter
 from anabranch.apply.finish import Finisher
 from anabranch.apply.following import Following
@@ -52,6 +52,9 @@ class Watcher(Protocol):
     def streaming(self, consistent: bool) -> None: ...
 
     def applied(self, checkpoint: Checkpoint) -> None: ...
+
+    def slow(self, totals: Totals) -> None:
+        """There are more slow epochs than when it was last called, or this is the start."""
 
 
 @dataclass
@@ -141,6 +144,7 @@ class ApplyRun:
         self._with_room(lambda: retention.register(self.trail_directory, READER, start))
         reach("apply.registered")
         self.finisher = Finisher(self.job, self.target, self.rules, self.target_table)
+        self.watcher.slow(self.applier.totals)
         self.watcher.waiting("for the first epoch")
         query = self._with_room(
             lambda: self.engine.follow(self.trail_directory, self.spark_directory, start, self._epoch, self._at)
@@ -216,8 +220,11 @@ class ApplyRun:
             loader.close()
 
     def _epoch(self, upto: int) -> None:
+        slow = self.applier.totals.slow_epochs
         self.applier.apply(upto)
         self.watcher.applied(self.applier.checkpoint)
+        if self.applier.totals.slow_epochs > slow:
+            self.watcher.slow(self.applier.totals)
 
     def _at(self) -> int:
         return self.applier.checkpoint.position.sequence
@@ -274,6 +281,7 @@ class ApplyRun:
                 state = applier.states[table]
                 reach("apply.built.told")
                 applier.save(replace(state, facts={**state.facts, **facts}))
+                applier.ask_again()  # unique keys that were taken off for the load stand again
             self.finisher.start(applier.states)
         self.watcher.streaming(consistent)
 
