@@ -13,8 +13,12 @@ import pytest
 from scenario import Running, Scenario, repeating, wait_until
 from small_disk import IS_ROOT, NAME_SPACE, fill, small_disk
 
+from anabranch.errors import StorageFull
 from anabranch.state import StateStore
 from anabranch.testing.servers import Server
+from anabranch.trail import retention
+from anabranch.trail.reader import TrailReader
+from anabranch.trail.writer import TrailWriter
 
 Make = Callable[..., Scenario]
 ROOM_MB = 12
@@ -72,6 +76,30 @@ def test_pitfall_45_a_state_that_finds_no_room_ends_nothing(tmp_path: Path) -> N
         state.position("written", "7@log:1")
         assert state.snapshot()["detail"] == "disk full", "what was made before needs no new room"
         state.close()
+
+
+def test_pitfall_45_a_start_without_room_says_so(tmp_path: Path) -> None:
+    """One message, and no half trail: with room the same start goes through."""
+    home = tmp_path / "home"
+    home.mkdir()
+    with small_disk(home, 1, os.geteuid()) as disk:
+        place, ballast = disk / "trail", disk / "ballast"
+
+        def begin() -> None:
+            TrailWriter.open(place, job="shop", job_uuid="u", source_identity="s").close()
+
+        fill(ballast)
+        for start in (begin, lambda: retention.register(place, "apply", 0), lambda: retention.hold(place, "load", 0)):
+            with pytest.raises(StorageFull, match="no room left for .* — make room"):
+                start()
+        ballast.unlink()
+        begin()
+        fill(ballast)
+        begin()
+        ballast.unlink()
+        retention.register(place, "apply", 0)
+        with TrailReader(place) as reader:
+            assert reader.check().is_good
 
 
 @pytest.mark.faults
