@@ -90,7 +90,7 @@ def test_pitfall_45_a_start_without_room_says_so(tmp_path: Path) -> None:
 
         fill(ballast)
         for start in (begin, lambda: retention.register(place, "apply", 0), lambda: retention.hold(place, "load", 0)):
-            with pytest.raises(StorageFull, match="no room left for .* — make room"):
+            with pytest.raises(StorageFull, match=r"no room left for .* — make room"):
                 start()
         ballast.unlink()
         begin()
