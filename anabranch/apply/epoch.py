@@ -90,6 +90,10 @@ class Applier:
         self.context = self.context_of(self.states)
         self.checkpoint, self._is_in_doubt = found, False
 
+    def ask_again(self) -> None:
+        """Before the next epoch the target is asked anew where it is and what it enforces."""
+        self._is_in_doubt = True
+
     def apply(self, upto: int) -> None:
         """Carry out the transactions after the checkpoint, up to sequence `upto`. A target that goes away is waited
         for; where it is then is where this goes on."""
@@ -97,7 +101,11 @@ class Applier:
         while True:
             try:
                 self.look()
-                return self._advance(upto)
+                slow = self.totals.slow_epochs
+                self._advance(upto)
+                if self.context.keys is not None and self.totals.slow_epochs > slow:
+                    self.ask_again()  # a foreign key of the target may be new
+                return
             except TargetUnavailable as lost:
                 self._lost.append(time.monotonic())
                 is_over = self._lost[-1] - self._lost[0] > RECONNECT_SECONDS and len(self._lost) >= RECONNECT_TRIES
@@ -120,6 +128,9 @@ class Applier:
             self._quick(feed)
         except (Conflict, NeedsSlowWay) as reason:
             self._note_slow(reason, upto)
+            if self.context.keys is not None:  # one transaction may have an order where several have none
+                self._one_after_the_other(feed)
+                return
             for transaction in feed.transactions():
                 self._slow(transaction)
 

@@ -50,6 +50,9 @@ class Watcher(Protocol):
 
     def streaming(self, consistent: bool) -> None: ...
 
+    def enforcing(self, keys: bool) -> None:
+        """Do foreign keys and triggers of the target act on what is applied?"""
+
     def applied(self, checkpoint: Checkpoint) -> None: ...
 
 
@@ -152,13 +155,24 @@ class ApplyRun:
 
     def _applier(self, store: TargetStore, trail: TrailReader) -> Applier:
         owner = uuid.uuid4().hex
-        writer = self.target.writer(self.rules, self._is_guarded(store.tables(self.job)))
+        writer = self.target.writer(self.rules, True)
         writer.claim(self.job, owner)
         self.resolver = WindowResolver(trail, self.source.order)
         identity = trail.identity.source_identity
         self.rereader = Rereader(self.source, self.resolver, self.rules, self.lock, identity, self.stop)
+        enforces = not writer.bypasses()
+        if self._is_guarded(store.tables(self.job)):
+            self.watcher.enforcing(enforces)
+            log.get(job=self.job).info("foreign_keys_and_triggers", are="on" if enforces else "off")
         self.following = Following(
-            self.target, self.rules, self.target_table, self.where, self.logs_cascades, self.truncate, self.resolver
+            self.target,
+            self.rules,
+            self.target_table,
+            self.where,
+            self.logs_cascades,
+            self.truncate,
+            self.resolver,
+            enforces,
         )
         applier = Applier(
             self.job,
@@ -179,7 +193,7 @@ class ApplyRun:
         return applier
 
     def _is_guarded(self, states: Mapping[TableId, TableState]) -> bool:
-        """Do foreign keys or triggers react to the rows we write, now or once the source's foreign keys are built?"""
+        """Are there foreign keys or triggers that would react to what we write, now or once the source's are built?"""
         schemas = [state.schema for state in states.values() if state.schema]
         if any(key.parent in states for schema in schemas for key in schema.foreign_keys):
             return True
@@ -245,6 +259,8 @@ class ApplyRun:
             for table, facts in self.finisher.take_results(applier.states):
                 state = applier.states[table]
                 applier.save(replace(state, facts={**state.facts, **facts}))
+                if self.following.enforces_keys:  # keys that were taken off for the load stand again
+                    applier.ask_again()
             self.finisher.start(applier.states)
         self.watcher.streaming(consistent)
 

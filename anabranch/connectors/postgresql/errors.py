@@ -42,6 +42,11 @@ MEANINGS: dict[str, tuple[Meaning, str]] = {
     "22021": (Meaning.CONFLICT, '[types] nul = "strip" removes zero characters'),
     "22P05": (Meaning.CONFLICT, '[types] json = "json" or "text" keeps zero characters in JSON'),
     "23": (Meaning.CONFLICT, ""),
+    "23503": (
+        Meaning.CONFLICT,
+        "the source wrote it with its foreign keys off, or the key is the target's own: put the missing row in, or drop the"
+        " key at the target; a user who may set session_replication_role is not asked",
+    ),
     "23514": (
         Meaning.CONFLICT,
         "if the source has no such check any more: ALTER TABLE … DROP CONSTRAINT … at the target",
@@ -125,6 +130,15 @@ def translate(
         return Conflict(table, what + (f" — {hint}" if hint else ""), key)
     ours = TargetUnavailable if kind is Meaning.RETRY else TargetError
     return ours(what, hint=hint, table=str(table) if table else None)
+
+
+def missing_parent(error: psycopg.Error) -> dict[str, str | None]:
+    """Which value of a foreign key has no row to refer to, as the error's detail says in any language: (column)=(value)."""
+    found = re.search(r"\((.+?)\)=\((.*)\)", error.diag.message_detail or "", re.DOTALL)
+    if error.sqlstate != "23503" or not found:
+        return {}
+    names, values = found[1].split(", "), found[2].split(", ")
+    return dict(zip(names, values, strict=True)) if len(names) == len(values) else {}
 
 
 @contextmanager
