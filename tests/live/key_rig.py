@@ -114,7 +114,8 @@ class Source:
                     if self.rows[child].pop(number, None):
                         self._follow(child, number, None)
                 elif number in self.rows[child]:
-                    self.rows[child][number] = {**self.rows[child][number], column: new}
+                    value = new if action is Action.CASCADE else None
+                    self.rows[child][number] = {**self.rows[child][number], column: value}
 
     def _keys(self) -> Iterator[tuple[str, ForeignKey]]:
         return ((s.id.name, one) for s in self.schemas for one in s.foreign_keys)
