@@ -155,13 +155,14 @@ class ApplyRun:
 
     def _applier(self, store: TargetStore, trail: TrailReader) -> Applier:
         owner = uuid.uuid4().hex
-        writer = self.target.writer(self.rules, True)
+        is_guarded = self._is_guarded(store.tables(self.job))
+        writer = self.target.writer(self.rules, is_guarded)
         writer.claim(self.job, owner)
         self.resolver = WindowResolver(trail, self.source.order)
         identity = trail.identity.source_identity
         self.rereader = Rereader(self.source, self.resolver, self.rules, self.lock, identity, self.stop)
         enforces = not writer.bypasses()
-        if self._is_guarded(store.tables(self.job)):
+        if is_guarded:
             self.watcher.enforcing(enforces)
             log.get(job=self.job).info("foreign_keys_and_triggers", are="on" if enforces else "off")
         self.following = Following(

@@ -20,7 +20,7 @@ from anabranch.apply.order import key_order
 from anabranch.connectors.postgresql import target
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
-from anabranch.model.schema import Action, ForeignKey, TableSchema
+from anabranch.model.schema import Action, ForeignKey, Index, TableSchema
 from anabranch.rows.chunk import Barrier, BarrierKind, Chunk
 from anabranch.rows.net import TargetTable
 from anabranch.trail.reader import TrailReader
@@ -36,12 +36,13 @@ class Refused(Exception):
     """The source's keys do not let it through."""
 
 
-def table(name: str, columns: str, *keys: ForeignKey) -> TableSchema:
-    return schema(name, dict.fromkeys(["id", *columns.split()], INT), ["id"], keys)
+def table(name: str, columns: str, *keys: ForeignKey, unique: str = "") -> TableSchema:
+    made = schema(name, dict.fromkeys(["id", *columns.split()], INT), ["id"], keys)
+    return replace(made, indexes=(Index(f"one_{unique}", (unique,), True),)) if unique else made
 
 
-def key(column: str, parent: str, on_delete: Action, on_update: Action = Action.RESTRICT) -> ForeignKey:
-    return replace(reference([column], parent, on_delete, on_update), name=f"fk_{column}")
+def key(column: str, parent: str, on_delete: Action, on_update: Action = Action.RESTRICT, to: str = "id") -> ForeignKey:
+    return replace(reference([column], parent, on_delete, on_update, (to,)), name=f"fk_{column}")
 
 
 @dataclass
@@ -59,27 +60,25 @@ class Source:
     def insert(self, name: str, **values: Any) -> None:
         if values["id"] in self.rows[name]:
             raise Refused
-        self._require_parents(name, values)
+        self._require(name, values)
         self.rows[name][values["id"]] = dict(values)
         self.log.append((name, "i", dict(values)))
 
     def update(self, name: str, number: int, **values: Any) -> None:
         with self._statement():
-            old = self.rows[name][number]
+            old = self.rows[name].pop(number)
             new = {**old, **values}
-            if new["id"] != number:
-                if new["id"] in self.rows[name]:
-                    raise Refused
-                self._follow(name, number, new["id"])
-            del self.rows[name][number]
+            if new["id"] in self.rows[name]:
+                raise Refused
+            self._follow(name, old, new)
+            self._require(name, new)
             self.rows[name][new["id"]] = new
-            self._require_parents(name, new)
             self.log.append((name, "u", old, new))
 
     def delete(self, name: str, number: int) -> None:
         with self._statement():
             old = self.rows[name].pop(number)
-            self._follow(name, number, None)
+            self._follow(name, old, None)
             self.log.append((name, "d", old))
 
     def commit(self) -> None:
@@ -95,26 +94,32 @@ class Source:
             self.rows = before
             raise Refused from None
 
-    def _require_parents(self, name: str, row: Row) -> None:
+    def _require(self, name: str, row: Row) -> None:
+        """Parents that are there, or the row itself; of values that others refer to each once."""
         for child, one in self._keys():
-            value = row[one.columns[0]] if child == name else None
-            if value is not None and value not in self.rows[one.parent.name]:
+            value, column = row.get(one.columns[0]) if child == name else None, one.parent_columns[0]
+            parents = [*self.rows[one.parent.name].values(), *([row] if one.parent.name == name else [])]
+            if value is not None and value not in [parent[column] for parent in parents]:
+                raise Refused
+            if one.parent.name == name and row[column] in [other[column] for other in self.rows[name].values()]:
                 raise Refused
 
-    def _follow(self, name: str, old: int, new: int | None) -> None:
-        """What the keys do to children of a row that goes or gets another key: not logged."""
+    def _follow(self, name: str, old: Row, new: Row | None) -> None:
+        """What the keys do to children of a row that goes or gets another value: not logged."""
         for child, one in self._keys():
-            if one.parent.name != name:
+            column, to = one.columns[0], one.parent_columns[0]
+            if one.parent.name != name or old[to] is None or (new and old[to] == new[to]):
                 continue
-            column, action = one.columns[0], one.on_delete if new is None else one.on_update
-            for number in [n for n, row in self.rows[child].items() if row[column] == old]:
+            action = one.on_delete if new is None else one.on_update
+            for number in [n for n, row in self.rows[child].items() if row[column] == old[to]]:
                 if action is Action.RESTRICT:
                     raise Refused
                 if action is Action.CASCADE and new is None:
-                    if self.rows[child].pop(number, None):
-                        self._follow(child, number, None)
+                    gone = self.rows[child].pop(number, None)
+                    if gone:
+                        self._follow(child, gone, None)
                 elif number in self.rows[child]:
-                    value = new if action is Action.CASCADE else None
+                    value = new[to] if new and action is Action.CASCADE else None
                     self.rows[child][number] = {**self.rows[child][number], column: value}
 
     def _keys(self) -> Iterator[tuple[str, ForeignKey]]:

