@@ -292,7 +292,7 @@ def test_rule_07_pitfall_16_any_history_ends_as_at_the_source(
     ]
     assert [one.applier.context.keys is None for one in rigs] == [False, False, True]
     source = Source(tables)
-    for _ in range(12):
+    for _ in range(6):
         for _ in range(pick.randrange(1, 12)):
             transaction(source, pick)
         for one in rigs if source.done else ():
