@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import click
+from errors_by_server import errors_by_server
+from proofs import proofs
 
 from anabranch import errors
 from anabranch.abc import ValueRules
@@ -53,8 +55,10 @@ def pages() -> dict[str, str]:
         "job-file.md": "\n".join(job_file()),
         "commands.md": "\n".join(commands()),
         "errors.md": "\n".join(error_tree()),
+        "errors-by-server.md": "\n".join(errors_by_server(GENERATED.format("anabranch/connectors/*/errors.py"))),
         "types.md": "\n".join(types()),
         "servers.md": "\n".join(servers()),
+        "proofs.md": "\n".join(proofs(GENERATED.format("tests/README.md and the tests"))),
     }
 
 
@@ -198,8 +202,9 @@ def error_tree() -> Iterator[str]:
     yield ""
     yield GENERATED.format("anabranch/errors.py")
     yield "Every message says where (job, table, position), what, and what to do. The exit code of a command is that of"
-    yield "its error. *timed*: a running part waits and tries again; *manual*: a person decides first; *never*: it would"
-    yield "fail again."
+    yield "its error. *timed*: a running part waits and tries again, for five minutes; *patient*: for as long as it takes;"
+    yield "*manual*: a person decides first; *never*: it would fail again. What the servers' own errors mean:"
+    yield "[errors by server](errors-by-server.md)."
     yield ""
     yield "| error | exit code | retried | meaning |"
     yield "|---|---|---|---|"
@@ -230,6 +235,8 @@ MEANINGS = {
     "SchemaError": "a table's definition is unknown, refused, or contradicts the log",
     "TargetError": "the target refuses",
     "TargetUnavailable": "the target cannot be reached.",
+    "TargetBusy": "locks, deadlocks, time limits.",
+    "TargetFull": "no room at the target.",
     "RowRefused": "one row cannot be applied; the message has its key",
     "Fenced": "another process has taken over this job.",
     "TrailError": "the trail cannot be used",

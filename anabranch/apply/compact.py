@@ -54,7 +54,7 @@ def compact(images: Images, table: TargetTable, *, checked: bool, has_extra_colu
     `has_extra_columns`: the target table holds columns that we do not write, so that a row whose key changes may not
     be replaced. Raises NeedsSlowWay."""
     if not table.key:
-        return _multiset(images, table), _no_keys(table, images)
+        return multiset(images, table), _no_keys(table, images)
     return _Keyed(images, table, checked, has_extra_columns).net()
 
 
@@ -211,7 +211,8 @@ class _Keyed:
         return found
 
 
-def _multiset(images: Images, table: TargetTable) -> TableNet:
+def multiset(images: Images, table: TargetTable) -> TableNet:
+    """The net change of a table without a key: a signed count per distinct row. Raises NeedsSlowWay."""
     rows = images.rows
     if not images.is_full:
         rows = _completed(images, table)

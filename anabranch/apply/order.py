@@ -47,21 +47,18 @@ class KeyOrder:
         inner = sorted(split, key=lambda net: self.ranks[net.table.source])
         outer = [n for n in nets if not (n.checked and n.table.source in self.inner)]
         parts = [self._parts(net) for net in inner]
-        come = [one for number in range(3) for each in parts for one in each[number]]
-        go = [one for each in reversed(parts) for one in each[3]]
+        come = [one for number in range(2) for each in parts for one in each[number]]
+        go = [one for each in reversed(parts) for one in each[2]]
         return (*come, *outer, *go)
 
     def _parts(self, net: TableNet) -> tuple[list[TableNet], ...]:
-        """Inserts, rows that move, other updates, deletes; each of one net or none."""
+        """Inserts, updates, deletes; each of one net or none."""
         is_own = net.table.source in self.to_themselves
         empty = replace(net, deletes=None, updates=(), inserts=None, multiset=None, refers_to_itself=is_own)
-        moves = tuple(u for u in net.updates if u.moves_keys)
-        stay = tuple(u for u in net.updates if not u.moves_keys)
         come, go = _signed(net.multiset)
         found = (
             replace(empty, inserts=net.inserts, multiset=come),
-            replace(empty, updates=moves),
-            replace(empty, updates=stay),
+            replace(empty, updates=net.updates),
             replace(empty, deletes=net.deletes, multiset=go),
         )
         return tuple([part] if part.row_count else [] for part in found)
@@ -79,9 +76,12 @@ class KeyOrder:
 
     def refuse_hidden(self, table: TargetTable, images: Images) -> None:
         """Rows that went or moved while the source's keys were off, and that a key of the target would take children
-        along with: one by one, so that it is asked whether there are any. Raises NeedsSlowWay."""
+        along with: one by one, so that it is asked whether there are any. And rows without a key that change, which would
+        go and come. Raises NeedsSlowWay."""
         names = self.acting.get(table.source)
         off = ~images.is_followed_by_keys
+        if names is not None and not table.key and (images.op == Op.AFTER).any():
+            raise NeedsSlowWay(table, "rows that others refer to change, and have no key by which to find them")
         if names is None or not off.any():
             return
         if (off & (images.op == Op.DELETE)).any() or _changes(images, table, names, off):

@@ -8,23 +8,25 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from anabranch import log
 from anabranch.abc import Checkpoint, SourceConnector, TableState, TargetConnector, TargetStore, ValueRules
-from anabranch.apply.epoch import RECONNECT_SECONDS, Applier
+from anabranch.apply.epoch import Applier
 from anabranch.apply.filter import StreamFilter
 from anabranch.apply.finish import Finisher
 from anabranch.apply.following import Following
 from anabranch.apply.join import join_loaded
+from anabranch.apply.patience import Patience
 from anabranch.apply.reread import Rereader
 from anabranch.apply.staging import Executors
 from anabranch.apply.stream import EpochQuery, warm_up
 from anabranch.apply.window import WindowResolver, is_followed, is_joining
 from anabranch.ddl.rules import Filter
-from anabranch.errors import SourceUnavailable, StateError, TargetUnavailable
+from anabranch.errors import SourceUnavailable, StateError, StorageFull, TargetUnavailable
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema
@@ -39,6 +41,7 @@ READER = "apply"
 TICK_SECONDS = 0.2
 CHORES_SECONDS = 1.0
 REGISTER_SECONDS = 5.0
+FULL_SECONDS = 1.0  # between two looks whether a full disk has room
 STAGE_ROWS = 400_000  # images; below, one connection is done before the tasks have begun
 T = TypeVar("T")
 
@@ -83,7 +86,7 @@ class ApplyRun:
     following: Following = field(init=False)
     finisher: Finisher = field(init=False)
     query: EpochQuery = field(init=False)
-    away_since: float | None = field(default=None, init=False)
+    patience: Patience = field(default_factory=Patience, init=False)
 
     def run(self) -> None:
         """Returns when `stop` says so. Raises what a person has to look at."""
@@ -106,7 +109,8 @@ class ApplyRun:
             why = self._patiently(store, lambda: self._missing(store))
             if why == "":
                 return TrailReader(self.trail_directory)
-            self.watcher.waiting(why or "for an end that is away")
+            if why is not None:
+                self.watcher.waiting(why)
             time.sleep(TICK_SECONDS)
         return None
 
@@ -140,17 +144,38 @@ class ApplyRun:
                 job=self.job,
                 hint="the trail lost its tail or is another one: restore it, or load again",
             )
-        retention.register(self.trail_directory, READER, start)
+        self._with_room(lambda: retention.register(self.trail_directory, READER, start))
         self.finisher = Finisher(self.job, self.target, self.rules, self.target_table)
         self.watcher.waiting("for the first epoch")
-        query = self.query = EpochQuery(spark, self.trail_directory, self.spark_directory, start, self._epoch, self._at)
+        query = self._with_room(
+            lambda: EpochQuery(spark, self.trail_directory, self.spark_directory, start, self._epoch, self._at)
+        )
         try:
-            self._loop(store)
+            if query is not None:
+                self.query = query
+                self._loop(store)
             self.finisher.raise_sequences(self.applier.states)
         finally:
-            query.stop()
+            if query is not None:
+                query.stop()
             self.finisher.close()
             self.applier.writer.close()
+            self._note_place()
+
+    def _with_room(self, action: Callable[[], T]) -> T | None:
+        """Where the disk beside the trail is full it is waited for, as capture does; None when stopped before."""
+        while not self.stop():
+            try:
+                return action()
+            except StorageFull as full:
+                log.get(job=self.job).warning("disk_full", error=full.message)
+                self.watcher.waiting(f"disk full: {full.message}")
+                time.sleep(FULL_SECONDS)
+        return None
+
+    def _note_place(self) -> None:
+        """How far the trail has been read. That it cannot be noted keeps more of the trail, and nothing else."""
+        with suppress(StorageFull):
             retention.advance(self.trail_directory, READER, self.applier.checkpoint.position.sequence)
 
     def _applier(self, store: TargetStore, trail: TrailReader) -> Applier:
@@ -186,6 +211,7 @@ class ApplyRun:
             filtered=StreamFilter(self.spark),
             per_transaction=self.per_transaction,
             stop=self.stop,
+            waiting=self.watcher.waiting,
             executors=Executors(
                 self.job, self.trail_directory, self.target, self.rules, self.spark, self.stage_rows or STAGE_ROWS
             ),
@@ -215,13 +241,16 @@ class ApplyRun:
         query = self.query
         next_chores = next_register = 0.0
         while not self.stop():
-            query.wait(TICK_SECONDS)
+            try:
+                query.wait(TICK_SECONDS)
+            except StorageFull:
+                self._with_room(query.start_again)
             now = time.monotonic()
             if query.is_warm.is_set() and now >= next_chores:
                 next_chores = now + CHORES_SECONDS
                 self._do_chores(store)
             if now >= next_register:
-                retention.advance(self.trail_directory, READER, self.applier.checkpoint.position.sequence)
+                self._note_place()
                 next_register = now + REGISTER_SECONDS
 
     def _do_chores(self, store: TargetStore) -> None:
@@ -233,13 +262,12 @@ class ApplyRun:
         try:
             found = action()
         except (TargetUnavailable, SourceUnavailable) as lost:
-            self.away_since = self.away_since or time.monotonic()
-            if time.monotonic() - self.away_since > RECONNECT_SECONDS:
-                raise
+            self.patience.failure(lost)
             log.get(job=self.job).warning("end_lost", error=lost.message)
+            self.watcher.waiting(f"for an end that is away: {lost}")
             store.close()
             return None
-        self.away_since = None
+        self.patience.success()
         return found
 
     def _chores(self) -> None:

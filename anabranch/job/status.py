@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -113,7 +114,7 @@ def _table(state: TableState, snapshot: dict[str, Any]) -> dict[str, Any]:
         "reason": state.reason,
         "rows_loaded": max(state.rows_loaded, loading),
         "changes_applied": state.changes_applied,
-        **({"not_built": state.facts["not_built"]} if "not_built" in state.facts else {}),
+        **({"not_built": json.loads(state.facts["not_built"])} if "not_built" in state.facts else {}),
     }
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from anabranch.job.job import Job
 
 INTERVAL = 0.25
+FOR_LOAD = ("for the load", "for capture to pass the positions of the load")  # what apply waits for before it begins
 
 
 @contextmanager
@@ -83,7 +84,7 @@ class ApplyWatcher:
     def waiting(self, why: str) -> None:
         if self._phase != why:
             self._phase = why
-            if "load" not in why:
+            if not why.startswith(FOR_LOAD):  # which has a phase of its own
                 self.state.phase("waiting", why)
 
     def streaming(self, consistent: bool) -> None:

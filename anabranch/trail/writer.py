@@ -63,6 +63,7 @@ class TrailWriter:
         self.directory = directory
         self._storage, self._lock, self._identity = storage, lock, who
         self._segment_bytes, self._retain_seconds = limits
+        self._clock = retention.Clock()
         self._history, self._history_length = recovered.history, recovered.history_length
         self._history_file = storage.reopen(HISTORY)
         self._cell = storage.reopen(published.FILE)
@@ -228,7 +229,8 @@ class TrailWriter:
 
     def drop_old(self) -> list[str]:
         """Drop the segments that nobody needs any more (K12). Returns their names."""
-        return retention.drop_old(self.directory, self._retain_seconds, storage=self._storage)
+        jump = self._clock.jump()
+        return retention.drop_old(self.directory, self._retain_seconds, jump=jump, storage=self._storage)
 
     def close(self) -> None:
         """Flush, unless a failure came before, and let the next writer in."""

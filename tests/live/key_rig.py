@@ -36,8 +36,8 @@ class Refused(Exception):
     """The source's keys do not let it through."""
 
 
-def table(name: str, columns: str, *keys: ForeignKey, unique: str = "") -> TableSchema:
-    made = schema(name, dict.fromkeys(["id", *columns.split()], INT), ["id"], keys)
+def table(name: str, columns: str, *keys: ForeignKey, unique: str = "", is_keyless: bool = False) -> TableSchema:
+    made = schema(name, dict.fromkeys(["id", *columns.split()], INT), [] if is_keyless else ["id"], keys)
     return replace(made, indexes=(Index(f"one_{unique}", (unique,), True),)) if unique else made
 
 

@@ -43,6 +43,8 @@ def family(on_delete: Action, on_update: Action = RESTRICT) -> list[TableSchema]
         table("right_one", "l", key("l", "left_one", SET_NULL)),
         table("land", "code", unique="code"),
         table("town", "land v", key("land", "land", on_delete, on_update, "code")),
+        table("city", "code v", unique="code", is_keyless=True),
+        table("street", "city", key("city", "city", on_delete, on_update, "code")),
     ]
 
 
@@ -87,6 +89,7 @@ def test_rule_07_pitfall_16_an_order_that_foreign_keys_accept(
     rule_07_parents_that_get_another_key(source, one, hard)
     rule_07_a_chain_of_keys(source, one)
     rule_07_values_that_go_from_one_parent_to_another(source, one)
+    rule_07_parents_without_a_key_stay_where_they_are(source, one)
     one.close()
 
 
@@ -142,6 +145,20 @@ def rule_07_values_that_go_from_one_parent_to_another(source: Source, one: Rig) 
     source.commit()
     carried_out(source, one, slow=None)
     assert [source.rows["town"][n]["land"] for n in (1, 2)] == [2, 1]
+
+
+def rule_07_parents_without_a_key_stay_where_they_are(source: Source, one: Rig) -> None:
+    """Taken away and put back, they would take their children along."""
+    source.insert("city", id=1, code=1, v=0)
+    source.insert("street", id=1, city=1)
+    source.commit()
+    carried_out(source, one)
+    source.update("city", 1, code=5)
+    source.update("city", 1, v=1)
+    source.update("city", 1, v=2)
+    source.commit()
+    carried_out(source, one, slow=None)
+    assert source.rows["street"][1]["city"] == 5
 
 
 def test_rule_07_keys_of_the_target_that_only_check(target_database: Any, plain: str, tmp_path: Path) -> None:

@@ -216,6 +216,18 @@ def test_postgresql_preflight_says_what_is_not_built(endpoint: Endpoint) -> None
     ]
 
 
+def test_postgresql_preflight_says_which_keys_may_not_fit(endpoint: Endpoint) -> None:
+    """The server's word for the same: such a value is refused when it comes."""
+    wide = replace(TEXT, length=768)
+    columns = (replace(ITEMS.columns[1], type=wide, nullable=False, character_bytes=4), *ITEMS.columns[2:])
+    table = replace(ITEM, columns=("name", "n"), types=(wide, INT), key=("name",))
+    there = {ITEMS.id: replace(ITEMS, columns=columns, primary_key=("name",))}
+    (message,) = bad(run(endpoint, replace(CONTEXT, tables=there, targets={ITEMS.id: table})), "warning")
+    assert message[0] == "key" and "may be longer than the 2704 bytes" in message[1] and "shop.items" in message[1]
+    short = {ITEMS.id: replace(there[ITEMS.id], columns=(replace(columns[0], character_bytes=3), *columns[1:]))}
+    assert not bad(run(endpoint, replace(CONTEXT, tables=short, targets={ITEMS.id: table})), "warning")
+
+
 def test_postgresql_preflight_names(endpoint: Endpoint) -> None:
     twin = replace(ITEMS, id=TableId("old", "items"))
     long = replace(ITEMS, id=TableId("shop", "x" * 64))

@@ -26,7 +26,7 @@ from anabranch.connectors.postgresql.catalog import (
     relation_table,
 )
 from anabranch.connectors.postgresql.connection import Connection, table_name
-from anabranch.connectors.postgresql.errors import Meaning, describe, meaning, translate, translated
+from anabranch.connectors.postgresql.errors import WAITED_FOR, describe, meaning, translate, translated
 from anabranch.connectors.postgresql.indexes import plan_indexes, serves_cascade
 from anabranch.connectors.postgresql.written import index_definition
 from anabranch.errors import TargetUnavailable
@@ -286,7 +286,7 @@ def attempt(connection: Connection, statement: str, what: str, patient: bool = F
 
 def refused(error: psycopg.Error, what: str, done: str) -> str:
     """A problem: what the server refuses whoever asks again. Raises TargetUnavailable for anything else."""
-    if meaning(error)[0] is Meaning.RETRY:
+    if meaning(error)[0] in WAITED_FOR:
         raise translate(error, f"{what} could not be {done}") from None
     return f"{what} could not be {done}: {describe(error)}"
 

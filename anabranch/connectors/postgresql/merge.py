@@ -17,6 +17,7 @@ import pyarrow as pa
 from psycopg import sql
 
 from anabranch.abc import Conflict
+from anabranch.connectors.postgresql import keyless
 from anabranch.connectors.postgresql.connection import Connection, column_list, table_name
 from anabranch.connectors.postgresql.keyless import REMOVE, insert_copies, match, readable_columns
 from anabranch.model.datatype import Kind, LogicalType
@@ -274,9 +275,9 @@ def _merge_multiset(connection: Connection, piece: Piece, stage: Stage) -> None:
     row = connection.execute(query).fetchone()
     wanted = int(row[0]) if row and row[0] is not None else 0
     if wanted:
-        same = match(piece.values, readable_columns(connection, piece.table.target))
+        same = match(piece.values, readable_columns(connection, piece.table))
         statement = REMOVE.format(target=table_name(piece.table.target), stage=table_name(stage), same=same)
-        done = connection.execute(statement).rowcount
+        done = keyless.remove(connection, statement)
         if done != wanted:
             raise Conflict(piece.table.source, f"expected {wanted} deletes of whole rows, found {done}")
     connection.execute(insert_copies(piece.table, piece.values, stage))

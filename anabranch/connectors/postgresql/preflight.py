@@ -35,7 +35,7 @@ from anabranch.connectors.postgresql.preflight_tables import (
     check_keys,
     check_not_null,
 )
-from anabranch.connectors.postgresql.preflight_types import check_names, check_not_carried, check_types
+from anabranch.connectors.postgresql.preflight_types import check_key_sizes, check_names, check_not_carried, check_types
 from anabranch.model.endpoint import Endpoint
 
 
@@ -53,7 +53,8 @@ class PostgresChecks:
         with translated("check the target"):
             live = Live(self._connection, context)
             found = [result for check in LIVE_CHECKS for result in check(live)]
-        return [*found, *check_names(context), *check_types(context), *check_not_carried(context)]
+        found += [*check_names(context), *check_key_sizes(context)]
+        return [*found, *check_types(context), *check_not_carried(context)]
 
     def close(self) -> None:
         if self._connection is not None:

@@ -133,8 +133,8 @@ def test_patience_begins_when_the_target_is_lost(rig: Callable[..., Rig], monkey
     """An epoch may have run longer than that when its line breaks."""
     one = rig()
     clock = iter([1_000.0, 1_000.1, 2_000.0])
-    monkeypatch.setattr("anabranch.apply.epoch.time.monotonic", lambda: next(clock))
-    monkeypatch.setattr("anabranch.apply.epoch.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("anabranch.apply.patience.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("anabranch.apply.patience.time.sleep", lambda seconds: None)
     begin, refused = one.applier.writer.begin, iter([True, True])
 
     def away(now: Any, then: Any) -> str:
@@ -157,8 +157,8 @@ def test_a_target_that_answers_but_never_commits_is_given_up(
         tries.append(net)
         raise TargetUnavailable("lock timeout")
 
-    monkeypatch.setattr("anabranch.apply.epoch.time.monotonic", lambda: 60.0 * len(tries))
-    monkeypatch.setattr("anabranch.apply.epoch.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("anabranch.apply.patience.time.monotonic", lambda: 60.0 * len(tries))
+    monkeypatch.setattr("anabranch.apply.patience.time.sleep", lambda seconds: None)
     monkeypatch.setattr(one.applier.writer, "merge", locked)
     with pytest.raises(TargetUnavailable):
         one.applier.apply(one.log(item(1)))
