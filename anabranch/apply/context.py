@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from anabranch.apply.order import KeyOrder
 from anabranch.ddl.rules import Filter
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
@@ -34,11 +35,13 @@ class Followed:
 @dataclass(frozen=True)
 class ApplyContext:
     """`tables`: those that stream or are past their load. `cascades`: what the source's foreign keys do without logging
-    it, between replicated tables (empty where its log has them)."""
+    it, between replicated tables (empty where its log has them). `keys`: the order that the target's foreign keys accept,
+    None where they are off for what we write (K7)."""
 
     tables: Mapping[TableId, Followed]
     cascades: tuple[CascadeRule, ...] = ()
     truncate: str = "truncate"
+    keys: KeyOrder | None = None
     references: Mapping[TableId, tuple[CascadeRule, ...]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -55,7 +58,7 @@ class ApplyContext:
 def replace_context(context: ApplyContext, tables: Mapping[TableId, Followed]) -> ApplyContext:
     """A context over other tables; cascades between tables that are not there are left out."""
     kept = tuple(r for r in context.cascades if r.child.source in tables and r.parent.source in tables)
-    return ApplyContext(tables, kept, context.truncate)
+    return ApplyContext(tables, kept, context.truncate, context.keys)
 
 
 def past_windows(context: ApplyContext, sequence: int) -> list[TableId]:

@@ -112,7 +112,7 @@ class Applier:
                 slow = self.totals.slow_epochs
                 self._advance(upto)
                 if self.totals.slow_epochs > slow:
-                    self.ask_again()  # a unique key of the target may be new
+                    self.ask_again()  # a key of the target may be new
             except TargetUnavailable as lost:
                 self._wait_for_target(lost)
             else:
@@ -145,8 +145,7 @@ class Applier:
         goes row by row."""
         middle = (feed.after + feed.upto) // 2
         if feed.upto - feed.after <= FEW_TRANSACTIONS:
-            for transaction in feed.transactions():
-                self._slow(transaction)
+            self._each(feed)
             return
         for half in (Feed(self.trail, feed.after, middle), Feed(self.trail, middle, feed.upto)):
             try:
@@ -154,6 +153,13 @@ class Applier:
             except (Conflict, NeedsSlowWay):
                 self.writer.rollback()
                 self._by_halves(half)
+
+    def _each(self, feed: Feed) -> None:
+        if self.context.keys is not None:  # one transaction may have an order that foreign keys accept
+            self._one_after_the_other(feed)
+            return
+        for transaction in feed.transactions():
+            self._slow(transaction)
 
     # --- between two epochs: one attempt each, the caller tries again -----------------------------------------
 

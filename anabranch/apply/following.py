@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from anabranch.abc import TableState, TargetConnector, ValueRules
 from anabranch.apply.cascade import rules_of
 from anabranch.apply.context import ApplyContext, Followed
+from anabranch.apply.order import KeyOrder, key_order
 from anabranch.apply.taken import with_taken
 from anabranch.apply.window import WindowResolver, is_followed
 from anabranch.apply.work import key_of, waiting
@@ -32,6 +33,7 @@ class Following:
     logs_cascades: bool
     truncate: str
     resolver: WindowResolver
+    enforces_keys: bool = False  # the target does, on what we write (K7)
 
     def context(self, states: Mapping[TableId, TableState]) -> ApplyContext:
         """Everything that streams or was loaded with the others."""
@@ -39,7 +41,17 @@ class Following:
 
     def of(self, tables: Mapping[TableId, Followed]) -> ApplyContext:
         rules = () if self.logs_cascades else rules_of(tables)
-        return with_taken(ApplyContext(tables, rules, self.truncate), self.resolver.trail)
+        keys = self._key_order(tables) if self.enforces_keys else None
+        return with_taken(ApplyContext(tables, rules, self.truncate, keys), self.resolver.trail)
+
+    def _key_order(self, tables: Mapping[TableId, Followed]) -> KeyOrder:
+        targets = {source: followed.table for source, followed in tables.items()}
+        loader = self.target.loader(self.rules)
+        try:
+            enforced = loader.foreign_keys(list(targets.values()))
+        finally:
+            loader.close()
+        return key_order({source: followed.schema for source, followed in tables.items()}, targets, enforced)
 
     def tables(self, states: Sequence[TableState]) -> dict[TableId, Followed]:
         """Raises StateError for a loaded table without its definition."""

@@ -51,6 +51,9 @@ class Watcher(Protocol):
 
     def streaming(self, consistent: bool) -> None: ...
 
+    def enforcing(self, keys: bool) -> None:
+        """Do foreign keys and triggers of the target act on what is applied?"""
+
     def applied(self, checkpoint: Checkpoint) -> None: ...
 
     def slow(self, totals: Totals) -> None:
@@ -179,15 +182,27 @@ class ApplyRun:
 
     def _applier(self, store: TargetStore, trail: TrailReader) -> Applier:
         owner = uuid.uuid4().hex
-        writer = self.target.writer(self.rules, self._is_guarded(store.tables(self.job)))
+        is_guarded = self._is_guarded(store.tables(self.job))
+        writer = self.target.writer(self.rules, is_guarded)
         reach("apply.claim")
         writer.claim(self.job, owner)
         reach("apply.claimed")
         self.resolver = WindowResolver(trail, self.source.order)
         identity = trail.identity.source_identity
         self.rereader = Rereader(self.source, self.resolver, self.rules, self.lock, identity, self.stop)
+        enforces = not writer.bypasses()
+        if is_guarded:
+            self.watcher.enforcing(enforces)
+            log.get(job=self.job).info("foreign_keys_and_triggers", are="on" if enforces else "off")
         self.following = Following(
-            self.target, self.rules, self.target_table, self.where, self.logs_cascades, self.truncate, self.resolver
+            self.target,
+            self.rules,
+            self.target_table,
+            self.where,
+            self.logs_cascades,
+            self.truncate,
+            self.resolver,
+            enforces,
         )
         applier = Applier(
             self.job,
@@ -209,7 +224,7 @@ class ApplyRun:
         return applier
 
     def _is_guarded(self, states: Mapping[TableId, TableState]) -> bool:
-        """Do foreign keys or triggers react to the rows we write, now or once the source's foreign keys are built?"""
+        """Are there foreign keys or triggers that would react to what we write, now or once the source's are built?"""
         schemas = [state.schema for state in states.values() if state.schema]
         if any(key.parent in states for schema in schemas for key in schema.foreign_keys):
             return True
@@ -281,7 +296,7 @@ class ApplyRun:
                 state = applier.states[table]
                 reach("apply.built.told")
                 applier.save(replace(state, facts={**state.facts, **facts}))
-                applier.ask_again()  # unique keys that were taken off for the load stand again
+                applier.ask_again()  # keys that were taken off for the load stand again
             self.finisher.start(applier.states)
         self.watcher.streaming(consistent)
 

@@ -77,7 +77,10 @@ class LoadWatcher:
 
 class ApplyWatcher:
     def __init__(self, state: StateStore) -> None:
-        self.state, self._next, self._phase = state, 0.0, ""
+        self.state, self._next, self._phase, self._way = state, 0.0, "", ""
+
+    def enforcing(self, keys: bool) -> None:
+        self._way = "foreign keys and triggers of the target act on what is applied" if keys else ""
 
     def waiting(self, why: str) -> None:
         if self._phase != why:
@@ -89,7 +92,7 @@ class ApplyWatcher:
         phase = "streaming" if consistent else "loading"
         if self._phase != phase:
             self._phase = phase
-            self.state.phase(phase, "" if consistent else "the load's window")
+            self.state.phase(phase, self._way if consistent else "the load's window")
 
     def applied(self, checkpoint: Checkpoint) -> None:
         now = time.monotonic()

@@ -15,6 +15,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
 from anabranch.rows.arrow import parse_text
+from anabranch.rows.keys import EnforcedKey
 from anabranch.rows.lines import escaped_line, parse_line
 from anabranch.rows.net import TargetTable
 
@@ -192,6 +193,9 @@ class MemoryLoader:
 
     def has_guards(self, tables: Sequence[TargetTable]) -> bool:
         return False
+
+    def foreign_keys(self, tables: Sequence[TargetTable]) -> Sequence[EnforcedKey]:
+        return ()
 
     def index_cascades(self, schema: TableSchema, table: TargetTable) -> None:
         """The twin has none."""

@@ -54,6 +54,12 @@ MEANINGS: dict[str, Known] = {
         Meaning.CONFLICT, "a zero character in JSON", '[types] json = "json" or "text" keeps zero characters in JSON'
     ),
     "23": Known(Meaning.CONFLICT, "a constraint of the target is broken"),
+    "23503": Known(
+        Meaning.CONFLICT,
+        "a foreign key of the target is broken",
+        "the source wrote it with its foreign keys off, or the key is the target's own: put the missing row in, or drop the"
+        " key at the target; a user who may set session_replication_role is not asked",
+    ),
     "23514": Known(
         Meaning.CONFLICT,
         "a check of the target is broken",
@@ -205,6 +211,15 @@ def translate(
     if kind is Meaning.CONFLICT and table is not None:
         return Conflict(table, what + (f" — {hint}" if hint else ""), key)
     return WAITED_FOR.get(kind, TargetError)(what, hint=hint, table=str(table) if table else None)
+
+
+def missing_parent(error: psycopg.Error) -> dict[str, str | None]:
+    """Which value of a foreign key has no row to refer to, as the error's detail says in any language: (column)=(value)."""
+    found = re.search(r"\((.+?)\)=\((.*)\)", error.diag.message_detail or "", re.DOTALL)
+    if error.sqlstate != "23503" or not found:
+        return {}
+    names, values = found[1].split(", "), found[2].split(", ")
+    return dict(zip(names, values, strict=True)) if len(names) == len(values) else {}
 
 
 @contextmanager

@@ -10,10 +10,16 @@ from collections.abc import Callable, Iterator
 from anabranch.abc import CheckResult, PreflightContext
 from anabranch.connectors.postgresql.connection import Connection, connect
 from anabranch.connectors.postgresql.errors import translated
+from anabranch.connectors.postgresql.preflight_acting import (
+    check_bypass,
+    check_key_actions,
+    check_other_triggers,
+    check_row_security,
+    check_rules,
+)
 from anabranch.connectors.postgresql.preflight_extensions import check_extensions
 from anabranch.connectors.postgresql.preflight_facts import Live
 from anabranch.connectors.postgresql.preflight_server import (
-    check_bypass,
     check_connections,
     check_encoding,
     check_schemas,
@@ -28,7 +34,6 @@ from anabranch.connectors.postgresql.preflight_tables import (
     check_existing,
     check_keys,
     check_not_null,
-    check_other_triggers,
 )
 from anabranch.connectors.postgresql.preflight_types import check_key_sizes, check_names, check_not_carried, check_types
 from anabranch.model.endpoint import Endpoint
@@ -72,5 +77,8 @@ LIVE_CHECKS: tuple[Callable[[Live], Iterator[CheckResult]], ...] = (
     check_keys,
     check_constraints,
     check_other_triggers,
+    check_key_actions,
+    check_rules,
+    check_row_security,
     check_deferrable,
 )

@@ -13,7 +13,7 @@ from anabranch.errors import Fenced, RowRefused, StateError, TargetError, Target
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
-from anabranch.model.schema import Column, Index, TableSchema
+from anabranch.model.schema import Action, Column, ForeignKey, Index, TableSchema
 from anabranch.rows.lines import escaped_line, parse_line
 from anabranch.rows.net import Cascade, CascadeAction, CascadeRule, RowChange, TableNet, TargetTable, Updates
 from anabranch.testing.conformance.subject import refuses
@@ -419,6 +419,33 @@ def a_truncate_empties_the_table(target: Target) -> None:
         assert rows(target, of) == []
 
 
+# --- foreign keys that the target enforces (K7) -----------------------------------------------------------------------
+
+
+def rule_07_keys_accept_what_comes_in_their_order(target: Target) -> None:
+    """A row gets another parent, and the one that it had goes; and the key takes nothing else along."""
+    parent = make(target, table("parent"), [("1", None, "a"), ("2", None, "b")])
+    child = make(target, table("child"), [("10", "1", "x"), ("11", "2", "y")])
+    key = ForeignKey("to_parent", ("parent",), parent.source, ("id",), Action.CASCADE)
+    with closing(target.connector.loader(RULES)) as loader:
+        by_source = {parent.source: parent, child.source: child}
+        loader.build(JOB, replace(schema(child), foreign_keys=(key,)), child, by_source.get)
+        assert {(k.child, k.parent, k.on_delete) for k in loader.foreign_keys([parent])} <= {
+            (child.target, parent.target, Action.CASCADE)
+        }
+    moved = Updates(keys(10), arrow(("3",), names=("parent",)))
+
+    def in_order(writer: Writer) -> None:
+        writer.merge(TableNet(parent, inserts=arrow(("3", None, "c"))))
+        writer.merge(TableNet(child, keys(11), (moved,), arrow(("12", "3", "z"))))
+        writer.merge(TableNet(parent, deletes=keys(1, 2)))
+
+    with Epochs(target) as epochs:
+        assert epochs.writer.bypasses() in (True, False)
+        epochs.do(in_order)
+    assert rows(target, child) == [("10", "3", "x"), ("12", "3", "z")] and rows(target, parent) == [("3", None, "c")]
+
+
 # --- cascades (K1) ----------------------------------------------------------------------------------------------------
 
 
@@ -513,6 +540,7 @@ CHECKS: tuple[Callable[[Target], None], ...] = (
     single_changes_hit_exactly_one_row,
     single_changes_take_one_of_equal_rows,
     a_truncate_empties_the_table,
+    rule_07_keys_accept_what_comes_in_their_order,
     rule_01_cascades_run_over_levels,
     rule_29_a_chunk_is_loaded_once,
     a_chunk_that_breaks_leaves_nothing,
