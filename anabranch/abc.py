@@ -14,6 +14,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark, Position
 from anabranch.model.schema import TableSchema
 from anabranch.rows.chunk import Chunk
+from anabranch.rows.keys import EnforcedKey
 from anabranch.rows.net import Cascade, CascadeRule, RowChange, TableNet, TargetTable
 
 # --- choices that are made in the job file and hold for load and stream alike ----------------------------
@@ -314,10 +315,18 @@ class TargetStore(Protocol):
 class Writer(Protocol):
     """Carries out epochs over the one committing connection of a job's apply process.
 
+    Where foreign keys act on what it writes (`bypasses` is False) the caller gives the changes in an order that they accept
+    (K7). Keys that can wait are asked when the epoch commits. What a key would change or remove by itself for a change
+    that the source's keys did not follow (`RowChange.keys_off`, a truncate) is a Conflict, not done.
+
     Delivery: what an epoch does and its checkpoint commit together or not at all; a fenced owner commits nothing."""
 
     def claim(self, job: str, owner: str) -> Checkpoint:
         """End the previous owner's sessions, put `owner` into the checkpoint row, return it. StateError without one."""
+
+    def bypasses(self) -> bool:
+        """Are foreign keys and triggers off for what this writer does? Decided when it first claims, by what its user may
+        do, and kept: where the right goes meanwhile, the next connection raises TargetError."""
 
     def begin(self, now: Checkpoint, then: Checkpoint) -> str:
         """Open the transaction; first statement: compare-and-set from `now` to `then`. Returns "open", or after rolling
@@ -439,11 +448,15 @@ class Loader(Protocol):
         """COPY the lines and write the ledger row, in one transaction whose first statement updates the generation's
         row (K29, K21). Returns rows. A newer generation raises Fenced; a refused line RowRefused with the row's key."""
 
-    def extra_columns(self, tables: Sequence[TargetTable]) -> Mapping[TableId, tuple[str, ...]]:
-        """Source table -> columns of its target table that the job does not write, where there are any."""
+    def unique_columns(self, tables: Sequence[TargetTable]) -> Mapping[TableId, frozenset[str]]:
+        """Source table -> columns of ours on which its target table's unique keys beside the primary depend in any way,
+        where there are any: also through expressions, conditions, generated columns, exclusion."""
 
     def has_guards(self, tables: Sequence[TargetTable]) -> bool:
         """Do foreign keys or triggers of these target tables react to rows?"""
+
+    def foreign_keys(self, tables: Sequence[TargetTable]) -> Sequence[EnforcedKey]:
+        """Those that stand at the target now and lead to or from one of these tables."""
 
     def index_cascades(self, schema: TableSchema, table: TargetTable) -> None:
         """Before the stream: the plain indexes by which foreign keys find the rows that they change, each once, found
@@ -561,7 +574,7 @@ class TargetConnector(Protocol):
     def store(self) -> TargetStore: ...
 
     def writer(self, rules: ValueRules, bypass_constraints: bool) -> Writer:
-        """`bypass_constraints`: foreign keys and triggers off for our sessions (`session_replication_role`)."""
+        """`bypass_constraints`: foreign keys and triggers off for its session, where the user may switch them off."""
 
     def stager(self, rules: ValueRules) -> Stager: ...
 

@@ -13,6 +13,8 @@
     │   └── SchemaError        exit 5   definition unknown or contradicting the log
     ├── TargetError            exit 6   the target refuses
     │   ├── TargetUnavailable  exit 6   retried
+    │   │   ├── TargetBusy     exit 6   other sessions are in the way: retried
+    │   │   └── TargetFull     exit 6   waits for room
     │   ├── RowRefused         exit 6   one row cannot be applied
     │   └── Fenced             exit 6   another owner applies this job (K9)
     ├── TrailError             exit 7
@@ -38,7 +40,8 @@ class Retry(StrEnum):
     """What a supervisor may do after an error."""
 
     NEVER = "never"  # it would fail again: configuration, a refused row
-    TIMED = "timed"  # the other end may come back: wait and try again
+    TIMED = "timed"  # the other end may come back: wait and try again, for a time
+    PATIENT = "patient"  # it goes on as soon as a person has done something: wait for as long as that takes
     MANUAL = "manual"  # a person has to decide first
 
 
@@ -167,6 +170,15 @@ class TargetUnavailable(TargetError):
     default_hint = "check that the target is running and reachable"
 
 
+class TargetBusy(TargetUnavailable):
+    default_hint = "other sessions at the target are in the way"
+
+
+class TargetFull(TargetUnavailable):
+    retry = Retry.PATIENT
+    default_hint = "make room at the target; the job goes on by itself"
+
+
 class RowRefused(TargetError):
     pass
 
@@ -190,7 +202,7 @@ class TrailCorrupt(TrailError):
 
 
 class StorageFull(TrailError):
-    retry = Retry.TIMED
+    retry = Retry.PATIENT
     default_hint = "make room; capture goes on by itself"
 
 

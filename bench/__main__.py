@@ -9,10 +9,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench import capture, catchup, latency, load
+from bench import capture, catchup, conflicts, latency, load, staging
 from bench.stand import STARTERS, Stand, start_target
 
-WORKLOADS = {"W1": load.run, "W2": capture.run, "W3": catchup.run, "W4": latency.run}
+WORKLOADS = {"W1": load.run, "W2": capture.run, "W3": catchup.run, "W4": latency.run, "W6": conflicts.run}
+BY_NAME = {"stage": staging.run}  # only where it is asked for: what it tells is a constant's, nobody's speed
 SCALE = 0.1
 
 
@@ -33,7 +34,7 @@ def main() -> int:
 
 def _run(workload: str, stand: Stand, chosen: argparse.Namespace) -> bool:
     begin = time.monotonic()
-    figures = WORKLOADS[workload](stand, chosen.scale, chosen.repeat)
+    figures = (WORKLOADS | BY_NAME)[workload](stand, chosen.scale, chosen.repeat)
     for figure in figures:
         print(figure, flush=True)
     print(f"{workload} {stand.name}: {time.monotonic() - begin:.0f} s", file=sys.stderr)
@@ -42,7 +43,9 @@ def _run(workload: str, stand: Stand, chosen: argparse.Namespace) -> bool:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("workloads", nargs="*", choices=[[], *WORKLOADS], metavar="W1..W4", help="default: all")
+    parser.add_argument(
+        "workloads", nargs="*", choices=[[], *WORKLOADS, *BY_NAME], metavar="W1..W6 stage", help="default: all"
+    )
     parser.add_argument("--source", action="append", choices=list(STARTERS), help="default: each")
     parser.add_argument(
         "--scale", type=float, default=SCALE, help=f"1 = the sizes of the performance page (default {SCALE})"

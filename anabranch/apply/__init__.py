@@ -3,5 +3,5 @@ the checkpoint.
 
 `epoch.py` one epoch, the quick and the slow way · `plan.py` stages of an epoch ·
 `images.py`, `compact.py` row images to net changes · `cascade.py` what the log leaves out · `window.py` the load's
-windows · `run.py` the process.
+windows · `patience.py` how long an end is waited for · `run.py` the process.
 """

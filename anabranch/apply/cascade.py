@@ -136,7 +136,7 @@ def cuts(
             change = changes[event]
             values.add((change.rule, change.old))
             if coarse[event]:
-                tables |= _closure(change.rule.child.source, context)
+                tables |= closure(change.rule.child.source, context)
         elif event[0] in tables or (event[1] is not None and (event[1], event[2]) in values):
             found.append(order)
             tables, values = set(), set()
@@ -152,8 +152,8 @@ def _puts(
     """Images that may meet a pending cascade: puts under one of its old values; in coarse tables any put, and where
     parents move (children change their values, perhaps their keys, with them) any image."""
     rough = [change for change, is_coarse in zip(changes, coarse, strict=True) if is_coarse]
-    tables = {t for change in rough for t in _closure(change.rule.child.source, context)}
-    moving = {t for change in rough if change.new is not None for t in _closure(change.rule.child.source, context)}
+    tables = {t for change in rough for t in closure(change.rule.child.source, context)}
+    moving = {t for change in rough if change.new is not None for t in closure(change.rule.child.source, context)}
     for table in tables & images.keys():
         met = np.flatnonzero(~images[table].is_removal | (table in moving))
         yield from ((order, (table, None, ())) for order in _begins(images[table], met))
@@ -184,14 +184,14 @@ def _begins(images: Images, at: Ints) -> list[int]:
 
 
 def _is_coarse(change: ParentChange, context: ApplyContext, base: int) -> bool:
-    tables = [change.rule.parent.source, *_closure(change.rule.child.source, context)]
+    tables = [change.rule.parent.source, *closure(change.rule.child.source, context)]
     if any(change.order < order_of(context.tables[t].high + 1, base) for t in tables):
         return True
     rules = [change.rule, *(r for t in tables[1:] for r in context.references.get(t, ()))]
     return any(tuple(r.parent_columns) != r.parent.key for r in rules) or not change.rule.child.key
 
 
-def _closure(table: TableId, context: ApplyContext) -> set[TableId]:
+def closure(table: TableId, context: ApplyContext) -> set[TableId]:
     """The table and all that its own changes may cascade to."""
     found: set[TableId] = set()
     open_tables = [table]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from anabranch.apply.order import KeyOrder
 from anabranch.ddl.rules import Filter
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
@@ -18,26 +19,29 @@ KeyTexts = tuple[str | None, ...]  # of a row's key, in text form
 class Followed:
     """A table that the stream follows. Images with sequence <= `low` are in the loaded rows already; those up to `high`
     may be (K3); later ones are strict. `filter` is the job's `where` for it (K27). `taken`: values that a parent took over
-    inside the window (taken.py). `dirty`: keys whose rows wait to be read again (dirty.py)."""
+    inside the window (taken.py). `dirty`: keys whose rows wait to be read again (dirty.py). `unique`: columns (target names)
+    on which unique keys beside the primary depend, the target's or the source's (K8)."""
 
     schema: TableSchema
     table: TargetTable
     low: int = 0
     high: int = 0
-    has_extra_columns: bool = False
     filter: Filter | None = None
     taken: Mapping[CascadeRule, frozenset[Values]] = field(default_factory=dict)
     dirty: frozenset[KeyTexts] = frozenset()
+    unique: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
 class ApplyContext:
     """`tables`: those that stream or are past their load. `cascades`: what the source's foreign keys do without logging
-    it, between replicated tables (empty where its log has them)."""
+    it, between replicated tables (empty where its log has them). `keys`: the order that the target's foreign keys accept,
+    None where they are off for what we write (K7)."""
 
     tables: Mapping[TableId, Followed]
     cascades: tuple[CascadeRule, ...] = ()
     truncate: str = "truncate"
+    keys: KeyOrder | None = None
     references: Mapping[TableId, tuple[CascadeRule, ...]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -54,7 +58,7 @@ class ApplyContext:
 def replace_context(context: ApplyContext, tables: Mapping[TableId, Followed]) -> ApplyContext:
     """A context over other tables; cascades between tables that are not there are left out."""
     kept = tuple(r for r in context.cascades if r.child.source in tables and r.parent.source in tables)
-    return ApplyContext(tables, kept, context.truncate)
+    return ApplyContext(tables, kept, context.truncate, context.keys)
 
 
 def past_windows(context: ApplyContext, sequence: int) -> list[TableId]:

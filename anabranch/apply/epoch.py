@@ -1,7 +1,8 @@
 """One epoch: the trail's transactions up to a place, carried out in one target transaction with the checkpoint.
 
-The quick way merges net changes set-wise. A conflict rolls everything back and the epoch goes the slow way: one target
-transaction per source transaction, each row change alone. What still conflicts there is refused by its key.
+The quick way merges net changes set-wise. A conflict rolls everything back, and the epoch is cut into halves until a few
+source transactions are left. These go the slow way: one target transaction per source transaction, each row change alone.
+What still conflicts there is refused by its key.
 
 Delivery: after any crash the target is exactly at its checkpoint; nothing is applied twice (K9). After a COMMIT whose
 answer was lost, and at a target that lost its last commits, the checkpoint row says where to go on.
@@ -9,7 +10,6 @@ answer was lost, and at a target that lost its last commits, the checkpoint row 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -20,10 +20,11 @@ from anabranch.apply.context import ApplyContext, replace_context
 from anabranch.apply.feed import Feed, SourceTransaction
 from anabranch.apply.images import order_of
 from anabranch.apply.onebyone import refused, steps
+from anabranch.apply.patience import Patience
 from anabranch.apply.plan import FilterImages, Group, Stage, group, stages
 from anabranch.apply.staging import Executors
 from anabranch.apply.work import Work
-from anabranch.errors import Fenced, StateError, TargetUnavailable
+from anabranch.errors import Fenced, StateError, TargetBusy, TargetFull, TargetUnavailable
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
@@ -31,17 +32,20 @@ from anabranch.rows.chunk import Chunk
 from anabranch.rows.net import Cascade, RowChange, TableNet
 from anabranch.trail.reader import TrailReader
 
-RECONNECT_SECONDS, RECONNECT_TRIES = 300.0, 10
+FEW_TRANSACTIONS = 4  # from here on row by row is quicker than more halves
+EVENTS: dict[type[TargetUnavailable], str] = {TargetBusy: "target_busy", TargetFull: "target_full"}
 
 
 @dataclass
 class Totals:
-    """What this process has applied so far."""
+    """What this process has applied so far. `epochs` are target transactions, `slow_epochs` those attempts that went the
+    slow way, `last_slow` why the last of them did."""
 
     transactions: int = 0
     changes: int = 0
     epochs: int = 0
     slow_epochs: int = 0
+    last_slow: str = ""
 
 
 class OutOfStep(TargetUnavailable):
@@ -66,13 +70,17 @@ class Applier:
     per_transaction: bool = False
     executors: Executors | None = None  # None: every epoch is planned here
     stop: Callable[[], bool] = lambda: False  # asked where a target that is away is waited for
+    waiting: Callable[[str], None] = lambda why: None  # told what for
     totals: Totals = field(default_factory=Totals)
     checkpoint: Checkpoint = field(init=False)
     states: dict[TableId, TableState] = field(init=False)
     context: ApplyContext = field(init=False)
     _is_in_doubt: bool = field(default=True, init=False)
-    _lost: list[float] = field(default_factory=list, init=False)  # when, since the last commit
+    _patience: Patience = field(init=False)
     _grouped: tuple[Chunk, ApplyContext, Group] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self._patience = Patience(lambda: self.stop())
 
     def look(self) -> None:
         """Take over what the target says, if that is in doubt."""
@@ -91,24 +99,33 @@ class Applier:
         self.context = self.context_of(self.states)
         self.checkpoint, self._is_in_doubt = found, False
 
+    def ask_again(self) -> None:
+        """Before the next epoch the target is asked anew where it is and what it enforces."""
+        self._is_in_doubt = True
+
     def apply(self, upto: int) -> None:
-        """Carry out the transactions after the checkpoint, up to sequence `upto`. A target that goes away is waited
-        for; where it is then is where this goes on."""
-        pause = 0.2
+        """Carry out the transactions after the checkpoint, up to sequence `upto`. A target that goes away, refuses for
+        now or is full is waited for; where it is then is where this goes on."""
         while True:
             try:
                 self.look()
-                return self._advance(upto)
+                slow = self.totals.slow_epochs
+                self._advance(upto)
+                if self.totals.slow_epochs > slow:
+                    self.ask_again()  # a key of the target may be new
             except TargetUnavailable as lost:
-                self._lost.append(time.monotonic())
-                is_over = self._lost[-1] - self._lost[0] > RECONNECT_SECONDS and len(self._lost) >= RECONNECT_TRIES
-                if is_over or self.stop():
-                    raise
-                log.get(job=self.job).warning("target_lost", error=lost.message, retry_in=pause)
-                self.writer.close()
-                self.store.close()
-                time.sleep(pause)
-                pause = min(pause * 2, 10.0)
+                self._wait_for_target(lost)
+            else:
+                return self._patience.success()
+
+    def _wait_for_target(self, lost: TargetUnavailable) -> None:
+        """The same work again afterwards, over new connections: the checkpoint row says what of it is left."""
+        pause = self._patience.failure(lost)
+        log.get(job=self.job).warning(EVENTS.get(type(lost), "target_lost"), error=lost.message, retry_in=pause)
+        self.waiting(f"for the target: {lost}")
+        self.writer.close()
+        self.store.close()
+        self._patience.wait(pause)
 
     def _advance(self, upto: int) -> None:
         if upto <= self.checkpoint.position.sequence:
@@ -121,8 +138,28 @@ class Applier:
             self._quick(feed)
         except (Conflict, NeedsSlowWay) as reason:
             self._note_slow(reason, upto)
-            for transaction in feed.transactions():
-                self._slow(transaction)
+            self._by_halves(feed)
+
+    def _by_halves(self, feed: Feed) -> None:
+        """An epoch that met a conflict: each half as an epoch of its own, and so on, so that only what is near the conflict
+        goes row by row."""
+        middle = (feed.after + feed.upto) // 2
+        if feed.upto - feed.after <= FEW_TRANSACTIONS:
+            self._each(feed)
+            return
+        for half in (Feed(self.trail, feed.after, middle), Feed(self.trail, middle, feed.upto)):
+            try:
+                self._quick(half)
+            except (Conflict, NeedsSlowWay):
+                self.writer.rollback()
+                self._by_halves(half)
+
+    def _each(self, feed: Feed) -> None:
+        if self.context.keys is not None:  # one transaction may have an order that foreign keys accept
+            self._one_after_the_other(feed)
+            return
+        for transaction in feed.transactions():
+            self._slow(transaction)
 
     # --- between two epochs: one attempt each, the caller tries again -----------------------------------------
 
@@ -267,6 +304,8 @@ class Applier:
             if isinstance(step, RowChange):
                 if not work.leaves_out(step):
                     work.reread_partial(step, met=self.writer.change(step))
+            elif isinstance(step, TableNet):
+                self.writer.merge(step)
             elif isinstance(step, Cascade):
                 work.reread(step.child.source, self.writer.cascade(step, step.rules))
             else:
@@ -280,6 +319,7 @@ class Applier:
         self.writer.rollback()
         reach("apply.conflict")
         self.totals.slow_epochs += 1
+        self.totals.last_slow = str(reason)
         log.get(job=self.job).info("slow_epoch", why=str(reason), upto=upto)
 
     # --- checkpoint ------------------------------------------------------------------------------------------
@@ -310,7 +350,7 @@ class Applier:
         reach("apply.commit")
         self.writer.commit()
         reach("apply.committed")
-        self._lost.clear()
+        self._patience.success()
         self.totals.transactions += then.position.sequence - self.checkpoint.position.sequence
         self.totals.changes += sum(work.counts.values())
         self.totals.epochs += 1

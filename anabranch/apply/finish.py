@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from anabranch import log
@@ -14,6 +15,8 @@ from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.net import TargetTable
+
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # a large index that finds no room is not begun again every second
 
 
 class Finisher:
@@ -33,13 +36,14 @@ class Finisher:
         self._results: dict[TableId, dict[str, str]] = {}
         self._is_closing = threading.Event()
         self.failure: AnabranchError | None = None
+        self._not_before, self._pause = 0.0, FIRST_PAUSE
 
     def start(self, states: Mapping[TableId, TableState]) -> None:
         """Begin with what is not built yet, unless that is going on. Raises what stopped the last attempt."""
         if self.failure is not None:
             failure, self.failure = self.failure, None
             raise failure
-        if self._thread is not None and self._thread.is_alive():
+        if (self._thread is not None and self._thread.is_alive()) or time.monotonic() < self._not_before:
             return
         todo = {t: s for t, s in states.items() if s.state == "streaming" and "built" not in s.facts and s.schema}
         if todo and not self._is_closing.is_set():
@@ -80,11 +84,14 @@ class Finisher:
                     if open_points.get(table):
                         open_points[table] = loader.build(self.job, schema, tables[table], tables.get)
                 reach("apply.built")
+                self._pause = FIRST_PAUSE
                 self._results = {table: self._facts(table, points) for table, points in open_points.items()}
             finally:
                 loader.close()
         except TargetUnavailable as lost:
-            log.get(job=self.job).warning("target_lost", doing="build indexes", error=lost.message)
+            log.get(job=self.job).warning("target_lost", doing="build indexes", error=str(lost), retry_in=self._pause)
+            self._not_before = time.monotonic() + self._pause
+            self._pause = min(self._pause * 2, LONGEST_PAUSE)
         except AnabranchError as failure:
             self.failure = failure
 

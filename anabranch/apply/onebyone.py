@@ -1,18 +1,21 @@
 """The slow way: every row change alone, in the source's own order, with its cascades at once.
 
-MySQL and MariaDB check unique keys row by row, so an order that was possible there is possible at the target. What
-still fails here is a row that cannot be applied, and is named.
+MySQL and MariaDB check unique and foreign keys row by row, so an order that was possible there is possible at the target.
+What still fails here is a row that cannot be applied, and is named. Where the target enforces foreign keys (K7), children
+go, or lose their parent, just before it does, so that a key that only checks finds nothing. Rows of a table without a key
+have no name: those that change one after the other go together, since finding one reads the whole table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from anabranch.abc import Conflict
 from anabranch.apply import cascade
+from anabranch.apply.compact import multiset
 from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.images import Images, order_of
 from anabranch.apply.plan import Group
@@ -21,7 +24,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.rows.chunk import Op
 from anabranch.rows.lines import texts
-from anabranch.rows.net import Cascade, RowChange, TargetTable
+from anabranch.rows.net import Cascade, CascadeAction, RowChange, TableNet, TargetTable
 
 Texts = dict[str, str | None]
 
@@ -39,19 +42,57 @@ def refused(reason: Exception, position: Position) -> RowRefused:
     )
 
 
-def steps(part: Group, context: ApplyContext) -> Iterator[TargetTable | RowChange | Cascade]:
-    """What to do, one by one: a table to truncate, a row change, a cascade."""
+Step = TargetTable | RowChange | TableNet | Cascade
+
+
+def steps(part: Group, context: ApplyContext) -> Iterator[Step]:
+    """What to do, one by one: a table to truncate, a row change, several of a table without a key, a cascade."""
     cascades: dict[int, list[cascade.ParentChange]] = {}
     for change in part.changes:
         cascades.setdefault(change.order, []).append(change)
     truncates = dict(part.truncates)
     readers = {table: _Reader(context.tables[table], images, part.base) for table, images in part.images.items()}
-    for order, table, at in _in_order(part):
+    inner = context.keys.inner if context.keys else frozenset()
+    for order, table, places in _runs(_in_order(part), readers, cascades.keys(), inner):
+        changes = cascades.pop(order, [])
+        follow = cascade.cascades(changes, context, part.base)
+        before = [c for c in follow if context.keys and _goes_before(c, changes[0].rule.parent, context)]
+        yield from before
         if table is not None:
-            yield from readers[table].changes(at)
+            yield from readers[table].changes(places)
         elif order in truncates:
             yield truncates[order]
-        yield from cascade.cascades(cascades.pop(order, ()), context, part.base)
+        yield from (c for c in follow if not any(c is one for one in before))
+
+
+def _goes_before(found: Cascade, parent: TargetTable, context: ApplyContext) -> bool:
+    """Not what follows the parent to its new value; and not in a circle, where the parent's own row may be among what goes
+    with it, and would not be there any more."""
+    is_circle = parent.source in cascade.closure(found.child.source, context)
+    return found.action is not CascadeAction.UPDATE and not is_circle
+
+
+def _runs(
+    found: Iterable[tuple[int, TableId | None, int]],
+    readers: Mapping[TableId, _Reader],
+    ends: Collection[int],
+    alone: Collection[TableId],
+) -> Iterator[tuple[int, TableId | None, list[int]]]:
+    """Consecutive changes of one table without a key together, up to one with an order in `ends`: order of the last,
+    table, places in its images. All others are alone, also those of `alone`: rows that children refer to are changed in
+    their places."""
+    last: tuple[int, TableId | None, list[int]] | None = None
+    for order, table, at in found:
+        follows = last and table is not None and table == last[1] and table not in alone
+        if last and table and follows and readers[table].is_keyless and last[0] not in ends:
+            last[2].append(at)
+            last = (order, table, last[2])
+            continue
+        if last:
+            yield last
+        last = (order, table, [at])
+    if last:
+        yield last
 
 
 def _in_order(part: Group) -> list[tuple[int, TableId | None, int]]:
@@ -72,16 +113,30 @@ class _Reader:
         self.strict_from = order_of(followed.high + 1, base) if followed.high >= base else -1
         self.values: dict[str, list[str | None]] = {}
 
-    def changes(self, at: int) -> Iterator[RowChange]:
+    @property
+    def is_keyless(self) -> bool:
+        return not self.table.key
+
+    def changes(self, places: Sequence[int]) -> Iterator[RowChange | TableNet]:
+        """Of one image, or of the images of a run."""
+        if len(places) > 1:
+            first = places[0] - int(self.images.op[places[0]] == Op.AFTER)
+            start, stop = int(self.images.order[first]), int(self.images.order[places[-1]]) + 1
+            yield multiset(self.images.between(start, stop), self.table)
+        else:
+            yield from self._change(places[0])
+
+    def _change(self, at: int) -> Iterator[RowChange]:
         op, checked = self.images.op[at], bool(self.images.order[at] >= self.strict_from)
+        off = bool(self.images.keys_off[self.images.shape[at]])
         if op == Op.DELETE:
             key, whole = self._old(at)
-            yield RowChange(self.table, "delete", key, old_values=whole, checked=checked)
+            yield RowChange(self.table, "delete", key, old_values=whole, checked=checked, keys_off=off)
         elif op == Op.INSERT:
             yield RowChange(self.table, "insert", values=self._row(at), checked=checked)
         elif checked:
             key, whole = self._old(at - 1)
-            yield RowChange(self.table, "update", key, self._new(at), old_values=whole)
+            yield RowChange(self.table, "update", key, self._new(at), old_values=whole, keys_off=off)
         else:
             yield from self._in_window(at)
 

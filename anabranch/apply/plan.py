@@ -34,8 +34,8 @@ class Parked:
 
 @dataclass(frozen=True)
 class Stage:
-    """In this order: truncates, nets (any order among tables), cascades. `reread` are keys that the load window must
-    read again from the source (K3)."""
+    """In this order: truncates, nets (as they stand where the target enforces foreign keys, else in any order), cascades.
+    `reread` are keys that the load window must read again from the source (K3)."""
 
     truncates: tuple[TargetTable, ...] = ()
     nets: tuple[TableNet, ...] = ()
@@ -145,18 +145,20 @@ def stages(part: Group, context: ApplyContext) -> list[Stage]:
 
 
 def _stage(part: Group, context: ApplyContext, start: int) -> Stage:
-    nets, reread = [], []
+    nets: list[TableNet] = []
+    reread = []
     for table, images in part.images.items():
         followed = context.tables[table]
         checked = followed.high < part.base or start >= order_of(followed.high + 1, part.base)
-        net, again = compact(images, followed.table, checked=checked, has_extra_columns=followed.has_extra_columns)
+        if context.keys:
+            context.keys.refuse_hidden(followed.table, images)
+        net, again = compact(images, followed.table, checked=checked, unique=followed.unique)
         if net.row_count:
             nets.append(net)
         if again.num_rows:
             reread.append((table, again))
-    return Stage(
-        tuple(table for _, table in part.truncates),
-        tuple(nets),
-        tuple(cascade.cascades(part.changes, context, part.base)),
-        tuple(reread),
-    )
+    cascades = tuple(cascade.cascades(part.changes, context, part.base))
+    if context.keys:
+        context.keys.refuse_exchanges(nets, cascades)
+        nets = list(context.keys.ordered(nets))
+    return Stage(tuple(table for _, table in part.truncates), tuple(nets), cascades, tuple(reread))

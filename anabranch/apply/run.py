@@ -8,22 +8,24 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from anabranch import log
 from anabranch.abc import Checkpoint, SourceConnector, TableState, TargetConnector, TargetStore, ValueRules
-from anabranch.apply.epoch import RECONNECT_SECONDS, Applier
+from anabranch.apply.epoch import Applier, Totals
 from anabranch.apply.filter import StreamFilter
 from anabranch.apply.finish import Finisher
 from anabranch.apply.following import Following
 from anabranch.apply.join import join_loaded
+from anabranch.apply.patience import Patience
 from anabranch.apply.reread import Rereader
 from anabranch.apply.staging import Executors
 from anabranch.apply.window import WindowResolver, is_followed, is_joining
 from anabranch.ddl.rules import Filter
-from anabranch.errors import SourceUnavailable, StateError, TargetUnavailable
+from anabranch.errors import SourceUnavailable, StateError, StorageFull, TargetUnavailable
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
@@ -37,6 +39,7 @@ READER = "apply"
 TICK_SECONDS = 0.2
 CHORES_SECONDS = 1.0
 REGISTER_SECONDS = 5.0
+FULL_SECONDS = 1.0  # between two looks whether a full disk has room
 STAGE_ROWS = 400_000  # images; below, one connection is done before the tasks have begun
 T = TypeVar("T")
 
@@ -48,7 +51,13 @@ class Watcher(Protocol):
 
     def streaming(self, consistent: bool) -> None: ...
 
+    def enforcing(self, keys: bool) -> None:
+        """Do foreign keys and triggers of the target act on what is applied?"""
+
     def applied(self, checkpoint: Checkpoint) -> None: ...
+
+    def slow(self, totals: Totals) -> None:
+        """There are more slow epochs than when it was last called, or this is the start."""
 
 
 @dataclass
@@ -78,7 +87,7 @@ class ApplyRun:
     following: Following = field(init=False)
     finisher: Finisher = field(init=False)
     query: Epochs = field(init=False)
-    away_since: float | None = field(default=None, init=False)
+    patience: Patience = field(default_factory=Patience, init=False)
 
     def run(self) -> None:
         """Returns when `stop` says so. Raises what a person has to look at."""
@@ -100,7 +109,8 @@ class ApplyRun:
             why = self._patiently(store, lambda: self._missing(store))
             if why == "":
                 return TrailReader(self.trail_directory)
-            self.watcher.waiting(why or "for an end that is away")
+            if why is not None:
+                self.watcher.waiting(why)
             time.sleep(TICK_SECONDS)
         return None
 
@@ -134,32 +144,65 @@ class ApplyRun:
                 job=self.job,
                 hint="the trail lost its tail or is another one: restore it, or load again",
             )
-        retention.register(self.trail_directory, READER, start)
+        self._with_room(lambda: retention.register(self.trail_directory, READER, start))
         reach("apply.registered")
         self.finisher = Finisher(self.job, self.target, self.rules, self.target_table)
+        self.watcher.slow(self.applier.totals)
         self.watcher.waiting("for the first epoch")
-        query = self.engine.follow(self.trail_directory, self.spark_directory, start, self._epoch, self._at)
-        self.query = query
+        query = self._with_room(
+            lambda: self.engine.follow(self.trail_directory, self.spark_directory, start, self._epoch, self._at)
+        )
         try:
-            self._loop(store)
+            if query is not None:
+                self.query = query
+                self._loop(store)
             self.finisher.raise_sequences(self.applier.states)
         finally:
-            query.stop()
+            if query is not None:
+                query.stop()
             self.finisher.close()
             self.applier.writer.close()
+            self._note_place()
+
+    def _with_room(self, action: Callable[[], T]) -> T | None:
+        """Where the disk beside the trail is full it is waited for, as capture does; None when stopped before."""
+        while not self.stop():
+            try:
+                return action()
+            except StorageFull as full:
+                log.get(job=self.job).warning("disk_full", error=full.message)
+                self.watcher.waiting(f"disk full: {full.message}")
+                time.sleep(FULL_SECONDS)
+        return None
+
+    def _note_place(self) -> None:
+        """How far the trail has been read. That it cannot be noted keeps more of the trail, and nothing else."""
+        with suppress(StorageFull):
             retention.advance(self.trail_directory, READER, self.applier.checkpoint.position.sequence)
 
     def _applier(self, store: TargetStore, trail: TrailReader) -> Applier:
         owner = uuid.uuid4().hex
-        writer = self.target.writer(self.rules, self._is_guarded(store.tables(self.job)))
+        is_guarded = self._is_guarded(store.tables(self.job))
+        writer = self.target.writer(self.rules, is_guarded)
         reach("apply.claim")
         writer.claim(self.job, owner)
         reach("apply.claimed")
         self.resolver = WindowResolver(trail, self.source.order)
         identity = trail.identity.source_identity
         self.rereader = Rereader(self.source, self.resolver, self.rules, self.lock, identity, self.stop)
+        enforces = not writer.bypasses()
+        if is_guarded:
+            self.watcher.enforcing(enforces)
+            log.get(job=self.job).info("foreign_keys_and_triggers", are="on" if enforces else "off")
         self.following = Following(
-            self.target, self.rules, self.target_table, self.where, self.logs_cascades, self.truncate, self.resolver
+            self.target,
+            self.rules,
+            self.target_table,
+            self.where,
+            self.logs_cascades,
+            self.truncate,
+            self.resolver,
+            enforces,
         )
         applier = Applier(
             self.job,
@@ -172,6 +215,7 @@ class ApplyRun:
             filtered=StreamFilter(self.engine),
             per_transaction=self.per_transaction,
             stop=self.stop,
+            waiting=self.watcher.waiting,
             executors=Executors(
                 self.job, self.trail_directory, self.target, self.rules, self.engine, self.stage_rows or STAGE_ROWS
             ),
@@ -180,7 +224,7 @@ class ApplyRun:
         return applier
 
     def _is_guarded(self, states: Mapping[TableId, TableState]) -> bool:
-        """Do foreign keys or triggers react to the rows we write, now or once the source's foreign keys are built?"""
+        """Are there foreign keys or triggers that would react to what we write, now or once the source's are built?"""
         schemas = [state.schema for state in states.values() if state.schema]
         if any(key.parent in states for schema in schemas for key in schema.foreign_keys):
             return True
@@ -191,8 +235,11 @@ class ApplyRun:
             loader.close()
 
     def _epoch(self, upto: int) -> None:
+        slow = self.applier.totals.slow_epochs
         self.applier.apply(upto)
         self.watcher.applied(self.applier.checkpoint)
+        if self.applier.totals.slow_epochs > slow:
+            self.watcher.slow(self.applier.totals)
 
     def _at(self) -> int:
         return self.applier.checkpoint.position.sequence
@@ -201,13 +248,16 @@ class ApplyRun:
         query = self.query
         next_chores = next_register = 0.0
         while not self.stop():
-            query.wait(TICK_SECONDS)
+            try:
+                query.wait(TICK_SECONDS)
+            except StorageFull:
+                self._with_room(query.start_again)
             now = time.monotonic()
             if query.is_warm.is_set() and now >= next_chores:
                 next_chores = now + CHORES_SECONDS
                 self._do_chores(store)
             if now >= next_register:
-                retention.advance(self.trail_directory, READER, self.applier.checkpoint.position.sequence)
+                self._note_place()
                 next_register = now + REGISTER_SECONDS
 
     def _do_chores(self, store: TargetStore) -> None:
@@ -219,13 +269,12 @@ class ApplyRun:
         try:
             found = action()
         except (TargetUnavailable, SourceUnavailable) as lost:
-            self.away_since = self.away_since or time.monotonic()
-            if time.monotonic() - self.away_since > RECONNECT_SECONDS:
-                raise
+            self.patience.failure(lost)
             log.get(job=self.job).warning("end_lost", error=lost.message)
+            self.watcher.waiting(f"for an end that is away: {lost}")
             store.close()
             return None
-        self.away_since = None
+        self.patience.success()
         return found
 
     def _chores(self) -> None:
@@ -247,6 +296,7 @@ class ApplyRun:
                 state = applier.states[table]
                 reach("apply.built.told")
                 applier.save(replace(state, facts={**state.facts, **facts}))
+                applier.ask_again()  # keys that were taken off for the load stand again
             self.finisher.start(applier.states)
         self.watcher.streaming(consistent)
 

@@ -129,7 +129,12 @@ def _text(error: AnabranchError) -> str:
 def _unexpected(error: BaseException, arguments: list[str]) -> int:
     text = "".join(traceback.format_exception(error))
     kind = f"{type(error).__name__}: {error}".splitlines()[0][:200]
-    click.echo(f"unexpected error: {kind} (this is a bug; traceback in {_write(text, arguments)})", err=True)
+    try:
+        place = f"in {_write(text, arguments)}"
+    except OSError as full:  # nowhere is room
+        place = f"above: {full.strerror}"
+        click.echo(text, err=True)
+    click.echo(f"unexpected error: {kind} (this is a bug; traceback {place})", err=True)
     return UNEXPECTED
 
 

@@ -72,6 +72,8 @@ def _target(target: Mapping[str, Any]) -> Iterable[str]:
     yield f"target      {target['name']}"
     yield f"applied     {_position(target['applied'])}"
     yield f"lag         {_lag(target.get('lag') or {})}"
+    if slow := target.get("slow_epochs"):
+        yield f"slow epochs {slow['count']:,} of {slow['epochs']:,}, the last at {slow['at']}: {slow['reason']}"
     tables = sorted(target["tables"], key=lambda table: str(table["source"]))
     if not tables:
         return
@@ -80,27 +82,25 @@ def _target(target: Mapping[str, Any]) -> Iterable[str]:
     rows += [
         (t["source"], t["target"], t["state"], _count(t["rows_loaded"]), _count(t["changes_applied"])) for t in tables
     ]
-    yield from _columns(rows, [_remark(t) for t in tables])
+    yield from _columns(rows, [_remarks(t) for t in tables])
     yield ""
 
 
-def _remark(table: Mapping[str, Any]) -> str:
-    not_built = f"not built: {table['not_built']}" if table.get("not_built") else ""
-    return "; ".join(filter(None, (table.get("reason"), not_built)))
+def _remarks(table: Mapping[str, Any]) -> list[str]:
+    return [*filter(None, [table.get("reason")]), *table.get("not_built", ())]
 
 
-def _columns(rows: list[tuple[str, ...]], reasons: list[str]) -> Iterable[str]:
-    """Padded before they are coloured; a table's reason stands under it."""
+def _columns(rows: list[tuple[str, ...]], remarks_of: list[list[str]]) -> Iterable[str]:
+    """Padded before they are coloured; what is to be said of a table stands under it."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    for row, reason in zip(rows, ["", *reasons], strict=True):
+    for row, remarks in zip(rows, [[], *remarks_of], strict=True):
         cells = [
             cell.rjust(width) if i > 2 else cell.ljust(width)
             for i, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         cells[2] = cells[2].replace(row[2], _styled(row[2]), 1)
         yield "  ".join(cells).rstrip()
-        if reason:
-            yield f"    {reason}"
+        yield from (f"    {remark}" for remark in remarks)
 
 
 def _count(number: int | None) -> str:

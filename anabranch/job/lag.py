@@ -49,7 +49,7 @@ class Lag:
             return _age(self._oldest_behind(trail, applied))
         noted, is_alive = _noted_end(snapshot), lives(snapshot, "capture")
         if is_all_read is None and is_alive:
-            is_all_read = time.time() - noted / MICROSECONDS < FRESH_SECONDS or None
+            is_all_read = 0 <= time.time() - noted / MICROSECONDS < FRESH_SECONDS or None  # not noted after now
         if is_all_read:
             return 0.0
         is_followed = is_alive and snapshot["phase"] != "waiting"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -101,6 +102,7 @@ def _target(
         "applied": _position(checkpoint.position, checkpoint.commit_time) if checkpoint else None,
         "lag": {"seconds": seconds, "bytes": size},
         "tables": tables,
+        **({"slow_epochs": slow} if (slow := snapshot.get("slow_epochs")) else {}),
     }
 
 
@@ -113,7 +115,7 @@ def _table(state: TableState, snapshot: dict[str, Any]) -> dict[str, Any]:
         "reason": state.reason,
         "rows_loaded": max(state.rows_loaded, loading),
         "changes_applied": state.changes_applied,
-        **({"not_built": state.facts["not_built"]} if "not_built" in state.facts else {}),
+        **({"not_built": json.loads(state.facts["not_built"])} if "not_built" in state.facts else {}),
     }
 
 

@@ -16,9 +16,11 @@ from anabranch.state.store import StateStore
 from anabranch.trail.writer import TrailWriter
 
 if TYPE_CHECKING:
+    from anabranch.apply.epoch import Totals
     from anabranch.job.job import Job
 
 INTERVAL = 0.25
+FOR_LOAD = ("for the load", "for capture to pass the positions of the load")  # what apply waits for before it begins
 
 
 @contextmanager
@@ -75,22 +77,28 @@ class LoadWatcher:
 
 class ApplyWatcher:
     def __init__(self, state: StateStore) -> None:
-        self.state, self._next, self._phase = state, 0.0, ""
+        self.state, self._next, self._phase, self._way = state, 0.0, "", ""
+
+    def enforcing(self, keys: bool) -> None:
+        self._way = "foreign keys and triggers of the target act on what is applied" if keys else ""
 
     def waiting(self, why: str) -> None:
         if self._phase != why:
             self._phase = why
-            if "load" not in why:
+            if not why.startswith(FOR_LOAD):  # which has a phase of its own
                 self.state.phase("waiting", why)
 
     def streaming(self, consistent: bool) -> None:
         phase = "streaming" if consistent else "loading"
         if self._phase != phase:
             self._phase = phase
-            self.state.phase(phase, "" if consistent else "the load's window")
+            self.state.phase(phase, self._way if consistent else "the load's window")
 
     def applied(self, checkpoint: Checkpoint) -> None:
         now = time.monotonic()
         if now >= self._next:
             self._next = now + INTERVAL
             self.state.position("applied", checkpoint.position, checkpoint.commit_time)
+
+    def slow(self, totals: Totals) -> None:
+        self.state.slow_epochs(totals.slow_epochs, totals.epochs, totals.last_slow)

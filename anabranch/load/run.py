@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from anabranch import log
 from anabranch.abc import Loader, SourceConnector, TargetConnector, TargetStore, ValueRules
-from anabranch.errors import AnabranchError, SourceUnavailable, StateError, TargetUnavailable
+from anabranch.errors import AnabranchError, Retry, SourceUnavailable, StateError, TargetUnavailable
 from anabranch.failpoints import reach
 from anabranch.load.copy import ChunkWork, Quiet
 from anabranch.load.handover import loaded
@@ -29,7 +29,7 @@ Parked = Callable[[TableId], str]
 
 ROWS_PER_CHUNK = 200_000
 ROWS_PER_TASK = 20_000  # small tables share tasks up to here
-GIVE_UP = 300.0  # seconds without a finished chunk, after which an end that is away is an error
+GIVE_UP = 300.0  # seconds without a finished chunk, after which an end that is away is an error; one that is full never
 LONGEST_PAUSE = 10.0
 FAILURES_PER_ROUND = 8  # then the other tasks need not find out by themselves
 UNAVAILABLE = (SourceUnavailable, TargetUnavailable)
@@ -189,7 +189,7 @@ class _Load:
         bound = log.get(job=self.work.job)
         if self.unavailable:
             error = self.unavailable[-1]
-            if time.monotonic() - self.last_success > GIVE_UP:
+            if time.monotonic() - self.last_success > GIVE_UP and error.retry is not Retry.PATIENT:
                 raise error
             bound.warning("load_waits_for_an_end", reason=error.message, seconds=self.pause)
         else:

@@ -32,17 +32,22 @@ class TargetTable:
 @dataclass(frozen=True)
 class Updates:
     """Rows that exist and change. `old_keys` has the key columns (target names) as they are now; `values` has the
-    columns to set, row for row. `moves_keys` says that a key column is among them with another value."""
+    columns to set, row for row. `moves_keys` says that a key column is among them with another value. `contends`: rows may
+    take unique values or keys that other such rows of the net leave. Then the Writer lets all of them leave before the
+    first arrives, whatever the target takes for equal, and each keeps what is not set (K8)."""
 
     old_keys: pa.Table
     values: pa.Table
     moves_keys: bool = False
+    contends: bool = False
 
 
 @dataclass(frozen=True)
 class TableNet:
-    """Net change of one table in one stage, to be carried out in this order: deletes, updates (moving ones first),
-    inserts. No key occurs twice in deletes + inserts or twice in updates.
+    """Net change of one table in one stage, to be carried out in this order: deletes, updates that contend, all at once,
+    other updates (moving ones first), inserts. No key occurs twice in deletes + inserts or twice in updates.
+    `refers_to_itself`: rows refer to each other by a key that the target enforces, so that many rows of one part belong
+    into one statement.
 
     `checked`: every delete and update must hit exactly one row, every insert must find none; anything else is a
     conflict. Not checked (the load window, K3): deletes may find nothing, inserts replace the row that has the key,
@@ -57,6 +62,7 @@ class TableNet:
     inserts: pa.Table | None = None  # all columns
     multiset: pa.Table | None = None
     checked: bool = True
+    refers_to_itself: bool = False
 
     @property
     def row_count(self) -> int:
@@ -104,7 +110,7 @@ class RowChange:
     """One row change alone, for the slow way: values in text form (rows/lines.py without escapes), None = NULL.
 
     INSERT has `values`; DELETE has `old_key` (keyless: `old_values`, the whole row); UPDATE has both, `values` only of the
-    columns to set."""
+    columns to set. `keys_off`: the source's foreign keys did nothing for it."""
 
     table: TargetTable
     operation: str  # insert | update | delete
@@ -112,3 +118,4 @@ class RowChange:
     values: dict[str, str | None] = field(default_factory=dict)
     old_values: dict[str, str | None] = field(default_factory=dict)
     checked: bool = True
+    keys_off: bool = False

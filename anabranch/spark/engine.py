@@ -35,7 +35,10 @@ class Epochs(Protocol):
     done: int
 
     def wait(self, seconds: float) -> None:
-        """Raises what an epoch raised."""
+        """Raises what an epoch raised, StorageFull where what drives the epochs found no room."""
+
+    def start_again(self) -> None:
+        """After StorageFull: where the target is. StorageFull while there is still no room."""
 
     def stop(self) -> None:
         """Let the running epoch finish, begin none."""

@@ -12,19 +12,26 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from anabranch.errors import StorageFull
 from anabranch.spark.source import FORMAT, TrailSource
+from anabranch.trail.failures import FULL, writing
 from anabranch.trail.reader import TrailReader
 
 EPOCH_ROWS = 500_000
 LINGER_SECONDS = 0.2  # without news, until the batch is given back to Spark
 LONGEST_BATCH_SECONDS = 2.0  # also with news: what is done between batches is due
 POLL_SECONDS = 0.004
+CHECKPOINT = "Spark's checkpoint"
+NO_ROOM = tuple(os.strerror(number) for number in FULL)  # the JVM's message is the system's
 
 
 def warm_up(spark: SparkSession) -> None:
@@ -52,10 +59,20 @@ class EpochQuery:
         self.is_stopping = threading.Event()
         self.idle = threading.Lock()  # held while an epoch runs
         self._trail, self.done = TrailReader(trail), start
-        options = {"path": str(trail), "start": str(start), "rows": str(EPOCH_ROWS)}
-        stream = spark.readStream.format(FORMAT).options(**options).load()
-        writer = stream.writeStream.foreachBatch(self._epoch).option("checkpointLocation", str(_emptied(checkpoint)))
-        self.query: StreamingQuery = writer.start()
+        self._spark, self._directory, self._checkpoint = spark, trail, checkpoint
+        self.query = self._start(start)
+
+    def _start(self, at: int) -> StreamingQuery:
+        options = {"path": str(self._directory), "start": str(at), "rows": str(EPOCH_ROWS)}
+        with _room(), writing(CHECKPOINT):
+            place = str(_emptied(self._checkpoint))
+            stream = self._spark.readStream.format(FORMAT).options(**options).load()
+            return stream.writeStream.foreachBatch(self._epoch).option("checkpointLocation", place).start()
+
+    def start_again(self) -> None:
+        """After StorageFull: where the target is, with an empty checkpoint. StorageFull while there is still no room."""
+        self.query.stop()
+        self.query = self._start(self.at())
 
     def _epoch(self, frame: DataFrame, number: int) -> None:
         with self.idle:
@@ -85,9 +102,10 @@ class EpochQuery:
                 time.sleep(POLL_SECONDS)
 
     def wait(self, seconds: float) -> None:
-        """Raises what `apply` raised, or what ended the query."""
+        """Raises what `apply` raised, or what ended the query: StorageFull where its checkpoint found no room."""
         if not self.is_stopping.is_set():
-            self.query.awaitTermination(seconds)
+            with _room():
+                self.query.awaitTermination(seconds)
         if self.failure is not None:
             raise self.failure
 
@@ -98,6 +116,17 @@ class EpochQuery:
             pass
         self.query.stop()
         self._trail.close()
+
+
+@contextmanager
+def _room() -> Iterator[None]:
+    """What the JVM says of a full disk is the trail's error for it: the checkpoint lies beside the trail."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        if any(words in str(error) for words in NO_ROOM):
+            raise StorageFull(f"no room left for {CHECKPOINT}") from error
+        raise
 
 
 def _emptied(checkpoint: Path) -> Path:

@@ -12,24 +12,28 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
 BLOCK = 64 * 1024
+Cut = Literal["unheard", "heard", "answered"]
 
 
 class Proxy:
     """A line to `host:port` by way of a free port of 127.0.0.1, in a thread of its own. Faults hold until the next call.
 
     `slow`: every block waits that long · `stall`: nothing passes, nobody is told · `cut`: open lines are reset ·
-    `refuse`: as `cut`, and new ones are reset too · `restore`: as it was."""
+    `refuse`: as `cut`, and new ones are reset too · `restore`: as it was. `cut_at`: once, where a client says something."""
 
     def __init__(self, host: str, port: int) -> None:
         self.host, self.target_port, self.port = host, port, 0
         self.lines = 0  # opened so far
         self.passed = 0  # bytes so far, both ways
+        self.cuts = 0  # done by `cut_at`
         self._delay, self._refuses = 0.0, False
+        self._cut_at: tuple[bytes, Cut] | None = None
         self._open: set[asyncio.StreamWriter] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="anabranch-proxy", daemon=True)
@@ -58,8 +62,14 @@ class Proxy:
         self._refuses = True
         self.cut()
 
+    def cut_at(self, words: bytes, when: Cut) -> None:
+        """The next client that says `words` loses its line: before the server hears them (`unheard`), as it hears them
+        (`heard`), or when it has answered, which is not passed on (`answered`). Only where the words come in one piece, and
+        not encrypted."""
+        self._call(lambda: setattr(self, "_cut_at", (words, when)))
+
     def restore(self) -> None:
-        self._refuses = False
+        self._refuses, self._cut_at = False, None
         self.slow(0.0)
         self._call(self._flows.set)
 
@@ -99,19 +109,51 @@ class Proxy:
             return
         self.lines += 1
         self._open |= {writer, there[1]}
-        await asyncio.gather(self._pass(reader, there[1]), self._pass(there[0], writer))
+        line = _Line((writer, there[1]))
+        await asyncio.gather(self._pass(reader, there[1], line, True), self._pass(there[0], writer, line, False))
         self._open -= {writer, there[1]}
 
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pass(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, line: _Line, is_client: bool
+    ) -> None:
         with contextlib.suppress(OSError):
             while block := await reader.read(BLOCK):
                 await self._flows.wait()
                 if self._delay:
                     await asyncio.sleep(self._delay)
+                if ends := self._ends(block, line, is_client):
+                    self.cuts += 1
+                    if ends == "heard":
+                        writer.write(block)
+                        await writer.drain()
+                    line.cut()
+                    return
                 writer.write(block)
                 self.passed += len(block)
                 await writer.drain()
         writer.close()
+
+    def _ends(self, block: bytes, line: _Line, is_client: bool) -> Cut | None:
+        """Is the line to be cut at this block, and how?"""
+        if not is_client:
+            return "answered" if line.is_asked else None
+        if self._cut_at is None or self._cut_at[0] not in block:
+            return None
+        when, self._cut_at = self._cut_at[1], None
+        line.is_asked = when == "answered"
+        return None if line.is_asked else when
+
+
+@dataclass
+class _Line:
+    """A client's way to the server and back."""
+
+    ends: tuple[asyncio.StreamWriter, asyncio.StreamWriter]
+    is_asked: bool = False  # the line is to be cut at the next answer
+
+    def cut(self) -> None:
+        for end in self.ends:
+            end.transport.abort()
 
 
 # --- processes --------------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ SINCE: dict[str, Version | None] = {
     "utf8mb3": (5, 7),  # by this name; before, it is called utf8
     "XA in the log": (5, 7),  # before, what was prepared is logged with its commit
     "row metadata": (8, 0),
+    "compressed transactions": (8, 0),
     "axes": (8, 0),  # of geographic systems: latitude is read first
     "replicas of one id": (8, 0),  # the first is told that another has come
     "recursive queries": (8, 0),

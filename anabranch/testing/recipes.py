@@ -41,6 +41,9 @@ _MYSQL_OPTIONS: dict[str, tuple[str, ...]] = {
     "8.0": (*_SOURCE_OPTIONS, *_ROW_OPTIONS, *_GTID_OPTIONS, "--mysqlx=OFF"),
     "9": (*_SOURCE_OPTIONS, *_ROW_OPTIONS, *_GTID_OPTIONS, "--mysqlx=OFF", "--performance-schema=OFF"),
 }
+# From 8.0 on fixed when the data directory is made.
+# https://dev.mysql.com/doc/refman/8.0/en/server-system-variables.html#sysvar_lower_case_table_names
+_LASTING = "--lower-case-table-names"
 # Before 5.7 a data directory is made of these, fed to a server that listens to nobody.
 _SYSTEM_TABLES = ("mysql_system_tables.sql", "mysql_system_tables_data.sql")
 _POSTGRESQL_OPTIONS = (
@@ -54,12 +57,14 @@ _POSTGRESQL_OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """One private server on disk: `directory` holds everything, `data` is its data directory."""
+    """One private server on disk: `directory` holds everything, `data` is its data directory. `options` come after the
+    recipe's own, and override them."""
 
     directory: Path
     software: Software
     port: int
     password: str = field(repr=False)
+    options: tuple[str, ...] = ()
 
     @property
     def data(self) -> Path:
@@ -93,7 +98,7 @@ class Recipe:
     user: str
     find: Callable[[], Software]
     initialise: Callable[[Instance, Path], None]
-    daemon: Callable[[Instance, Sequence[str]], Daemon]
+    daemon: Callable[[Instance], Daemon]
     version_digits: int  # how many leading parts of the version decide whether a data directory can be opened
 
 
@@ -173,7 +178,15 @@ def _initialise_mysql(instance: Instance, data: Path) -> None:
     secret = _secret_file(instance, "".join(f"{statement};\n" for statement in statements))
     software = instance.software
     where = ("--no-defaults", f"--basedir={software.home}", f"--datadir={data}")
-    instance.surroundings.run([software.program("mysqld"), *where, "--initialize-insecure", f"--init-file={secret}"])
+    lasting = [option for option in instance.options if option.startswith(_LASTING)]
+    command: list[str | Path] = [
+        software.program("mysqld"),
+        *where,
+        *lasting,
+        "--initialize-insecure",
+        f"--init-file={secret}",
+    ]
+    instance.surroundings.run(command)
     secret.unlink()
 
 
@@ -200,8 +213,8 @@ def _bootstrap_mysql(instance: Instance, data: Path) -> None:
     secret.unlink()
 
 
-def _mysql_daemon(program: str, defaults: Sequence[str]) -> Callable[[Instance, Sequence[str]], Daemon]:
-    def daemon(instance: Instance, options: Sequence[str]) -> Daemon:
+def _mysql_daemon(program: str, defaults: Sequence[str]) -> Callable[[Instance], Daemon]:
+    def daemon(instance: Instance) -> Daemon:
         command: list[str | Path] = [
             instance.software.program(program),
             "--no-defaults",
@@ -214,7 +227,7 @@ def _mysql_daemon(program: str, defaults: Sequence[str]) -> Callable[[Instance, 
             f"--secure-file-priv={instance.exchange}",
             f"--tmpdir={instance.temporary}",
             *defaults,
-            *options,
+            *instance.options,
         ]
         return Daemon(instance.surroundings, command, lambda pid: read_greeting(HOST, instance.port) is not None)
 
@@ -237,7 +250,7 @@ def _initialise_postgresql(instance: Instance, data: Path) -> None:
     secret.unlink()
 
 
-def _postgresql_daemon(instance: Instance, options: Sequence[str]) -> Daemon:
+def _postgresql_daemon(instance: Instance) -> Daemon:
     def is_ready(pid: int) -> bool:
         """Line 1 of postmaster.pid is the process id, line 8 its state (src/include/utils/pidfile.h)."""
         try:
@@ -252,7 +265,7 @@ def _postgresql_daemon(instance: Instance, options: Sequence[str]) -> Daemon:
         instance.data,
         f"--port={instance.port}",
         *_POSTGRESQL_OPTIONS,
-        *options,
+        *instance.options,
     ]
     return Daemon(instance.surroundings, command, is_ready, signal.SIGINT, signal.SIGQUIT)
 

@@ -177,10 +177,10 @@ def _start(recipe: Recipe, directory: Path, port: int | None, options: Sequence[
     last = kept.get("port")
     chosen = port or (last if isinstance(last, int) and _is_free(last) else free_port())
     for tries_left in (2, 1, 0):
-        instance = Instance(directory, software, chosen, password)
+        instance = Instance(directory, software, chosen, password, tuple(options))
         _keep_identity(recipe, instance)
         prepare(recipe, instance)
-        daemon = recipe.daemon(instance, options)
+        daemon = recipe.daemon(instance)
         try:
             daemon.start()
         except ServerUnavailable:

@@ -26,6 +26,7 @@ from anabranch.trail.storage import LocalStorage, Storage, read_whole
 
 FOLDER = "readers"
 PASSED = "retention.json"
+CLOCK_SECONDS = 1.0  # by less a clock drifts
 LOAD = "load "  # and a table's name: holds the trail until that table has joined
 
 
@@ -85,14 +86,33 @@ def refuse_before_start(name: str, sequence: int, first: int) -> None:
         )
 
 
+class Clock:
+    """The retention time has to outlast restarts, so it is told by the wall clock, which somebody may set. What it jumps by
+    while this process lives is known; what it jumped by in between is not."""
+
+    def __init__(self) -> None:
+        self._ahead = time.time() - time.monotonic()
+
+    def jump(self) -> float:
+        """By how many seconds the wall clock was set since the last time that this was asked."""
+        before, self._ahead = self._ahead, time.time() - time.monotonic()
+        return self._ahead - before
+
+
 def drop_old(
-    directory: str | Path, retain_seconds: float, *, now: float | None = None, storage: Storage | None = None
+    directory: str | Path,
+    retain_seconds: float,
+    *,
+    now: float | None = None,
+    jump: float = 0.0,
+    storage: Storage | None = None,
 ) -> list[str]:
-    """Drop the oldest segments that every registered reader was past `retain_seconds` ago. Returns their names."""
+    """Drop the oldest segments that every registered reader was past `retain_seconds` ago. Returns their names. `jump`: by how
+    much the clock was set since the last call."""
     storage = storage or LocalStorage(directory)
     now = time.time() if now is None else now
     with maintenance(Path(directory)), writing(PASSED):
-        passed = _passed_since(storage, directory, now)
+        passed = _passed_since(storage, directory, now, jump)
         old = [name for name, since in passed.items() if now - since >= retain_seconds]
         reach("trail.drop")
         for name in old:
@@ -103,12 +123,12 @@ def drop_old(
     return [str(name) for name in old]
 
 
-def _passed_since(storage: Storage, directory: str | Path, now: float) -> dict[SegmentName, float]:
+def _passed_since(storage: Storage, directory: str | Path, now: float, jump: float) -> dict[SegmentName, float]:
     """Segments that are behind every reader, oldest first, and since when we know it."""
     sequences = [reader.sequence for reader in readers(directory, storage=storage).values()]
     if not sequences:
         return {}
-    known = _load_passed(storage)
+    known = {number: since + jump for number, since in _load_passed(storage).items()}
     newest = _published_number(storage)
     names = segment_names(storage.names())
     passed: dict[SegmentName, float] = {}
@@ -139,7 +159,8 @@ def _load_passed(storage: Storage) -> dict[int, float]:
 
 def _save_passed(storage: Storage, passed: dict[SegmentName, float]) -> None:
     content = {name.number: since for name, since in passed.items()}
-    if content != _load_passed(storage):
+    before = _load_passed(storage)
+    if content.keys() != before.keys() or any(abs(content[n] - before[n]) > CLOCK_SECONDS for n in content):
         storage.replace(PASSED, to_json(content))
 
 

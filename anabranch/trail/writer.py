@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from anabranch.errors import TrailError
+from anabranch.errors import StorageFull, TrailError
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark, Position
@@ -64,6 +64,7 @@ class TrailWriter:
         self.directory = directory
         self._storage, self._lock, self._identity = storage, lock, who
         self._segment_bytes, self._retain_seconds = limits
+        self._clock = retention.Clock()
         self._history, self._history_length = recovered.history, recovered.history_length
         self._history_file = storage.reopen(HISTORY)
         self._cell = storage.reopen(published.FILE)
@@ -232,7 +233,8 @@ class TrailWriter:
 
     def drop_old(self) -> list[str]:
         """Drop the segments that nobody needs any more (K12). Returns their names."""
-        return retention.drop_old(self.directory, self._retain_seconds, storage=self._storage)
+        jump = self._clock.jump()
+        return retention.drop_old(self.directory, self._retain_seconds, jump=jump, storage=self._storage)
 
     def close(self) -> None:
         """Flush, unless a failure came before, and let the next writer in."""
@@ -290,7 +292,8 @@ class TrailWriter:
         reach("trail.segment.sealed")
         if self._packer:
             self._packer.offer(len(segment.offsets), segment.rows)
-        self.drop_old()
+        with suppress(StorageFull):  # what was appended counts, and the next seal tries this again
+            self.drop_old()
 
     def _leave(self, segment: SegmentWriter) -> None:
         self._sync(segment.sync, str(segment.name))
@@ -337,6 +340,7 @@ class TrailWriter:
         version = max(self._published.record.version, self._published.end.version, self._epoch << 40) + 1
         record = place.record._replace(version=version, history=self._history_length)
         with writing("the published end"):
+            reach("trail.publish")
             published.write(self._cell, record)
         self._published = self._appended = _Place(replace(place.end, version=version), record)
         self._history_published = self._history_length

@@ -15,7 +15,7 @@ from anabranch.errors import TargetError, TargetUnavailable
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
-from anabranch.model.schema import Column, ForeignKey, Index, TableSchema
+from anabranch.model.schema import Action, Column, ForeignKey, Index, TableSchema
 from anabranch.rows.net import TargetTable
 
 INT, TEXT = LogicalType(Kind.INT32), LogicalType(Kind.TEXT, 10)
@@ -216,6 +216,18 @@ def test_postgresql_preflight_says_what_is_not_built(endpoint: Endpoint) -> None
     ]
 
 
+def test_postgresql_preflight_says_which_keys_may_not_fit(endpoint: Endpoint) -> None:
+    """The server's word for the same: such a value is refused when it comes."""
+    wide = replace(TEXT, length=768)
+    columns = (replace(ITEMS.columns[1], type=wide, nullable=False, character_bytes=4), *ITEMS.columns[2:])
+    table = replace(ITEM, columns=("name", "n"), types=(wide, INT), key=("name",))
+    there = {ITEMS.id: replace(ITEMS, columns=columns, primary_key=("name",))}
+    (message,) = bad(run(endpoint, replace(CONTEXT, tables=there, targets={ITEMS.id: table})), "warning")
+    assert message[0] == "key" and "may be longer than the 2704 bytes" in message[1] and "shop.items" in message[1]
+    short = {ITEMS.id: replace(there[ITEMS.id], columns=(replace(columns[0], character_bytes=3), *columns[1:]))}
+    assert not bad(run(endpoint, replace(CONTEXT, tables=short, targets={ITEMS.id: table})), "warning")
+
+
 def test_postgresql_preflight_names(endpoint: Endpoint) -> None:
     twin = replace(ITEMS, id=TableId("old", "items"))
     long = replace(ITEMS, id=TableId("shop", "x" * 64))
@@ -260,11 +272,79 @@ def test_postgresql_preflight_rights_and_their_grants(target_database: Any, poor
         "may not create tables in schema public",
         "may not create tables in schema closed",
         "does not own closed.t",
-        "shop.items has foreign keys",
         "may not read closed.t",
     ):
         assert words in messages
     for result in results:
         if result.verdict == "failed":
             target_database.execute(result.hint)
-    assert not bad(run(endpoint, context))
+    results = run(endpoint, context)
+    ((check, message),) = [(c, m) for c, m in bad(results, "warning") if c == "session_replication_role"]
+    assert not bad(results) and "in an order that foreign keys accept" in message
+    target_database.execute(*(r.hint for r in results if r.check.endswith(check)))
+    assert (check, "foreign keys and triggers are off for this job's writes") in bad(run(endpoint, context), "ok")
+
+
+# key of the source, what stands at the target -> what is said without the right, and is it refused
+KEYS_THERE = {
+    "same": ("cascade", "ON DELETE CASCADE", "", False),
+    "gentle": ("cascade", "DEFERRABLE", "", False),
+    "strict": (
+        "cascade",
+        "",
+        "is not ON DELETE CASCADE, as the source's is: what depends on that goes row by row",
+        False,
+    ),
+    "harsh": ("restrict", "ON DELETE CASCADE", "", False),
+    "other": ("set null", "ON DELETE CASCADE", "is ON DELETE CASCADE, the source's ON DELETE SET NULL", True),
+    "own": ("", "ON DELETE SET NULL", "is ON DELETE SET NULL, and the source has no such key", True),
+    "alone": ("", "", "has no counterpart at the source: a row without a parent stops the job", False),
+}
+
+
+def test_rule_07_pitfall_41_what_acts_without_the_right_is_named(target_database: Any, poor_user: str) -> None:
+    """What would lose rows, or hide them, is refused; hints mend it. With the right nothing of it matters but rules and
+    row security."""
+    parent = replace(ITEMS, id=TableId("shop", "p"))
+    tables, targets = {parent.id: parent}, {parent.id: replace(ITEM, source=parent.id, target=TableId("public", "p"))}
+    target_database.execute(GOOD.replace("items", "p"), f"GRANT CREATE ON SCHEMA public TO {poor_user}")
+    target_database.execute(f"GRANT CREATE ON DATABASE {target_database.name} TO {poor_user}")
+    for name, (on_delete, clause, _, _) in KEYS_THERE.items():
+        target_database.execute(
+            f"CREATE TABLE {name} (id int PRIMARY KEY, name varchar(10), n int REFERENCES p {clause})"
+        )
+        keys = (ForeignKey("f", ("n",), parent.id, ("id",), Action(on_delete)),) if on_delete else ()
+        schema = replace(ITEMS, id=TableId("shop", name), foreign_keys=keys)
+        tables[schema.id] = schema
+        targets[schema.id] = replace(ITEM, source=schema.id, target=TableId("public", name))
+    target_database.execute(
+        *(f"ALTER TABLE {name} OWNER TO {poor_user}" for name in ("p", *KEYS_THERE)),
+        "CREATE TRIGGER t BEFORE UPDATE ON same FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()",
+        "CREATE RULE quiet AS ON DELETE TO own DO INSTEAD NOTHING",
+        "ALTER TABLE own ENABLE ROW LEVEL SECURITY",
+        "ALTER TABLE own FORCE ROW LEVEL SECURITY",
+    )
+    endpoint = endpoint_of(target_database, poor_user, "p")
+    context = PreflightContext("job", {"load.defer_constraints": "true"}, tables, targets)
+    results = run(endpoint, context)
+    said = {r.message for r in results if r.check == "target.foreign_keys"}
+    wanted = {(name, told, refused) for name, (_, _, told, refused) in KEYS_THERE.items() if told}
+    for name, told, refused in wanted:
+        (one,) = [
+            r
+            for r in results
+            if r.check == "target.foreign_keys" and f"{name}_n_fkey of public.{name} {told}" in r.message
+        ]
+        assert one.verdict == ("failed" if refused else "warning")
+    assert len(said) == len(wanted)
+    (way,) = [r for r in results if r.check == "target.session_replication_role"]
+    assert way.verdict == "warning" and "triggers fire: t on public.same (UPDATE)" in way.message
+    assert dict(bad(results))["rules"].startswith("rule quiet rewrites DELETE")
+    assert dict(bad(results))["row_security"].startswith("row security of public.own hides rows")
+    for result in results:
+        if result.verdict == "failed":
+            target_database.execute(result.hint)
+    results = run(endpoint, context)
+    assert not bad(results)
+    target_database.execute(way.hint)
+    assert not [r for r in run(endpoint, context) if r.check == "target.foreign_keys"]

@@ -109,7 +109,8 @@ class Running:
 
 @dataclass
 class Scenario:
-    """One job. `source_at`, `target_at`: (host, port) to use instead of the servers' own, for a proxy between."""
+    """One job. `source_at`, `target_at`: (host, port) to use instead of the servers' own, for a proxy between. `user`,
+    `target_user`: name and password of the job's users, if not the administrators."""
 
     source: Database
     target: Database
@@ -118,6 +119,7 @@ class Scenario:
     source_at: tuple[str, int] | None = None
     target_at: tuple[str, int] | None = None
     user: tuple[str, str] | None = None
+    target_user: tuple[str, str] | None = None
     prefix: tuple[str, ...] = ()  # what every command is started with
     _marks: int = 0
     _logs: int = 0
@@ -141,11 +143,12 @@ class Scenario:
     @property
     def environment(self) -> dict[str, str]:
         source_secret = self.user[1] if self.user else self.source.server.password
+        target_secret = self.target_user[1] if self.target_user else self.target.server.password
         return {
             **os.environ,
             "ANABRANCH_HOME": str(self.directory / "home"),
             SOURCE_SECRET: source_secret,
-            TARGET_SECRET: self.target.server.password,
+            TARGET_SECRET: target_secret,
         }
 
     def write_job(self, text: str = "", *, rules: str = "", spark: str = "local[2]") -> None:
@@ -153,11 +156,12 @@ class Scenario:
         source, target = self.source.server, self.target.server
         at, to = self.source_at or (source.host, source.port), self.target_at or (target.host, target.port)
         user = self.user[0] if self.user else source.user
+        target_user = self.target_user[0] if self.target_user else target.user
         rules = rules or f'[[rules]]\ninclude = ["{self.source.name}.*"]\ntarget = "public.{{table}}"\n'
         self.job_file.write_text(
             f'name = "{self.name}"\n'
             f'[source]\nurl = "{source.name}://{user}:${{{SOURCE_SECRET}}}@{at[0]}:{at[1]}"\n'
-            f'[target]\nurl = "postgresql://{target.user}:${{{TARGET_SECRET}}}@{to[0]}:{to[1]}/{self.target.name}"\n'
+            f'[target]\nurl = "postgresql://{target_user}:${{{TARGET_SECRET}}}@{to[0]}:{to[1]}/{self.target.name}"\n'
             f"{rules}{text}\n" + ("" if "[spark]" in text else f'[spark]\nmaster = "{spark}"\n')
         )
 

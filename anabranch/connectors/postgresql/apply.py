@@ -1,13 +1,15 @@
 """Applying epochs to PostgreSQL over the one committing connection: claim, compare-and-set, merge, commit.
 
-What does not live here: how a net change is merged (`merge.py`, `keyless.py`), foreign-key actions (`cascade.py`), single
-rows (`onerow.py`), what errors mean (`errors.py`).
+What does not live here: how a net change is merged (`merge.py`, `exchange.py`, `keyless.py`), foreign-key actions
+(`cascade.py`), single rows (`onerow.py`), what errors mean (`errors.py`).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from itertools import groupby
 from typing import Any
 
 import psycopg
@@ -17,8 +19,11 @@ from psycopg.pq import TransactionStatus
 from anabranch.abc import Checkpoint, StagedNet, TableState, ValueRules
 from anabranch.connectors.postgresql import cascade as cascades
 from anabranch.connectors.postgresql import merge, onerow, stage
+from anabranch.connectors.postgresql.catalog import may_bypass_constraints
 from anabranch.connectors.postgresql.connection import Connection, connect, session_name, table_name
-from anabranch.connectors.postgresql.errors import translate, translated
+from anabranch.connectors.postgresql.enforced import Followers
+from anabranch.connectors.postgresql.errors import missing_parent, translate, translated
+from anabranch.connectors.postgresql.exchange import exchange
 from anabranch.connectors.postgresql.merge import Action, Piece, Texts
 from anabranch.connectors.postgresql.staging import ANALYZE_ROWS, StagingTables, copy_rows
 from anabranch.connectors.postgresql.store import READ_CHECKPOINT, TARGET, checkpoint_of, save_table
@@ -43,13 +48,15 @@ UPDATE anabranch.checkpoint SET epoch = %s, sequence = %s, position = %s, commit
 """
 # https://www.postgresql.org/docs/current/runtime-config-client.html#GUC-SESSION-REPLICATION-ROLE
 BYPASS = "SET session_replication_role = replica"
+DEFER = "SET CONSTRAINTS ALL DEFERRED"  # https://www.postgresql.org/docs/current/sql-set-constraints.html
 REFERENCED = """
 SELECT EXISTS (SELECT FROM pg_constraint WHERE contype = 'f' AND confrelid = to_regclass(%s) AND conrelid <> confrelid)
 """
 
 
 class PostgresWriter:
-    """Carries out epochs at a PostgreSQL target.
+    """Carries out epochs at a PostgreSQL target. Foreign keys and triggers are off in its session if that is asked for and
+    its user may; else keys that are deferrable are asked at commit, all others at the end of each statement.
 
     Delivery: what an epoch does and its checkpoint commit together or not at all; a fenced owner commits nothing."""
 
@@ -58,6 +65,8 @@ class PostgresWriter:
         self._job, self._owner = "", ""
         self._open: Connection | None = None
         self._stages: StagingTables | None = None
+        self._may_bypass: bool | None = None  # as found at the first connection
+        self._followers: Followers | None = None  # of this transaction, where keys act
 
     # --- whose turn it is ---------------------------------------------------------------------------------------------
 
@@ -77,6 +86,9 @@ class PostgresWriter:
             raise self._no_checkpoint()
         return checkpoint_of(row)
 
+    def bypasses(self) -> bool:
+        return self._bypass and bool(self._may_bypass)
+
     def begin(self, now: Checkpoint, then: Checkpoint) -> str:
         connection = self._session()
         if connection.info.transaction_status is not TransactionStatus.IDLE:
@@ -85,6 +97,7 @@ class PostgresWriter:
             there = [then.epoch, then.position.sequence, then.position.native, then.commit_time]
             here = [self._job, TARGET, now.owner, now.epoch, now.position.sequence]
             if connection.execute(MOVE, [*there, *here], prepare=True).rowcount == 1:
+                self._let_keys_wait(connection)
                 return "open"
             found = self._checkpoint(connection)
             connection.rollback()
@@ -99,15 +112,30 @@ class PostgresWriter:
         connection, stages = self._transaction()
         again: list[Texts] = []
         with translated(f"merge into {net.table.target}", net.table.source):
-            for piece, arrays in merge.pieces(net):
-                again += self._merge_piece(connection, stages, piece, arrays)
+            few = 1 if net.refers_to_itself else FEW_ROWS
+            for contend, pieces in groupby(merge.pieces(net), key=lambda one: one[0].contends):
+                if contend:
+                    self._exchange(connection, stages, pieces)
+                    continue
+                for piece, arrays in pieces:
+                    again += self._merge_piece(connection, stages, piece, arrays, few)
         return again
 
+    def _exchange(
+        self, connection: Connection, stages: StagingTables, pieces: Iterable[tuple[Piece, Sequence[Any]]]
+    ) -> None:
+        with ExitStack() as held:
+            staged = [
+                (piece, held.enter_context(stages.filled(piece, arrays, self._rules.nul)), len(arrays[0]))
+                for piece, arrays in pieces
+            ]
+            exchange(connection, staged, prepare=sum(rows for _, _, rows in staged) <= ANALYZE_ROWS)
+
     def _merge_piece(
-        self, connection: Connection, stages: StagingTables, piece: Piece, arrays: Sequence[Any]
+        self, connection: Connection, stages: StagingTables, piece: Piece, arrays: Sequence[Any], few: int
     ) -> list[Texts]:
         rows, nul = len(arrays[0]), self._rules.nul
-        if rows <= FEW_ROWS and piece.action is not Action.MULTISET:
+        if rows <= few and piece.action is not Action.MULTISET:
             return onerow.merge_few(connection, piece, arrays, nul)
         if piece.action is Action.INSERT and piece.checked:
             copy_rows(connection, piece.table.target, piece.columns, arrays, nul, piece.values)
@@ -128,6 +156,8 @@ class PostgresWriter:
     def change(self, row: RowChange) -> bool:
         connection, stages = self._transaction()
         with translated(f"{row.operation} in {row.table.target}", row.table.source, onerow.key(row)):
+            if self._followers is not None and row.keys_off and row.operation != "insert":
+                self._followers.refuse(row)
             return onerow.change(connection, stages, row, self._rules.nul)
 
     def truncate(self, table: TargetTable, how: str) -> None:
@@ -136,6 +166,8 @@ class PostgresWriter:
         connection, _ = self._transaction()
         name = table_name(table.target)
         with translated(f"empty {table.target}", table.source):
+            if self._followers is not None:
+                self._followers.refuse_truncate(table)
             row = connection.execute(REFERENCED, [name.as_string(connection)]).fetchone()
             command = "DELETE FROM {}" if how == "delete" or (row and row[0]) else "TRUNCATE {}"
             connection.execute(sql.SQL(command).format(name))
@@ -153,7 +185,7 @@ class PostgresWriter:
             connection.commit()
         except psycopg.Error as error:
             stages.rolled_back()
-            raise translate(error, "commit an epoch", _table_of(error)) from None
+            raise translate(error, "commit an epoch", _table_of(error), missing_parent(error)) from None
         stages.committed()
         with translated("drop staging tables"):
             stages.trim()
@@ -189,11 +221,24 @@ class PostgresWriter:
         if self._open is None or self._open.closed:
             connection = connect(self._endpoint, session_name(self._job, self._owner))
             if self._bypass:
-                with translated("switch foreign keys and triggers off for this session"):
-                    connection.execute(BYPASS)
-                    connection.commit()
+                self._switch_off(connection)
             self._open, self._stages = connection, StagingTables(connection)
         return self._open
+
+    def _switch_off(self, connection: Connection) -> None:
+        """Foreign keys and triggers, if we may. What was so at first has to stay so: epochs are planned by it."""
+        with translated("switch foreign keys and triggers off for this session"):
+            if self._may_bypass is None:
+                self._may_bypass = may_bypass_constraints(connection)
+            if self._may_bypass:
+                connection.execute(BYPASS)
+            connection.commit()
+
+    def _let_keys_wait(self, connection: Connection) -> None:
+        """Where keys act: those that can are asked at the end of the transaction."""
+        self._followers = None if self.bypasses() else Followers(connection)
+        if self._bypass and not self._may_bypass:
+            connection.execute(DEFER)
 
     def _transaction(self) -> tuple[Connection, StagingTables]:
         """The open epoch. A line that was lost inside it is not opened again here: the epoch is over."""

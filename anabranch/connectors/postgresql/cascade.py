@@ -1,8 +1,9 @@
 """Foreign-key actions of the source, done set-wise at the target, level after level (K1).
 
 The parents' old values stand in a staging table; before the children change, what their own children will need is put
-into the next one. Deletes end when a level finds no rows. An update never enters a table twice on one path: such an
-update is refused by the source itself.
+into the next one. Rows go from the lowest level up, so that a key of the target that only checks is content (K7); in a
+circle of tables they go from the top, which ends when a level finds none. An update never enters a table twice on one
+path: such an update is refused by the source itself.
 https://dev.mysql.com/doc/refman/8.0/en/create-table-foreign-keys.html#foreign-key-referential-actions
 """
 
@@ -14,6 +15,7 @@ from contextlib import ExitStack
 from psycopg import sql
 
 from anabranch.connectors.postgresql.connection import Connection, column_list, table_name
+from anabranch.connectors.postgresql.exchange import hand_on
 from anabranch.connectors.postgresql.merge import Action, Piece, Stage, StageColumn, Texts
 from anabranch.connectors.postgresql.staging import StagingTables
 from anabranch.model.ids import TableId
@@ -36,7 +38,7 @@ def carry_out(
             if cascade.tells_keys:
                 names = cascade.child.key
                 keys = [dict(zip(names, row, strict=True)) for row in connection.execute(_keys(step, stage))]
-            _Levels(connection, stages, rules).do(step, stage, frozenset())
+            _Levels(connection, stages, rules).do(step, stage, frozenset(), frozenset())
     return keys
 
 
@@ -46,8 +48,10 @@ class _Levels:
     def __init__(self, connection: Connection, stages: StagingTables, rules: Sequence[CascadeRule]) -> None:
         self.connection, self.stages, self.rules = connection, stages, rules
 
-    def do(self, step: Step, stage: Stage, updated: frozenset[TableId]) -> None:
+    def do(self, step: Step, stage: Stage, updated: frozenset[TableId], deleted: frozenset[TableId]) -> None:
+        """`updated`, `deleted`: tables above, by what happens to their rows."""
         child, _, action = step
+        gone = deleted | {child.target} if action is CascadeAction.DELETE else deleted
         path = updated if action is CascadeAction.DELETE else updated | {child.target}
         with ExitStack() as held:
             following = []
@@ -55,9 +59,23 @@ class _Levels:
                 below = held.enter_context(self.stages.empty(_piece(next_step)))
                 if self.connection.execute(_look_ahead(step, stage, rule, next_step, below)).rowcount:
                     following.append((next_step, below))
-            self.connection.execute(_change(step, stage))
-            for next_step, below in following:
-                self.do(next_step, below, path)
+            is_below = [action is CascadeAction.DELETE and one.target not in gone for (one, *_), _ in following]
+            for (next_step, below), first in zip(following, is_below, strict=True):
+                if first:
+                    self.do(next_step, below, path, gone)
+            self._change(step, stage)
+            for (next_step, below), first in zip(following, is_below, strict=True):
+                if not first:
+                    self.do(next_step, below, path, gone)
+
+    def _change(self, step: Step, stage: Stage) -> None:
+        """Where children take values that other children leave, all leave first: the values may be unique (K8)."""
+        child, columns, action = step
+        if action is CascadeAction.UPDATE and self.connection.execute(_is_handed_on(step, stage)).rowcount:
+            sets = {name: _replacement(step, name) for name in columns}
+            if hand_on(self.connection, child, stage, sets, _refers(step, stage)):
+                return
+        self.connection.execute(_change(step, stage))
 
     def _followers(self, step: Step, updated: frozenset[TableId]) -> Iterator[tuple[CascadeRule, Step]]:
         child, columns, action = step
@@ -91,6 +109,15 @@ def _change(step: Step, stage: Stage) -> sql.Composed:
     )
     query = sql.SQL("UPDATE {} AS t SET {} {} WHERE {}")
     return query.format(target, sets, _beside(step, stage, "FROM"), _refers(step, stage))
+
+
+def _is_handed_on(step: Step, stage: Stage) -> sql.Composed:
+    """A row where one of the new values is also an old one."""
+    same = sql.SQL(" AND ").join(
+        sql.SQL("s.{} = o.{}").format(sql.Identifier(f"r{i}"), sql.Identifier(f"p{i}")) for i in range(len(step[1]))
+    )
+    query = sql.SQL("SELECT FROM {} AS s JOIN {} AS o ON {} LIMIT 1")
+    return query.format(table_name(stage), table_name(stage), same)
 
 
 def _keys(step: Step, stage: Stage) -> sql.Composed:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import LiteralString
 
+import psycopg
 from psycopg import sql
 
 from anabranch.connectors.postgresql.connection import Connection, table_name
@@ -194,14 +195,10 @@ def relation_table(connection: Connection, schema: str, name: str) -> TableId | 
 
 
 def may_bypass_constraints(connection: Connection) -> bool:
-    """May this user set session_replication_role? Since 15 the right can be granted alone."""
-    row = connection.execute(
-        """
-        SELECT rolsuper, current_setting('server_version_num')::int >= 150000
-          FROM pg_catalog.pg_roles WHERE rolname = current_user
-        """
-    ).fetchone()
-    if row is None or row[0] or not row[1]:
-        return bool(row and row[0])
-    granted = connection.execute("SELECT has_parameter_privilege('session_replication_role', 'SET')").fetchone()
-    return bool(granted and granted[0])
+    """May this user set session_replication_role? Tried, because a managed service may give it in a way of its own."""
+    try:
+        with connection.transaction(force_rollback=True):
+            connection.execute("SET LOCAL session_replication_role = replica")
+    except psycopg.errors.InsufficientPrivilege:
+        return False
+    return True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 from psycopg import sql
@@ -48,6 +48,9 @@ SETTINGS = {
     "statement_timeout": "0",
     "idle_in_transaction_session_timeout": "10min",
 }
+# The same for settings that only later servers have: of a role or a database they would end our sessions.
+# https://www.postgresql.org/docs/17/runtime-config-client.html#GUC-TRANSACTION-TIMEOUT
+LATER_SETTINGS: dict[int, LiteralString] = {170_000: "SET transaction_timeout = 0"}
 # our spelling of ssl_mode (libpq's and MySQL's words) -> libpq's
 SSL_MODES = {
     "disable": "disable",
@@ -68,7 +71,12 @@ NAME_LIMIT = 63  # bytes: NAMEDATALEN - 1, also for application_name
 def connect(endpoint: Endpoint, application_name: str, autocommit: bool = False) -> Connection:
     """A session as all our sessions are. Raises TargetUnavailable, or TargetError when it refuses us."""
     with translated(f"cannot connect to {endpoint}"):
-        return psycopg.connect(**_parameters(endpoint, application_name), autocommit=autocommit)
+        connection = psycopg.connect(**_parameters(endpoint, application_name), autocommit=True)
+        for version, statement in LATER_SETTINGS.items():
+            if connection.info.server_version >= version:
+                connection.execute(statement)
+        connection.autocommit = autocommit
+        return connection
 
 
 def session_name(job: str, owner: str) -> str:

@@ -18,12 +18,18 @@ import psycopg
 from psycopg import sql
 
 from anabranch.connectors.postgresql import ddl
-from anabranch.connectors.postgresql.catalog import ExistingIndex, ExistingTable, read_table, relation_table
+from anabranch.connectors.postgresql.catalog import (
+    ExistingIndex,
+    ExistingTable,
+    may_bypass_constraints,
+    read_table,
+    relation_table,
+)
 from anabranch.connectors.postgresql.connection import Connection, table_name
-from anabranch.connectors.postgresql.errors import Meaning, describe, meaning, translate, translated
+from anabranch.connectors.postgresql.errors import WAITED_FOR, describe, meaning, translate, translated
 from anabranch.connectors.postgresql.indexes import plan_indexes, serves_cascade
 from anabranch.connectors.postgresql.written import index_definition
-from anabranch.errors import TargetError, TargetUnavailable
+from anabranch.errors import TargetUnavailable
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.net import TargetTable
@@ -51,14 +57,10 @@ DELETE FROM anabranch.taken_off WHERE job = %s AND source_table = %s
 
 
 def bypass(connection: Connection) -> None:
-    """Foreign keys and triggers do not act for the rest of this transaction. Raises TargetError without the right."""
-    try:
+    """Foreign keys and triggers do not act for the rest of this transaction, where we may say so. Else triggers fire;
+    foreign keys were taken off for the load."""
+    if may_bypass_constraints(connection):
         connection.execute("SET LOCAL session_replication_role = replica")
-    except psycopg.errors.InsufficientPrivilege:
-        raise TargetError(
-            "the target user may not switch off foreign keys and triggers for its session",
-            hint=f"as a superuser: {grant_statement(connection.info.user)}",
-        ) from None
 
 
 def grant_statement(user: str) -> str:
@@ -228,15 +230,16 @@ def _drop_index(connection: Connection, table: TableId, name: str) -> None:
 def build_foreign_keys(
     connection: Connection, schema: TableSchema, table: TargetTable, resolve: Callable[[TableId], TargetTable | None]
 ) -> list[str]:
-    """The source's foreign keys: NOT VALID first, then validated; one with orphans stays NOT VALID and is reported."""
-    problems = []
+    """The source's foreign keys: NOT VALID first, then validated; one with orphans stays NOT VALID and is reported. They
+    can wait until the end of a transaction where we may not switch them off (K7)."""
+    problems, waits = [], not may_bypass_constraints(connection)
     for key in schema.foreign_keys:
         try:
             planned = ddl.plan_foreign_key(key, table, resolve)
         except ddl.NotCarried as why:
             problems.append(f"foreign key {key.name} of {table.source} is not built: {why}")
         else:
-            problems += _add_foreign_key(connection, table.target, planned.name, planned.sql_foreign_key(table))
+            problems += _add_foreign_key(connection, table.target, planned.name, planned.sql_foreign_key(table, waits))
     return problems
 
 
@@ -283,7 +286,7 @@ def attempt(connection: Connection, statement: str, what: str, patient: bool = F
 
 def refused(error: psycopg.Error, what: str, done: str) -> str:
     """A problem: what the server refuses whoever asks again. Raises TargetUnavailable for anything else."""
-    if meaning(error)[0] is Meaning.RETRY:
+    if meaning(error)[0] in WAITED_FOR:
         raise translate(error, f"{what} could not be {done}") from None
     return f"{what} could not be {done}: {describe(error)}"
 

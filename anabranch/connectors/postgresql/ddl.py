@@ -265,13 +265,15 @@ class Planned:
     def terms(self) -> str:
         return ", ".join(self.parts) or _names(self.columns)
 
-    def sql_foreign_key(self, table: TargetTable) -> str:
+    def sql_foreign_key(self, table: TargetTable, waits: bool = False) -> str:
+        """`waits`: it may be asked at the end of a transaction, as long as nobody says so it is asked at once."""
         assert self.parent is not None
+        deferrable = " DEFERRABLE" if waits else ""
         return (
             f"ALTER TABLE {qualified(table.target)} ADD CONSTRAINT {quote(self.name)} "
             f"FOREIGN KEY ({_names(self.columns)}) "
             f"REFERENCES {qualified(self.parent.target)} ({_names(self.parent_columns)}) "
-            f"ON DELETE {ACTIONS[self.on_delete]} ON UPDATE {ACTIONS[self.on_update]} NOT VALID"
+            f"ON DELETE {ACTIONS[self.on_delete]} ON UPDATE {ACTIONS[self.on_update]}{deferrable} NOT VALID"
         )
 
 

@@ -26,7 +26,8 @@ CHOSEN_BYTES = 72  # the longest text form of those: a DECIMAL of 65 digits
 UNBOUNDED_KINDS = (Kind.JSON, Kind.GEOMETRY, Kind.VECTOR)
 TEXTS = ("", "text", "varchar", "citext")  # target types whose beginning is `left(…)`
 UNBOUNDED = INDEX_ROW_BYTES + 1
-TOO_LONG = f"its values may be longer than the {INDEX_ROW_BYTES} bytes that an index row has here"
+MAY_BE_TOO_LONG = f"may be longer than the {INDEX_ROW_BYTES} bytes that an index row has here"
+TOO_LONG = f"its values {MAY_BE_TOO_LONG}"
 PRIMARY_KEY = "the primary key"
 
 
@@ -85,6 +86,17 @@ def plan_index(index: Index, schema: TableSchema, table: TargetTable) -> Planned
     wanted = f"{table.target.name}_{index.name}"
     fallback = ddl.with_digest(wanted, f"{table.target}.{index.name}")
     return Planned(ddl.shortened(wanted), fallback, columns, index.unique, () if is_plain else parts)
+
+
+def key_fits(schema: TableSchema, table: TargetTable) -> bool:
+    """Does every value that the primary key can have fit into its index?"""
+    if not table.key:
+        return True
+    try:
+        plan_index(Index(PRIMARY_KEY, schema.primary_key, unique=True), schema, table)
+    except NotCarried:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)

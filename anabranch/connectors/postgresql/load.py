@@ -15,16 +15,19 @@ from psycopg import sql
 
 from anabranch.abc import Bounds, DdlStep, LoadedChunk, ValueRules
 from anabranch.connectors.postgresql import constraints, ddl, structures
-from anabranch.connectors.postgresql.catalog import ExistingTable, holds_rows, read_table, read_tables
+from anabranch.connectors.postgresql.catalog import holds_rows, read_table, read_tables
 from anabranch.connectors.postgresql.connection import Connection, column_list, connect, table_name
+from anabranch.connectors.postgresql.enforced import read_keys
 from anabranch.connectors.postgresql.errors import Meaning, describe, meaning, translate, translated
 from anabranch.connectors.postgresql.script import script
 from anabranch.connectors.postgresql.typemap import EXTENSIONS
+from anabranch.connectors.postgresql.unique import unique_keys
 from anabranch.errors import Fenced, RowRefused, TargetError
 from anabranch.failpoints import reach
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
+from anabranch.rows.keys import EnforcedKey
 from anabranch.rows.net import TargetTable
 
 HELD_BYTES = 16 << 20  # one COPY: a refused row is looked up among the lines of its COPY, which are held until it ends
@@ -168,15 +171,19 @@ class PostgresLoader:
             reach("load.copied")
             return rows
 
-    def extra_columns(self, tables: Sequence[TargetTable]) -> Mapping[TableId, tuple[str, ...]]:
-        with translated("read the columns of the target"):
-            found = read_tables(self._session(), [table.target for table in tables])
-        extra = {
-            table.source: tuple(c.name for c in found[table.target].columns if c.name not in table.columns)
+    def unique_columns(self, tables: Sequence[TargetTable]) -> Mapping[TableId, frozenset[str]]:
+        with translated("read the unique keys of the target"):
+            found = unique_keys(self._session(), [table.target for table in tables])
+        ours = {
+            table.source: frozenset(name for key in found.get(table.target, ()) for name in key.columns)
+            & frozenset(table.columns)
             for table in tables
-            if table.target in found
         }
-        return {source: columns for source, columns in extra.items() if columns}
+        return {source: columns for source, columns in ours.items() if columns}
+
+    def foreign_keys(self, tables: Sequence[TargetTable]) -> Sequence[EnforcedKey]:
+        with translated("read the foreign keys of the target"):
+            return read_keys(self._session(), [table.target for table in tables])
 
     def has_guards(self, tables: Sequence[TargetTable]) -> bool:
         with translated("read triggers and foreign keys of the target"):
@@ -216,15 +223,15 @@ class PostgresLoader:
         existing = read_table(connection, table.target)
         if existing is None:
             raise TargetError(f"the target table {table.target} does not exist", hint="create it before the load")
-        if empty:
-            _empty(connection, existing)
+        constraints.take_off(connection, job, table, existing)
+        if empty:  # no other table refers to it any more
+            connection.execute(sql.SQL("TRUNCATE {}").format(table_name(existing.id)))
         elif holds_rows(connection, table.target):
             raise TargetError(
                 f"the target table {table.target} holds rows",
                 table=str(table.source),
                 hint='empty it, or let the job do it: [load] existing = "empty"',
             )
-        constraints.take_off(connection, job, table, existing)
 
     def _copy(self, connection: Connection, job: str, table: TargetTable, lines: Iterable[bytes]) -> int:
         """All lines, in one COPY after another of at most HELD_BYTES."""
@@ -282,20 +289,11 @@ def _tuple(values: list[str] | None) -> tuple[str, ...] | None:
     return None if values is None else tuple(values)
 
 
-# --- emptying, switching off ------------------------------------------------------------------------------------------
-
-
-def _empty(connection: Connection, existing: ExistingTable) -> None:
-    """TRUNCATE, or DELETE where other tables refer to it (TRUNCATE refuses that whatever the session's role)."""
-    if any(key.child != existing.id for key in existing.referenced_by):
-        constraints.bypass(connection)
-        connection.execute(sql.SQL("DELETE FROM {}").format(table_name(existing.id)))
-    else:
-        connection.execute(sql.SQL("TRUNCATE {}").format(table_name(existing.id)))
+# --- switching off ----------------------------------------------------------------------------------------------------
 
 
 def _quiet_constraints(connection: Connection, table: TargetTable) -> None:
-    """No trigger of the target fires and no foreign key is checked for loaded rows; nothing to do for plain tables."""
+    """No trigger of the target fires for loaded rows, if we may say so; nothing to do for plain tables."""
     row = connection.execute(HAS_TRIGGERS, [table.target.schema, table.target.name]).fetchone()
     if row and row[0]:
         constraints.bypass(connection)

@@ -2,7 +2,8 @@
 
 The statements are the same whether the committing connection staged the rows itself (`apply.py`) or an executor did
 (`stage.py`). A staging table takes its columns' types from the target table, so that the server reads every value
-exactly as it would for the target. What does not live here: connections, transactions, cascades (`cascade.py`).
+exactly as it would for the target. What does not live here: connections, transactions, updates that contend (`exchange.py`),
+cascades (`cascade.py`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import pyarrow as pa
 from psycopg import sql
 
 from anabranch.abc import Conflict
+from anabranch.connectors.postgresql import keyless
 from anabranch.connectors.postgresql.connection import Connection, column_list, table_name
 from anabranch.connectors.postgresql.keyless import REMOVE, insert_copies, match, readable_columns
 from anabranch.model.datatype import Kind, LogicalType
@@ -49,7 +51,8 @@ class StageColumn:
 @dataclass(frozen=True, slots=True)
 class Piece:
     """One part of a net change. `k<i>` are the key columns as they are now, `v<i>` values of `values[i]`, `t<i>` the key
-    under which an unchecked update's row is to be read again, in text form."""
+    under which an unchecked update's row is to be read again, in text form. Those of a net that contend go together
+    (exchange.py)."""
 
     table: TargetTable
     action: Action
@@ -57,6 +60,7 @@ class Piece:
     values: tuple[str, ...] = ()
     checked: bool = True
     moves: bool = False
+    contends: bool = False
 
 
 Stage = TableId  # a staging table
@@ -71,7 +75,7 @@ def pieces(net: TableNet) -> Iterator[tuple[Piece, list[Any]]]:
         keys = _keys(net.table)
         piece = Piece(net.table, Action.DELETE, keys, checked=net.checked)
         yield piece, _arrays(net.deletes, net.table.key)
-    for updates in sorted(net.updates, key=lambda one: not one.moves_keys):
+    for updates in sorted(net.updates, key=lambda one: (not one.contends, not one.moves_keys)):
         if updates.values.num_rows:
             yield _update(net, updates)
     if net.inserts is not None and net.inserts.num_rows:
@@ -97,7 +101,7 @@ def _update(net: TableNet, updates: Updates) -> tuple[Piece, list[Any]]:
     if not net.checked:
         columns += tuple(StageColumn(f"t{i}", TEXT) for i in range(len(table.key)))
         arrays += _reread_keys(table, updates)
-    return Piece(table, Action.UPDATE, columns, sets, net.checked, updates.moves_keys), arrays
+    return Piece(table, Action.UPDATE, columns, sets, net.checked, updates.moves_keys, updates.contends), arrays
 
 
 def _reread_keys(table: TargetTable, updates: Updates) -> list[Any]:
@@ -256,6 +260,11 @@ def _new_key(piece: Piece) -> list[sql.Composable]:
     return [sql.Identifier("s", places.get(name, f"k{i}")) for i, name in enumerate(piece.table.key)]
 
 
+def on_old_key(piece: Piece) -> sql.Composed:
+    """The condition under which target row `t` is the one that staged row `s` is about."""
+    return _on_key(piece, _old_key(piece))
+
+
 def _on_key(piece: Piece, keys: Sequence[sql.Composable]) -> sql.Composed:
     pairs = zip(piece.table.key, keys, strict=True)
     return sql.SQL(" AND ").join(sql.SQL("{} = {}").format(sql.Identifier("t", name), place) for name, place in pairs)
@@ -274,9 +283,9 @@ def _merge_multiset(connection: Connection, piece: Piece, stage: Stage) -> None:
     row = connection.execute(query).fetchone()
     wanted = int(row[0]) if row and row[0] is not None else 0
     if wanted:
-        same = match(piece.values, readable_columns(connection, piece.table.target))
+        same = match(piece.values, readable_columns(connection, piece.table))
         statement = REMOVE.format(target=table_name(piece.table.target), stage=table_name(stage), same=same)
-        done = connection.execute(statement).rowcount
+        done = keyless.remove(connection, statement)
         if done != wanted:
             raise Conflict(piece.table.source, f"expected {wanted} deletes of whole rows, found {done}")
     connection.execute(insert_copies(piece.table, piece.values, stage))

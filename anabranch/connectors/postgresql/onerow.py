@@ -126,7 +126,7 @@ def _keyless(connection: Connection, stages: StagingTables, row: RowChange, nul:
     piece = Piece(table, Action.MULTISET, columns, names)
     with stages.empty(piece) as stage:
         _stage_one(connection, stage, piece, row.old_values, nul)
-        same = match(names, readable_columns(connection, table.target))
+        same = match(names, readable_columns(connection, table))
         target = table_name(table.target)
         if row.operation == "delete":
             return connection.execute(REMOVE.format(target=target, stage=table_name(stage), same=same)).rowcount

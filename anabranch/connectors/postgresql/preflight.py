@@ -10,10 +10,16 @@ from collections.abc import Callable, Iterator
 from anabranch.abc import CheckResult, PreflightContext
 from anabranch.connectors.postgresql.connection import Connection, connect
 from anabranch.connectors.postgresql.errors import translated
+from anabranch.connectors.postgresql.preflight_acting import (
+    check_bypass,
+    check_key_actions,
+    check_other_triggers,
+    check_row_security,
+    check_rules,
+)
 from anabranch.connectors.postgresql.preflight_extensions import check_extensions
 from anabranch.connectors.postgresql.preflight_facts import Live
 from anabranch.connectors.postgresql.preflight_server import (
-    check_bypass,
     check_connections,
     check_encoding,
     check_schemas,
@@ -28,9 +34,8 @@ from anabranch.connectors.postgresql.preflight_tables import (
     check_existing,
     check_keys,
     check_not_null,
-    check_other_triggers,
 )
-from anabranch.connectors.postgresql.preflight_types import check_names, check_not_carried, check_types
+from anabranch.connectors.postgresql.preflight_types import check_key_sizes, check_names, check_not_carried, check_types
 from anabranch.model.endpoint import Endpoint
 
 
@@ -48,7 +53,8 @@ class PostgresChecks:
         with translated("check the target"):
             live = Live(self._connection, context)
             found = [result for check in LIVE_CHECKS for result in check(live)]
-        return [*found, *check_names(context), *check_types(context), *check_not_carried(context)]
+        found += [*check_names(context), *check_key_sizes(context)]
+        return [*found, *check_types(context), *check_not_carried(context)]
 
     def close(self) -> None:
         if self._connection is not None:
@@ -71,5 +77,8 @@ LIVE_CHECKS: tuple[Callable[[Live], Iterator[CheckResult]], ...] = (
     check_keys,
     check_constraints,
     check_other_triggers,
+    check_key_actions,
+    check_rules,
+    check_row_security,
     check_deferrable,
 )

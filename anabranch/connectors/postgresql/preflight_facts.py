@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from anabranch.abc import CheckResult, PreflightContext, ValueRules
 from anabranch.connectors.postgresql.catalog import (
     ExistingTable,
+    may_bypass_constraints,
     read_tables,
 )
 from anabranch.connectors.postgresql.connection import Connection
@@ -29,10 +30,12 @@ class Live:
     user: str = ""
     existing: dict[TableId, ExistingTable] = field(default_factory=dict)
     defer_constraints: bool = False
+    may_bypass: bool = False  # foreign keys and triggers are off for what this user's job writes
 
     def __post_init__(self) -> None:
         self.version = int(self.one("SELECT current_setting('server_version_num')"))
         self.user = self.one("SELECT current_user::text")
+        self.may_bypass = may_bypass_constraints(self.connection)
         self.existing = read_tables(self.connection, {t.target for t in self.context.targets.values()})
         self.defer_constraints = self.context.user_choices.get("load.defer_constraints", "").lower() == "true"
 

@@ -6,14 +6,9 @@ from collections.abc import Iterator
 
 from anabranch.abc import CheckResult
 from anabranch.connectors.postgresql import ddl
-from anabranch.connectors.postgresql.catalog import (
-    may_bypass_constraints,
-)
-from anabranch.connectors.postgresql.constraints import grant_statement
-from anabranch.connectors.postgresql.preflight_facts import WRITABLE, Live, failed, ok, some, warning
+from anabranch.connectors.postgresql.preflight_facts import WRITABLE, Live, failed, ok, warning
 
 OLDEST = 120000  # shortest float text: https://www.postgresql.org/docs/release/12.0/
-PARAMETER_GRANTS_SINCE = 150000  # https://www.postgresql.org/docs/release/15.0/
 OUR_CONNECTIONS = 4  # apply, its index builder, state, status; a load adds its parallel tasks
 
 
@@ -79,22 +74,3 @@ def check_table_rights(live: Live) -> Iterator[CheckResult]:
         ):
             hint = f"ALTER TABLE {ddl.qualified(existing.id)} OWNER TO {ddl.quote(live.user)}"
             yield failed("rights", f"{live.user} does not own {existing.id}", hint, table)
-
-
-def check_bypass(live: Live) -> Iterator[CheckResult]:
-    """K7, enforcement off: needed where target tables have, or will have, foreign keys or triggers."""
-    reasons = [f"{e.id} has foreign keys or triggers" for _, e in live.tables() if e.has_actions]
-    reasons += [f"{s.id} has foreign keys" for s in live.context.tables.values() if s.foreign_keys]
-    reasons = sorted(set(reasons))
-    if not reasons:
-        return
-    if may_bypass_constraints(live.connection):
-        yield ok("session_replication_role", "may be set")
-        return
-    since = live.version >= PARAMETER_GRANTS_SINCE
-    yield failed(
-        "session_replication_role",
-        f"{live.user} may not set it, and {some(reasons)}",
-        grant_statement(live.user) if since else f"ALTER ROLE {ddl.quote(live.user)} SUPERUSER",
-        names=reasons,
-    )

@@ -10,7 +10,7 @@ from dataclasses import replace
 from anabranch.abc import CheckResult, Fit, PreflightContext
 from anabranch.connectors.postgresql import choices, ddl
 from anabranch.connectors.postgresql.fits import split_type
-from anabranch.connectors.postgresql.indexes import plan_indexes
+from anabranch.connectors.postgresql.indexes import MAY_BE_TOO_LONG, key_fits, plan_indexes
 from anabranch.connectors.postgresql.preflight_facts import failed, ok, some, value_rules, warning
 from anabranch.connectors.postgresql.typemap import PostgresTypes
 from anabranch.model.datatype import Fidelity, Kind, LogicalType
@@ -101,6 +101,15 @@ def _not_carried(context: PreflightContext, table: TargetTable) -> Iterator[tupl
         column = schema.column(source)
         if ddl.loses_default(column, table.type_of(target)):
             yield "defaults", source, f"{ddl.told_default(column)} has no counterpart"
+
+
+def check_key_sizes(context: PreflightContext) -> Iterator[CheckResult]:
+    """Keys that are made all the same: most of their values will fit."""
+    long = [table for table in context.targets.values() if not key_fits(context.tables[table.source], table)]
+    names = [str(table.source) for table in long]
+    if names:
+        text = f"values of a primary key {MAY_BE_TOO_LONG}: one that does not fit stops the job ({some(names)})"
+        yield warning("key", text, "", long[0] if len(long) == 1 else None, names)
 
 
 def check_names(context: PreflightContext) -> Iterator[CheckResult]:

@@ -13,8 +13,8 @@ from anabranch.errors import TargetError
 from anabranch.job import Job
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
-from anabranch.testing.databases import Database, create_database
-from anabranch.testing.servers import Server, start_mariadb
+from anabranch.testing.databases import Database, create_database, unique_name
+from anabranch.testing.servers import Server, start_mariadb, start_mysql
 
 Make = Callable[[Server], Database]
 LONG_TABLE, LONG_COLUMN = "ü" * 64, "ä" * 63 + '"'
@@ -83,11 +83,10 @@ def test_pitfall_39_tables_of_several_schemas_that_fall_together_are_refused(
             Database(mariadb, "information_schema").execute(f"DROP DATABASE {one.name}")
 
 
-@pytest.fixture
-def folding(servers_directory: Path) -> Iterator[Server]:
-    """`lower_case_table_names = 1`. MySQL 8 wants that when its data directory is made, and 2 is for file systems that
-    fold names themselves: macOS."""
-    server = start_mariadb(servers_directory / "folding", options=("--lower-case-table-names=1",))
+@pytest.fixture(params=[start_mariadb, start_mysql])
+def folding(request: pytest.FixtureRequest, servers_directory: Path) -> Iterator[Server]:
+    """`lower_case_table_names = 1`; 2 is for file systems that fold names themselves: macOS."""
+    server = request.param(servers_directory / unique_name("folding"), options=("--lower-case-table-names=1",))
     yield server
     server.stop(immediate=True)
 

@@ -27,6 +27,7 @@ from anabranch.trail import requests
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.staging import staged
 
+pytestmark = pytest.mark.every_server("XA in the log")
 Make = Callable[[Server], Database]
 
 

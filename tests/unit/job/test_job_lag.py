@@ -178,3 +178,11 @@ def test_what_capture_notes_of_the_end_is_in_state(job: Job, trail: TrailWriter)
     noted = state.snapshot()["positions"]["source_end"]
     state.close()
     assert noted["text"] == "0@0"
+
+
+def test_pitfall_45_a_clock_that_was_set_back_makes_no_old_word_fresh(trail: TrailWriter, says: Says) -> None:
+    """What capture noted an hour "from now" was noted before the clock was set; nor is anything younger than nothing."""
+    write(trail, chunk(-HOUR))
+    assert says(1, at_end=1) == 0.0 and says(1, at_end=-HOUR) == 0.0
+    assert says(1, at_end=-HOUR, phase="waiting") is None
+    assert says(0) == 0.0

@@ -59,6 +59,37 @@ def test_rule_12_time_counts_from_when_the_last_reader_passed(open_writer, open_
     assert not any((directory / name).exists() for name in dropped)
 
 
+def test_rule_12_pitfall_45_a_clock_that_is_set_neither_drops_nor_keeps(
+    open_writer, open_reader, samples, directory, monkeypatch
+):
+    clock = Clock(monkeypatch)
+    writer = open_writer(segment_bytes=2000, retain_seconds=100)
+    retention.register(directory, "apply", 0)
+    fill(writer, samples, 40)
+    retention.advance(directory, "apply", 40)
+    assert writer.drop_old() == []
+    clock.wall += 86_400
+    assert writer.drop_old() == []
+    clock.wall -= 2 * 86_400
+    clock.pass_by(99)
+    assert writer.drop_old() == []
+    clock.pass_by(2)
+    assert writer.drop_old()
+
+
+class Clock:
+    """Time as the test wants it."""
+
+    def __init__(self, monkeypatch):
+        self.wall, self.steady = 1e9, 1e5
+        monkeypatch.setattr(retention.time, "time", lambda: self.wall)
+        monkeypatch.setattr(retention.time, "monotonic", lambda: self.steady)
+
+    def pass_by(self, seconds):
+        self.wall += seconds
+        self.steady += seconds
+
+
 def test_rule_12_newest_segment_stays(open_writer, open_reader, samples, directory, kill):
     writer = open_writer(segment_bytes=1)
     retention.register(directory, "apply", 0)

@@ -1,0 +1,49 @@
+"""How long apply waits for an end that refuses or is away: pauses that grow, five minutes without success, or as long as it
+takes where only room is missing. What an error asks for is its class's to say (`errors.Retry`)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from anabranch.errors import AnabranchError, Retry
+
+SECONDS, TRIES = 300.0, 10  # both have to be over: one try alone may take longer
+FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
+STEP = 0.1  # seconds between two questions whether to stop
+
+
+@dataclass
+class Patience:
+    """Of one thing that is tried again until it works. Not for two threads."""
+
+    stop: Callable[[], bool] = lambda: False
+    _failures: list[float] = field(default_factory=list, init=False)  # when, since the last success
+    _pause: float = field(default=FIRST_PAUSE, init=False)
+
+    def success(self) -> None:
+        self._failures.clear()
+        self._pause = FIRST_PAUSE
+
+    def failure(self, error: AnabranchError) -> float:
+        """Seconds to wait before the next try. Raises `error` when there shall be none."""
+        now = time.monotonic()
+        if error.retry is Retry.PATIENT:
+            self._failures.clear()
+        else:
+            self._failures.append(now)
+        if error.retry in (Retry.NEVER, Retry.MANUAL) or self._is_over() or self.stop():
+            raise error
+        pause, self._pause = self._pause, min(self._pause * 2, LONGEST_PAUSE)
+        return pause
+
+    def wait(self, seconds: float) -> None:
+        """Less where `stop` says so."""
+        for _ in range(round(seconds / STEP)):
+            if self.stop():
+                return
+            time.sleep(STEP)
+
+    def _is_over(self) -> bool:
+        return len(self._failures) >= TRIES and self._failures[-1] - self._failures[0] > SECONDS

@@ -1,0 +1,36 @@
+"""Nothing is decided by the wall clock, which somebody may set: pitfall 45. Where it is read is listed here, with what for."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[2] / "anabranch"
+NOT_THE_PRODUCT = {"testing", "demo", "memory"}
+READ_IN = {
+    "job/lag.py": "shown: a lag is by the clocks of the source and of this machine, and never below nothing",
+    "state/store.py": "shown: when something was noted",
+    "trail/requests.py": "requests are seen to in this order; any order would do",
+    "trail/retention.py": "how long a segment was past: jumps are taken out (retention.Clock); when a reader came is shown",
+    "trail/writer.py": "shown: when a segment was made",
+    "cli/main.py": "the name of a file with a traceback",
+}
+
+
+def reads_wall_clock(path: Path) -> bool:
+    calls = (node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+    return any(ast.unparse(call) in ("time.time", "time.time_ns", "time.strftime", "datetime.now") for call in calls)
+
+
+def test_pitfall_45_the_wall_clock_is_read_where_nothing_hangs_on_it() -> None:
+    files = [path for path in PACKAGE.rglob("*.py") if NOT_THE_PRODUCT.isdisjoint(path.relative_to(PACKAGE).parts)]
+    assert {path.relative_to(PACKAGE).as_posix() for path in files if reads_wall_clock(path)} == set(READ_IN)
+
+
+def test_pitfall_45_the_clocks_of_the_servers_are_not_asked() -> None:
+    """Except for a row that has to differ from the one before it (K2)."""
+    words = ("now()", "current_timestamp", "clock_timestamp", "unix_timestamp(", "sysdate(")
+    files = [*PACKAGE.glob("connectors/**/*.py"), *PACKAGE.rglob("*.sql")]
+    files = [path for path in files if NOT_THE_PRODUCT.isdisjoint(path.relative_to(PACKAGE).parts)]
+    asked = {path.name for path in files if any(word in path.read_text().lower() for word in words)}
+    assert asked <= {"watermark.py", "terms.py", "conditions.py", "defaults.py", "preflight_structures.py"}
