@@ -26,8 +26,8 @@ AT_THE_TARGET = {
     ),
     Meaning.CONFLICT: (
         "`RowRefused`",
-        "The epoch is rolled back and goes row by row, in the source's order. What fails there too ends apply with 6 and "
-        "the row's key; the load ends at once.",
+        "The epoch is rolled back and tried in halves, until the few source transactions around the conflict go row by row. "
+        "What fails there too ends apply with 6 and the row's key; the load ends at once.",
     ),
     Meaning.REFUSED: (
         "`TargetError`",

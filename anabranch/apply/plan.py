@@ -150,11 +150,9 @@ def _stage(part: Group, context: ApplyContext, start: int) -> Stage:
     for table, images in part.images.items():
         followed = context.tables[table]
         checked = followed.high < part.base or start >= order_of(followed.high + 1, part.base)
-        stays = followed.has_extra_columns
         if context.keys:
             context.keys.refuse_hidden(followed.table, images)
-            stays = stays or table in context.keys.acting  # replaced, the row would take its children along
-        net, again = compact(images, followed.table, checked=checked, has_extra_columns=stays)
+        net, again = compact(images, followed.table, checked=checked, unique=followed.unique)
         if net.row_count:
             nets.append(net)
         if again.num_rows:

@@ -7,7 +7,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from anabranch.errors import TrailLocked
@@ -31,8 +31,9 @@ class OsLock:
         except BaseException:  # whatever it was: let go, and passed on
             os.close(self._fd)
             raise
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, f"{os.getpid()} {socket.gethostname()}\n".encode(), 0)
+        with suppress(OSError):  # no room: who has it is not said, and it is had
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, f"{os.getpid()} {socket.gethostname()}\n".encode(), 0)
 
     def _take(self, deadline: float, stop: Callable[[], bool]) -> None:
         while not _taken(self._fd, fcntl.LOCK_EX):

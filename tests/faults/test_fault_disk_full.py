@@ -3,6 +3,7 @@ there is room again. The home lies on a small file system of its own."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -10,9 +11,14 @@ from pathlib import Path
 
 import pytest
 from scenario import Running, Scenario, repeating, wait_until
-from small_disk import IS_ROOT, NAME_SPACE, fill
+from small_disk import IS_ROOT, NAME_SPACE, fill, small_disk
 
+from anabranch.errors import StorageFull
+from anabranch.state import StateStore
 from anabranch.testing.servers import Server
+from anabranch.trail import retention
+from anabranch.trail.reader import TrailReader
+from anabranch.trail.writer import TrailWriter
 
 Make = Callable[..., Scenario]
 ROOM_MB = 12
@@ -22,7 +28,7 @@ SOME_ROWS = "INSERT INTO item (words) VALUES " + ",".join(["(HEX(RANDOM_BYTES(40
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def small_home(tmp_path: Path) -> Iterator[Path]:
     """Needs the right to mount: root's, or that of a user name space, where the command then runs (`Scenario.prefix`)."""
     home = tmp_path / "job0" / "home"
     home.mkdir(parents=True)
@@ -35,12 +41,12 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", home], check=True)
 
 
-def test_pitfall_45_a_full_disk_is_waited_for(mariadb: Server, scenario: Make, small_disk: Path) -> None:
+def test_pitfall_45_a_full_disk_is_waited_for(mariadb: Server, scenario: Make, small_home: Path) -> None:
     made = scenario(mariadb, "CREATE TABLE item (id INT AUTO_INCREMENT PRIMARY KEY, words VARCHAR(2000) NOT NULL)")
     made.write_job("[capture]\nsegment_mb = 4\nflush_interval_ms = 50\n")
-    capture = _on(made, "capture", small_disk)
+    capture = _on(made, "capture", small_home)
     wait_until(lambda: "capture_follows" in capture.stderr, 60, "capture follows", capture.tail, capture)
-    ballast = Path(f"/proc/{capture.pid}/root{small_disk}/ballast")
+    ballast = Path(f"/proc/{capture.pid}/root{small_home}/ballast")
     ballast.write_bytes(b"x" * (ROOM_MB - 3) * 1024 * 1024)
     made.source.execute(*[ROWS] * TIMES)
     wait_until(lambda: "disk full" in capture.stderr, 60, "capture says that the disk is full", capture.tail, capture)
@@ -53,14 +59,57 @@ def test_pitfall_45_a_full_disk_is_waited_for(mariadb: Server, scenario: Make, s
     capture.stop()
 
 
+def test_pitfall_45_a_state_that_finds_no_room_ends_nothing(tmp_path: Path) -> None:
+    """It is for `status` alone: what is told to it while the disk is full is lost, what comes later is not."""
+    home = tmp_path / "home"
+    home.mkdir()
+    with small_disk(home, 1, os.geteuid()) as disk:
+        fill(disk / "ballast")
+        state = StateStore(disk)
+        state.phase("loading")
+        assert state.snapshot()["parts"] == []
+        (disk / "ballast").unlink()
+        state.part("capture", os.getpid(), os.uname().nodename)
+        state.phase("streaming")
+        fill(disk / "ballast")
+        state.phase("waiting", "disk full")
+        state.position("written", "7@log:1")
+        assert state.snapshot()["detail"] == "disk full", "what was made before needs no new room"
+        state.close()
+
+
+def test_pitfall_45_a_start_without_room_says_so(tmp_path: Path) -> None:
+    """One message, and no half trail: with room the same start goes through."""
+    home = tmp_path / "home"
+    home.mkdir()
+    with small_disk(home, 1, os.geteuid()) as disk:
+        place, ballast = disk / "trail", disk / "ballast"
+
+        def begin() -> None:
+            TrailWriter.open(place, job="shop", job_uuid="u", source_identity="s").close()
+
+        fill(ballast)
+        for start in (begin, lambda: retention.register(place, "apply", 0), lambda: retention.hold(place, "load", 0)):
+            with pytest.raises(StorageFull, match=r"no room left for .* — make room"):
+                start()
+        ballast.unlink()
+        begin()
+        fill(ballast)
+        begin()
+        ballast.unlink()
+        retention.register(place, "apply", 0)
+        with TrailReader(place) as reader:
+            assert reader.check().is_good
+
+
 @pytest.mark.faults
-def test_pitfall_45_a_job_sees_through_a_full_disk(mariadb: Server, scenario: Make, small_disk: Path) -> None:
+def test_pitfall_45_a_job_sees_through_a_full_disk(mariadb: Server, scenario: Make, small_home: Path) -> None:
     """Everything of `run` is on that disk: the trail, what its readers note, Spark's checkpoint, the state. No part ends."""
     made = scenario(mariadb, "CREATE TABLE item (id INT AUTO_INCREMENT PRIMARY KEY, words VARCHAR(2000) NOT NULL)")
     made.write_job("[capture]\nsegment_mb = 4\nflush_interval_ms = 50\n")
-    run = _on(made, "run", small_disk)
+    run = _on(made, "run", small_home)
     made.wait_streaming(run)
-    ballast = Path(f"/proc/{run.pid}/root{small_disk}/ballast")
+    ballast = Path(f"/proc/{run.pid}/root{small_home}/ballast")
     with repeating(lambda: made.source.execute(SOME_ROWS), 0.05):
         for _ in range(3):
             fill(ballast)

@@ -15,6 +15,9 @@ import pytest
 from applied import TABLES, Applied, endpoint_of
 from small_disk import fill, small_disk
 
+from anabranch import connectors
+from anabranch.abc import ValueRules
+from anabranch.apply.staging import Executors
 from anabranch.connectors.postgresql import connection
 from anabranch.errors import TargetBusy, TargetError, TargetUnavailable
 from anabranch.testing.databases import Database, connect, create_database, unique_name
@@ -69,6 +72,50 @@ def test_pitfall_44_a_line_cut_before_at_and_after_commit(
             one.add(3)
             assert line.cuts == number and len(one.waits) >= number
             one.assert_once()
+
+
+class Here:
+    """What stands in for Spark: the tasks are done in this process."""
+
+    def __init__(self, staged: Callable[[], object] = lambda: None) -> None:
+        self.sparkContext, self.staged, self.pieces = self, staged, list[Any]()
+
+    def parallelize(self, pieces: list[Any], count: int) -> Here:
+        self.pieces = pieces
+        return self
+
+    def map(self, work: Callable[[Any], Any]) -> Here:
+        self.pieces = [work(piece) for piece in self.pieces]
+        return self
+
+    def collect(self) -> list[Any]:
+        self.staged()
+        return self.pieces
+
+
+def by_executors(one: Applied, here: Here) -> None:
+    """Every epoch from now on is staged by tasks."""
+    assert one.endpoint is not None
+    target, rules = connectors.target(one.endpoint), ValueRules()
+    one.applier.executors = Executors("shop", one.directory, target, rules, lambda: here, 1)  # type: ignore[arg-type,return-value]
+
+
+def test_rule_10_a_staged_epoch_whose_line_breaks_is_staged_again(target_database: Database, apply_to: Make) -> None:
+    """Nothing that an attempt has staged is merged by another one, nor left behind."""
+    server, attempts = target_database.server, list[str]()
+    tables = "SELECT tablename FROM pg_tables WHERE tablename LIKE 'stage%'"
+    with Proxy(server.host, server.port) as line:
+        one = apply_to(target_database, endpoint=endpoint_of(target_database, line.port))
+        by_executors(one, Here(lambda: attempts.extend(name for (name,) in target_database.query(tables))))
+        for number, (words, when) in enumerate(product((b"LOCK TABLE", COMMIT), ("unheard", "answered")), 1):
+            attempts.clear()
+            one.on_wait = lambda waits: line.restore()
+            line.cut_at(words, when)
+            one.add(10)
+            one.assert_once()
+            assert line.cuts == number and (words == COMMIT or len(set(attempts)) >= 4)
+        one.applier.writer.sweep()
+    assert target_database.query(tables) == []
 
 
 def test_pitfall_44_rule_09_a_commit_that_goes_on_without_us(target_database: Database, apply_to: Make) -> None:
@@ -307,9 +354,9 @@ def test_busy_targets_are_given_up_by_name(target_database: Database, apply_to: 
 # --- servers that go away ---------------------------------------------------------------------------------------------
 
 
-def test_rule_09_a_target_restarts_loses_commits_and_is_a_standby(servers_directory: Path, apply_to: Make) -> None:
-    """Commits that the server did not write down before it died are applied again; a standby is waited for until it is
-    promoted."""
+def test_rule_09_10_a_target_restarts_loses_commits_and_is_a_standby(servers_directory: Path, apply_to: Make) -> None:
+    """Commits that the server did not write down before it died are applied again, rows that were staged in it are staged
+    again; a standby is waited for until it is promoted."""
     options = ("--synchronous-commit=off", "--wal-writer-delay=10s", "--wal-writer-flush-after=0")
     with start_postgresql(servers_directory / unique_name("target"), options=options) as server:
         database = create_database(server, "target")
@@ -326,6 +373,18 @@ def test_rule_09_a_target_restarts_loses_commits_and_is_a_standby(servers_direct
         assert database.query("SELECT sequence FROM anabranch.checkpoint") == [(10,)], "commits were lost"
         one.add(5)
         one.assert_once()
+        crashes = iter([True])
+
+        def crash() -> None:
+            if next(crashes, False):  # what was staged is empty afterwards
+                server.stop(immediate=True)
+                server.start()
+                one.applier.writer.close()
+
+        by_executors(one, Here(crash))
+        one.add(5)
+        one.assert_once()
+        one.applier.executors = None
         server.stop()
         (server.datadir / "standby.signal").touch()
         server.start()

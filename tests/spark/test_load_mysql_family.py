@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -10,19 +12,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small_disk import fill, small_disk
 
 from anabranch import connectors
 from anabranch.abc import TableState, ValueRules
 from anabranch.config.url import parse_url
 from anabranch.ddl.rules import Filter
 from anabranch.errors import ConfigError, RowRefused, SchemaError, SourceError, TargetError
+from anabranch.load import run
 from anabranch.load.plan import LoadTable, plan
 from anabranch.load.run import load_tables
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.rows.net import TargetTable
-from anabranch.testing.databases import Database
+from anabranch.spark.engine import SparkEngine
+from anabranch.testing.databases import Database, unique_name
 from anabranch.testing.servers import Server
 
 JOB = "shop"
@@ -62,7 +67,9 @@ class Route:
 
     def load(self, tables: list[LoadTable], **options: Any) -> bool:
         options = {"rows_per_chunk": 500} | options
-        return load_tables(JOB, lambda: self.spark, self.connector, self.target_connector, tables, **options)
+        return load_tables(
+            JOB, SparkEngine(lambda: self.spark), self.connector, self.target_connector, tables, **options
+        )
 
     def state(self, table: str) -> TableState:
         with closing(self.target_connector.store()) as store:
@@ -135,6 +142,28 @@ def test_a_second_start_does_nothing_and_needs_no_spark(mariadb: Server, route: 
     made.source.execute("INSERT INTO a VALUES (99999, 'later', 1, 1)")
     assert made.load(made.tables())
     assert len(made.loaded("a")) == ROWS
+
+
+def test_pitfall_45_a_load_waits_for_room_at_the_target(
+    mariadb: Server, route: Make, servers_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Longer than for a target that is away."""
+    made, place, tablespace = route(mariadb, *table("a")), servers_directory / unique_name("disk"), unique_name("small")
+    place.mkdir()
+    monkeypatch.setattr(run, "GIVE_UP", 0.0)
+    datadir = made.target.server.datadir
+    with small_disk(place, 1, datadir.stat().st_uid if datadir else 0) as disk, closing(made.target.connect()) as admin:
+        admin.execute(f"CREATE TABLESPACE {tablespace} LOCATION '{disk}'")
+        admin.execute(f"ALTER DATABASE {made.target.name} SET default_tablespace = {tablespace}")
+        ballast = disk / "ballast"
+        fill(ballast)
+        os.truncate(ballast, ballast.stat().st_size - 64 * 1024)
+        threading.Timer(3.0, ballast.unlink).start()
+        assert made.load(made.tables())
+        assert not ballast.exists() and made.loaded("a") == made.expected("a")
+        admin.execute("DROP TABLE public.a")
+        admin.execute(f"ALTER DATABASE {made.target.name} RESET default_tablespace")
+        admin.execute(f"DROP TABLESPACE {tablespace}")
 
 
 def test_an_interrupted_load_goes_on_with_its_chunks(mysql_family: Server, route: Make) -> None:
@@ -297,5 +326,5 @@ def test_a_source_that_comes_back_is_waited_for(mariadb: Server, route: Make) ->
     from anabranch.load.run import _Load
 
     work = ChunkWork(JOB, made.connector, made.target_connector, ValueRules())
-    assert _Load(work, planned, factory, lambda *_: None, lambda: False, lambda table: "").run()
+    assert _Load(work, planned, SparkEngine(factory), lambda *_: None, lambda: False, lambda table: "").run()
     assert len(calls) >= 2 and made.loaded("a") == made.expected("a")

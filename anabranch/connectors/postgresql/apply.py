@@ -1,13 +1,15 @@
 """Applying epochs to PostgreSQL over the one committing connection: claim, compare-and-set, merge, commit.
 
-What does not live here: how a net change is merged (`merge.py`, `keyless.py`), foreign-key actions (`cascade.py`), single
-rows (`onerow.py`), what errors mean (`errors.py`).
+What does not live here: how a net change is merged (`merge.py`, `exchange.py`, `keyless.py`), foreign-key actions
+(`cascade.py`), single rows (`onerow.py`), what errors mean (`errors.py`).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from itertools import groupby
 from typing import Any
 
 import psycopg
@@ -21,6 +23,7 @@ from anabranch.connectors.postgresql.catalog import may_bypass_constraints
 from anabranch.connectors.postgresql.connection import Connection, connect, session_name, table_name
 from anabranch.connectors.postgresql.enforced import Followers
 from anabranch.connectors.postgresql.errors import missing_parent, translate, translated
+from anabranch.connectors.postgresql.exchange import exchange
 from anabranch.connectors.postgresql.merge import Action, Piece, Texts
 from anabranch.connectors.postgresql.staging import ANALYZE_ROWS, StagingTables, copy_rows
 from anabranch.connectors.postgresql.store import READ_CHECKPOINT, TARGET, checkpoint_of, save_table
@@ -109,10 +112,24 @@ class PostgresWriter:
         connection, stages = self._transaction()
         again: list[Texts] = []
         with translated(f"merge into {net.table.target}", net.table.source):
-            for piece, arrays in merge.pieces(net):
-                few = 1 if net.refers_to_itself else FEW_ROWS
-                again += self._merge_piece(connection, stages, piece, arrays, few)
+            few = 1 if net.refers_to_itself else FEW_ROWS
+            for contend, pieces in groupby(merge.pieces(net), key=lambda one: one[0].contends):
+                if contend:
+                    self._exchange(connection, stages, pieces)
+                    continue
+                for piece, arrays in pieces:
+                    again += self._merge_piece(connection, stages, piece, arrays, few)
         return again
+
+    def _exchange(
+        self, connection: Connection, stages: StagingTables, pieces: Iterable[tuple[Piece, Sequence[Any]]]
+    ) -> None:
+        with ExitStack() as held:
+            staged = [
+                (piece, held.enter_context(stages.filled(piece, arrays, self._rules.nul)), len(arrays[0]))
+                for piece, arrays in pieces
+            ]
+            exchange(connection, staged, prepare=sum(rows for _, _, rows in staged) <= ANALYZE_ROWS)
 
     def _merge_piece(
         self, connection: Connection, stages: StagingTables, piece: Piece, arrays: Sequence[Any], few: int
