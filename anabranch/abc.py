@@ -439,8 +439,9 @@ class Loader(Protocol):
         """COPY the lines and write the ledger row, in one transaction whose first statement updates the generation's
         row (K29, K21). Returns rows. A newer generation raises Fenced; a refused line RowRefused with the row's key."""
 
-    def extra_columns(self, tables: Sequence[TargetTable]) -> Mapping[TableId, tuple[str, ...]]:
-        """Source table -> columns of its target table that the job does not write, where there are any."""
+    def unique_columns(self, tables: Sequence[TargetTable]) -> Mapping[TableId, frozenset[str]]:
+        """Source table -> columns of ours on which its target table's unique keys beside the primary depend in any way,
+        where there are any: also through expressions, conditions, generated columns, exclusion."""
 
     def has_guards(self, tables: Sequence[TargetTable]) -> bool:
         """Do foreign keys or triggers of these target tables react to rows?"""

@@ -9,10 +9,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench import capture, catchup, latency, load, staging
+from bench import capture, catchup, conflicts, latency, load, staging
 from bench.stand import STARTERS, Stand, start_target
 
-WORKLOADS = {"W1": load.run, "W2": capture.run, "W3": catchup.run, "W4": latency.run}
+WORKLOADS = {"W1": load.run, "W2": capture.run, "W3": catchup.run, "W4": latency.run, "W6": conflicts.run}
 BY_NAME = {"stage": staging.run}  # only where it is asked for: what it tells is a constant's, nobody's speed
 SCALE = 0.1
 
@@ -44,7 +44,7 @@ def _run(workload: str, stand: Stand, chosen: argparse.Namespace) -> bool:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument(
-        "workloads", nargs="*", choices=[[], *WORKLOADS, *BY_NAME], metavar="W1..W4 stage", help="default: all"
+        "workloads", nargs="*", choices=[[], *WORKLOADS, *BY_NAME], metavar="W1..W6 stage", help="default: all"
     )
     parser.add_argument("--source", action="append", choices=list(STARTERS), help="default: each")
     parser.add_argument(

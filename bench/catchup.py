@@ -49,9 +49,9 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
         with job.start("apply") as apply:
             _wait_for_stream(connection, orders, apply)
             for _ in range(repeat):
-                with _stopped(capture):
+                with stopped(capture):
                     goal = job.written() + orders.backlog(changes)
-                ours.append(_ours(job, connection, goal, capture, apply))
+                ours.append(catch_up(job, connection, goal, capture, apply))
                 theirs.append(_theirs(stand, replica))
             java = peak_rss([pid for pid in apply.tree if is_java(pid)])
     _check(source.query("SELECT count(*), sum(amount) FROM orders"), connection_rows(target))
@@ -68,7 +68,7 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
     return [Figure("W3 catch-up", stand.name, "ratio", other / seconds, facts=facts)]
 
 
-class _stopped:
+class stopped:
     """A process that does nothing meanwhile."""
 
     def __init__(self, program: Program) -> None:
@@ -88,7 +88,8 @@ def _wait_for_stream(connection: Any, orders: Orders, apply: Program) -> None:
     until(lambda: connection.execute(query).fetchone()[0] >= orders.next, 180, "the first change", check=apply.check)
 
 
-def _ours(job: Job, connection: Any, goal: int, capture: Program, apply: Program) -> Cost:
+def catch_up(job: Job, connection: Any, goal: int, capture: Program, apply: Program) -> Cost:
+    """Until sequence `goal` is at the target."""
     tree = [*capture.tree, *apply.tree]
     begin, before = time.monotonic(), cpu(tree)
 

@@ -19,7 +19,6 @@ from anabranch.abc import TableState, ValueRules
 from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.epoch import Applier
 from anabranch.apply.staging import Executors
-from anabranch.apply.stream import warm_up
 from anabranch.config.url import parse_url
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
@@ -27,6 +26,7 @@ from anabranch.model.position import Position
 from anabranch.model.schema import Column, TableSchema
 from anabranch.rows.chunk import META_FIELDS, TRANSACTION_SCHEMA, Chunk, Op, Shape, TableRows
 from anabranch.rows.net import TargetTable
+from anabranch.spark.engine import SparkEngine
 from anabranch.spark.session import session
 from anabranch.testing.databases import Database, connect, create_database
 from anabranch.trail.reader import TrailReader
@@ -83,7 +83,8 @@ def _applying(directory: Path, database: Database, base: int) -> Iterator[Any]:
     assert endpoint is not None
     target, rules = connectors.target(endpoint), ValueRules()
     spark = session("anabranch bench")
-    warm_up(spark)
+    engine = SparkEngine(lambda: spark)
+    engine.warm_up()
     context = ApplyContext({SCHEMA.id: Followed(SCHEMA, TABLE)})
     with (
         TrailWriter.open(directory, job=JOB, job_uuid="u", source_identity="s", pack=False) as trail,
@@ -103,7 +104,7 @@ def _applying(directory: Path, database: Database, base: int) -> Iterator[Any]:
             for _ in range(images // CHUNK):
                 trail.append(rows.chunk())
             trail.flush()
-            applier.executors = Executors(JOB, directory, target, rules, lambda: spark, 1 if by_executors else 1 << 60)
+            applier.executors = Executors(JOB, directory, target, rules, engine, 1 if by_executors else 1 << 60)
             begin = time.monotonic()
             applier.apply(trail.end.position.sequence)
             return time.monotonic() - begin

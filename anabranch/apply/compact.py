@@ -1,20 +1,24 @@
-"""From row images to one net change per key, column-wise (K3, K8, K28). No row becomes a Python object here.
+"""From row images to one net change per row, column-wise (K3, K8, K28). No row becomes a Python object here.
 
-Keyed tables: images are grouped by key in log order. Whether the row was there before is told by the group's first
-image, whether it is there afterwards by its last; its values are, per column, those of the last image that carries
-the column. A strict stage checks that puts and removals alternate: what does not is left to the slow way, which finds
-the culprit. Keyless tables: a signed count per distinct row image.
+Keyed tables: images are grouped by key in log order, or, where rows change their keys, by row (lives.py). Whether the row
+was there before is told by its first image, whether it is there afterwards by its last; its values are, per column, those
+of the last image that carries the column. A strict stage checks that puts and removals alternate: what does not is left
+to the slow way, which finds the culprit. Keyless tables: a signed count per distinct row image.
+
+Updates that may meet each other's unique values or keys are set apart (`Updates.contends`): the Writer carries them out
+together.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.apply.images import Bools, Images, Ints
+from anabranch.apply.lives import NOWHERE, Groups, Rows, rows_of_keys, rows_of_lives
 from anabranch.rows.chunk import Op
 from anabranch.rows.net import TableNet, TargetTable, Updates
 
@@ -27,74 +31,124 @@ class NeedsSlowWay(Exception):
         self.why = why
 
 
-@dataclass(frozen=True)
-class Groups:
-    """Images sorted by (key, log order). `at` are places in the images; group g spans first[g]..last[g] of `at`."""
-
-    at: Ints
-    first: Ints
-    last: Ints
-    of_image: Ints  # group of every image, in log order
-
-    @classmethod
-    def by_key(cls, keys: pa.Table) -> Groups:
-        ids = _key_ids(keys)
-        at = np.argsort(ids, kind="stable")
-        starts = np.flatnonzero(np.diff(ids[at], prepend=-1))
-        ends = np.append(starts[1:], len(ids)) - 1
-        of_sorted = np.cumsum(np.diff(ids[at], prepend=-1) != 0) - 1
-        of_image = np.empty(len(ids), dtype=np.int64)
-        of_image[at] = of_sorted
-        return cls(at, starts, ends, of_image)
-
-
-def compact(images: Images, table: TargetTable, *, checked: bool, has_extra_columns: bool) -> tuple[TableNet, pa.Table]:
+def compact(
+    images: Images, table: TargetTable, *, checked: bool, unique: Collection[str] = ()
+) -> tuple[TableNet, pa.Table]:
     """The net change, and the keys (of a load window) that must be read again from the source.
 
-    `has_extra_columns`: the target table holds columns that we do not write, so that a row whose key changes may not
-    be replaced. Raises NeedsSlowWay."""
+    `unique`: columns on which unique keys beside the primary depend. Raises NeedsSlowWay."""
     if not table.key:
         return multiset(images, table), _no_keys(table, images)
-    return _Keyed(images, table, checked, has_extra_columns).net()
+    keyed = _Keyed(images, table)
+    return (keyed.net(unique), _no_keys(table, images)) if checked else keyed.in_window()
 
 
 class _Keyed:
-    def __init__(self, images: Images, table: TargetTable, checked: bool, has_extra_columns: bool) -> None:
-        self.images, self.table, self.checked, self.has_extra = images, table, checked, has_extra_columns
+    def __init__(self, images: Images, table: TargetTable) -> None:
+        self.images, self.table = images, table
         self.removal = images.is_removal
         self.keys = self._complete_keys()
         self.groups = Groups.by_key(self.keys)
-        first, last = self.groups.at[self.groups.first], self.groups.at[self.groups.last]
-        self.was_there = self.removal[first]
-        self.is_there = ~self.removal[last]
 
-    def net(self) -> tuple[TableNet, pa.Table]:
-        if self.checked:
-            self._require_alternation()
-        moved_from, moved_to = self._clean_moves()
-        values, missing = self._final_values()
-        reread = np.zeros(len(self.was_there), dtype=bool)
-        deletes = self.was_there & ~self.is_there
-        if not self.checked:  # a window knows nothing of what was there
-            reread = self.is_there & self._receives_part_of_a_row()
-            deletes, inserts = ~self.is_there, self.is_there & ~missing.any(axis=1) & ~reread
-            updates = self.is_there & ~inserts & ~reread
-        else:
-            inserts = self.is_there & ~self.was_there
-            inserts[moved_to] = False
-            updates = self.is_there & self.was_there
-            deletes[moved_from] = False
-            if missing[inserts].any():
-                raise NeedsSlowWay(self.table, "a partial image where the whole row is needed")
-        moves = self._moves(moved_from, moved_to, values, missing) if self.checked else ()
+    # --- a strict stage ------------------------------------------------------------------------------------------
+
+    def net(self, unique: Collection[str]) -> TableNet:
+        self._require_alternation()
+        moving = len(self._key_changes()) > 0
+        rows = (rows_of_lives if moving else rows_of_keys)(self.images, self.groups)
+        values, missing = self._final_values(rows.images)
+        was_there, is_there = rows.old != NOWHERE, rows.new != NOWHERE
+        inserts = is_there & ~was_there
+        if missing[inserts].any():
+            raise NeedsSlowWay(self.table, "a partial image where the whole row is needed")
+        updates = np.flatnonzero(was_there & is_there)
+        return TableNet(
+            table=self.table,
+            deletes=self._old_keys(rows.old[was_there & ~is_there]),
+            updates=tuple(self._updates(rows, updates, values, missing, unique)),
+            inserts=values.filter(pa.array(inserts)) if inserts.any() else None,
+        )
+
+    def _require_alternation(self) -> None:
+        sequence = self.removal[self.groups.at]
+        same_group = np.ones(len(sequence), dtype=bool)
+        same_group[self.groups.first] = False
+        if (sequence[1:] == sequence[:-1])[same_group[1:]].any():
+            raise NeedsSlowWay(self.table, "changes of one key that do not follow from each other")
+
+    def _updates(
+        self, rows: Rows, chosen: Ints, values: pa.Table, missing: Bools, unique: Collection[str]
+    ) -> Iterator[Updates]:
+        """Those that contend first, then those that move, then all others."""
+        if not len(chosen):
+            return
+        old, new = rows.old[chosen], rows.new[chosen]
+        values, missing = values.take(pa.array(chosen)), missing[chosen]
+        moves = old != new
+        contends, keys = self._contend(old, new, moves, values, missing, unique), self._keys_of(old)
+        for is_apart, does_move in ((True, True), (True, False), (False, True), (False, False)):
+            some = np.flatnonzero((contends == is_apart) & (moves == does_move))
+            if len(some):
+                yield from self._by_pattern(keys, values, missing, some, does_move, is_apart)
+
+    def _contend(
+        self, old: Ints, new: Ints, moves: Bools, values: pa.Table, missing: Bools, unique: Collection[str]
+    ) -> Bools:
+        """Rows that take what others leave: keys within a chain of moves, and every row whose unique values change. One
+        alone meets nobody."""
+        found = self._chained(old, new, moves)
+        if unique:
+            before = self.groups.first_image[old]
+            for name in unique:
+                found |= self._changes(name, before, values, missing)
+        return found if np.count_nonzero(found) > 1 else np.zeros(len(old), dtype=bool)
+
+    def _chained(self, old: Ints, new: Ints, moves: Bools) -> Bools:
+        """Rows that move to a key which another row moves away from, and those others."""
+        found = np.zeros(len(old), dtype=bool)
+        if moves.any():
+            left, taken = (np.zeros(len(self.groups.first), dtype=bool) for _ in range(2))
+            left[old[moves]] = True
+            taken[new[moves]] = True
+            found[moves] = left[new[moves]] | taken[old[moves]]
+        return found
+
+    def _changes(self, name: str, before: Ints, values: pa.Table, missing: Bools) -> Bools:
+        """Rows whose value in the column is another than in image `before`, or may be: that image need not carry it."""
+        place = self.table.columns.index(name)
+        unknown = ~self.images.present(place)[before]
+        differs = _differ(self.images.rows.column(place).take(pa.array(before)), values.column(name))
+        changes: Bools = ~missing[:, place] & (unknown | differs)
+        return changes
+
+    # --- a load's window: nothing is known of what was there (K3) ---------------------------------------------------
+
+    def in_window(self) -> tuple[TableNet, pa.Table]:
+        values, missing = self._final_values(self.groups)
+        is_there = ~self.removal[self.groups.last_image]
+        reread = is_there & self._receives_part_of_a_row()
+        inserts = is_there & ~missing.any(axis=1) & ~reread
+        updates = is_there & ~inserts & ~reread
+        keys = self._keys_of(np.arange(len(is_there)))
         net = TableNet(
             table=self.table,
-            deletes=self._keys_of(deletes),
-            updates=(*moves, *self._updates(updates, values, missing)),
+            deletes=self._old_keys(np.flatnonzero(~is_there)),
+            updates=tuple(self._by_pattern(keys, values, missing, np.flatnonzero(updates))) if updates.any() else (),
             inserts=values.filter(pa.array(inserts)) if inserts.any() else None,
-            checked=self.checked,
+            checked=False,
         )
-        return net, self.keys.take(self._first_images(reread))
+        return net, self._keys_of(np.flatnonzero(reread))
+
+    def _receives_part_of_a_row(self) -> Bools:
+        """Keys that a row moves to of which the log has not everything: what it lacks is not at this key."""
+        moved = self._key_changes()
+        marks = np.zeros(len(self.images), dtype=bool)
+        marks[moved[~self.images.presence[self.images.shape[moved]].all(axis=1)]] = True
+        found: Bools = np.zeros(len(self.groups.first), dtype=bool)
+        found[self.groups.of_image[marks]] = True
+        return found
+
+    # --- keys and values -------------------------------------------------------------------------------------------
 
     def _complete_keys(self) -> pa.Table:
         """Key columns of every image; an AFTER image that leaves a key column out has its BEFORE image's."""
@@ -110,18 +164,11 @@ class _Keyed:
             columns.append(column)
         return pa.Table.from_arrays(columns, names=list(self.table.key))
 
-    def _first_images(self, chosen: Bools) -> pa.Array:
-        return pa.array(self.groups.at[self.groups.first[chosen]])
+    def _keys_of(self, groups: Ints) -> pa.Table:
+        return self.keys.take(pa.array(self.groups.first_image[groups]))
 
-    def _keys_of(self, chosen: Bools) -> pa.Table | None:
-        return self.keys.take(self._first_images(chosen)) if chosen.any() else None
-
-    def _require_alternation(self) -> None:
-        sequence = self.removal[self.groups.at]
-        same_group = np.ones(len(sequence), dtype=bool)
-        same_group[self.groups.first] = False
-        if (sequence[1:] == sequence[:-1])[same_group[1:]].any():
-            raise NeedsSlowWay(self.table, "changes of one key that do not follow from each other")
+    def _old_keys(self, groups: Ints) -> pa.Table | None:
+        return self._keys_of(groups) if len(groups) else None
 
     def _key_changes(self) -> Ints:
         """AFTER images whose key differs from that of their BEFORE image."""
@@ -129,86 +176,72 @@ class _Keyed:
         changed: Ints = after[self.groups.of_image[after] != self.groups.of_image[after - 1]]
         return changed
 
-    def _receives_part_of_a_row(self) -> Bools:
-        """Keys that a row moves to of which the log has not everything: what it lacks is not at this key."""
-        moved = self._key_changes()
-        marks = np.zeros(len(self.images), dtype=bool)
-        marks[moved[~self.images.presence[self.images.shape[moved]].all(axis=1)]] = True
-        found: Bools = np.zeros(len(self.was_there), dtype=bool)
-        found[self.groups.of_image[marks]] = True
-        return found
-
-    def _clean_moves(self) -> tuple[Ints, Ints]:
-        """Groups (from, to) of rows that changed their key once and meet no other row: keyed updates (pitfall 9).
-
-        Any other key change is a delete and an insert, which is right only where the image is the whole row."""
-        after = self._key_changes()
-        if not self.checked or not len(after):
-            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-        origin, destination = self.groups.of_image[after - 1], self.groups.of_image[after]
-        leaves = (self.groups.at[self.groups.last[origin]] == after - 1) & self.was_there[origin]
-        if not self.images.is_full:  # an earlier partial image under the old key would be forgotten
-            leaves &= self.groups.first[origin] == self.groups.last[origin]
-        arrives = (self.groups.at[self.groups.first[destination]] == after) & self.is_there[destination]
-        clean = leaves & arrives
-        if not clean.all() and (self.has_extra or not self.images.is_full):
-            raise NeedsSlowWay(self.table, "keys that change in a chain")
-        return origin[clean], destination[clean]
-
-    def _final_values(self) -> tuple[pa.Table, Bools]:
-        """Per group the row as its last images leave it, and which columns no image of it carried."""
-        last = self.groups.at[self.groups.last]
-        width = len(self.table.columns)
-        missing = np.zeros((len(last), width), dtype=bool)
+    def _final_values(self, rows: Groups) -> tuple[pa.Table, Bools]:
+        """Per row its values as its last images leave them, and which columns no image of it carried."""
+        missing = np.zeros((len(rows.last), len(self.table.columns)), dtype=bool)
         if self.images.is_full:
-            return self.images.rows.take(pa.array(last)), missing
+            return self.images.rows.take(pa.array(rows.last_image)), missing
         columns = []
         for place, name in enumerate(self.table.columns):
             if name in self.table.key:
-                columns.append(self.keys.column(name).take(pa.array(last)))
+                columns.append(self.keys.column(name).take(pa.array(rows.last_image)))
                 continue
-            source = self._last_carrying(place)
+            source = self._last_carrying(place, rows)
             missing[:, place] = source < 0
             columns.append(self.images.rows.column(place).take(pa.array(source, mask=source < 0)))
         return pa.Table.from_arrays(columns, names=list(self.table.columns)), missing
 
-    def _last_carrying(self, place: int) -> Ints:
-        """Per group the image that gives the column its final value, -1 for none."""
-        at = self.groups.at
-        carries = self.images.present(place)[at] & ~self.removal[at]
-        latest = np.maximum.accumulate(np.where(carries, np.arange(len(at)), -1))[self.groups.last]
-        found: Ints = np.where(latest >= self.groups.first, at[latest], -1)
+    def _last_carrying(self, place: int, rows: Groups) -> Ints:
+        """Per row the image that gives the column its final value, -1 for none."""
+        carries = self.images.present(place)[rows.at] & ~self.removal[rows.at]
+        latest = np.maximum.accumulate(np.where(carries, np.arange(len(rows.at)), -1))[rows.last]
+        found: Ints = np.where(latest >= rows.first, rows.at[latest], -1)
         return found
 
-    def _moves(self, origin: Ints, destination: Ints, values: pa.Table, missing: Bools) -> tuple[Updates, ...]:
-        if not len(origin):
-            return ()
-        old = self.keys.take(pa.array(self.groups.at[self.groups.first[origin]]))
-        return tuple(
-            Updates(old.filter(mask), values.take(pa.array(destination)).filter(mask).select(names), moves_keys=True)
-            for mask, names in self._by_pattern(missing[destination], set())
-        )
-
-    def _updates(self, chosen: Bools, values: pa.Table, missing: Bools) -> list[Updates]:
-        if not chosen.any():
-            return []
-        keys = self.keys.take(self._first_images(chosen))
-        rows = values.filter(pa.array(chosen))
-        return [
-            Updates(keys.filter(mask), rows.filter(mask).select(names))
-            for mask, names in self._by_pattern(missing[chosen], set(self.table.key))
-        ]
-
-    def _by_pattern(self, missing: Bools, without: set[str]) -> list[tuple[pa.Array, list[str]]]:
+    def _by_pattern(
+        self,
+        keys: pa.Table,
+        values: pa.Table,
+        missing: Bools,
+        chosen: Ints,
+        does_move: bool = False,
+        is_apart: bool = False,
+    ) -> Iterator[Updates]:
         """Rows that set the same columns go into one statement; those that set none of ours into none."""
-        patterns, which = np.unique(missing, axis=0, return_inverse=True)
-        which = which.reshape(-1)
-        found = []
+        patterns, which = _patterns(missing[chosen])
         for number, pattern in enumerate(patterns):
-            names = [n for n, gone in zip(self.table.columns, pattern, strict=True) if not gone and n not in without]
+            names = [
+                name
+                for name, gone in zip(self.table.columns, pattern, strict=True)
+                if not gone and (does_move or name not in self.table.key)
+            ]
             if names:
-                found.append((pa.array(which == number), names))
-        return found
+                some = chosen[which == number]
+                yield Updates(_take(keys, some), _take(values.select(names), some), does_move, is_apart)
+
+
+def _patterns(missing: Bools) -> tuple[Bools, Ints]:
+    """The distinct rows of `missing`, and which of them each row is."""
+    if not missing.any():
+        return missing[:1], np.zeros(len(missing), dtype=np.int64)
+    patterns, which = np.unique(missing, axis=0, return_inverse=True)
+    return patterns, which.reshape(-1)
+
+
+def _take(rows: pa.Table, places: Ints) -> pa.Table:
+    """Rows at rising places."""
+    return rows if len(places) == rows.num_rows else rows.take(pa.array(places))
+
+
+def _differ(one: pa.ChunkedArray, other: pa.ChunkedArray) -> Bools:
+    """Row by row, NULL being equal to NULL, floating-point numbers by their bits."""
+    if pa.types.is_floating(one.type):
+        bits = pa.int32() if one.type.bit_width == 32 else pa.int64()
+        one, other = (pa.chunked_array([part.view(bits) for part in each.chunks], bits) for each in (one, other))
+    found: Bools = pc.fill_null(pc.not_equal(one, other), False).to_numpy() | (
+        pc.is_null(one).to_numpy() != pc.is_null(other).to_numpy()
+    )
+    return found
 
 
 def multiset(images: Images, table: TargetTable) -> TableNet:
@@ -237,14 +270,3 @@ def _completed(images: Images, table: TargetTable) -> pa.Table:
 
 def _no_keys(table: TargetTable, images: Images) -> pa.Table:
     return images.rows.slice(0, 0).select(list(table.key))
-
-
-def _key_ids(keys: pa.Table) -> Ints:
-    """A number per row, equal for equal keys; dense enough not to overflow over several columns."""
-    ids = np.zeros(keys.num_rows, dtype=np.int64)
-    for column in keys.columns:
-        codes = column.combine_chunks().dictionary_encode()
-        codes = codes if isinstance(codes, pa.DictionaryArray) else codes.chunk(0)
-        part = codes.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        ids = np.unique(ids * (int(part.max()) + 1) + part, return_inverse=True)[1] if ids.any() else part
-    return ids

@@ -18,16 +18,17 @@ KeyTexts = tuple[str | None, ...]  # of a row's key, in text form
 class Followed:
     """A table that the stream follows. Images with sequence <= `low` are in the loaded rows already; those up to `high`
     may be (K3); later ones are strict. `filter` is the job's `where` for it (K27). `taken`: values that a parent took over
-    inside the window (taken.py). `dirty`: keys whose rows wait to be read again (dirty.py)."""
+    inside the window (taken.py). `dirty`: keys whose rows wait to be read again (dirty.py). `unique`: columns (target names)
+    on which unique keys beside the primary depend, the target's or the source's (K8)."""
 
     schema: TableSchema
     table: TargetTable
     low: int = 0
     high: int = 0
-    has_extra_columns: bool = False
     filter: Filter | None = None
     taken: Mapping[CascadeRule, frozenset[Values]] = field(default_factory=dict)
     dirty: frozenset[KeyTexts] = frozenset()
+    unique: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from anabranch.apply.plan import FilterImages, Group, Stage, group, stages
 from anabranch.apply.staging import Executors
 from anabranch.apply.work import Work
 from anabranch.errors import Fenced, StateError, TargetBusy, TargetFull, TargetUnavailable
+from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.rows.chunk import Chunk
@@ -37,12 +38,14 @@ EVENTS: dict[type[TargetUnavailable], str] = {TargetBusy: "target_busy", TargetF
 
 @dataclass
 class Totals:
-    """What this process has applied so far."""
+    """What this process has applied so far. `epochs` are target transactions, `slow_epochs` those attempts that went the
+    slow way, `last_slow` why the last of them did."""
 
     transactions: int = 0
     changes: int = 0
     epochs: int = 0
     slow_epochs: int = 0
+    last_slow: str = ""
 
 
 class OutOfStep(TargetUnavailable):
@@ -96,13 +99,20 @@ class Applier:
         self.context = self.context_of(self.states)
         self.checkpoint, self._is_in_doubt = found, False
 
+    def ask_again(self) -> None:
+        """Before the next epoch the target is asked anew where it is and what it enforces."""
+        self._is_in_doubt = True
+
     def apply(self, upto: int) -> None:
         """Carry out the transactions after the checkpoint, up to sequence `upto`. A target that goes away, refuses for
         now or is full is waited for; where it is then is where this goes on."""
         while True:
             try:
                 self.look()
+                slow = self.totals.slow_epochs
                 self._advance(upto)
+                if self.totals.slow_epochs > slow:
+                    self.ask_again()  # a unique key of the target may be new
             except TargetUnavailable as lost:
                 self._wait_for_target(lost)
             else:
@@ -151,6 +161,7 @@ class Applier:
         """Move the checkpoint over log that holds nothing for us."""
         then = self._then(position, commit_time)
         self._begin(then)
+        reach("apply.moved.on")
         self._commit(then, self._work())
 
     def save(self, state: TableState, changes: Iterable[RowChange] = ()) -> None:
@@ -207,6 +218,8 @@ class Applier:
         then = self._then(*feed.end())
         by_executors = self.executors is not None and self.executors.takes(feed, self.context)
         staged = self.executors.stage(feed, self.context) if self.executors and by_executors else []
+        if staged:
+            reach("apply.staged")
         self._begin(then)
         work = self._work()
         if staged:
@@ -228,16 +241,24 @@ class Applier:
         for number, (stage, nets) in enumerate(planned, 1):
             for table in stage.truncates:
                 self.writer.truncate(table, work.context.truncate)
+                reach("apply.truncated")
             noted = [net.table for net in nets if work.reread(net.table.source, self._merge_net(net))]
             for cascade in stage.cascades:
                 if work.reread(cascade.child.source, self.writer.cascade(cascade, cascade.rules)):
                     noted.append(cascade.child)
+                reach("apply.cascaded")
             noted += [work.context.tables[t].table for t, keys in stage.reread if work.reread_keys(t, keys)]
             if noted and number < len(planned):
                 raise NeedsSlowWay(noted[0], "rows have to be read again, and what comes next was planned without that")
 
     def _merge_net(self, net: TableNet | StagedNet) -> list[dict[str, str | None]]:
-        return self.writer.merge_staged(net) if isinstance(net, StagedNet) else self.writer.merge(net)
+        if isinstance(net, StagedNet):
+            again = self.writer.merge_staged(net)
+            reach("apply.merged.staged")
+        else:
+            again = self.writer.merge(net)
+            reach("apply.merged")
+        return again
 
     # --- one target transaction per source transaction -------------------------------------------------------
 
@@ -283,13 +304,16 @@ class Applier:
                 work.reread(step.child.source, self.writer.cascade(step, step.rules))
             else:
                 self.writer.truncate(step, work.context.truncate)
+        reach("apply.one")
         work.reread_dirty(part)
         work.count(part.counts())
         work.park(part.parked)
 
     def _note_slow(self, reason: Exception, upto: int) -> None:
         self.writer.rollback()
+        reach("apply.conflict")
         self.totals.slow_epochs += 1
+        self.totals.last_slow = str(reason)
         log.get(job=self.job).info("slow_epoch", why=str(reason), upto=upto)
 
     # --- checkpoint ------------------------------------------------------------------------------------------
@@ -306,15 +330,20 @@ class Applier:
 
     def _begin(self, then: Checkpoint) -> None:
         self._is_in_doubt = True
+        reach("apply.begin")
         if self.writer.begin(self.checkpoint, then) != "open":
             raise OutOfStep(f"the target is not at {self.checkpoint.position} any more", job=self.job)
+        reach("apply.begun")
 
     def _commit(self, then: Checkpoint, work: Work) -> None:
         work.pass_windows(then.position.sequence)
         for table, state in work.states.items():
             if state is not self.states.get(table):
                 self.writer.save_table(self.job, state)
+                reach("apply.saved")
+        reach("apply.commit")
         self.writer.commit()
+        reach("apply.committed")
         self._patience.success()
         self.totals.transactions += then.position.sequence - self.checkpoint.position.sequence
         self.totals.changes += sum(work.counts.values())

@@ -6,9 +6,7 @@ pass; NULL is not true.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -18,9 +16,7 @@ from anabranch.apply.images import Bools, Images, Ints
 from anabranch.errors import RowRefused
 from anabranch.rows.chunk import Op
 from anabranch.rows.net import TargetTable
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from anabranch.spark.engine import Engine
 
 PREFIX = "_where_"  # columns that only the filter needs travel beside the replicated ones
 
@@ -29,7 +25,7 @@ PREFIX = "_where_"  # columns that only the filter needs travel beside the repli
 class StreamFilter:
     """Made by the driver of the apply process; filtered tables are not planned by executors."""
 
-    spark: Callable[[], SparkSession]
+    engine: Engine
 
     def __call__(self, followed: Followed, images: Images) -> Images:
         """`images` with the filter's columns after the replicated ones -> images of the replicated columns that pass."""
@@ -43,14 +39,12 @@ class StreamFilter:
         return passing(only, passes, followed)
 
     def _passes(self, followed: Followed, images: Images, width: int) -> Bools:
-        from anabranch.spark.rows import evaluate
-
         assert followed.filter is not None
         types = {name: followed.schema.column(name).type for name in followed.filter.columns}
         columns = [self._complete(followed, images, width + place) for place in range(len(types))]
         table = pa.Table.from_arrays(columns, names=list(types))
         known = {name: type_ for name, type_ in types.items() if type_ is not None}
-        result = evaluate(self.spark(), followed.filter.text, known, table)
+        result = self.engine.passes(followed.filter.text, known, table)
         passes: Bools = result.to_numpy(zero_copy_only=False).astype(bool)
         return passes
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from anabranch import log
 from anabranch.abc import TableState, TargetConnector, ValueRules
 from anabranch.errors import AnabranchError, TargetUnavailable
+from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.net import TargetTable
@@ -75,12 +76,14 @@ class Finisher:
     def _build(self, todo: Mapping[TableId, TableState], streaming: Mapping[TableId, TableState]) -> None:
         tables = {t: self.target_table(s.schema) for t, s in streaming.items() if s.schema}
         try:
+            reach("apply.build")
             loader = self.target.loader(self.rules)
             try:
                 open_points = {t: loader.build(self.job, s, tables[t], tables.get) for t, s in self._some(todo)}
                 for table, schema in self._some(todo):  # a foreign key may have waited for another table's unique key
                     if open_points.get(table):
                         open_points[table] = loader.build(self.job, schema, tables[table], tables.get)
+                reach("apply.built")
                 self._pause = FIRST_PAUSE
                 self._results = {table: self._facts(table, points) for table, points in open_points.items()}
             finally:

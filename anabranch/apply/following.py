@@ -47,14 +47,16 @@ class Following:
             if state.schema is None:
                 raise StateError("a loaded table without its definition", table=str(state.source), hint="load it again")
         targets = {state.source: self.target_table(state.schema) for state in states if state.schema}
-        extra = self._extra_columns(list(targets.values()))
-        return {state.source: self._table(state, targets[state.source], state.source in extra) for state in states}
+        unique = self._unique_columns(list(targets.values()))
+        found = (self._table(state, targets[state.source]) for state in states)
+        return {f.table.source: replace(f, unique=f.unique | unique.get(f.table.source, frozenset())) for f in found}
 
-    def _table(self, state: TableState, table: TargetTable, has_extra: bool) -> Followed:
+    def _table(self, state: TableState, table: TargetTable) -> Followed:
         assert state.schema is not None
         low, high = self.resolver.window(state) if state.state == "loading" else (0, 0)
         dirty = frozenset(key_of(table, key) for key in waiting(state))
-        return Followed(state.schema, table, low, high, has_extra, self.where(state.schema), dirty=dirty)
+        unique = unique_columns(state.schema, table)
+        return Followed(state.schema, table, low, high, self.where(state.schema), dirty=dirty, unique=unique)
 
     def joined(self, context: ApplyContext, state: TableState, sequence: int) -> tuple[ApplyContext, ApplyContext]:
         """For a table that joins at `sequence`: what its part of the trail is replayed by, where the others have
@@ -64,9 +66,17 @@ class Following:
         still = {t: replace(f, low=sequence, high=sequence) for t, f in others.items()}
         return self.of({**still, **joining}), self.of({**others, **joining})
 
-    def _extra_columns(self, tables: Sequence[TargetTable]) -> Mapping[TableId, tuple[str, ...]]:
+    def _unique_columns(self, tables: Sequence[TargetTable]) -> Mapping[TableId, frozenset[str]]:
         loader = self.target.loader(self.rules)
         try:
-            return loader.extra_columns(tables)
+            return loader.unique_columns(tables)
         finally:
             loader.close()
+
+
+def unique_columns(schema: TableSchema, table: TargetTable) -> frozenset[str]:
+    """The columns of the source's unique keys beside the primary, by their target names: the target has such keys, or will
+    have them once it is consistent."""
+    names = dict(zip(table.source_columns, table.columns, strict=True))
+    keys = (index.columns for index in schema.indexes if index.unique)
+    return frozenset(names[column] for key in keys for column in key if column in names)

@@ -149,7 +149,7 @@ def _stage(part: Group, context: ApplyContext, start: int) -> Stage:
     for table, images in part.images.items():
         followed = context.tables[table]
         checked = followed.high < part.base or start >= order_of(followed.high + 1, part.base)
-        net, again = compact(images, followed.table, checked=checked, has_extra_columns=followed.has_extra_columns)
+        net, again = compact(images, followed.table, checked=checked, unique=followed.unique)
         if net.row_count:
             nets.append(net)
         if again.num_rows:

@@ -20,6 +20,7 @@ from anabranch.apply.epoch import Applier
 from anabranch.apply.taken import with_taken
 from anabranch.apply.window import WindowResolver
 from anabranch.apply.work import Texts, key_of, waiting, with_waiting
+from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.rows.lines import parse_line
 from anabranch.rows.net import RowChange, TargetTable
@@ -60,6 +61,7 @@ class Rereader:
             lines = b"".join(snapshot.lines_of(followed.schema, followed.table.source_columns, wanted, self.rules))
         finally:
             snapshot.close()
+        reach("apply.reread")
         if self._is_reached(replace(state, high=json.dumps([high.resume]))):
             at = self.resolver.low(low.resume)
             if at >= applier.checkpoint.position.sequence:  # else the snapshot lacks what the target has: soon again

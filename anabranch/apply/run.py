@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from anabranch import log
 from anabranch.abc import Checkpoint, SourceConnector, TableState, TargetConnector, TargetStore, ValueRules
-from anabranch.apply.epoch import Applier
+from anabranch.apply.epoch import Applier, Totals
 from anabranch.apply.filter import StreamFilter
 from anabranch.apply.finish import Finisher
 from anabranch.apply.following import Following
@@ -23,19 +23,17 @@ from anabranch.apply.join import join_loaded
 from anabranch.apply.patience import Patience
 from anabranch.apply.reread import Rereader
 from anabranch.apply.staging import Executors
-from anabranch.apply.stream import EpochQuery, warm_up
 from anabranch.apply.window import WindowResolver, is_followed, is_joining
 from anabranch.ddl.rules import Filter
 from anabranch.errors import SourceUnavailable, StateError, StorageFull, TargetUnavailable
+from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema
 from anabranch.rows.net import TargetTable
+from anabranch.spark.engine import Engine, Epochs
 from anabranch.trail import retention
 from anabranch.trail.reader import TrailReader
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 READER = "apply"
 TICK_SECONDS = 0.2
@@ -54,6 +52,9 @@ class Watcher(Protocol):
     def streaming(self, consistent: bool) -> None: ...
 
     def applied(self, checkpoint: Checkpoint) -> None: ...
+
+    def slow(self, totals: Totals) -> None:
+        """There are more slow epochs than when it was last called, or this is the start."""
 
 
 @dataclass
@@ -74,7 +75,7 @@ class ApplyRun:
     lock: str
     per_transaction: bool
     stage_rows: int | None
-    spark: Callable[[], SparkSession]
+    engine: Engine
     stop: Callable[[], bool]
     watcher: Watcher
     resolver: WindowResolver = field(init=False)
@@ -82,18 +83,17 @@ class ApplyRun:
     applier: Applier = field(init=False)
     following: Following = field(init=False)
     finisher: Finisher = field(init=False)
-    query: EpochQuery = field(init=False)
+    query: Epochs = field(init=False)
     patience: Patience = field(default_factory=Patience, init=False)
 
     def run(self) -> None:
         """Returns when `stop` says so. Raises what a person has to look at."""
-        spark = self.spark()
-        warm_up(spark)
+        self.engine.warm_up()
         store = self.target.store()
         try:
             trail = self._wait_for_load(store)
             if trail is not None:
-                self._follow(spark, store, trail)
+                self._follow(store, trail)
         finally:
             store.close()
 
@@ -132,7 +132,7 @@ class ApplyRun:
 
     # --- following ---------------------------------------------------------------------------------------------------
 
-    def _follow(self, spark: SparkSession, store: TargetStore, trail: TrailReader) -> None:
+    def _follow(self, store: TargetStore, trail: TrailReader) -> None:
         self.applier = self._applier(store, trail)
         start = self.applier.checkpoint.position.sequence
         if start > trail.end().position.sequence:
@@ -142,10 +142,12 @@ class ApplyRun:
                 hint="the trail lost its tail or is another one: restore it, or load again",
             )
         self._with_room(lambda: retention.register(self.trail_directory, READER, start))
+        reach("apply.registered")
         self.finisher = Finisher(self.job, self.target, self.rules, self.target_table)
+        self.watcher.slow(self.applier.totals)
         self.watcher.waiting("for the first epoch")
         query = self._with_room(
-            lambda: EpochQuery(spark, self.trail_directory, self.spark_directory, start, self._epoch, self._at)
+            lambda: self.engine.follow(self.trail_directory, self.spark_directory, start, self._epoch, self._at)
         )
         try:
             if query is not None:
@@ -178,7 +180,9 @@ class ApplyRun:
     def _applier(self, store: TargetStore, trail: TrailReader) -> Applier:
         owner = uuid.uuid4().hex
         writer = self.target.writer(self.rules, self._is_guarded(store.tables(self.job)))
+        reach("apply.claim")
         writer.claim(self.job, owner)
+        reach("apply.claimed")
         self.resolver = WindowResolver(trail, self.source.order)
         identity = trail.identity.source_identity
         self.rereader = Rereader(self.source, self.resolver, self.rules, self.lock, identity, self.stop)
@@ -193,12 +197,12 @@ class ApplyRun:
             owner,
             self.following.context,
             self.target_of,
-            filtered=StreamFilter(self.spark),
+            filtered=StreamFilter(self.engine),
             per_transaction=self.per_transaction,
             stop=self.stop,
             waiting=self.watcher.waiting,
             executors=Executors(
-                self.job, self.trail_directory, self.target, self.rules, self.spark, self.stage_rows or STAGE_ROWS
+                self.job, self.trail_directory, self.target, self.rules, self.engine, self.stage_rows or STAGE_ROWS
             ),
         )
         applier.look()
@@ -216,8 +220,11 @@ class ApplyRun:
             loader.close()
 
     def _epoch(self, upto: int) -> None:
+        slow = self.applier.totals.slow_epochs
         self.applier.apply(upto)
         self.watcher.applied(self.applier.checkpoint)
+        if self.applier.totals.slow_epochs > slow:
+            self.watcher.slow(self.applier.totals)
 
     def _at(self) -> int:
         return self.applier.checkpoint.position.sequence
@@ -272,7 +279,9 @@ class ApplyRun:
         if consistent:
             for table, facts in self.finisher.take_results(applier.states):
                 state = applier.states[table]
+                reach("apply.built.told")
                 applier.save(replace(state, facts={**state.facts, **facts}))
+                applier.ask_again()  # unique keys that were taken off for the load stand again
             self.finisher.start(applier.states)
         self.watcher.streaming(consistent)
 

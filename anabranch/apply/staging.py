@@ -7,10 +7,9 @@ followed (barriers) or meet rows to be read again: the driver plans those itself
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from anabranch.abc import StagedNet, TargetConnector, ValueRules
 from anabranch.apply.compact import NeedsSlowWay
@@ -18,12 +17,11 @@ from anabranch.apply.context import ApplyContext
 from anabranch.apply.feed import GROUP_ROWS, Feed
 from anabranch.apply.plan import Stage, group, stages
 from anabranch.errors import AnabranchError
+from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
-from anabranch.spark.pieces import Failure
+from anabranch.spark.engine import Engine
+from anabranch.spark.work import Failure
 from anabranch.trail.reader import ChunkRef, TrailReader
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True)
@@ -67,6 +65,7 @@ class Piece:
         with TrailReader(self.trail) as trail:
             part = group([trail.load(ref) for ref in self.refs], self.context)
         planned = stages(part, self.context)
+        reach("apply.stage")
         stager = self.target.stager(self.rules)
         try:
             found = [StagedStage(replace(s, nets=()), tuple(stager.stage(self.job, s.nets))) for s in planned]
@@ -77,13 +76,13 @@ class Piece:
 
 @dataclass(frozen=True)
 class Executors:
-    """Plans and stages whole epochs as one Spark job."""
+    """Plans and stages whole epochs, a piece in each of the engine's tasks."""
 
     job: str
     trail: Path
     target: TargetConnector
     rules: ValueRules
-    spark: Callable[[], SparkSession]
+    engine: Engine
     stage_rows: int
 
     def takes(self, feed: Feed, context: ApplyContext) -> bool:
@@ -99,10 +98,7 @@ class Executors:
             Piece(self.job, self.trail, tuple(refs), context, self.target, self.rules)
             for refs in _cut(feed.refs, GROUP_ROWS)
         ]
-        context_of_spark = self.spark().sparkContext
-        staged: list[StagedPiece] = (
-            context_of_spark.parallelize(pieces, len(pieces)).map(lambda piece: piece()).collect()
-        )
+        staged = self.engine.each(pieces)
         for piece in staged:
             if piece.failure is not None:
                 raise piece.failure.error()

@@ -12,6 +12,7 @@ import pyarrow as pa
 from anabranch.abc import TableState
 from anabranch.apply.context import ApplyContext, KeyTexts, closed, replace_context
 from anabranch.apply.plan import Group, Parked
+from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.rows.lines import texts
 from anabranch.rows.net import RowChange, TargetTable
@@ -64,6 +65,7 @@ class Work:
         for table, followed in tables.items():
             state = self.states[table]
             if state.state == "loading" and followed.high <= sequence and REREAD not in state.facts:
+                reach("apply.window")
                 tables[table] = closed(followed)
                 self.states[table] = replace(state, state="streaming", low="", high="")
         if tables != self.context.tables:

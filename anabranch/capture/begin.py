@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from anabranch.abc import LogDecided, LogItem, LogPrepared, LogReader, LogStatement, SourceCatalog, SourceConnector
 from anabranch.capture.older import PATIENCE, Patience, wait_for_engine, wait_for_older
 from anabranch.errors import SchemaError
+from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
@@ -55,9 +56,11 @@ def begin(
             return
     finally:
         catalog.close()
+    reach("capture.begin.read")
     for schema in found.tables.values():
         trail.schema(schema)
     trail.heartbeat(found.before)
+    reach("capture.begin.noted")
     trail.flush()
 
 

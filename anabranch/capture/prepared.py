@@ -15,6 +15,7 @@ from anabranch import log
 from anabranch.abc import LogDecided, LogPrepared
 from anabranch.capture.definitions import DefinitionKeeper, alone
 from anabranch.errors import LogLost, UnknownLogEvent
+from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.rows.chunk import TRANSACTION_SCHEMA, Barrier, Chunk, Part, TableRows
@@ -64,6 +65,7 @@ class PreparedTransactions:
             )
         log.get().info("transaction_decided", xid=item.xid, committed=item.is_committed, at=item.mark.native)
         staging.decide(item.xid, item.mark)
+        reach("capture.decided")
         if not item.is_committed or staging[item.xid].is_older:
             return
         torn = self._torn(item.xid)

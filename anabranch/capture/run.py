@@ -29,6 +29,7 @@ from anabranch.capture.older import PATIENCE, Patience
 from anabranch.capture.prepared import PreparedTransactions
 from anabranch.capture.unlogged import altered_unlogged
 from anabranch.errors import SourceUnavailable, StorageFull
+from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark, Position
 from anabranch.rows.chunk import BarrierKind, Chunk, Part
@@ -91,6 +92,7 @@ class Capture:
                 end = self.trail.end
                 lost_since, was_there = None, True
                 log.get().info("capture_follows", after=str(end.position))
+                reach("capture.following")
                 self._take_over(self.reader.identity())
                 self._note_cascades()
                 self._park_unlogged(unlogged)
@@ -132,6 +134,7 @@ class Capture:
     def _rewind(self) -> TrailEnd:
         end = self.trail.rewind()
         self.prepared.rewind(self._place())
+        reach("capture.rewound")
         return end
 
     def _tell_waiting(self, why: str) -> None:
@@ -151,6 +154,7 @@ class Capture:
             item = self.reader.read(READ_SECONDS)
             now = time.monotonic()
             if item is not None:
+                reach("capture.read")
                 self._tell_read(item)
             elif now >= next_look and not is_inside:
                 self._look_at_end()
@@ -192,13 +196,16 @@ class Capture:
 
     def _write(self, chunk: Chunk) -> None:
         self.trail.append(chunk)
+        reach("capture.appended")
         if chunk.part is not Part.FRAGMENT:
             self.trail.flush()
+            reach("capture.published")
             self.watcher.written(self.trail)
 
     def _prepare(self, item: LogPrepared) -> None:
         """Its rows are durable before the trail's position passes it."""
         chunk = self.prepared.stage(item)
+        reach("capture.prepared")
         if chunk is not None:
             self._write(chunk)
         elif item.chunk.part is not Part.FRAGMENT:
@@ -211,10 +218,13 @@ class Capture:
             has_rows = True
         if not has_rows:
             self._heartbeat(item.mark)
+        reach("capture.decided.published")
         self.prepared.done(item)
 
     def _statement(self, statement: LogStatement) -> None:
+        reach("capture.statement")
         chunk = self.keeper.on_statement(statement)
+        reach("capture.statement.noted")
         if chunk is None:
             self._heartbeat(statement.mark)
         else:
@@ -228,6 +238,7 @@ class Capture:
 
     def _heartbeat(self, mark: LogMark) -> None:
         if mark.resume != self.trail.end.resume:
+            reach("capture.heartbeat")
             self.trail.heartbeat(mark)
             self.trail.flush()
         self.watcher.written(self.trail)

@@ -21,7 +21,20 @@ from anabranch import __version__
 from anabranch.cli import options
 from anabranch.errors import AnabranchError
 
-VERBS = ("run", "capture", "load", "apply", "preflight", "status", "verify", "schema", "trail", "drop", "demo")
+VERBS = (
+    "run",
+    "capture",
+    "load",
+    "apply",
+    "preflight",
+    "status",
+    "verify",
+    "schema",
+    "trail",
+    "drop",
+    "demo",
+    "torture",
+)
 INTERRUPTED, TERMINATED, UNEXPECTED = 130, 143, 1
 
 

@@ -72,6 +72,8 @@ def _target(target: Mapping[str, Any]) -> Iterable[str]:
     yield f"target      {target['name']}"
     yield f"applied     {_position(target['applied'])}"
     yield f"lag         {_lag(target.get('lag') or {})}"
+    if slow := target.get("slow_epochs"):
+        yield f"slow epochs {slow['count']:,} of {slow['epochs']:,}, the last at {slow['at']}: {slow['reason']}"
     tables = sorted(target["tables"], key=lambda table: str(table["source"]))
     if not tables:
         return

@@ -18,6 +18,7 @@ from anabranch.errors import (
     TablesParked,
     ValueRefused,
 )
+from anabranch.failpoints import reach
 from anabranch.job import ends
 from anabranch.job.joining import Joining
 from anabranch.job.signals import SUPERVISED
@@ -29,6 +30,7 @@ from anabranch.load.run import load_tables
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema
+from anabranch.spark.engine import Engine
 from anabranch.state.store import StateStore
 from anabranch.trail import retention
 from anabranch.trail.identity import load as load_identity
@@ -36,8 +38,6 @@ from anabranch.trail.reader import TrailReader
 from anabranch.trail.storage import LocalStorage
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from anabranch.job.job import Job
 
 ALL = "load"  # holds the trail while the first load runs
@@ -47,11 +47,9 @@ PARKING_SECONDS = 10.0  # for capture to come to the statement after which a tab
 class Loading:
     """One call of `load`."""
 
-    def __init__(
-        self, job: Job, spark: Callable[[], SparkSession], stop: Callable[[], bool], state: StateStore
-    ) -> None:
+    def __init__(self, job: Job, engine: Engine, stop: Callable[[], bool], state: StateStore) -> None:
         self.job, self.name = job, job.config.name
-        self.spark, self.stop, self.state = spark, stop, state
+        self.engine, self.stop, self.state = engine, stop, state
         self.source, self.target = ends.source_of(job), ends.target_of(job)
 
     def all_tables(self) -> None:
@@ -69,6 +67,7 @@ class Loading:
         if any(_is_open(states[table]) for table in schemas):
             self.state.phase("loading")
             self._load(schemas, states)
+        reach("load.done")
         retention.unregister(self.job.trail, ALL)
         if not os.environ.get(SUPERVISED) and not self.stop():
             self._tell_parked()
@@ -89,9 +88,12 @@ class Loading:
         with TrailReader(self.job.trail) as trail:
             before_first, end = trail.first() - 1, trail.end()
         retention.hold(self.job.trail, ALL, before_first)
+        reach("load.held")
         states = self._pending(store, schemas)
         native = end.position.native if end.position.sequence == before_first else ""
+        reach("load.pending")
         store.create_checkpoint(self.name, Position(before_first, native), end.commit_time)
+        reach("load.begun")
         return states
 
     def _pending(self, store: TargetStore, schemas: Mapping[TableId, TableSchema]) -> dict[TableId, TableState]:
@@ -178,7 +180,7 @@ class Loading:
         try:
             load_tables(
                 self.name,
-                self.spark,
+                self.engine,
                 self.source,
                 self.target,
                 tables,

@@ -12,6 +12,7 @@ from anabranch.capture.run import Capture
 from anabranch.job import ends
 from anabranch.job.signals import SUPERVISED, Stop
 from anabranch.job.watching import ApplyWatcher, CaptureWatcher, part
+from anabranch.spark.engine import Engine, SparkEngine
 from anabranch.trail.reader import TrailReader, exists
 
 if TYPE_CHECKING:
@@ -41,12 +42,13 @@ def run_capture(job: Job) -> None:
             reader.close()
 
 
-def run_apply(job: Job) -> None:
+def run_apply(job: Job, engine: Engine | None = None) -> None:
+    """`engine`: instead of Spark."""
     from anabranch.apply.run import ApplyRun
 
+    engine = engine or SparkEngine(spark_factory(job, "apply"))
     with Stop() as stop, part(job, "apply") as state:
         source = ends.source_of(job)
-        spark = spark_factory(job, "apply")
         ApplyRun(
             job=job.config.name,
             trail_directory=job.trail,
@@ -62,7 +64,7 @@ def run_apply(job: Job) -> None:
             truncate=job.config.apply.truncate,
             per_transaction=job.config.apply.mode == "transaction",
             stage_rows=job.config.apply.stage_rows,
-            spark=spark,
+            engine=engine,
             stop=stop.asked,
             watcher=ApplyWatcher(state),
         ).run()
@@ -78,16 +80,18 @@ def spark_factory(job: Job, part_name: str) -> Callable[[], SparkSession]:
     return make
 
 
-def run_load(job: Job, table: TableId | None, recreate: bool) -> None:
+def run_load(job: Job, table: TableId | None, recreate: bool, engine: Engine | None = None) -> None:
+    """`engine`: instead of Spark."""
     from anabranch.job.loading import Loading
 
+    engine = engine or SparkEngine(spark_factory(job, "load"))
     with Stop() as stop, part(job, "load") as state:
         if table is None and not os.environ.get(SUPERVISED):  # `run` has looked already
             ends.preflight_report(job).require()
         ends.begin_trail_if_none(job)
         _await_trail(job, stop)
         if not stop.asked():
-            loading = Loading(job, spark_factory(job, "load"), stop.asked, state)
+            loading = Loading(job, engine, stop.asked, state)
             if table is None:
                 loading.all_tables()
             else:

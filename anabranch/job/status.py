@@ -102,6 +102,7 @@ def _target(
         "applied": _position(checkpoint.position, checkpoint.commit_time) if checkpoint else None,
         "lag": {"seconds": seconds, "bytes": size},
         "tables": tables,
+        **({"slow_epochs": slow} if (slow := snapshot.get("slow_epochs")) else {}),
     }
 
 

@@ -16,6 +16,7 @@ from anabranch.state.store import StateStore
 from anabranch.trail.writer import TrailWriter
 
 if TYPE_CHECKING:
+    from anabranch.apply.epoch import Totals
     from anabranch.job.job import Job
 
 INTERVAL = 0.25
@@ -102,3 +103,6 @@ class ApplyWatcher:
         if now >= self._next:
             self._next = now + INTERVAL
             self.state.position("applied", checkpoint.position, checkpoint.commit_time)
+
+    def slow(self, totals: Totals) -> None:
+        self.state.slow_epochs(totals.slow_epochs, totals.epochs, totals.last_slow)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from anabranch.abc import SnapshotReader, SourceConnector, TargetConnector, ValueRules
 from anabranch.errors import SourceError
+from anabranch.failpoints import reach
 from anabranch.load.plan import LoadTable, Piece
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
@@ -47,6 +48,7 @@ class ChunkWork:
         load = piece.load
         with closing(self.source.snapshot(self.expected_identity)) as snapshot:
             marks = self.marks(snapshot, load)
+            reach("load.snapshot")
             if marks is None:
                 yield json.dumps(WAITING).encode(), iter(())
             else:
@@ -60,7 +62,9 @@ class ChunkWork:
         load = piece.load
         with closing(self.target.loader(self.rules)) as loader:
             low, high = marks
-            return loader.load_chunk(self.job, load.table, load.generation, piece.number, (low, high), blocks)
+            rows = loader.load_chunk(self.job, load.table, load.generation, piece.number, (low, high), blocks)
+            reach("load.committed")
+            return rows
 
     def marks(self, snapshot: SnapshotReader, load: LoadTable) -> tuple[str, str] | None:
         """Open the snapshot. A keyless table has no idempotent window: its marks are one, proven by capture where the

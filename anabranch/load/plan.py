@@ -22,6 +22,7 @@ from anabranch.abc import (
     ValueRules,
 )
 from anabranch.errors import SchemaError
+from anabranch.failpoints import reach
 from anabranch.load.handover import is_loaded
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
@@ -127,7 +128,9 @@ class _Planner:
         if state is not None:
             pending = replace(pending, generation=state.generation, changes_applied=state.changes_applied)
         self.store.save_table(self.job, pending)
+        reach("load.table.created")
         self.loader.begin_generation(self.job, load.table, load.generation, bounds, load.empty)
+        reach("load.generation")
         return self.loader.chunks(self.job, load.schema.id, load.generation)
 
 

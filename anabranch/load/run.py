@@ -1,4 +1,4 @@
-"""The driver of the initial load: chunks as Spark tasks, progress, tables handed over as their last chunk ends.
+"""The driver of the initial load: chunks as tasks of the engine, progress, tables handed over as their last chunk ends.
 
 Delivery: when `load_tables` returns True, every row of every table is at the target once, each chunk from one snapshot
 whose marks are in the ledger; a load that ended in any other way goes on where it stood.
@@ -9,20 +9,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
-
-from pyspark.sql import SparkSession
 
 from anabranch import log
 from anabranch.abc import Loader, SourceConnector, TargetConnector, TargetStore, ValueRules
 from anabranch.errors import AnabranchError, Retry, SourceUnavailable, StateError, TargetUnavailable
+from anabranch.failpoints import reach
 from anabranch.load.copy import ChunkWork, Quiet
 from anabranch.load.handover import loaded
 from anabranch.load.plan import LoadTable, Piece, Planned, plan
 from anabranch.model.ids import TableId
-from anabranch.spark import pieces
-from anabranch.spark.pieces import Outcome
+from anabranch.spark.engine import Engine
 from anabranch.spark.where import where
+from anabranch.spark.work import Bundle, Outcome
 
 Progress = Callable[[TableId, int, int], None]
 """Table, rows at the target, rows that the source's statistics promise."""
@@ -39,7 +37,7 @@ UNAVAILABLE = (SourceUnavailable, TargetUnavailable)
 
 def load_tables(
     job: str,
-    spark_factory: Callable[[], SparkSession],
+    engine: Engine,
     source: SourceConnector,
     target: TargetConnector,
     tables: Sequence[LoadTable],
@@ -54,8 +52,8 @@ def load_tables(
     stop: Callable[[], bool] = lambda: False,
     parked: Parked = lambda table: "",
 ) -> bool:
-    """Load what is not loaded yet; False when `stop()` ended it before that. As many chunks run at once as the Spark
-    session has cores; none is started when nothing is left to do. A table that is `parked` by then is not handed over.
+    """Load what is not loaded yet; False when `stop()` ended it before that. As many chunks run at once as the engine has
+    room for; it is not asked when nothing is left to do. A table that is `parked` by then is not handed over.
 
     An end that cannot be reached at the start is an error at once, later after five minutes; what a chunk raised comes
     up here."""
@@ -70,7 +68,7 @@ def load_tables(
         expected_identity=expected_identity,
     )
     work = ChunkWork(job, source, target, values, lock, expected_identity, quiet)
-    return _Load(work, planned, spark_factory, on_progress, on_wait, stop, parked).run()
+    return _Load(work, planned, engine, on_progress, on_wait, stop, parked).run()
 
 
 class _EndAway(Exception):
@@ -78,19 +76,19 @@ class _EndAway(Exception):
 
 
 class _Load:
-    """Rounds: every round is one Spark job over the chunks that are still open."""
+    """Rounds: every round is one run of the engine over the chunks that are still open."""
 
     def __init__(
         self,
         work: ChunkWork,
         planned: Sequence[Planned],
-        spark_factory: Callable[[], SparkSession],
+        engine: Engine,
         on_progress: Progress,
         on_wait: Callable[[str], None],
         stop: Callable[[], bool],
         parked: Parked,
     ) -> None:
-        self.work, self.spark_factory, self.on_progress, self.stop = work, spark_factory, on_progress, stop
+        self.work, self.engine, self.on_progress, self.stop = work, engine, on_progress, stop
         self.on_wait, self.parked = on_wait, parked
         self.store, self.loader = work.target.store(), work.target.loader(work.rules)
         self.tables = {one.load.schema.id: one for one in planned}
@@ -119,20 +117,19 @@ class _Load:
         return True
 
     def round(self) -> bool:
-        spark = self.spark_factory()
         try:
-            finished = pieces.run(spark, self.outcomes(spark), self.take, self.stop)
+            finished = self.engine.run(self.work, self.bundles(), self.take, self.stop)
         except _EndAway:
             return True
         for table in [table for table, left in self.open.items() if not left]:
             self.hand_over_if_done(table)
         return finished
 
-    def outcomes(self, spark: SparkSession) -> list[Any]:
-        """One RDD for all tables without a filter, one for each filtered table; large tables first, small ones together."""
+    def bundles(self) -> list[Bundle]:
+        """One for all tables without a filter, one for each filtered table; large tables first, small ones together."""
         plain: list[Piece] = []
         sizes: list[float] = []
-        filtered: list[Any] = []
+        filtered: list[Bundle] = []
         for table, left in self.open.items():
             load = self.tables[table].load
             if load.filter is None:
@@ -140,8 +137,8 @@ class _Load:
                 sizes += [self.size(table)] * len(left)
             elif left:
                 condition = where(load.schema, load.table, load.filter)
-                filtered.append(pieces.filtered(spark, self.work, list(left.values()), condition))
-        return [pieces.plain(spark, self.work, plain, sizes), *filtered]
+                filtered.append(Bundle(list(left.values()), where=condition))
+        return [Bundle(plain, sizes), *filtered]
 
     def size(self, table: TableId) -> float:
         """Of one of its chunks, as the part of a task that it fills: chunks of a large table have one each."""
@@ -171,12 +168,14 @@ class _Load:
     def hand_over_if_done(self, table: TableId) -> None:
         if self.open[table]:
             return
+        reach("load.handover")
         try:
             hand_over(self.store, self.loader, self.work.job, self.tables[table].load, self.parked(table))
         except UNAVAILABLE as error:
             self.unavailable.append(error)
             self.close()
         else:
+            reach("load.handed.over")
             del self.open[table]
 
     def close(self) -> None:

@@ -32,17 +32,20 @@ class TargetTable:
 @dataclass(frozen=True)
 class Updates:
     """Rows that exist and change. `old_keys` has the key columns (target names) as they are now; `values` has the
-    columns to set, row for row. `moves_keys` says that a key column is among them with another value."""
+    columns to set, row for row. `moves_keys` says that a key column is among them with another value. `contends`: rows may
+    take unique values or keys that other such rows of the net leave. Then the Writer lets all of them leave before the
+    first arrives, whatever the target takes for equal, and each keeps what is not set (K8)."""
 
     old_keys: pa.Table
     values: pa.Table
     moves_keys: bool = False
+    contends: bool = False
 
 
 @dataclass(frozen=True)
 class TableNet:
-    """Net change of one table in one stage, to be carried out in this order: deletes, updates (moving ones first),
-    inserts. No key occurs twice in deletes + inserts or twice in updates.
+    """Net change of one table in one stage, to be carried out in this order: deletes, updates that contend, all at once,
+    other updates (moving ones first), inserts. No key occurs twice in deletes + inserts or twice in updates.
 
     `checked`: every delete and update must hit exactly one row, every insert must find none; anything else is a
     conflict. Not checked (the load window, K3): deletes may find nothing, inserts replace the row that has the key,

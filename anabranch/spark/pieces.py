@@ -1,7 +1,8 @@
 """Work over pieces of tables as Spark tasks: read lines here, finish them there, report an outcome, not a traceback.
 
 A piece is read and finished inside one task; a filtered one goes through Spark SQL between the two, in the same task,
-so that its rows never rest anywhere. What does not live here: what a piece is, what is done with it (load/, verify/).
+so that its rows never rest anywhere. What does not live here: what a piece is, what is done with it (work.py, load/,
+verify/).
 """
 
 from __future__ import annotations
@@ -10,10 +11,8 @@ import pickle
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
@@ -24,10 +23,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import vectorized_udf  # type: ignore[attr-defined]  # not in its stubs
 from pyspark.util import PythonEvalType
 
-from anabranch import errors
 from anabranch.errors import AnabranchError
 from anabranch.spark.rows import arrow_type, columns_of, refused, spark_schema
 from anabranch.spark.where import Where, cut
+from anabranch.spark.work import Failure, Outcome, Work, do
 
 MOST_TOGETHER = 32  # pieces in one task: outcomes are told when it ends
 POLL = 0.1  # seconds between looks at stop() and at finished pieces
@@ -37,55 +36,7 @@ _READ_SCHEMA = "__header binary, __line binary"
 _COLUMNS = ((HEADER, pa.binary()), (LINE, pa.binary()))
 
 
-class Work(Protocol):
-    """What is done with every piece. Picklable, and the only thing that carries connectors to the tasks."""
-
-    def read(self, piece: Any) -> AbstractContextManager[tuple[bytes, Iterator[bytes]]]:
-        """Open the piece: a header of the work's own, and its rows in blocks of whole lines."""
-
-    def finish(self, piece: Any, header: bytes, blocks: Iterator[bytes]) -> Any:
-        """Consume the rows; what is returned travels to the driver."""
-
-
-@dataclass(frozen=True)
-class Failure:
-    """An AnabranchError as a value, because exceptions lose their class on the way through the JVM."""
-
-    name: str
-    message: str
-    hint: str
-    where: tuple[str | None, str | None, str | None]
-
-    @classmethod
-    def of(cls, error: AnabranchError) -> Failure:
-        return cls(type(error).__name__, error.message, error.hint, (error.job, error.table, error.position))
-
-    def error(self) -> AnabranchError:
-        found: type[AnabranchError] = getattr(errors, self.name, AnabranchError)
-        error = found(self.message, hint=self.hint)
-        error.job, error.table, error.position = self.where
-        return error
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of a piece: `value` is what `finish` returned, unless there was a failure."""
-
-    piece: Any
-    value: Any = None
-    failure: Failure | None = None
-
-
 # --- in the tasks -----------------------------------------------------------------------------------------------------
-
-
-def do(work: Work, piece: Any) -> Outcome:
-    """One piece without a filter."""
-    try:
-        with work.read(piece) as (header, blocks):
-            return Outcome(piece, work.finish(piece, header, blocks))
-    except AnabranchError as error:
-        return Outcome(piece, failure=Failure.of(error))
 
 
 def _read_for_filter(work: Work, where: Where, batches: Iterator[Any]) -> Iterator[Any]:

@@ -15,6 +15,9 @@ CREATE TABLE IF NOT EXISTS position (kind TEXT PRIMARY KEY, text TEXT NOT NULL, 
 -- name: create_last_error
 CREATE TABLE IF NOT EXISTS last_error (one INTEGER PRIMARY KEY CHECK (one = 1), part TEXT NOT NULL, exit_code INTEGER NOT NULL, message TEXT NOT NULL, at TEXT NOT NULL)
 
+-- name: create_slow
+CREATE TABLE IF NOT EXISTS slow (one INTEGER PRIMARY KEY CHECK (one = 1), count INTEGER NOT NULL, epochs INTEGER NOT NULL, reason TEXT NOT NULL, at TEXT NOT NULL)
+
 -- name: put_part
 INSERT INTO part VALUES (:name, :pid, :host, :at)
 ON CONFLICT (name) DO UPDATE SET pid = excluded.pid, host = excluded.host, since = excluded.since
@@ -37,6 +40,10 @@ ON CONFLICT (source_table) DO UPDATE SET done = excluded.done, total = excluded.
 INSERT INTO position VALUES (:kind, :text, :commit_time, :at)
 ON CONFLICT (kind) DO UPDATE SET text = excluded.text, commit_time = excluded.commit_time, at = excluded.at
 
+-- name: put_slow
+INSERT INTO slow VALUES (1, :count, :epochs, :reason, :at)
+ON CONFLICT (one) DO UPDATE SET count = excluded.count, epochs = excluded.epochs, reason = excluded.reason, at = excluded.at
+
 -- name: put_last_error
 INSERT INTO last_error VALUES (1, :part, :exit_code, :message, :at)
 ON CONFLICT (one) DO UPDATE SET part = excluded.part, exit_code = excluded.exit_code, message = excluded.message, at = excluded.at
@@ -55,6 +62,9 @@ SELECT source_table, done, total, at FROM progress ORDER BY source_table
 
 -- name: positions
 SELECT kind, text, commit_time, at FROM position ORDER BY kind
+
+-- name: slow
+SELECT count, epochs, reason, at FROM slow WHERE count > 0
 
 -- name: last_error
 SELECT part, exit_code, message, at FROM last_error

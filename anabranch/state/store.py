@@ -1,4 +1,4 @@
-"""The store behind `status`: parts, phase, positions, load progress, last error.
+"""The store behind `status`: parts, phase, positions, load progress, slow epochs, last error.
 
 Several processes write at once. Nothing here may stop a pipeline: what goes wrong with the file is a warning in the
 log, the file is made anew, and the next write fills it again. What does not live here: the SQL (`queries.sql`).
@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from anabranch import log
+from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 
 FILE = "state.db"
 BUSY_S = 2.0  # longer than any of our writes; a stuck writer must not hold up a pipeline
-VERSION = 1  # of the tables; another one is thrown away, it is only a view
+VERSION = 2  # of the tables; another one is thrown away, it is only a view
 
 
 def _queries() -> dict[str, str]:
@@ -81,6 +82,10 @@ class StateStore:
         `commit_time` in microseconds since 1970 UTC, 0 = unknown."""
         self._write("put_position", kind=kind, text=str(position), commit_time=commit_time)
 
+    def slow_epochs(self, count: int, epochs: int, reason: str) -> None:
+        """Of apply since it started: how many went row by row, of how many so far, and why the last one did."""
+        self._write("put_slow", count=count, epochs=epochs, reason=reason)
+
     def last_error(self, message: str, exit_code: int = 1, part: str = "") -> None:
         self._write("put_last_error", message=message, exit_code=exit_code, part=part)
 
@@ -114,6 +119,7 @@ class StateStore:
                 row["source_table"]: {"done": row["done"], "total": row["total"], "at": row["at"]}
                 for row in self._read("progress")
             },
+            "slow_epochs": next(iter(self._read("slow")), None),
             "last_error": error,
         }
 
@@ -121,7 +127,9 @@ class StateStore:
 
     def _write(self, query: str, **values: Any) -> None:
         with self._guarded(query):
+            reach("state.write")
             self._open().execute(self._queries[query], {**values, "at": _now()})
+            reach("state.written")
 
     def _read(self, query: str) -> list[dict[str, Any]]:
         """Reading never makes the file: `status` of a job that never ran leaves nothing behind."""

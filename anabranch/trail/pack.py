@@ -17,6 +17,7 @@ from pathlib import Path
 
 from anabranch import log
 from anabranch.errors import AnabranchError
+from anabranch.failpoints import reach
 from anabranch.rows.chunk import Chunk, Part, TableRows
 from anabranch.trail import published
 from anabranch.trail.codec import TableFrame
@@ -127,11 +128,13 @@ def _swap(directory: Path, storage: Storage, name: SegmentName, source: SegmentR
         target.sync()
     finally:
         target.close()
+    reach("trail.pack.written")
     with maintenance(directory):
         if str(name) not in storage.names():  # dropped meanwhile, or packed by another
             storage.remove(temporary)
             return False
         storage.rename(temporary, str(packed))
+        reach("trail.pack.renamed")
         storage.remove(str(name))
     return True
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anabranch.errors import TrailCorrupt
+from anabranch.failpoints import reach
 from anabranch.model.position import Position
 from anabranch.rows.chunk import Part
 from anabranch.trail import history as histories
@@ -50,7 +51,9 @@ def recover(directory: Path, storage: Storage) -> Recovered:
     finally:
         cell.close()
     record = _adopt(storage, recorded)
+    reach("trail.recovery.adopted")
     _remove_unpublished(storage, record)
+    reach("trail.recovery.removed")
     history, length = _history(storage, recorded.history, record.sequence)
     return Recovered(record, read_end(storage, record), epoch, number, history, length)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from anabranch.errors import TrailError
+from anabranch.failpoints import reach
 from anabranch.trail import published
 from anabranch.trail.failures import writing
 from anabranch.trail.format import SegmentName, segment_names, to_json
@@ -58,6 +59,8 @@ def advance(directory: str | Path, name: str, sequence: int) -> None:
     if known is None:
         raise TrailError(f"reader {name} is not registered with the trail", hint="register it before it reads")
     if sequence > known.sequence:
+        with writing(f"reader {name}"):
+            reach("trail.advance")
         _save(storage, Registered(name, sequence, known.kind, known.since, os.getpid()), is_durable=False)
 
 
@@ -111,9 +114,11 @@ def drop_old(
     with maintenance(Path(directory)), writing(PASSED):
         passed = _passed_since(storage, directory, now, jump)
         old = [name for name, since in passed.items() if now - since >= retain_seconds]
+        reach("trail.drop")
         for name in old:
             storage.remove(str(name))
             del passed[name]
+        reach("trail.drop.removed")
         _save_passed(storage, passed)
     return [str(name) for name in old]
 
@@ -162,6 +167,7 @@ def _save_passed(storage: Storage, passed: dict[SegmentName, float]) -> None:
 def _register(directory: str | Path, name: str, sequence: int, kind: str) -> None:
     directory = Path(directory)
     with writing(f"reader {name}"):
+        reach("trail.register")
         (directory / FOLDER).mkdir(parents=True, exist_ok=True)
     storage = LocalStorage(directory)
     with maintenance(directory):

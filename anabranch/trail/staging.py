@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from anabranch.errors import TrailCorrupt
+from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.rows.chunk import Chunk, Part, TableRows
@@ -91,6 +92,7 @@ class Staging:
         names = tuple(sorted(map(str, left_out)))
         found = Staged(xid, mark.native, mark.commit_time, self._rows, names, is_older)
         with writing("a prepared transaction"):
+            reach("trail.staging.written")
             if self._open is None:
                 self._open = self._create()
             self._open.note(Kind.PREPARED, {n: v for n, v in asdict(found).items() if n not in ("place", "decided")})
@@ -98,6 +100,7 @@ class Staging:
                 self._open.sync()
             self._open.close()
             self._storage.rename(_OPEN, _file(xid))
+            reach("trail.staging.renamed")
         self._staged[xid] = replace(found, place=self._open.offset)
         self._open, self._count, self._rows = None, 0, 0
 

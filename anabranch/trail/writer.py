@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from anabranch.errors import TrailError
+from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark, Position
 from anabranch.model.schema import TableSchema
@@ -221,9 +222,12 @@ class TrailWriter:
             return
         if noted:
             self._sync(self._history_file.sync, HISTORY)
+            reach("trail.history.synced")
         if moved and self._segment and place.record.segment == self._segment.name:
             self._sync(self._segment.sync, str(self._segment.name))
+        reach("trail.synced")
         self._publish(place)
+        reach("trail.published")
         if self._packer:
             self._packer.tick()
 
@@ -259,6 +263,7 @@ class TrailWriter:
             with writing(f"segment {name}"):
                 self._segment = SegmentWriter(self._storage, str(name), name, self._header(name))
             self._number += 1
+            reach("trail.segment.opened")
         return self._segment
 
     def _header(self, name: SegmentName) -> dict[str, object]:
@@ -281,8 +286,10 @@ class TrailWriter:
         if segment is None:
             return
         with suppress(OSError):  # without room for the index readers do without it
+            reach("trail.segment.sealing")
             segment.seal()
         self._leave(segment)
+        reach("trail.segment.sealed")
         if self._packer:
             self._packer.offer(len(segment.offsets), segment.rows)
         self.drop_old()
@@ -296,7 +303,10 @@ class TrailWriter:
         """A write that fails leaves torn bytes: the segment ends before them, the next append makes a new one."""
         try:
             with writing(f"segment {segment.name}"):
-                return write()
+                reach("trail.frame")
+                frame = write()
+                reach("trail.frame.written")
+                return frame
         except TrailError as error:
             if isinstance(error.__cause__, OSError):
                 self._leave(segment)
@@ -338,6 +348,7 @@ class TrailWriter:
         line = entry.to_line()
         with writing("the schema history"):
             self._history_file.write_at(self._history_length, [line])
+            reach("trail.history.noted")
         self._history_length += len(line)
         self._history.add(entry)
 

@@ -13,7 +13,7 @@ from itertools import islice
 from anabranch.model.ids import TableId
 from anabranch.rows.lines import unescape
 from anabranch.rows.net import TargetTable
-from anabranch.spark.pieces import Outcome
+from anabranch.spark.work import Outcome
 from anabranch.verify.canonical import NULL
 from anabranch.verify.digest import Reading, bucket_of, key_of
 from anabranch.verify.plan import Piece

@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from anabranch.abc import SourceConnector, TargetConnector, ValueRules
 from anabranch.model.ids import TableId
 from anabranch.spark import pieces
-from anabranch.spark.pieces import Outcome, Work
 from anabranch.spark.where import where
+from anabranch.spark.work import Outcome, Work
 from anabranch.verify.compare import Comparison, Found, Picking
 from anabranch.verify.digest import Summing, Sums, add
 from anabranch.verify.plan import Piece, VerifyTable, cut

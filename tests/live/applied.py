@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ from apply_images import ITEMS, KEYLESS, chunk_of, context
 
 from anabranch import connectors
 from anabranch.abc import TableState, ValueRules
-from anabranch.apply.context import replace_context
 from anabranch.apply.epoch import Applier
 from anabranch.apply.patience import Patience
 from anabranch.model.endpoint import Endpoint
@@ -56,7 +55,6 @@ class Applied:
     options: dict[str, Any] = field(default_factory=dict)
     waits: list[str] = field(default_factory=list)
     on_wait: Any = lambda waits: None
-    has_extra: bool = False  # the tables have columns of the target's own
     rows: int = 0
     is_closed: bool = False
 
@@ -73,9 +71,6 @@ class Applied:
                 store.save_table(JOB, TableState(schema.id, schema.id, "streaming", schema=schema))
         self.reader = TrailReader(self.directory)
         known = context([ITEMS, KEYLESS])
-        known = replace_context(
-            known, {t: replace(one, has_extra_columns=self.has_extra) for t, one in known.tables.items()}
-        )
         self.applier = Applier(
             JOB,
             self.reader,

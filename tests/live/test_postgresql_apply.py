@@ -569,18 +569,6 @@ def test_staging_tables_survive_rollbacks_and_are_bounded(applying: Applying, ta
     assert [row[0] for row in orders(target_database)] == [3]
 
 
-def test_a_net_change_of_one_row_is_cheap(applying: Applying) -> None:
-    three(applying)
-    times = []
-    for number in range(60):
-        net = TableNet(TABLE, updates=(Updates(keys(2), rows((f"n{number}",), names=("no%te",))),))
-        with applying as writer:
-            started = time.perf_counter()
-            writer.merge(net)
-            times.append(time.perf_counter() - started)
-    assert sorted(times)[len(times) // 2] < 0.005
-
-
 def test_driver_errors_never_pass(applying: Applying) -> None:
     with pytest.raises(TargetUnavailable), applying as writer:
         writer._open.close()

@@ -128,6 +128,25 @@ def test_rule_01_updates_follow_shared_columns_and_swap(writer: PostgresWriter, 
     assert target_database.query("SELECT id, x FROM parts ORDER BY id") == [(1, 2), (2, 1), (3, 3)]
 
 
+def test_rule_01_rule_08_unique_values_are_handed_on_from_child_to_child(
+    writer: PostgresWriter, target_database: Any
+) -> None:
+    """Parents shift their keys; of each there is one child, whose key it is, or whose unique value, over two levels."""
+    target_database.execute(
+        "CREATE TABLE single (id int PRIMARY KEY, x int UNIQUE, extra text)",
+        "INSERT INTO single SELECT i, i, 'of ' || i FROM generate_series(1, 40) i",
+        "ALTER TABLE parts ADD UNIQUE (x), ADD extra text",
+        "INSERT INTO parts SELECT i, i, 0, 'of ' || i FROM generate_series(1, 40) i",
+    )
+    single = table("single", "x")
+    follow = CascadeRule(PARTS, ("x",), single, ("id",), None, UPDATE)
+    shift = Cascade(single, ("id",), UPDATE, parents("id", *range(1, 41)), parents("id", *range(2, 42)))
+    run(writer, shift, follow)
+    expected = [(i + 1, i, f"of {i}") for i in range(1, 41)]
+    assert target_database.query("SELECT id, x, extra FROM single ORDER BY id") == expected
+    assert target_database.query("SELECT x, id, extra FROM parts ORDER BY id") == expected
+
+
 def test_rule_01_set_null_carries_on_as_null(writer: PostgresWriter, target_database: Any) -> None:
     target_database.execute("INSERT INTO pairs VALUES (1, 1, 7), (2, 2, 7)", "INSERT INTO parts VALUES (1, 1, 7)")
     follow = CascadeRule(PARTS, ("x", "y"), PAIRS, ("x", "y"), None, UPDATE)

@@ -45,7 +45,7 @@ def test_pitfall_40_43_columns_that_the_source_does_not_have(
     monkeypatch.setattr(apply, "FEW_ROWS", 0 if way == "set-wise" else 12)
     target_database.execute(*TABLES, *OWN)
     options = {"per_transaction": way == "per transaction"}
-    with closing(Applied(target_database, tmp_path / "trail", options=options, has_extra=True)) as one:
+    with closing(Applied(target_database, tmp_path / "trail", options=options)) as one:
 
         def carry_out(*changes: Sequence[Any]) -> None:
             one.applier.apply(one.append([changes]))

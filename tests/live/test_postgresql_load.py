@@ -206,14 +206,6 @@ def test_postgresql_load_recreate_drops_what_refers_to_the_table(loader: Postgre
     assert loader.build(JOB, ORDERS, ORDER, TABLES.get) == []
 
 
-def test_postgresql_load_sees_columns_that_the_job_does_not_write(loader: PostgresLoader, target_database: Any) -> None:
-    assert loader.extra_columns([ORDER]) == {}
-    loader.create_table(ORDERS, ORDER, RULES, False)
-    assert loader.extra_columns([ORDER]) == {}
-    target_database.execute("ALTER TABLE dest.orders ADD note text")
-    assert loader.extra_columns([CUSTOMER, ORDER]) == {ORDERS.id: ("note",)}
-
-
 # --- constraints that the target had before ---------------------------------------------------------------------------
 
 

@@ -43,6 +43,7 @@ def test_a_row_that_cannot_be_applied_stops_the_job_with_its_key(mysql: Server, 
     pitfall_10_11_swapped_keys_and_unique_values_come_out_right(made)
     made.sync(run)
     made.assert_identical("item")
+    assert "slow_epochs" not in made.status()["targets"][0]
     made.target.execute("DELETE FROM public.item WHERE id = 2")
     made.source.execute("UPDATE item SET at_day = '2024-05-05' WHERE id = 2")
     result = run.wait(90)

@@ -26,6 +26,7 @@ from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.rows.net import TargetTable
+from anabranch.spark.engine import SparkEngine
 from anabranch.testing.databases import Database, unique_name
 from anabranch.testing.servers import Server
 
@@ -66,7 +67,9 @@ class Route:
 
     def load(self, tables: list[LoadTable], **options: Any) -> bool:
         options = {"rows_per_chunk": 500} | options
-        return load_tables(JOB, lambda: self.spark, self.connector, self.target_connector, tables, **options)
+        return load_tables(
+            JOB, SparkEngine(lambda: self.spark), self.connector, self.target_connector, tables, **options
+        )
 
     def state(self, table: str) -> TableState:
         with closing(self.target_connector.store()) as store:
@@ -325,5 +328,5 @@ def test_a_source_that_comes_back_is_waited_for(mariadb: Server, route: Make) ->
     from anabranch.load.run import _Load
 
     work = ChunkWork(JOB, made.connector, made.target_connector, ValueRules())
-    assert _Load(work, planned, factory, lambda *_: None, lambda: False, lambda table: "").run()
+    assert _Load(work, planned, SparkEngine(factory), lambda *_: None, lambda: False, lambda table: "").run()
     assert len(calls) >= 2 and made.loaded("a") == made.expected("a")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from anabranch.apply.stream import EpochQuery, warm_up
+from anabranch.spark.epochs import EpochQuery, warm_up
 from anabranch.trail.writer import TrailWriter
 
 # Spark's own loop for streaming sources, with the JVM's side played: it says what the loop asks for, then closes the line.

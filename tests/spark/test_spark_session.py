@@ -14,8 +14,8 @@ import pytest
 
 from anabranch.errors import AnabranchError, TargetError
 from anabranch.spark import pieces
-from anabranch.spark.pieces import Failure, Outcome
 from anabranch.spark.session import session
+from anabranch.spark.work import Failure, Outcome
 
 DRIVER = """
 import os, signal, sys, time

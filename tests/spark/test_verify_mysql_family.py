@@ -16,6 +16,7 @@ from anabranch.errors import TargetError
 from anabranch.load.plan import LoadTable
 from anabranch.load.run import load_tables
 from anabranch.rows.net import TargetTable
+from anabranch.spark.engine import SparkEngine
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 from anabranch.verify.plan import VerifyTable
@@ -50,7 +51,7 @@ class Pair:
 
     def load(self) -> None:
         loads = [LoadTable(one.schema, one.table, one.filter) for one in self.tables]
-        assert load_tables("shop", lambda: self.spark, *self.ends, loads, lock="table")
+        assert load_tables("shop", SparkEngine(lambda: self.spark), *self.ends, loads, lock="table")
 
     def verify(self, **options: Any) -> Verification:
         result = verify_tables(lambda: self.spark, *self.ends, self.tables, **{"rows_per_piece": 250} | options)

@@ -93,7 +93,8 @@ class MemoryWriter:
         relation, again = self._relation(net.table), []
         for key in _rows(net.table, net.deletes):
             _remove(net.table, relation, key, net.checked)
-        for updates in sorted(net.updates, key=lambda one: not one.moves_keys):
+        _exchange(net.table, relation, [one for one in net.updates if one.contends])
+        for updates in sorted((one for one in net.updates if not one.contends), key=lambda one: not one.moves_keys):
             again += _update(net.table, relation, updates, net.checked)
         for values in _rows(net.table, net.inserts):
             _insert(net.table, relation, values, net.checked)
@@ -141,7 +142,7 @@ class MemoryWriter:
             after = None
             if action is not CascadeAction.DELETE:
                 after = before | (dict(new) if action is CascadeAction.UPDATE else dict.fromkeys(old))
-                relation.put(relation.row(after))
+                _put(child, relation, after)
             self._follow(child, before, after, rules)
 
     def _follow(self, table: TargetTable, before: Texts, after: Texts | None, rules: Sequence[CascadeRule]) -> None:
@@ -207,18 +208,33 @@ def _insert(table: TargetTable, relation: Relation, values: Texts, checked: bool
     place = relation.find({name: values[name] for name in table.key}) if table.key else None
     if place is not None and checked:
         raise Conflict(table.source, "insert: the key is there already", _named(table, values))
-    kept = relation.texts(relation.rows[place]) if place is not None else {}
-    relation.put(relation.row({**kept, **values}))
+    kept = relation.texts(relation.rows.pop(place)) if place is not None else {}
+    _put(table, relation, {**kept, **values})
+
+
+def _put(table: TargetTable, relation: Relation, values: Texts) -> None:
+    """A row at a key that is free."""
+    met = relation.meets(values)
+    if met is not None:
+        raise Conflict(table.source, f"the unique key ({', '.join(met)}) is there already", _named(table, values))
+    relation.put(relation.row(values))
+
+
+def _exchange(table: TargetTable, relation: Relation, contending: Sequence[Updates]) -> None:
+    """Every row leaves before the first arrives, so that keys and unique values may be handed on."""
+    pairs = [
+        pair
+        for updates in contending
+        for pair in zip(_rows(table, updates.old_keys), _rows(table, updates.values), strict=True)
+    ]
+    taken = [(_take(table, relation, old), new) for old, new in pairs]
+    for before, new in taken:
+        _insert(table, relation, {**before, **new}, True)
 
 
 def _update(table: TargetTable, relation: Relation, updates: Updates, checked: bool) -> list[dict[str, str | None]]:
-    """Rows that move leave together before they arrive, so that keys may be exchanged. Keys of missing rows return."""
-    pairs = list(zip(_rows(table, updates.old_keys), _rows(table, updates.values), strict=True))
-    if updates.moves_keys and checked:
-        taken = [(_take(table, relation, old), new) for old, new in pairs]
-        for before, new in taken:
-            _insert(table, relation, {**before, **new}, True)
-        return []
+    """Keys of missing rows return."""
+    pairs = zip(_rows(table, updates.old_keys), _rows(table, updates.values), strict=True)
     found = [(old, new, _change_row(table, relation, old, new, checked)) for old, new in pairs]
     return [{name: {**old, **new}[name] for name in table.key} for old, new, was_there in found if not was_there]
 
@@ -245,7 +261,7 @@ def _change_row(table: TargetTable, relation: Relation, old: Texts, new: Texts, 
     if arrived is not None:
         before = relation.rows.pop(arrived)
     assert before is not None
-    relation.put(relation.row({**relation.texts(before), **new}))
+    _put(table, relation, {**relation.texts(before), **new})
     return True
 
 
@@ -260,7 +276,7 @@ def _merge_multiset(net: TableNet, relation: Relation) -> None:
             _remove(net.table, relation, values, True)
     for values, delta in rows:
         for _ in range(delta):
-            relation.put(relation.row(values))
+            _put(net.table, relation, values)
 
 
 def _named(table: TargetTable, values: Texts) -> dict[str, str | None]:

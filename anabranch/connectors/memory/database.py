@@ -28,7 +28,7 @@ Place = tuple[str | None, ...] | int
 
 @dataclass
 class Relation:
-    """A table. `schema` is set where it is a source's."""
+    """A table. `schema` is set where it is a source's; `unique` has its unique keys beside the primary, one for all copies."""
 
     id: TableId
     columns: tuple[str, ...]
@@ -37,6 +37,7 @@ class Relation:
     schema: TableSchema | None = None
     rows: dict[Place, Row] = field(default_factory=dict)
     counter: int = 0
+    unique: list[tuple[str, ...]] = field(default_factory=list)
 
     def copy(self) -> Relation:
         made = copy(self)
@@ -57,6 +58,16 @@ class Relation:
         """Insert, or replace the row that has the key."""
         self.counter += 1
         self.rows[self.place(self.texts(row)) if self.key else self.counter] = row
+
+    def meets(self, values: Texts) -> tuple[str, ...] | None:
+        """A unique key in which some row has these values; NULL is equal to nothing."""
+        return next((key for key in self.unique if self._has(key, values)), None)
+
+    def _has(self, key: tuple[str, ...], values: Texts) -> bool:
+        wanted = [(self.columns.index(name), values.get(name)) for name in key]
+        if any(value is None for _, value in wanted):
+            return False
+        return any(all(row[at] == value for at, value in wanted) for row in self.rows.values())
 
     def find(self, values: Texts) -> Place | None:
         """Where a row is that has these values, None if none has."""

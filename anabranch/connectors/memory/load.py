@@ -183,10 +183,12 @@ class MemoryLoader:
             chunks[number] = replace(chunk, rows=len(rows), low=low, high=high)
         return len(rows)
 
-    def extra_columns(self, tables: Sequence[TargetTable]) -> Mapping[TableId, tuple[str, ...]]:
-        there = {table.source: self._database.table(table.target).columns for table in tables}
-        extra = {t.source: tuple(name for name in there[t.source] if name not in t.columns) for t in tables}
-        return {source: columns for source, columns in extra.items() if columns}
+    def unique_columns(self, tables: Sequence[TargetTable]) -> Mapping[TableId, frozenset[str]]:
+        keys = {table: self._database.table(table.target).unique for table in tables}
+        ours = {
+            t.source: frozenset(name for key in found for name in key) & set(t.columns) for t, found in keys.items()
+        }
+        return {source: columns for source, columns in ours.items() if columns}
 
     def has_guards(self, tables: Sequence[TargetTable]) -> bool:
         return False
@@ -197,7 +199,12 @@ class MemoryLoader:
     def build(
         self, job: str, schema: TableSchema, table: TargetTable, resolve: Callable[[TableId], TargetTable | None]
     ) -> list[str]:
-        """The twin has no secondary indexes and checks no foreign keys."""
+        """The twin has unique keys, no other indexes, and checks no foreign keys."""
+        names = dict(zip(table.source_columns, table.columns, strict=True))
+        with self._database.lock:
+            relation = self._database.table(table.target)
+            keys = [tuple(names[column] for column in index.columns) for index in schema.indexes if index.unique]
+            relation.unique.extend(key for key in keys if key not in relation.unique)
         return []
 
     def raise_sequences(self, tables: Sequence[TargetTable]) -> list[str]:

@@ -211,10 +211,18 @@ def mismatch(seen: TableMap, schema: TableSchema) -> str:
         why = _column_mismatch(log, column)
         if why:
             return f"column {column.name} {column.native}: {why}"
-    if seen.key is not None and seen.key != schema.key_indexes:
+    if seen.key is not None and seen.key != schema.key_indexes and not _takes_the_place(seen.key, schema):
         names = ", ".join(schema.columns[i].name for i in seen.key) or "none"
         return f"the log has the primary key ({names}), the definition ({', '.join(schema.primary_key) or 'none'})"
     return ""
+
+
+def _takes_the_place(key: tuple[int, ...], schema: TableSchema) -> bool:
+    """Of a missing primary key: InnoDB takes a unique key without NULLs for it, and the log says that one.
+    https://dev.mysql.com/doc/refman/8.0/en/innodb-index-types.html"""
+    names = tuple(schema.columns[place].name for place in key)
+    is_whole = not any(schema.columns[place].nullable for place in key)
+    return not schema.primary_key and is_whole and any(i.unique and i.columns == names for i in schema.indexes)
 
 
 def _column_mismatch(log: LogColumn, column: Column) -> str:

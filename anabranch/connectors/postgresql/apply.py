@@ -1,13 +1,15 @@
 """Applying epochs to PostgreSQL over the one committing connection: claim, compare-and-set, merge, commit.
 
-What does not live here: how a net change is merged (`merge.py`, `keyless.py`), foreign-key actions (`cascade.py`), single
-rows (`onerow.py`), what errors mean (`errors.py`).
+What does not live here: how a net change is merged (`merge.py`, `exchange.py`, `keyless.py`), foreign-key actions
+(`cascade.py`), single rows (`onerow.py`), what errors mean (`errors.py`).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from itertools import groupby
 from typing import Any
 
 import psycopg
@@ -19,6 +21,7 @@ from anabranch.connectors.postgresql import cascade as cascades
 from anabranch.connectors.postgresql import merge, onerow, stage
 from anabranch.connectors.postgresql.connection import Connection, connect, session_name, table_name
 from anabranch.connectors.postgresql.errors import translate, translated
+from anabranch.connectors.postgresql.exchange import exchange
 from anabranch.connectors.postgresql.merge import Action, Piece, Texts
 from anabranch.connectors.postgresql.staging import ANALYZE_ROWS, StagingTables, copy_rows
 from anabranch.connectors.postgresql.store import READ_CHECKPOINT, TARGET, checkpoint_of, save_table
@@ -99,9 +102,23 @@ class PostgresWriter:
         connection, stages = self._transaction()
         again: list[Texts] = []
         with translated(f"merge into {net.table.target}", net.table.source):
-            for piece, arrays in merge.pieces(net):
-                again += self._merge_piece(connection, stages, piece, arrays)
+            for contend, pieces in groupby(merge.pieces(net), key=lambda one: one[0].contends):
+                if contend:
+                    self._exchange(connection, stages, pieces)
+                    continue
+                for piece, arrays in pieces:
+                    again += self._merge_piece(connection, stages, piece, arrays)
         return again
+
+    def _exchange(
+        self, connection: Connection, stages: StagingTables, pieces: Iterable[tuple[Piece, Sequence[Any]]]
+    ) -> None:
+        with ExitStack() as held:
+            staged = [
+                (piece, held.enter_context(stages.filled(piece, arrays, self._rules.nul)), len(arrays[0]))
+                for piece, arrays in pieces
+            ]
+            exchange(connection, staged, prepare=sum(rows for _, _, rows in staged) <= ANALYZE_ROWS)
 
     def _merge_piece(
         self, connection: Connection, stages: StagingTables, piece: Piece, arrays: Sequence[Any]

@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from psycopg import sql
 
 from anabranch.connectors.postgresql.connection import Connection, column_list, table_name
+from anabranch.connectors.postgresql.exchange import hand_on
 from anabranch.connectors.postgresql.merge import Action, Piece, Stage, StageColumn, Texts
 from anabranch.connectors.postgresql.staging import StagingTables
 from anabranch.model.ids import TableId
@@ -55,9 +56,18 @@ class _Levels:
                 below = held.enter_context(self.stages.empty(_piece(next_step)))
                 if self.connection.execute(_look_ahead(step, stage, rule, next_step, below)).rowcount:
                     following.append((next_step, below))
-            self.connection.execute(_change(step, stage))
+            self._change(step, stage)
             for next_step, below in following:
                 self.do(next_step, below, path)
+
+    def _change(self, step: Step, stage: Stage) -> None:
+        """Where children take values that other children leave, all leave first: the values may be unique (K8)."""
+        child, columns, action = step
+        if action is CascadeAction.UPDATE and self.connection.execute(_is_handed_on(step, stage)).rowcount:
+            sets = {name: _replacement(step, name) for name in columns}
+            if hand_on(self.connection, child, stage, sets, _refers(step, stage)):
+                return
+        self.connection.execute(_change(step, stage))
 
     def _followers(self, step: Step, updated: frozenset[TableId]) -> Iterator[tuple[CascadeRule, Step]]:
         child, columns, action = step
@@ -91,6 +101,15 @@ def _change(step: Step, stage: Stage) -> sql.Composed:
     )
     query = sql.SQL("UPDATE {} AS t SET {} {} WHERE {}")
     return query.format(target, sets, _beside(step, stage, "FROM"), _refers(step, stage))
+
+
+def _is_handed_on(step: Step, stage: Stage) -> sql.Composed:
+    """A row where one of the new values is also an old one."""
+    same = sql.SQL(" AND ").join(
+        sql.SQL("s.{} = o.{}").format(sql.Identifier(f"r{i}"), sql.Identifier(f"p{i}")) for i in range(len(step[1]))
+    )
+    query = sql.SQL("SELECT FROM {} AS s JOIN {} AS o ON {} LIMIT 1")
+    return query.format(table_name(stage), table_name(stage), same)
 
 
 def _keys(step: Step, stage: Stage) -> sql.Composed:

@@ -20,7 +20,9 @@ from anabranch.connectors.postgresql.connection import Connection, column_list, 
 from anabranch.connectors.postgresql.errors import Meaning, describe, meaning, translate, translated
 from anabranch.connectors.postgresql.script import script
 from anabranch.connectors.postgresql.typemap import EXTENSIONS
+from anabranch.connectors.postgresql.unique import unique_keys
 from anabranch.errors import Fenced, RowRefused, TargetError
+from anabranch.failpoints import reach
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
@@ -161,17 +163,18 @@ class PostgresLoader:
             _quiet_constraints(connection, table)
             rows = self._copy(connection, job, table, lines)
             connection.execute(CHUNK_DONE, [rows, *marks, *chunk])
+            reach("load.copied")
             return rows
 
-    def extra_columns(self, tables: Sequence[TargetTable]) -> Mapping[TableId, tuple[str, ...]]:
-        with translated("read the columns of the target"):
-            found = read_tables(self._session(), [table.target for table in tables])
-        extra = {
-            table.source: tuple(c.name for c in found[table.target].columns if c.name not in table.columns)
+    def unique_columns(self, tables: Sequence[TargetTable]) -> Mapping[TableId, frozenset[str]]:
+        with translated("read the unique keys of the target"):
+            found = unique_keys(self._session(), [table.target for table in tables])
+        ours = {
+            table.source: frozenset(name for key in found.get(table.target, ()) for name in key.columns)
+            & frozenset(table.columns)
             for table in tables
-            if table.target in found
         }
-        return {source: columns for source, columns in extra.items() if columns}
+        return {source: columns for source, columns in ours.items() if columns}
 
     def has_guards(self, tables: Sequence[TargetTable]) -> bool:
         with translated("read triggers and foreign keys of the target"):

@@ -2,7 +2,8 @@
 
 The statements are the same whether the committing connection staged the rows itself (`apply.py`) or an executor did
 (`stage.py`). A staging table takes its columns' types from the target table, so that the server reads every value
-exactly as it would for the target. What does not live here: connections, transactions, cascades (`cascade.py`).
+exactly as it would for the target. What does not live here: connections, transactions, updates that contend (`exchange.py`),
+cascades (`cascade.py`).
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ class StageColumn:
 @dataclass(frozen=True, slots=True)
 class Piece:
     """One part of a net change. `k<i>` are the key columns as they are now, `v<i>` values of `values[i]`, `t<i>` the key
-    under which an unchecked update's row is to be read again, in text form."""
+    under which an unchecked update's row is to be read again, in text form. Those of a net that contend go together
+    (exchange.py)."""
 
     table: TargetTable
     action: Action
@@ -58,6 +60,7 @@ class Piece:
     values: tuple[str, ...] = ()
     checked: bool = True
     moves: bool = False
+    contends: bool = False
 
 
 Stage = TableId  # a staging table
@@ -72,7 +75,7 @@ def pieces(net: TableNet) -> Iterator[tuple[Piece, list[Any]]]:
         keys = _keys(net.table)
         piece = Piece(net.table, Action.DELETE, keys, checked=net.checked)
         yield piece, _arrays(net.deletes, net.table.key)
-    for updates in sorted(net.updates, key=lambda one: not one.moves_keys):
+    for updates in sorted(net.updates, key=lambda one: (not one.contends, not one.moves_keys)):
         if updates.values.num_rows:
             yield _update(net, updates)
     if net.inserts is not None and net.inserts.num_rows:
@@ -98,7 +101,7 @@ def _update(net: TableNet, updates: Updates) -> tuple[Piece, list[Any]]:
     if not net.checked:
         columns += tuple(StageColumn(f"t{i}", TEXT) for i in range(len(table.key)))
         arrays += _reread_keys(table, updates)
-    return Piece(table, Action.UPDATE, columns, sets, net.checked, updates.moves_keys), arrays
+    return Piece(table, Action.UPDATE, columns, sets, net.checked, updates.moves_keys, updates.contends), arrays
 
 
 def _reread_keys(table: TargetTable, updates: Updates) -> list[Any]:
@@ -255,6 +258,11 @@ def _new_key(piece: Piece) -> list[sql.Composable]:
     """The key after an update."""
     places = {name: f"v{i}" for i, name in enumerate(piece.values)}
     return [sql.Identifier("s", places.get(name, f"k{i}")) for i, name in enumerate(piece.table.key)]
+
+
+def on_old_key(piece: Piece) -> sql.Composed:
+    """The condition under which target row `t` is the one that staged row `s` is about."""
+    return _on_key(piece, _old_key(piece))
 
 
 def _on_key(piece: Piece, keys: Sequence[sql.Composable]) -> sql.Composed:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from anabranch.abc import Conflict, StagedNet, ValueRules
 from anabranch.connectors.postgresql import merge
 from anabranch.connectors.postgresql.connection import Connection, connect, job_digest, table_name
 from anabranch.connectors.postgresql.errors import translated
+from anabranch.connectors.postgresql.exchange import exchange
 from anabranch.connectors.postgresql.merge import Piece, StageColumn
 from anabranch.connectors.postgresql.staging import ANALYZE_ROWS, copy_rows
 from anabranch.errors import StateError
@@ -120,8 +122,12 @@ def merge_staged(connection: Connection, staged: StagedNet) -> list[merge.Texts]
     names = sql.SQL(", ").join(one.name for one in pieces)
     _prove(connection, staged, pieces, names)
     again = []
-    for one in pieces:
-        again += merge.carry_out(connection, one.piece, one.id, one.rows, prepare=False)
+    for contend, some in groupby(pieces, key=lambda one: one.piece.contends):
+        if contend:
+            exchange(connection, [(one.piece, one.id, one.rows) for one in some], prepare=False)
+            continue
+        for one in some:
+            again += merge.carry_out(connection, one.piece, one.id, one.rows, prepare=False)
     connection.execute(sql.SQL("DROP TABLE {}").format(names))
     return again
 

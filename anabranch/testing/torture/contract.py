@@ -13,13 +13,14 @@ from typing import Protocol
 class Fault:
     """Something that goes wrong once.
 
-    kind: `exit`, `raise`, `delay` (at the failpoint `where`, the `nth` time it is reached) · `kill`, `freeze` (the part
-    `where`: capture, load or apply) · `cut`, `stall`, `slow`, `refuse` (the line to the end `where`: source or target) ·
-    `restart` (the server `where`), `lose` (the server `where` restarts without its last commits) · `full` (the disk that
-    `where` writes to: trail, state or target) · `clock` (the wall clock of the part `where` jumps by `seconds`).
+    kind: `exit`, `raise`, `delay`, `full` (at the failpoint `where`, the `nth` time it is reached; `full`: the disk has no
+    room there) · `kill`, `freeze`, `second` (the part `where`: capture, load or apply, with Spark also run, which is all of
+    them; `second`: it stands still, another one is started in its place, then it goes on) · `cut`, `stall`, `slow`, `refuse`
+    (the line to the end `where`: source or target) · `restart` (the server `where`), `lose` (the server `where` restarts
+    without its last commits) · `clock` (the wall clock of the part `where` jumps by `seconds`).
 
-    `seconds`: how long, where it ends by itself. `after`: committed source transactions of the stream before it begins; 0 for
-    faults at a failpoint, which begin when they are reached."""
+    `seconds`: how long, where it ends by itself; of `kill` how long it waits. `after`: committed source transactions of the
+    stream before it begins, -1: as soon as the part runs; faults at a failpoint begin when they are reached."""
 
     kind: str
     where: str

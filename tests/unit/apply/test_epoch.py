@@ -129,6 +129,33 @@ def test_rule_09_a_target_that_lost_its_last_commits_gets_them_again(
     assert one.rows() == [1, 2, 3, 4, 5] and one.applier.checkpoint.position.sequence == 5
 
 
+def test_rule_08_a_unique_key_that_is_new_costs_one_slow_epoch(rig: Callable[..., Rig]) -> None:
+    """Its columns are asked for again afterwards."""
+    one = rig()
+    target = database("epoch").tables[ITEMS.id]
+    one.applier.context_of = lambda states: _with_unique(target.unique)
+    one.applier.apply(one.log([*item(1), *item(2)]))
+    target.unique.append(("a",))
+
+    def swapped(a: int, b: int) -> list[tuple]:
+        rows = [{"id": 1, "a": x, "b": "x"} for x in (a, 0, b)], [{"id": 2, "a": x, "b": "x"} for x in (b, a)]
+        return [("u", *rows[0][:2]), ("u", *rows[1]), ("u", *rows[0][1:])]
+
+    one.applier.apply(one.log(swapped(1, 2)))
+    assert one.applier.totals.slow_epochs == 1 and "unique key" in one.applier.totals.last_slow
+    one.applier.apply(one.log(swapped(2, 1)))
+    one.applier.apply(one.log(swapped(1, 2)))
+    assert one.applier.totals.slow_epochs == 1
+    rows = [target.texts(row) for row in database("epoch").tables[ITEMS.id].rows.values()]
+    assert sorted((row["id"], row["a"]) for row in rows) == [("1", "2"), ("2", "1")]
+
+
+def _with_unique(keys: list[tuple[str, ...]]) -> ApplyContext:
+    found = context([ITEMS])
+    unique = frozenset(name for key in keys for name in key)
+    return replace_context(found, {ITEMS.id: replace(found.tables[ITEMS.id], unique=unique)})
+
+
 def test_patience_begins_when_the_target_is_lost(rig: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch) -> None:
     """An epoch may have run longer than that when its line breaks."""
     one = rig()

@@ -23,6 +23,7 @@ FOUND = {
             "name": "postgresql://app@h:5432/d",
             "applied": {"text": "7@bin.1:7", "commit_time": "2026-01-01T00:00:00.000000Z"},
             "lag": {"seconds": 3725.4, "bytes": 1_234_567},
+            "slow_epochs": {"count": 2, "epochs": 1500, "reason": "shop.a: why", "at": "2026-01-01T00:00:00.500Z"},
             "tables": [
                 {
                     "source": "shop.orders",
@@ -57,6 +58,7 @@ prepared    X'61',X'',1  12,345 rows, since 2026-01-01T00:00:00.000000Z
 target      postgresql://app@h:5432/d
 applied     7@bin.1:7  committed 2026-01-01T00:00:00.000000Z
 lag         1 h 2 min, 1.2 MB
+slow epochs 2 of 1,500, the last at 2026-01-01T00:00:00.500Z: shop.a: why
 
 TABLE        TARGET         STATE      ROWS LOADED  CHANGES APPLIED
 shop.a       public.a       parked               5               12

@@ -18,7 +18,7 @@ from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
 from anabranch.rows.net import TargetTable
-from anabranch.spark.pieces import do
+from anabranch.spark.work import do
 
 JOB = "job"
 NUMBER = LogicalType(Kind.INT32)

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 import pytest
 
 from anabranch.errors import AnabranchError, ConfigError, RowRefused, SourceUnavailable
-from anabranch.spark.pieces import Failure, Outcome, _last_line, do
+from anabranch.spark.pieces import _last_line
+from anabranch.spark.work import Failure, Outcome, do
 
 
 @pytest.mark.parametrize(

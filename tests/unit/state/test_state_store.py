@@ -42,6 +42,17 @@ def test_a_job_that_never_ran_has_a_snapshot_and_no_file(tmp_path: Path) -> None
     assert not home.exists()
 
 
+def test_slow_epochs_are_those_of_the_running_apply(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    store.slow_epochs(0, 0, "")
+    assert store.snapshot()["slow_epochs"] is None
+    store.slow_epochs(2, 1500, "shop.orders: duplicate key")
+    found = store.snapshot()["slow_epochs"]
+    assert (found["count"], found["epochs"], found["reason"]) == (2, 1500, "shop.orders: duplicate key") and found["at"]
+    store.slow_epochs(0, 0, "")  # it has started again
+    assert store.snapshot()["slow_epochs"] is None
+
+
 def test_a_dead_part_is_not_shown_and_the_phase_is_stopped(tmp_path: Path) -> None:
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()

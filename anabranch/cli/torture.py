@@ -1,0 +1,62 @@
+"""`anabranch torture`: histories with faults on a pair of servers, and a verdict on each.
+
+What does not live here: all of it (`testing/torture`).
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from anabranch.cli.options import log_level
+
+FILE = click.Path(dir_okay=False, path_type=Path)
+FILE_THERE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command()
+@click.option("--source", metavar="URL", help="A MySQL or MariaDB instead of private ones; its user may do anything.")
+@click.option("--target", metavar="URL", help="A PostgreSQL and its database instead of a private one.")
+@click.option("--seed", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="The first history.")
+@click.option(
+    "--histories", type=click.IntRange(1), metavar="K", help="How many.  [default: 20; no end with --minutes]"
+)
+@click.option("--minutes", type=click.FloatRange(0, min_open=True), metavar="M", help="Begin none after that time.")
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 64),
+    default=2,
+    show_default=True,
+    metavar="W",
+    help="How many at the same time.",
+)
+@click.option("--spark", "with_spark", is_flag=True, help="Each job as `anabranch run` with Spark: half a minute each.")
+@click.option("--replay", type=FILE_THERE, metavar="FILE", help="Run this history again.")
+@click.option("--results", type=FILE, metavar="FILE", help="Keep counts and failpoints as JSON.")
+@log_level("warning")
+def torture(
+    source: str | None,
+    target: str | None,
+    seed: int,
+    histories: int | None,
+    minutes: float | None,
+    workers: int,
+    with_spark: bool,
+    replay: Path | None,
+    results: Path | None,
+) -> None:
+    """Run random histories of transactions through whole jobs while things go wrong, and check every state of the target.
+
+    Works in databases and schemas called torture_N, which it makes and removes; refuses to start where there are any. A
+    history that fails is made small and written to a file (exit 4).
+    """
+    if bool(source) != bool(target):
+        raise click.UsageError("--source and --target go together")
+    if replay and (histories or minutes):
+        raise click.UsageError("--replay runs one history")
+    from anabranch.testing.torture.command import Asked, run_torture
+
+    asked = Asked(source, target, seed, histories, minutes, workers, with_spark, replay, results)
+    sys.exit(run_torture(asked))

@@ -1,0 +1,246 @@
+"""Named places where the product can be made to fail, for tests and for `anabranch torture`.
+
+`reach("trail.synced")` stands once in the code, where the table POINTS says. Nothing happens there unless the environment
+asks for it:
+
+    ANABRANCH_FAILPOINTS="apply.committed=exit@2;trail.synced=delay:0.3;load.copied=raise:TargetUnavailable"
+    ANABRANCH_FAILPOINTS_LOG=/tmp/reached
+
+`name=action@n` acts when the place is reached for the n-th time in a process (default: the first), and once: with a log
+once in all processes that share it. Actions: `exit` (`exit:CODE`; at once, as after SIGKILL), `raise` (an error that nobody
+expects; `raise:CLASS` one of anabranch.errors), `delay:SECONDS`, `full` (`full:SECONDS`; the disk has no room from then on,
+at this place, for so long). The log gets a line for the first reach of each name in a process, and `name=action@n PID`
+for what acted.
+
+What does not live here: when a fault is worth it (`testing/torture`), faults from outside (`testing/faults.py`).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+
+from anabranch import errors
+from anabranch.errors import AnabranchError, ConfigError
+
+VARIABLE, LOG_VARIABLE = "ANABRANCH_FAILPOINTS", "ANABRANCH_FAILPOINTS_LOG"
+EXIT_CODE = 137  # what a shell says of a process that SIGKILL ended
+FULL_SECONDS = 0.5
+ACTIONS = ("exit", "raise", "delay", "full")
+
+POINTS = {
+    # capture
+    "capture.begin.read": "a trail begins: definitions were read at a place of the log, nothing is noted yet",
+    "capture.begin.noted": "a trail begins: definitions are in the schema history, its first position is not flushed",
+    "capture.following": "the source's log was opened behind the trail's end",
+    "capture.read": "something was read from the source's log, the trail does not have it yet",
+    "capture.appended": "a chunk was appended, it is not flushed yet",
+    "capture.published": "a chunk is published, nobody was told yet",
+    "capture.statement": "a statement was read from the log, before its effect is noted",
+    "capture.statement.noted": "what a statement does is noted in the schema history, its barrier is not in the trail",
+    "capture.heartbeat": "the log has moved on without anything for us, before the trail says so",
+    "capture.prepared": "a prepared transaction is staged, durably; the trail's position is not past it",
+    "capture.decided": "a prepared transaction's end is noted with its rows, they are not in the trail yet",
+    "capture.decided.published": "a prepared transaction is in the trail, its staged rows are still there",
+    "capture.rewound": "what was not published is forgotten, the log is read again from the trail's end",
+    # trail
+    "trail.recovery.adopted": "a trail is opened: whole frames behind the published end were found",
+    "trail.recovery.removed": "a trail is opened: segments behind its end are gone, its history is not settled yet",
+    "trail.segment.opened": "a new segment has its header",
+    "trail.frame": "before a frame is written",
+    "trail.frame.written": "a frame is in the file, not synced",
+    "trail.history.noted": "a line of the schema history is in its file, not synced",
+    "trail.history.synced": "the schema history is durable, the frames are not",
+    "trail.synced": "the frames are durable, their end is not published",
+    "trail.published": "the published end has moved",
+    "trail.segment.sealing": "a segment is full, before its index is written",
+    "trail.segment.sealed": "a full segment is closed, the next one is not there yet",
+    "trail.staging.written": "rows of a prepared transaction are written, they do not count yet",
+    "trail.staging.renamed": "the file of a prepared transaction has its name",
+    "trail.register": "before a reader or a hold is registered with the trail",
+    "trail.advance": "before a reader says how far it is",
+    "trail.drop": "before segments that nobody needs are removed",
+    "trail.drop.removed": "old segments are gone, since when the others wait is not noted yet",
+    "trail.pack.written": "a packed segment is complete, under another name",
+    "trail.pack.renamed": "a packed segment has its name, the one it replaces is still there",
+    # load
+    "load.held": "the trail is held for the load, the target knows of nothing yet",
+    "load.pending": "the tables are known at the target, the checkpoint is not there yet",
+    "load.begun": "the checkpoint stands at the target, nothing is loaded",
+    "load.table.created": "a target table was made, its load's generation has not begun",
+    "load.generation": "a table's load has its ledger",
+    "load.snapshot": "a chunk's snapshot is open, its marks are known",
+    "load.copied": "a chunk's rows are copied, not committed",
+    "load.committed": "a chunk is committed, the driver does not know",
+    "load.handover": "before a loaded table is handed over to the stream",
+    "load.handed.over": "a loaded table is handed over, the driver goes on",
+    "load.done": "every table is handed over, the trail is still held",
+    # apply
+    "apply.claim": "before this process makes the checkpoint its own",
+    "apply.claimed": "the checkpoint is this process's own",
+    "apply.stage": "in a task: before its net changes are staged",
+    "apply.staged": "an epoch's net changes are staged, its transaction has not begun",
+    "apply.begin": "before the checkpoint is compared and moved",
+    "apply.begun": "the checkpoint is moved in the open transaction, nothing is merged",
+    "apply.truncated": "a table was emptied in the open transaction",
+    "apply.merged": "a table's net changes are merged in the open transaction",
+    "apply.merged.staged": "a table's staged changes are merged in the open transaction",
+    "apply.cascaded": "a foreign key's action is carried out in the open transaction",
+    "apply.one": "one source transaction was carried out row by row, before its commit",
+    "apply.saved": "table states are saved in the open transaction",
+    "apply.commit": "before COMMIT is sent",
+    "apply.committed": "the target has committed, this process does not know",
+    "apply.moved.on": "the checkpoint moves over log that holds nothing for us, before its commit",
+    "apply.conflict": "an epoch was rolled back after a conflict, before it goes row by row",
+    "apply.window": "a table's window ends with the epoch that is committed next",
+    "apply.reread": "rows were read from the source again, the target does not have them yet",
+    "apply.registered": "apply is registered with the trail, before its first epoch",
+    "apply.build": "before indexes and foreign keys of a table are built",
+    "apply.built": "indexes and foreign keys of a table are built, nobody was told",
+    "apply.built.told": "that a table is built is about to be saved",
+    # state.db
+    "state.write": "before something is written to state.db",
+    "state.written": "something was written to state.db",
+}
+
+
+class FailpointReached(Exception):
+    """What `raise` raises: no error of ours, so nothing expects it."""
+
+
+@dataclass(slots=True)
+class _Point:
+    """A name with what happens at it, while anything is armed."""
+
+    name: str
+    log: int | None  # file descriptor
+    actions: list[_Action] = field(default_factory=list)
+    reached: int = 0
+
+
+@dataclass(slots=True)
+class _Action:
+    text: str  # as it was asked for
+    kind: str
+    value: str
+    at: int
+    until: float | None = None  # of `full`, once it has begun
+
+
+_points: dict[str, _Point] = {}  # empty while nothing is armed
+_mutex = threading.Lock()
+_FORM = re.compile(r"(?P<name>[^=@:]+)=(?P<kind>[a-z]+)(?::(?P<value>[^@]*))?(?:@(?P<at>[1-9]\d*))?")
+
+
+def reach(name: str) -> None:
+    """The place `name`. Costs a look at an empty dictionary where nothing is armed."""
+    if _points:
+        _reached(_points[name])
+
+
+def arm(environment: Mapping[str, str]) -> None:
+    """Take over what the variables ask for, instead of what was armed before. Raises ConfigError."""
+    text, log = environment.get(VARIABLE, ""), environment.get(LOG_VARIABLE, "")
+    actions = [_parsed(part.strip()) for part in text.split(";") if part.strip()]
+    for point in _points.values():
+        if point.log is not None:
+            os.close(point.log)
+            break
+    _points.clear()
+    if not actions and not log:
+        return
+    handle, acted = _opened(log) if log else (None, set())
+    points = {name: _Point(name, handle) for name in POINTS}
+    for name, action in actions:
+        if action.text not in acted:
+            points[name].actions.append(action)
+    _points.update(points)
+
+
+def _parsed(text: str) -> tuple[str, _Action]:
+    found = _FORM.fullmatch(text)
+    if not found:
+        raise _refused(f"{text!r} is no failpoint", "name=action, name=action:value, name=action@n; ; between them")
+    name, kind, value = found["name"], found["kind"], found["value"] or ""
+    if name not in POINTS:
+        near = get_close_matches(name, POINTS, 1, 0)
+        raise _refused(f"there is no failpoint {name!r}", f"did you mean {near[0]}?")
+    if kind not in ACTIONS:
+        raise _refused(f"{text!r}: {kind!r} is no action", "one of " + ", ".join(ACTIONS))
+    if not _is_good(kind, value):
+        expected = {"exit": "a number", "raise": "a class of anabranch.errors"}.get(kind, "seconds")
+        raise _refused(f"{text!r}: {value!r} is not {expected}", f"{kind}:… takes {expected}")
+    return name, _Action(text, kind, value, int(found["at"] or 1))
+
+
+def _is_good(kind: str, value: str) -> bool:
+    if kind == "raise":
+        return not value or _error_class(value) is not None
+    if not value:
+        return kind != "delay"
+    return bool(re.fullmatch(r"\d{1,3}" if kind == "exit" else r"\d+(\.\d+)?", value))
+
+
+def _error_class(name: str) -> type[AnabranchError] | None:
+    found = getattr(errors, name, None)
+    return found if isinstance(found, type) and issubclass(found, AnabranchError) else None
+
+
+def _refused(message: str, hint: str) -> ConfigError:
+    return ConfigError(f"{VARIABLE}: {message}", hint=hint)
+
+
+def _opened(log: str) -> tuple[int, set[str]]:
+    """The log, and what acted already in some process."""
+    try:
+        handle = os.open(log, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise ConfigError(f"{LOG_VARIABLE}: {log} cannot be written: {error.strerror}", hint="name a file") from None
+    lines = os.pread(handle, 1 << 20, 0).decode().splitlines()
+    return handle, {line.partition(" ")[0] for line in lines if "=" in line}
+
+
+def _reached(point: _Point) -> None:
+    with _mutex:
+        point.reached += 1
+        due = [one for one in point.actions if one.until is not None or one.at == point.reached]
+        if point.reached == 1:
+            _note(point, point.name)
+    for one in due:
+        _act(point, one)
+
+
+def _note(point: _Point, line: str) -> None:
+    if point.log is not None:
+        os.write(point.log, f"{line}\n".encode())
+
+
+def _act(point: _Point, action: _Action) -> None:
+    if action.until is None:
+        _note(point, f"{action.text} {os.getpid()}")
+    if action.kind == "exit":
+        os._exit(int(action.value or EXIT_CODE))
+    if action.kind == "delay":
+        time.sleep(float(action.value))
+    elif action.kind == "full":
+        _no_room(point, action)
+    elif action.kind == "raise":
+        error = _error_class(action.value)
+        raise error(f"failpoint {point.name}") if error else FailpointReached(point.name)
+
+
+def _no_room(point: _Point, action: _Action) -> None:
+    now = time.monotonic()
+    if action.until is None:
+        action.until = now + float(action.value or FULL_SECONDS)
+    if now < action.until:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), point.name)
+
+
+arm(os.environ)

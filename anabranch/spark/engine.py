@@ -1,0 +1,119 @@
+"""Where the work of load and apply is done: one small contract, and Spark behind it.
+
+The other implementation is the torture kit's, in one process (testing/torture/local.py). What does not live here: what a
+piece is, what an epoch does.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import pyarrow as pa
+
+from anabranch.model.datatype import LogicalType
+from anabranch.spark.work import Bundle, Outcome, Work
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+T = TypeVar("T")
+
+
+class Epochs(Protocol):
+    """A trail that is followed in epochs. `idle` is held while one runs; `is_warm` once the first one might have; `done`:
+    up to where the trail was applied once."""
+
+    idle: threading.Lock
+    is_warm: threading.Event
+    done: int
+
+    def wait(self, seconds: float) -> None:
+        """Raises what an epoch raised, StorageFull where what drives the epochs found no room."""
+
+    def start_again(self) -> None:
+        """After StorageFull: where the target is. StorageFull while there is still no room."""
+
+    def stop(self) -> None:
+        """Let the running epoch finish, begin none."""
+
+
+class Engine(Protocol):
+    """Called by the drivers of load and apply, from their main thread."""
+
+    def warm_up(self) -> None:
+        """What a first epoch needs anyway, done early."""
+
+    def run(
+        self, work: Work, bundles: Sequence[Bundle], take: Callable[[Outcome], None], stop: Callable[[], bool]
+    ) -> bool:
+        """Do the pieces. `take` gets each outcome, in this thread, as it comes; what it raises ends the rest. False when
+        `stop()` said so."""
+
+    def each(self, tasks: Sequence[Callable[[], T]]) -> list[T]:
+        """Carry out tasks, side by side where that is possible; their results in order."""
+
+    def follow(
+        self, trail: Path, checkpoint: Path, start: int, apply: Callable[[int], None], at: Callable[[], int]
+    ) -> Epochs:
+        """Call `apply(upto)`, never twice at once, for what the trail has behind `at()`, until it raises or is stopped.
+        `checkpoint`: a directory that may be emptied."""
+
+    def passes(self, expression: str, types: Mapping[str, LogicalType], rows: pa.Table) -> pa.BooleanArray:
+        """Which rows pass a `where`."""
+
+
+@dataclass(frozen=True)
+class SparkEngine:
+    """Spark; the session is made when it is first needed. ModuleNotFoundError where it is not installed."""
+
+    session: Callable[[], SparkSession]
+
+    def __post_init__(self) -> None:
+        import_module("pyspark")  # said before anything else is tried
+
+    def warm_up(self) -> None:
+        from anabranch.spark.epochs import warm_up
+
+        warm_up(self.session())
+
+    def run(
+        self, work: Work, bundles: Sequence[Bundle], take: Callable[[Outcome], None], stop: Callable[[], bool]
+    ) -> bool:
+        from anabranch.spark import pieces
+
+        spark = self.session()
+        outcomes = [
+            pieces.filtered(spark, work, bundle.pieces, bundle.where)
+            if bundle.where
+            else pieces.plain(spark, work, bundle.pieces, bundle.sizes)
+            for bundle in bundles
+        ]
+        return pieces.run(spark, outcomes, take, stop)
+
+    def each(self, tasks: Sequence[Callable[[], T]]) -> list[T]:
+        """A task each."""
+        found: list[T] = self.session().sparkContext.parallelize(tasks, len(tasks)).map(_called).collect()
+        return found
+
+    def follow(
+        self, trail: Path, checkpoint: Path, start: int, apply: Callable[[int], None], at: Callable[[], int]
+    ) -> Epochs:
+        from anabranch.spark.epochs import EpochQuery
+
+        return EpochQuery(self.session(), trail, checkpoint, start, apply, at)
+
+    def passes(self, expression: str, types: Mapping[str, LogicalType], rows: pa.Table) -> pa.BooleanArray:
+        from anabranch.spark.rows import evaluate
+
+        return evaluate(self.session(), expression, types, rows)
+
+
+def _called(task: Callable[[], Any]) -> Any:
+    return task()

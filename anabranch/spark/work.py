@@ -1,0 +1,73 @@
+"""What is done with pieces of tables, and what comes of it: said without Spark, done by its tasks (pieces.py).
+
+What does not live here: what a piece is (load/, verify/).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from anabranch import errors
+from anabranch.errors import AnabranchError
+from anabranch.spark.where import Where
+
+
+class Work(Protocol):
+    """What is done with every piece. Picklable, and the only thing that carries connectors to the tasks."""
+
+    def read(self, piece: Any) -> AbstractContextManager[tuple[bytes, Iterator[bytes]]]:
+        """Open the piece: a header of the work's own, and its rows in blocks of whole lines."""
+
+    def finish(self, piece: Any, header: bytes, blocks: Iterator[bytes]) -> Any:
+        """Consume the rows; what is returned travels to the driver."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An AnabranchError as a value, because exceptions lose their class on the way through the JVM."""
+
+    name: str
+    message: str
+    hint: str
+    where: tuple[str | None, str | None, str | None]
+
+    @classmethod
+    def of(cls, error: AnabranchError) -> Failure:
+        return cls(type(error).__name__, error.message, error.hint, (error.job, error.table, error.position))
+
+    def error(self) -> AnabranchError:
+        found: type[AnabranchError] = getattr(errors, self.name, AnabranchError)
+        error = found(self.message, hint=self.hint)
+        error.job, error.table, error.position = self.where
+        return error
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a piece: `value` is what `finish` returned, unless there was a failure."""
+
+    piece: Any
+    value: Any = None
+    failure: Failure | None = None
+
+
+def do(work: Work, piece: Any) -> Outcome:
+    """One piece without a filter."""
+    try:
+        with work.read(piece) as (header, blocks):
+            return Outcome(piece, work.finish(piece, header, blocks))
+    except AnabranchError as error:
+        return Outcome(piece, failure=Failure.of(error))
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """Pieces of tables that are read as they stand, or of one whose rows have to pass `where`. With `sizes`, small ones
+    (less than 1 together) are done one after another."""
+
+    pieces: Sequence[Any]
+    sizes: Sequence[float] = ()
+    where: Where | None = None

@@ -1,0 +1,226 @@
+"""The verdict: is everything that was seen at the target a state that the source had, in the order in which it had them?
+
+Judged afterwards, when the order of the commits is known. Every observation must be the model's state after some prefix of
+the commits, and no prefix may be shorter than one before; at the end source, target and model are equal. The declared
+exception is K16: a table may look empty to a snapshot that is older than a TRUNCATE of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from anabranch.testing.torture.history import History, Transaction
+from anabranch.testing.torture.model import Disagreement, Model
+from anabranch.testing.torture.sessions import COMMITTED, ROLLED_BACK, Outcome
+from anabranch.testing.torture.tables import LEDGER
+from anabranch.testing.torture.watcher import Observation
+
+SHOWN = 4  # rows of a difference that a message shows
+AROUND = 3  # transactions before and behind the place of a failure
+WIDTH = 300  # characters of a row in a message
+
+MODEL, TORN, WRONG, BACK, UNKNOWN, FINAL, PIPELINE = (
+    "model", "torn", "wrong state", "went back", "unknown", "final", "pipeline"
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """kind: `torn` (a transaction is there without one before it), `wrong state` (no state that the source had), `went
+    back`, `unknown` (what the source never committed), `final` (the ends differ at the end), `pipeline` (it failed by
+    itself) · `model` (the kit's own: model and source do not agree)."""
+
+    kind: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.message}"
+
+
+class _Found(Exception):
+    def __init__(self, kind: str, message: str) -> None:
+        self.failure = Failure(kind, message)
+
+
+class Checker:
+    """One history that was run: `outcomes` of its transactions, `order` of the commits as the log has it.
+
+    `may_lose`: the target was made to forget its last commits, so that prefixes may go back. `truncates`: the job applies
+    TRUNCATE as such (K16)."""
+
+    def __init__(
+        self,
+        history: History,
+        family: str,
+        outcomes: Mapping[int, Outcome],
+        order: Sequence[int],
+        *,
+        may_lose: bool = False,
+        truncates: bool = True,
+    ) -> None:
+        self.history, self.family, self.outcomes, self.order = history, family, outcomes, order
+        self.may_lose, self.truncates = may_lose, truncates
+        self.by_number = {transaction.number: transaction for transaction in history.transactions}
+        self.prefixes: set[int] = set()  # that were seen
+        self._places = {number: place for place, number in enumerate(order)}
+        self._ledgered = [number for number in order if number in self.by_number and not self._table_of(number)]
+        self._begin()
+
+    def source(self, lines: Mapping[str, Sequence[bytes]]) -> Failure | None:
+        """Do the source's own rows at its end agree with the model, and its log with its sessions?"""
+        try:
+            self._compare_outcomes()
+            self._begin()
+            self._advance(len(self.order))
+            self._same("the source", {t: list(rows) for t, rows in lines.items()}, MODEL)
+        except _Found as found:
+            return found.failure
+        return None
+
+    def observed(self, observations: Iterable[Observation]) -> Failure | None:
+        """Is each a state of the source, and none older than the one before?"""
+        self._begin()
+        try:
+            for observation in observations:
+                self._judge(observation)
+        except _Found as found:
+            return found.failure
+        return None
+
+    def final(self, observation: Observation) -> Failure | None:
+        """Is the last one the source's last state?"""
+        try:
+            if self._at > len(self.order):
+                self._begin()
+            self._advance(len(self.order))
+            contents = {table: sorted(seen.splitlines()) for table, seen in observation.contents.items()}
+            self._same(f"observation {observation.number}, the last", contents, FINAL)
+        except _Found as found:
+            return found.failure
+        return None
+
+    # --- the model along the commits ------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        self.model, self._at = Model(self.history.schema, self.family), 0
+        self._matched: dict[str, tuple[bytes, list[bytes]]] = {}
+        self._ledger: list[bytes] = []
+
+    def _advance(self, place: int) -> None:
+        """The model after so many commits."""
+        while self._at < place:
+            transaction = self._transaction(self.order[self._at])
+            outcome = self.outcomes.get(transaction.number) or Outcome(transaction.number, (), COMMITTED)
+            try:
+                self.model.replay(outcome.succeeded(transaction), transaction.checks)
+            except Disagreement as disagreement:
+                raise _Found(MODEL, f"transaction {transaction.number}: {disagreement}{self._around()}") from None
+            if not transaction.truncates:
+                self._ledger.append(str(transaction.number).encode())
+            self._at += 1
+
+    def _transaction(self, number: int) -> Transaction:
+        if number not in self.by_number:
+            raise _Found(MODEL, f"the source's log has a transaction {number}, the history has none")
+        return self.by_number[number]
+
+    def _table_of(self, number: int) -> str:
+        """The table that a transaction truncates, or ""."""
+        return self.by_number[number].truncates
+
+    def _compare_outcomes(self) -> None:
+        """What the sessions were told, against the log."""
+        logged = Counter(self.order)
+        for number, outcome in self.outcomes.items():
+            if logged[number] > 1:
+                raise _Found(MODEL, f"the source's log has transaction {number} {logged[number]} times")
+            if (outcome.end == COMMITTED and not logged[number]) or (outcome.end == ROLLED_BACK and logged[number]):
+                place = "in" if logged[number] else "not in"
+                raise _Found(MODEL, f"transaction {number} was {outcome.end}, and is {place} the source's log")
+
+    # --- one observation ----------------------------------------------------------------------------------------------------
+
+    def _judge(self, observation: Observation) -> None:
+        first, last = self._places_of(observation)
+        if last < self._at:
+            if not self.may_lose:
+                raise _Found(
+                    BACK, f"observation {observation.number} shows {first} commits, one before it showed {self._at}"
+                )
+            self._begin()
+        differences: list[str] = []
+        for place in range(max(first, self._at), last + 1):
+            self._advance(place)
+            table = self._differing(observation)
+            if table is None:
+                self.prefixes.add(place)
+                return
+            seen = sorted(observation.contents[table].splitlines())
+            differences.append(
+                f"observation {observation.number}, table {table}, which is none of the source's states: with the"
+                f" transactions of this ledger it has {_difference(self.model.lines(table), seen)}{self._around()}"
+            )
+        raise _Found(WRONG, differences[0])
+
+    def _places_of(self, observation: Observation) -> tuple[int, int]:
+        """The prefixes that an observation's ledger allows: transactions that truncate are not in it."""
+        seen = [int(line) for line in observation.contents[LEDGER].split()]
+        numbers = set(seen)
+        if len(numbers) < len(seen):
+            twice = sorted(number for number, times in Counter(seen).items() if times > 1)
+            raise _Found(WRONG, f"observation {observation.number}, the ledger has {twice[:SHOWN]} twice")
+        if unknown := sorted(numbers - set(self._ledgered)):
+            raise _Found(UNKNOWN, f"observation {observation.number}, never committed at the source: {unknown[:SHOWN]}")
+        count = len(numbers)
+        if missing := [number for number in self._ledgered[:count] if number not in numbers]:
+            later = max(numbers, key=self._places.__getitem__)
+            where = f"the source committed it as number {self._places[missing[0]] + 1}"
+            raise _Found(
+                TORN, f"observation {observation.number}, without transaction {missing[0]} but with {later}: {where}"
+            )
+        first = self._places[self._ledgered[count - 1]] + 1 if count else 0
+        is_all = count == len(self._ledgered)
+        return first, len(self.order) if is_all else self._places[self._ledgered[count]]
+
+    def _differing(self, observation: Observation) -> str | None:
+        """A table that is not as the model has it."""
+        for table, seen in observation.contents.items():
+            if table == LEDGER:
+                continue
+            expected = self.model.lines(table)
+            known = self._matched.get(table)
+            if known is not None and known[0] is seen and known[1] is expected:
+                continue
+            if sorted(seen.splitlines()) != expected and not (not seen and self._will_be_truncated(table)):
+                return table
+            self._matched[table] = (seen, expected)
+        return None
+
+    def _will_be_truncated(self, table: str) -> bool:
+        """K16: by a transaction that this snapshot is too old to see."""
+        return self.truncates and any(self._table_of(number) == table for number in self.order[self._at :])
+
+    def _same(self, who: str, contents: Mapping[str, list[bytes]], kind: str) -> None:
+        expected = {LEDGER: sorted(self._ledger)} | {t: self.model.lines(t) for t in contents if t != LEDGER}
+        for table, seen in contents.items():
+            if seen != expected[table]:
+                raise _Found(kind, f"{who}, table {table}: it has {_difference(expected[table], seen)}")
+
+    def _around(self) -> str:
+        """The numbers of the transactions that were committed near this place."""
+        before = self.order[max(0, self._at - AROUND) : self._at]
+        behind = self.order[self._at : self._at + AROUND]
+        return f" (commits {', '.join(map(str, before))} | {', '.join(map(str, behind))})"
+
+
+def _difference(expected: Sequence[bytes], seen: Sequence[bytes]) -> str:
+    there, wanted = Counter(seen), Counter(expected)
+    too_many, missing = list((there - wanted).elements()), list((wanted - there).elements())
+    return f"{_some('too many', too_many)}; {_some('missing', missing)}"
+
+
+def _some(what: str, lines: Sequence[bytes]) -> str:
+    shown = [line.decode(errors="replace")[:WIDTH] for line in lines[:SHOWN]]
+    return f"{len(lines)} {what}" + (f" {shown}" if shown else "")

@@ -1,0 +1,97 @@
+"""Histories drawn by seed: which transactions, in which sessions, in which phase.
+
+What lives here: the frame. What the transactions do is in events.py.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from anabranch.testing.torture.events import EVENTS, Draft
+from anabranch.testing.torture.history import History, Statement, Transaction
+from anabranch.testing.torture.schemas import draw_schema
+from anabranch.testing.torture.values import Version
+
+IMAGES = ("", "", "", "", "MINIMAL", "NOBLOB")
+FILLED = 12  # rows that a table has at first, about
+DURING, AFTER = (10, 16), (20, 34)  # transactions of a phase
+
+
+def draw_history(seed: int, family: str, version: Version) -> History:
+    """The same one for the same seed and server."""
+    r = random.Random(f"history {seed}")
+    schema = draw_schema(r, family, version)
+    sessions = r.randint(2, 4)
+    draft = Draft(r, schema, family, is_big=r.random() < 0.03)
+    before = _filling(draft)
+    during = [_transaction(draft, sessions, 30) for _ in range(r.randint(*DURING))]
+    after = [_transaction(draft, sessions, 4) for _ in range(r.randint(*AFTER))]
+    if draft.is_big:
+        after[r.randrange(len(after))] = _big(draft, sessions)
+    _hold_back(r, during)
+    _hold_back(r, after)
+    images = tuple(r.choice(IMAGES) for _ in range(sessions))
+    return _numbered(History(seed, schema, tuple(before), tuple(during), tuple(after), images))
+
+
+def _filling(draft: Draft) -> list[Transaction]:
+    """Rows for every table, parents first where there is an order."""
+    statements = [s for table in draft.schema.tables for s in draft.filling(table, draft.r.randint(3, FILLED))]
+    return [Transaction(0, 0, tuple(statements))]
+
+
+def _transaction(draft: Draft, sessions: int, pause: int) -> Transaction:
+    r = draft.r
+    session, wait = r.randrange(sessions), r.randint(0, pause)
+    if r.random() < 0.03 and (table := draft.truncatable()) and r.random() < 0.7:
+        draft.take(Statement("truncate", table))
+        draft.settle()
+        return Transaction(0, session, (Statement("truncate", table),), pause=wait)
+    commits, draft.checks = r.random() > 0.08, r.random() > 0.02
+    mark = draft.mark()
+    statements: list[Statement] = []
+    for _ in range(r.choice((0, 1, 1, 1, 2, 2, 3, 4)) or (r.random() < 0.7)):
+        statements += _event(draft)
+    draft.settle() if commits else draft.back_to(mark)
+    return Transaction(0, session, tuple(statements), commits, wait, checks=draft.checks)
+
+
+def _event(draft: Draft) -> list[Statement]:
+    """An event, sometimes between a savepoint and the way back to it."""
+    events, weights = zip(*EVENTS.items(), strict=True)
+    event = draft.r.choices(events, weights)[0]
+    if draft.r.random() > 0.06:
+        return list(event(draft))
+    name, mark = f"s{draft.r.randrange(3)}", draft.mark()
+    inside = list(event(draft))
+    draft.back_to(mark)
+    return [Statement("savepoint", name=name), *inside, Statement("back", name=name)]
+
+
+def _big(draft: Draft, sessions: int) -> Transaction:
+    """Two thousand rows at once, most of them changed and some removed again."""
+    statements = tuple(draft.crowd(2000))
+    draft.settle()
+    return Transaction(0, draft.r.randrange(sessions), statements)
+
+
+def _hold_back(r: random.Random, phase: list[Transaction]) -> None:
+    """Some transactions end only after later ones of other sessions; the first of a phase behind as many as can be."""
+    for place, transaction in enumerate(phase):
+        if transaction.truncates or (place and r.random() > 0.1):
+            continue
+        later = [i for i, t in enumerate(phase) if i > place and t.session != transaction.session]
+        if later:
+            behind = max(later[:6]) if not place else later[0]
+            phase[place] = replace(transaction, behind=-behind)  # a place, a number in _numbered
+
+
+def _numbered(history: History) -> History:
+    """Numbers from 1 on, through all phases."""
+    firsts = (1, 1 + len(history.before), 1 + len(history.before) + len(history.during))
+    phases = [
+        tuple(replace(t, number=first + i, behind=first - t.behind if t.behind else 0) for i, t in enumerate(phase))
+        for first, phase in zip(firsts, (history.before, history.during, history.after), strict=True)
+    ]
+    return replace(history, before=phases[0], during=phases[1], after=phases[2])

@@ -1,0 +1,84 @@
+"""The rows that the source itself shows, in the texts that the target must show.
+
+A value is recognised by what the server prints for it: the prints of all edges are learnt once per server, from a temporary
+table; what keys are made of follows simple rules. Nothing of the product takes part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from typing import Any
+
+from anabranch.testing.databases import connect
+from anabranch.testing.servers import Server
+from anabranch.testing.torture.tables import LEDGER, Schema, Table
+from anabranch.testing.torture.values import Kind, Version, copied, exact_collation, kinds
+
+Printed = str | bytes
+_learnt: dict[tuple[str, int], Mapping[tuple[str, Printed], str]] = {}
+
+
+def version_of(server: Server) -> Version:
+    return tuple(int(part) for part in server.version.split(".") if part.isdigit())
+
+
+def source_lines(server: Server, database: str, schema: Schema) -> dict[str, list[bytes]]:
+    """By table, ledger included: its rows as COPY would show them at the target, sorted."""
+    with closing(_reader(server, database)) as connection, closing(connection.cursor()) as cursor:
+        known = _prints(server, cursor)
+        cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+        found = {table.name: _lines(cursor, table, known) for table in schema.tables}
+        cursor.execute(f"SELECT n FROM {LEDGER}")
+        return {LEDGER: sorted(row[0].encode() for row in cursor.fetchall()), **found}
+
+
+def _reader(server: Server, database: str) -> Any:
+    """Values come as the server prints them."""
+    return connect(server, database, conv={}, init_command="SET time_zone = '+00:00'")
+
+
+def _lines(cursor: Any, table: Table, known: Mapping[tuple[str, Printed], str]) -> list[bytes]:
+    cursor.execute(f"SELECT {', '.join(column.name for column in table.columns)} FROM {table.name}")
+    of = [column.of for column in table.columns]
+    rows = ([_text(kind, value, known) for kind, value in zip(of, row, strict=True)] for row in cursor.fetchall())
+    return sorted("\t".join(map(copied, row)).encode() for row in rows)
+
+
+def _text(kind: Kind, printed: Printed | None, known: Mapping[tuple[str, Printed], str]) -> str | None:
+    if printed is None:
+        return None
+    text = known.get((kind.name, printed))
+    if text is not None:
+        return text
+    if isinstance(printed, bytes):
+        return "\\x" + printed.hex()
+    return printed.rstrip("0").rstrip(".") if kind.native == "datetime(6)" else printed
+
+
+def _prints(server: Server, cursor: Any) -> Mapping[tuple[str, Printed], str]:
+    """What the server prints for every edge of every kind -> its text at the target."""
+    place = server.host, server.port
+    if place not in _learnt:
+        known = kinds(server.name, version_of(server))
+        _learnt[place] = _learn(cursor, known, server.name, exact_collation(server.name, version_of(server)))
+    return _learnt[place]
+
+
+def _learn(cursor: Any, known: Sequence[Kind], family: str, exact: str) -> Mapping[tuple[str, Printed], str]:
+    columns = ", ".join(f"c{i} {kind.native.replace('{exact}', exact)} NULL" for i, kind in enumerate(known))
+    edges = [sorted(kind.texts) for kind in known]
+    rows = [[some[i] if i < len(some) else "NULL" for some in edges] for i in range(max(map(len, edges)))]
+    cursor.execute("SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'")
+    cursor.execute(f"CREATE TEMPORARY TABLE torture_edges (n INT PRIMARY KEY, {columns.replace('null NULL', 'NULL')})")
+    cursor.execute(
+        "INSERT INTO torture_edges VALUES " + ", ".join(f"({i}, {', '.join(row)})" for i, row in enumerate(rows))
+    )
+    cursor.execute("SELECT * FROM torture_edges ORDER BY n")
+    prints = [row[1:] for row in cursor.fetchall()]
+    cursor.execute("DROP TEMPORARY TABLE torture_edges")
+    return {
+        (kind.name, prints[place][column]): kind.text(literal, family) or ""
+        for column, kind in enumerate(known)
+        for place, literal in enumerate(edges[column])
+    }

@@ -1,0 +1,97 @@
+"""Which faults a history meets, drawn from its seed: one to three, so that over some hundreds of seeds every kind and
+every failpoint comes about.
+
+What does not live here: what a fault is (contract.py), how it is done (pipeline.py).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from anabranch.failpoints import POINTS
+from anabranch.testing.torture.contract import Fault
+from anabranch.testing.torture.parts import PARTS
+
+# Of a hundred faults. Most stand at a failpoint: there a crash has a place that can be met again.
+WEIGHTS = {
+    "exit": 34,
+    "raise": 9,
+    "delay": 5,
+    "full": 5,
+    "kill": 15,
+    "freeze": 4,
+    "second": 6,
+    "cut": 9,
+    "stall": 3,
+    "slow": 2,
+    "refuse": 4,
+    "clock": 2,
+    "restart": 1,
+    "lose": 1,
+}
+ON_SERVERS = ("restart", "lose")
+# Where a disk can be full: the write that would fail stands there.
+WRITES = (
+    "trail.frame",
+    "trail.history.noted",
+    "trail.register",
+    "trail.advance",
+    "trail.segment.sealing",
+    "trail.drop",
+    "trail.staging.written",
+    "state.write",
+)
+# Not reached in every history, some in few: these have the less of the exits that are drawn.
+RARE = frozenset(
+    name
+    for name in POINTS
+    if name.startswith(("trail.pack", "trail.staging", "trail.drop", "trail.segment.seal", "capture.decided"))
+) | {"capture.prepared", "apply.reread", "apply.conflict", "apply.one", "apply.stage", "apply.staged"}
+LONGEST_AFTER = 30  # committed transactions: every history has more
+CLOCKS = (-86_400.0, -3_600.0, -2.0, 90.0, 90_000.0)
+
+
+def draw_faults(seed: int, *, kinds: Sequence[str] = tuple(WEIGHTS), with_servers: bool = False) -> tuple[Fault, ...]:
+    """The same for the same seed. `with_servers`: they may be restarted."""
+    drawn = random.Random(f"faults of {seed}")
+    wanted = [kind for kind in kinds if with_servers or kind not in ON_SERVERS]
+    weights = [WEIGHTS[kind] for kind in wanted]
+    number = drawn.choices((1, 2, 3), (5, 3, 2))[0]
+    found = [_fault(kind, drawn) for kind in drawn.choices(wanted, weights, k=number)]
+    return tuple({_place(fault): fault for fault in found}.values())
+
+
+def _place(fault: Fault) -> tuple[str, ...]:
+    """Two faults of one kind at one place are one; of those that make a part stand still or jump, too."""
+    at_point = fault.kind in ("exit", "raise", "delay", "full")
+    return (fault.where,) if at_point else (fault.kind,)
+
+
+def _fault(kind: str, drawn: random.Random) -> Fault:
+    if kind in ("exit", "raise", "delay", "full"):
+        where = drawn.choice(WRITES) if kind == "full" else _point(drawn)
+        nth = 1 if where in RARE else drawn.choices((1, 2, 3, 7, 20), (60, 15, 10, 10, 5))[0]
+        seconds = {"delay": drawn.uniform(0.05, 0.4), "full": drawn.uniform(0.1, 0.6)}.get(kind, 0.0)
+        return Fault(kind, where, nth, round(seconds, 2))
+    after = drawn.choice((-1, -1, *range(0, LONGEST_AFTER, 3)))
+    if kind in ("restart", "lose"):
+        where = "target" if kind == "lose" or drawn.random() < 0.7 else "source"
+        return Fault(kind, where, after=max(after, 0))
+    if kind in ("cut", "stall", "slow", "refuse"):
+        where, seconds = drawn.choice(("source", "target")), drawn.uniform(0.05, 0.7)
+        return Fault(kind, where, seconds=0.0 if kind == "cut" else round(seconds, 2), after=after)
+    part = drawn.choices(PARTS, (3, 2, 4))[0]
+    if part == "load":
+        after = -1
+    if kind == "kill":
+        return Fault(kind, part, seconds=round(drawn.uniform(0, 0.25), 3), after=after)
+    if kind == "clock":
+        return Fault(kind, part, seconds=drawn.choice(CLOCKS), after=after)
+    return Fault(kind, part, seconds=round(drawn.uniform(0.1, 0.5), 2), after=after)
+
+
+def _point(drawn: random.Random) -> str:
+    """A failpoint: in one of four cases any, else one that most histories reach."""
+    names = list(POINTS) if drawn.random() < 0.25 else [name for name in POINTS if name not in RARE]
+    return drawn.choice(names)

@@ -1,0 +1,195 @@
+"""Capture, load and apply as they are, each in a forked process, with everything that Spark would do done in it.
+
+The work of Spark's tasks (chunks, staging) is done in the part's own process, one after another; epochs are driven by a
+thread that looks at the trail. What waits for seconds in a product at rest waits for hundredths here. What does not live
+here: who starts the processes and what befalls them (parts.py, pipeline.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from types import FrameType
+from typing import TypeVar
+
+import pyarrow as pa
+
+from anabranch import failpoints, log
+from anabranch.errors import AnabranchError, ConfigError
+from anabranch.job import Job, parts
+from anabranch.model.datatype import LogicalType
+from anabranch.spark.engine import Epochs
+from anabranch.spark.work import Bundle, Outcome, Work, do
+from anabranch.trail.reader import TrailReader
+
+T = TypeVar("T")
+CLOCK = "ANABRANCH_TORTURE_CLOCK"  # seconds by which the wall clock jumps on SIGUSR1
+POLL_SECONDS = 0.004
+EPOCH_ROWS = 500_000
+
+# The product's pauses, made short: they are there to spare servers and disks, not for what is right.
+HASTE: Mapping[str, Mapping[str, float]] = {
+    "anabranch.apply.run": {"TICK_SECONDS": 0.04, "CHORES_SECONDS": 0.05, "REGISTER_SECONDS": 0.2},
+    "anabranch.capture.run": {"READ_SECONDS": 0.02, "HEARTBEAT_SECONDS": 0.05, "REQUESTS_SECONDS": 0.1},
+    "anabranch.connectors.mysql.capture": {"IDLE_INTERVAL": 0.05},
+    "anabranch.load.run": {"LONGEST_PAUSE": 0.2},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Small:
+    """What is smaller than a job file may ask for: bytes of a segment (0: as the job says), row images of an epoch."""
+
+    segment_bytes: int = 0
+    epoch_rows: int = EPOCH_ROWS
+
+
+class LocalEngine:
+    """The engine of a part's own process (spark/engine.py)."""
+
+    def __init__(self, small: Small) -> None:
+        self._small = small
+
+    def warm_up(self) -> None:
+        """Nothing is cold."""
+
+    def run(
+        self, work: Work, bundles: Sequence[Bundle], take: Callable[[Outcome], None], stop: Callable[[], bool]
+    ) -> bool:
+        for bundle in bundles:
+            if bundle.where:
+                raise _no_sql()
+            for piece in bundle.pieces:
+                if stop():
+                    return False
+                take(do(_travelled(work), _travelled(piece)))
+        return True
+
+    def each(self, tasks: Sequence[Callable[[], T]]) -> list[T]:
+        return [_travelled(_travelled(task)()) for task in tasks]
+
+    def follow(
+        self, trail: Path, checkpoint: Path, start: int, apply: Callable[[int], None], at: Callable[[], int]
+    ) -> Epochs:
+        return LocalEpochs(trail, start, apply, at, self._small.epoch_rows)
+
+    def passes(self, expression: str, types: Mapping[str, LogicalType], rows: pa.Table) -> pa.BooleanArray:
+        raise _no_sql()
+
+
+def _travelled(value: T) -> T:
+    """As a task of Spark would get it."""
+    found: T = pickle.loads(pickle.dumps(value))
+    return found
+
+
+def _no_sql() -> ConfigError:
+    return ConfigError("a `where` is Spark SQL, and there is no Spark here", hint="torture it with --spark")
+
+
+class LocalEpochs:
+    """Epochs of whatever the trail has (spark/engine.py), from a thread of its own."""
+
+    def __init__(
+        self, trail: Path, start: int, apply: Callable[[int], None], at: Callable[[], int], epoch_rows: int
+    ) -> None:
+        self.idle, self.is_warm, self.done = threading.Lock(), threading.Event(), start
+        self._trail, self._apply, self._at, self._rows = TrailReader(trail), apply, at, epoch_rows
+        self._ended = threading.Event()
+        self._is_stopping = False
+        self._failure: BaseException | None = None
+        threading.Thread(target=self._run, name="epochs", daemon=True).start()
+
+    def wait(self, seconds: float) -> None:
+        self._ended.wait(seconds)
+        if self._failure is not None:
+            raise self._failure
+
+    def start_again(self) -> None:
+        """It writes nothing, so it never needs room."""
+
+    def stop(self) -> None:
+        self._is_stopping = True
+        with self.idle:
+            self._trail.close()
+
+    def _run(self) -> None:
+        try:
+            while not self._is_stopping:
+                with self.idle:
+                    found = not self._is_stopping and self._epoch()
+                self.is_warm.set()
+                time.sleep(0 if found else POLL_SECONDS)
+        except BaseException as failure:  # noqa: BLE001 - carried over to the waiting thread
+            self._failure = failure
+        finally:
+            self._ended.set()
+
+    def _epoch(self) -> bool:
+        refs = self._trail.descriptors(self._at(), limit_rows=self._rows)
+        if refs:
+            self.done = refs[-1].last_sequence
+            self._apply(self.done)
+        return bool(refs)
+
+
+# --- a part in its process --------------------------------------------------------------------------------------------
+
+
+def run_part(name: str, job_file: str, environment: Mapping[str, str], output: str, small: Small) -> None:
+    """What a forked process does: the part `name`, until it ends. Its last words go to OUTPUT.end as JSON."""
+    with open(output, "ab", buffering=0) as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    os.environ.update(environment)
+    failpoints.arm(os.environ)
+    signal.signal(signal.SIGUSR1, _jump)
+    log.configure("info")
+    for module, constants in HASTE.items():
+        for constant, value in constants.items():
+            setattr(import_module(module), constant, value)
+    code, error = _ended(name, job_file, small)
+    if error:
+        Path(f"{output}.end").write_text(json.dumps({"class": type(error).__name__, "message": str(error)}))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _ended(name: str, job_file: str, small: Small) -> tuple[int, BaseException | None]:
+    try:
+        job = Job.from_file(job_file)
+        if small.segment_bytes:
+            capture = job.config.capture.model_copy(update={"segment_mb": small.segment_bytes / 2**20})
+            job.config = job.config.model_copy(update={"capture": capture})
+        if name == "capture":
+            parts.run_capture(job)
+        elif name == "load":
+            parts.run_load(job, None, False, LocalEngine(small))
+        else:
+            parts.run_apply(job, LocalEngine(small))
+    except SystemExit as end:
+        return (end.code if isinstance(end.code, int) else 1), None
+    except AnabranchError as error:
+        print(f"error: {type(error).__name__}: {error}", file=sys.stderr)
+        return error.exit_code, error
+    except BaseException as error:  # noqa: BLE001 - the outermost handler
+        traceback.print_exc()
+        return 1, error
+    return 0, None
+
+
+def _jump(_: int, __: FrameType | None) -> None:
+    """The wall clock of this process is another one from here on."""
+    offset, real = float(os.environ.get(CLOCK, "0")), time.time
+    time.time = lambda: real() + offset

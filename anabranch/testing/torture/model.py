@@ -1,0 +1,336 @@
+"""The expected state: what the statements of a history make of its tables, foreign keys included. Independent of the product.
+
+Statements that succeeded at the source are carried out again in the order of the commits; the number of rows they met there
+is compared. Foreign keys act as InnoDB's do:
+https://dev.mysql.com/doc/refman/8.0/en/create-table-foreign-keys.html#foreign-key-referential-actions
+What does not live here: which statements those are, and in which order (order.py, check.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from anabranch.testing.torture.history import Assigned, Choice, Condition, Plus, Statement, sql
+from anabranch.testing.torture.rows import Row, Rows, TableRows, Value
+from anabranch.testing.torture.tables import CASCADE, RESTRICT, ForeignKey, Schema, Table
+from anabranch.testing.torture.values import Text
+
+DEEPEST = 15  # levels of cascades, https://dev.mysql.com/doc/refman/8.0/en/create-table-foreign-keys.html
+
+
+class Refused(Exception):
+    """The source would not take this statement."""
+
+
+class Disagreement(Exception):
+    """The model and the source do not say the same of a statement. Never the product's fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """The number of rows that a statement met, from `low` to `high` where the source's own order of work decides."""
+
+    low: int
+    high: int
+
+    def __contains__(self, number: int) -> bool:
+        return self.low <= number <= self.high
+
+    def __str__(self) -> str:
+        return f"{self.low}" if self.low == self.high else f"{self.low} to {self.high}"
+
+
+class Model:
+    """The tables as they are after the statements so far."""
+
+    def __init__(self, schema: Schema, family: str) -> None:
+        self.schema, self.family = schema, family
+        self.rows = Rows(schema)
+        self._checks = True
+        self._suspects: list[tuple[Table, ForeignKey, Value]] = []  # values that children may have lost
+        self._do: Mapping[str, Callable[[Statement], Met]] = {
+            "insert": self._insert,
+            "ignore": self._ignore,
+            "replace": self._replace,
+            "upsert": self._upsert,
+            "update": self._update,
+            "delete": self._delete,
+            "both": self._both,
+            "truncate": self._truncate,
+        }
+
+    def execute(self, statement: Statement, checks: bool = True) -> Met:
+        """Carry a statement out, whole or, with Refused, not at all."""
+        mark, self._checks = self.rows.mark(), checks
+        self._suspects.clear()
+        try:
+            met = self._do[statement.do](statement)
+            self._hold(mark)
+        except Refused:
+            self.rows.back_to(mark)
+            raise
+        return met
+
+    def replay(self, statements: Iterable[tuple[Statement, int]], checks: bool = True) -> None:
+        """A committed transaction: its statements that succeeded, with the rows that each met at the source."""
+        marks: dict[str, int] = {}
+        for statement, seen in statements:
+            if statement.do == "savepoint":
+                marks[statement.name] = self.rows.mark()
+            elif statement.do == "back":
+                self.rows.back_to(marks[statement.name])
+            else:
+                self._compare(statement, seen, checks)
+        self.rows.settle()
+
+    def lines(self, table: str) -> list[bytes]:
+        return self.rows[table].lines()
+
+    def _compare(self, statement: Statement, seen: int, checks: bool) -> None:
+        try:
+            met = self.execute(statement, checks)
+        except Refused as refused:
+            raise Disagreement(
+                f"the source took what the model refuses: {refused}: {sql(statement)[:600]}"
+            ) from refused
+        if seen not in met and statement.do != "truncate":
+            raise Disagreement(f"the source met {seen} rows, the model {met}: {sql(statement)[:600]}")
+
+    # --- rows that come ------------------------------------------------------------------------------------------------
+
+    def _insert(self, statement: Statement) -> Met:
+        for row in self._given(statement):
+            if self._in_the_way(statement.table, row):
+                raise Refused(f"a row like {row} is there")
+            self._add(statement.table, row)
+        return _exactly(len(statement.rows))
+
+    def _ignore(self, statement: Statement) -> Met:
+        added = 0
+        for row in self._given(statement):
+            if not self._in_the_way(statement.table, row) and not self._lacks_parent(statement.table, row):
+                self._add(statement.table, row)
+                added += 1
+        return _exactly(added)
+
+    def _replace(self, statement: Statement) -> Met:
+        met = equal = 0
+        for row in self._given(statement):
+            for number in self._in_the_way(statement.table, row):
+                if number in self.rows[statement.table].rows:  # another one's removal may have taken it along
+                    equal += self.rows[statement.table].rows[number] == row
+                    self._remove(statement.table, number)
+                    met += 1
+            self._add(statement.table, row)
+            met += 1
+        return Met(met - equal, met)  # where a row is replaced by itself, some servers see nothing to remove
+
+    def _upsert(self, statement: Statement) -> Met:
+        table, low, high = self.rows[statement.table], 0, 0
+        for row in self._given(statement):
+            found = self._in_the_way(statement.table, row)
+            if found:
+                number, old = found[0], table.rows[found[0]]
+                self._change(statement.table, number, self._assigned(table.table, old, statement.assigned))
+                changed = table.rows[number] != old
+                low, high = low + (2 if changed else 0), high + 2  # what is as it was counts as 0, 1 or 2
+            else:
+                self._add(statement.table, row)
+                low, high = low + 1, high + 1
+        return Met(low, high)
+
+    def _given(self, statement: Statement) -> Iterable[Row]:
+        table = self.schema[statement.table]
+        for literals in statement.rows:
+            named = dict(zip(statement.columns, literals, strict=True))
+            yield tuple(c.of.text(named.get(c.name, c.default), self.family) for c in table.columns)
+
+    def _in_the_way(self, name: str, row: Row) -> list[int]:
+        """The rows that have a unique value of this one, in the order in which the server finds them."""
+        table = self.rows[name]
+        found = (table.having(columns, table.value(row, columns)) for columns in _as_checked(table.table))
+        return list(dict.fromkeys(number for numbers in found for number in numbers))
+
+    def _lacks_parent(self, name: str, row: Row) -> bool:
+        return self._checks and any(
+            key.parent != name and None not in value and not self.rows[key.parent].having(key.parent_columns, value)
+            for key in self.schema[name].foreign_keys
+            for value in (self.rows[name].value(row, key.columns),)
+        )
+
+    def _add(self, name: str, row: Row) -> None:
+        self.rows.add(name, row)
+        self._suspect_own(self.rows[name], row, None)
+
+    # --- rows that change and go -----------------------------------------------------------------------------------------
+
+    def _update(self, statement: Statement) -> Met:
+        table = self.rows[statement.table]
+        numbers = self._matching(statement)
+        for number in numbers:
+            self._change(statement.table, number, self._assigned(table.table, table.rows[number], statement.assigned))
+        return _exactly(len(numbers))
+
+    def _delete(self, statement: Statement) -> Met:
+        numbers, removed = self._matching(statement), 0
+        for number in numbers:
+            if number in self.rows[statement.table].rows:
+                self._remove(statement.table, number)
+                removed += 1
+        return Met(min(1, removed), len(numbers)) if removed < len(numbers) else _exactly(removed)
+
+    def _both(self, statement: Statement) -> Met:
+        found = [self._matching(part) for part in statement.parts]
+        if not all(found):
+            return _exactly(0)
+        one_by_one = [self._part(part, numbers) for part, numbers in zip(statement.parts, found, strict=True)]
+        return Met(min(1, sum(one_by_one)), sum(map(len, found)))
+
+    def _part(self, part: Statement, numbers: Sequence[int]) -> int:
+        table, done = self.rows[part.table], 0
+        for number in numbers:
+            if number not in table.rows:
+                continue
+            done += 1
+            if part.do == "delete":
+                self._remove(part.table, number)
+            else:
+                self._change(part.table, number, self._assigned(table.table, table.rows[number], part.assigned))
+        return done
+
+    def _truncate(self, statement: Statement) -> Met:
+        for number in list(self.rows[statement.table].rows):
+            self.rows.put(statement.table, number, None)
+        return _exactly(0)
+
+    def _assigned(self, table: Table, row: Row, assigned: Sequence[tuple[str, Assigned]]) -> Row:
+        made = list(row)
+        for name, value in assigned:
+            made[table.place(name)] = self._result(table, row, name, value)
+        return tuple(made)
+
+    def _result(self, table: Table, row: Row, name: str, value: Assigned) -> Text:
+        kind, place = table.column(name).of, table.place(name)
+        if isinstance(value, Plus):
+            old = row[place]
+            return None if old is None else str(Decimal(old) + value.number)
+        if isinstance(value, Choice):
+            by = table.column(value.column).of
+            texts = {by.text(when, self.family): kind.text(then, self.family) for when, then in value.pairs}
+            return texts[row[table.place(value.column)]]
+        return kind.text(value, self.family)
+
+    def _matching(self, statement: Statement) -> list[int]:
+        """The rows of the WHERE, in the order of the statement, else of the primary key."""
+        table = self.rows[statement.table]
+        tests = [(table.table.place(c.column), _test(table.table, c, self.family)) for c in statement.where]
+        numbers = [n for n in self._candidates(table, statement) if all(t(table.rows[n][p]) for p, t in tests)]
+        name, _, direction = statement.order.partition(" ")
+        columns = (name,) if name else table.table.key
+        numbers.sort(key=lambda n: _sort_key(table.table, columns, table.rows[n]), reverse=direction == "DESC")
+        return numbers[: statement.limit]
+
+    def _candidates(self, table: TableRows, statement: Statement) -> Sequence[int]:
+        """By the primary key, where the WHERE names it whole."""
+        equal = {c.column: c.values[0] for c in statement.where if c.operator == "<=>"}
+        key = table.table.key
+        if key and set(key) <= set(equal):
+            kinds = (table.table.column(name).of for name in key)
+            return table.having(
+                key, tuple(k.folded(k.text(equal[n], self.family)) for k, n in zip(kinds, key, strict=True))
+            )
+        return list(table.rows)
+
+    # --- foreign keys ------------------------------------------------------------------------------------------------------
+
+    def _remove(self, name: str, number: int, depth: int = 0) -> None:
+        if depth > DEEPEST:
+            raise Refused("cascades run too deep")
+        row = self.rows[name].rows[number]
+        self.rows.put(name, number, None)
+        for child, key in self.schema.references(name) if self._checks else ():
+            for other in self._children(child, key, self.rows[name].value(row, key.parent_columns)):
+                if other not in self.rows[child.name].rows:
+                    continue
+                if key.on_delete == CASCADE:
+                    self._remove(child.name, other, depth + 1)
+                elif key.on_delete != RESTRICT:
+                    self._change(child.name, other, self._with(child, other, key, None), frozenset())
+            self._suspects.append((child, key, self.rows[name].value(row, key.parent_columns)))
+
+    def _change(self, name: str, number: int, row: Row, changed: frozenset[str] = frozenset()) -> None:
+        """`changed`: tables that this cascade has updated before."""
+        table = self.rows[name]
+        old = table.rows[number]
+        self.rows.put(name, number, row)
+        self._suspect_own(table, row, old)
+        for child, key in self.schema.references(name) if self._checks else ():
+            before, after = table.value(old, key.parent_columns), table.value(row, key.parent_columns)
+            if before == after:
+                continue
+            for other in self._children(child, key, before) if key.on_update != RESTRICT else ():
+                if child.name in changed | {name}:
+                    raise Refused("a cascade comes back to a table that it has updated")
+                new = self._with(child, other, key, after if key.on_update == CASCADE else None)
+                self._change(child.name, other, new, changed | {name})
+            self._suspects.append((child, key, before))
+
+    def _children(self, child: Table, key: ForeignKey, value: Value) -> list[int]:
+        return self.rows[child.name].having(key.columns, value)
+
+    def _with(self, child: Table, number: int, key: ForeignKey, value: Value | None) -> Row:
+        row = list(self.rows[child.name].rows[number])
+        for place, text in zip(map(child.place, key.columns), value or [None] * len(key.columns), strict=True):
+            row[place] = text
+        return tuple(row)
+
+    def _suspect_own(self, table: TableRows, row: Row, old: Row | None) -> None:
+        """A child's new value needs a parent."""
+        for key in table.table.foreign_keys if self._checks else ():
+            value = table.value(row, key.columns)
+            if old is None or value != table.value(old, key.columns):
+                self._suspects.append((table.table, key, value))
+
+    def _hold(self, mark: int) -> None:
+        """At a statement's end no unique value is there twice, and no child that it concerns lacks its parent."""
+        for table, number in set(self.rows.changed_since(mark)):
+            row = table.rows.get(number)
+            for columns in table.table.unique_keys if row is not None else ():
+                if len(table.having(columns, table.value(row, columns))) > 1:  # type: ignore[arg-type]  # not None here
+                    raise Refused(f"{table.table.name} has {columns} of {row} twice")
+        for child, key, value in self._suspects:
+            if self._children(child, key, value) and not self.rows[key.parent].having(key.parent_columns, value):
+                raise Refused(f"rows of {child.name} refer to {key.parent} {value}, which is not there")
+
+
+def _exactly(number: int) -> Met:
+    return Met(number, number)
+
+
+def _as_checked(table: Table) -> list[tuple[str, ...]]:
+    """The server looks at keys without NULL first (sql_table.cc, sort_keys)."""
+    return sorted(table.unique_keys, key=lambda u: (u != table.key, any(table.column(name).nullable for name in u)))
+
+
+def _test(table: Table, condition: Condition, family: str) -> Callable[[Text], bool]:
+    kind = table.column(condition.column).of
+    texts = [kind.text(value, family) for value in condition.values]
+    if condition.operator == "between":
+        low, high = (Decimal(text or "NaN") for text in texts)
+        return lambda text: text is not None and low <= Decimal(text) <= high
+    wanted = {kind.folded(text) for text in texts}
+    if condition.operator == "in":
+        wanted.discard(None)
+    return lambda text: kind.folded(text) in wanted
+
+
+def _sort_key(table: Table, columns: tuple[str, ...], row: Row) -> tuple[tuple[bool, Decimal, str], ...]:
+    return tuple(_comparable(table, name, row[table.place(name)]) for name in columns)
+
+
+def _comparable(table: Table, name: str, text: Text) -> tuple[bool, Decimal, str]:
+    """Numbers by value; other kinds in some order: no statement says theirs. NULL is first."""
+    is_number = table.column(name).of.form == "number"
+    return text is not None, Decimal(text) if text is not None and is_number else Decimal(), text or ""

@@ -1,0 +1,64 @@
+"""One seed: its history, its faults, and the job that carries them.
+
+What does not live here: which seeds (campaign.py), what a history is and how it is judged (run.py).
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from anabranch.testing.torture.contract import Fault, Pipeline
+from anabranch.testing.torture.draw import draw_history
+from anabranch.testing.torture.ends import version_of
+from anabranch.testing.torture.faults_plan import ON_SERVERS, draw_faults
+from anabranch.testing.torture.ground import Ground
+from anabranch.testing.torture.history import History
+from anabranch.testing.torture.pipeline import LocalPipeline, Restart
+from anabranch.testing.torture.place import Place
+from anabranch.testing.torture.run import Result, run_history
+from anabranch.testing.torture.spark_pipeline import SparkPipeline, spark_faults
+
+
+@dataclass(frozen=True)
+class One:
+    """Where it runs, and how."""
+
+    ground: Ground
+    directory: Path
+    with_spark: bool = False
+    restart: Restart | None = None  # instead of the ground's own way
+
+    def drawn(self, seed: int) -> tuple[History, tuple[Fault, ...]]:
+        source = self.ground.source_of(seed)
+        history = draw_history(seed, source.name, version_of(source))
+        if self.with_spark:
+            return history, spark_faults(seed)
+        return history, draw_faults(seed, with_servers=self.ground.is_ours)
+
+    def run(self, history: History, faults: Sequence[Fault]) -> Result:
+        """Raises what is wrong with the servers or the kit. What the job left is kept where it failed."""
+        source, target = self.ground.source_of(history.seed), self.ground.target
+        directory = self.directory / history.database
+        shutil.rmtree(directory, ignore_errors=True)
+        place = Place(history.database, source, target, directory)
+        result = run_history(history, source, target, self._pipeline(place, history.seed, faults))
+        if result.failure is None:
+            shutil.rmtree(directory, ignore_errors=True)
+        return result
+
+    def _pipeline(self, place: Place, seed: int, faults: Sequence[Fault]) -> Pipeline:
+        if self.with_spark:
+            return SparkPipeline(place, faults)
+
+        def restart(where: str, loses: bool) -> None:
+            self.ground.restart(where, place.source.name, loses)
+
+        return LocalPipeline(place, faults, seed, self.restart or restart)
+
+
+def concerns_servers(faults: Sequence[Fault]) -> bool:
+    """Then no other history may run meanwhile."""
+    return any(fault.kind in ON_SERVERS for fault in faults)

@@ -1,0 +1,114 @@
+"""The processes of a job under torture: forked in milliseconds, watched, started again when a fault ended them.
+
+What does not live here: what a part does (local.py), which faults there are and when they begin (pipeline.py).
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from anabranch.testing.torture.contract import PipelineFailed
+from anabranch.testing.torture.forks import Forked, fork
+from anabranch.testing.torture.local import Small
+
+PARTS = ("capture", "load", "apply")
+RESTARTS = 30  # of one part, after which something else is wrong
+TAIL_LINES = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a process ended: `error` is the class that it named, "" where it said nothing."""
+
+    part: str
+    pid: int
+    code: int
+    begun: float
+    error: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.part} ended with code {self.code}" + (f" ({self.error}: {self.message})" if self.error else "")
+
+
+@dataclass
+class Running:
+    """One process of a part, from its start. Times are of time.monotonic()."""
+
+    part: str
+    output: Path
+    process: Forked
+    begun: float = field(default_factory=time.monotonic)
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        return self.process.code() is None
+
+    def ended(self) -> Ended | None:
+        code = self.process.code()
+        if code is None:
+            return None
+        last = Path(f"{self.output}.end")
+        said = json.loads(last.read_text()) if last.exists() else {"class": "", "message": ""}
+        return Ended(self.part, self.pid, code, self.begun, said["class"], said["message"])
+
+    def kill(self) -> None:
+        self.process.send(signal.SIGKILL)
+        self.process.wait(10)
+
+    def tail(self) -> str:
+        try:
+            return "\n".join(self.output.read_text(errors="replace").splitlines()[-TAIL_LINES:])
+        except FileNotFoundError:
+            return ""
+
+
+@dataclass
+class Parts:
+    """The three parts of one job. `start` begins them; `restart` takes the place of one that ended."""
+
+    directory: Path
+    job_file: Path
+    environment: dict[str, str]
+    small: Small = field(default_factory=Small)
+    running: dict[str, Running] = field(default_factory=dict)
+    others: list[Running] = field(default_factory=list)  # second owners, and those they came second to
+    starts: dict[str, int] = field(default_factory=dict)
+
+    def start(self) -> None:
+        for part in PARTS:
+            self.running[part] = self.begin(part)
+
+    def begin(self, part: str) -> Running:
+        number = self.starts[part] = self.starts.get(part, 0) + 1
+        if number > RESTARTS:
+            raise PipelineFailed(f"{part} was started {RESTARTS} times\n{self.tail(part)}")
+        output = self.directory / f"{part}.{number}.log"
+        return Running(part, output, fork(part, self.job_file, self.environment, output, self.small))
+
+    def restart(self, part: str) -> None:
+        self.running[part] = self.begin(part)
+
+    def second(self, part: str) -> None:
+        """Another process of a part whose first one stands still."""
+        self.others.append(self.running[part])
+        self.restart(part)
+
+    def tail(self, part: str) -> str:
+        """The last lines of its last process."""
+        return self.running[part].tail() if part in self.running else ""
+
+    def tails(self) -> str:
+        return "\n".join(f"--- {part}\n{self.tail(part)}" for part in self.running)
+
+    def kill(self) -> None:
+        for one in (*self.running.values(), *self.others):
+            one.kill()

@@ -1,0 +1,243 @@
+"""A job under torture without Spark: its processes, its faults, and whether they explain what happens to it.
+
+A thread watches: it begins and ends faults, and starts again what they ended. What does not live here: which faults
+(faults_plan.py), the processes themselves (parts.py), the history and its check.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from anabranch.failpoints import LOG_VARIABLE, VARIABLE
+from anabranch.job.signals import SUPERVISED
+from anabranch.testing.faults import Proxy
+from anabranch.testing.torture.contract import Fault, PipelineFailed
+from anabranch.testing.torture.local import CLOCK, Small
+from anabranch.testing.torture.parts import PARTS, Ended, Parts
+from anabranch.testing.torture.place import Place
+from anabranch.testing.torture.waiting import AT_FAILPOINTS, Waiting, asked
+
+ON_LINES = frozenset({"cut", "stall", "slow", "refuse"})
+ON_SERVERS = frozenset({"restart", "lose"})
+WATCH_SECONDS = 0.005
+SLOW_SECONDS = 0.02  # per block
+AGAIN_SECONDS = 0.1  # before a part is started again whose end was away
+
+Restart = Callable[[str, bool], None]
+"""Restart the server of an end, losing its last commits or not."""
+
+
+@dataclass
+class _Begun:
+    """A fault that happened: from, to (None: not yet over)."""
+
+    fault: Fault
+    since: float
+    until: float | None = None
+    pid: int = 0  # of the process that it ended, where it is one
+
+
+@dataclass
+class LocalPipeline(Waiting):
+    """Capture, load and apply as forked processes (contract.Pipeline). `seed` draws what is not a fault: sizes, the mode of
+    apply. `restart` is needed for faults that concern servers."""
+
+    place: Place
+    faults: Sequence[Fault] = ()
+    seed: int = 0
+    restart: Restart | None = None
+    _begun: list[_Begun] = field(default_factory=list, init=False)
+    _open: list[Fault] = field(default_factory=list, init=False)
+    _committed: int = field(default=-1, init=False)
+    _is_stopping: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        drawn = random.Random(self.seed)
+        self._stack, self._proxies = ExitStack(), dict[str, Proxy]()
+        self._small, more = _sizes(drawn)
+        self._mutex = threading.RLock()
+        self.place.directory.mkdir(parents=True, exist_ok=True)
+        for end in sorted({fault.where for fault in self.faults if fault.kind in ON_LINES}):
+            server = self.place.source if end == "source" else self.place.target.server
+            self._proxies[end] = self._stack.enter_context(Proxy(server.host, server.port))
+        at = {end: ("127.0.0.1", proxy.port) for end, proxy in self._proxies.items()}
+        self._place = Place(
+            self.place.name, self.place.source, self.place.target, self.place.directory, self.place.more + more, at
+        )
+
+    # --- what a history asks for ----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self.look_at(self._place)
+        armed = [one for one in self.faults if one.kind in AT_FAILPOINTS]
+        environment = self._place.environment | {
+            SUPERVISED: "1",  # they end with us
+            VARIABLE: ";".join(map(asked, armed)),
+            LOG_VARIABLE: str(self.log),
+            CLOCK: str(next((f.seconds for f in self.faults if f.kind == "clock"), 0.0)),
+        }
+        self._open = [one for one in self.faults if one.kind not in AT_FAILPOINTS]
+        self._parts = Parts(self._place.directory, self._place.job_file, environment, self._small)
+        self._parts.start()
+        self._thread = threading.Thread(target=self._watch, name="torture", daemon=True)
+        self._thread.start()
+
+    def committed(self, transactions: int) -> None:
+        self._committed = transactions
+
+    def tails(self) -> str:
+        return self._parts.tails()
+
+    def fired(self) -> tuple[Fault, ...]:
+        there = tuple(f for f in self.faults if f.kind in AT_FAILPOINTS and self.acted(f))
+        return there + tuple(one.fault for one in self._begun)
+
+    def stop(self) -> None:
+        self._is_stopping = True
+        if hasattr(self, "_thread"):
+            self._thread.join(60)
+            self._parts.kill()
+            self.looking.close()
+            with contextlib.suppress(Exception):  # the next run of the seed does it
+                self._place.forget()
+        for proxy in self._proxies.values():
+            proxy.restore()
+        self._stack.close()
+
+    # --- watching --------------------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        try:
+            while not self._is_stopping and self.failure is None:
+                for fault in [one for one in self._open if self._is_due(one)]:
+                    self._open.remove(fault)
+                    self._begin(fault)
+                for one in self._begun:
+                    if one.until is None and time.monotonic() >= one.since + one.fault.seconds:
+                        self._end(one)
+                for part in PARTS:
+                    self._keep(part)
+                for other in list(self._parts.others):
+                    if (ended := other.ended()) is not None:
+                        self._parts.others.remove(other)
+                        self._judge(ended)
+                time.sleep(WATCH_SECONDS)
+            for one in self._begun:
+                if one.until is None:
+                    self._end(one)
+        except BaseException as failure:  # noqa: BLE001 - carried over to whoever waits
+            self.failure = failure
+
+    def _is_due(self, fault: Fault) -> bool:
+        is_there = fault.where not in PARTS or self._parts.running[fault.where].is_alive
+        return is_there and self._committed >= fault.after
+
+    def _begin(self, fault: Fault) -> None:
+        begun = _Begun(fault, time.monotonic())
+        if fault.where in PARTS:
+            begun.pid = self._parts.running[fault.where].pid
+            if not self._strike(fault):
+                return
+        elif fault.kind in ON_SERVERS:
+            self._begun.append(begun)
+            assert self.restart is not None, "faults on servers need who restarts them"
+            self.restart(fault.where, fault.kind == "lose")
+            begun.until = time.monotonic()
+            return
+        else:
+            self._hold(fault)
+        self._begun.append(begun)
+
+    def _strike(self, fault: Fault) -> bool:
+        running = self._parts.running[fault.where]
+        if fault.kind == "kill":
+            time.sleep(fault.seconds)
+            return running.process.send(signal.SIGKILL)
+        if fault.kind == "clock":
+            return running.process.send(signal.SIGUSR1)
+        struck = running.process.send(signal.SIGSTOP)
+        if struck and fault.kind == "second":
+            self._parts.second(fault.where)
+        return struck
+
+    def _hold(self, fault: Fault) -> None:
+        proxy = self._proxies[fault.where]
+        if fault.kind == "slow":
+            proxy.slow(SLOW_SECONDS)
+        else:
+            {"cut": proxy.cut, "stall": proxy.stall, "refuse": proxy.refuse}[fault.kind]()
+
+    def _end(self, one: _Begun) -> None:
+        one.until = time.monotonic()
+        if one.fault.kind in ("freeze", "second"):
+            for running in (*self._parts.running.values(), *self._parts.others):
+                if running.pid == one.pid:
+                    running.process.send(signal.SIGCONT)
+        elif one.fault.kind in ON_LINES:
+            self._proxies[one.fault.where].restore()
+
+    # --- what ended ------------------------------------------------------------------------------------------------
+
+    def _keep(self, part: str) -> None:
+        """Start it again if it ended and should not have."""
+        running = self._parts.running[part]
+        if running.is_alive or (ended := running.ended()) is None or (part == "load" and ended.code == 0):
+            return
+        self._judge(ended)
+        if ended.error:
+            time.sleep(AGAIN_SECONDS)
+        self._parts.restart(part)
+
+    def _judge(self, ended: Ended) -> None:
+        """Raises PipelineFailed where no fault explains it."""
+        if ended.code == 0 and ended.part == "load":
+            return
+        if not any(explains(one.fault, ended, one.pid) for one in self._during(ended)):
+            raise PipelineFailed(f"{ended}\n{self.tails()}\n(failpoints reached: {self.log})")
+
+    def _during(self, ended: Ended) -> Iterator[_Begun]:
+        """Faults that were there while the process lived."""
+        for fault in self.faults:
+            if fault.kind in AT_FAILPOINTS and self.acted(fault) == ended.pid:
+                yield _Begun(fault, ended.begun, pid=ended.pid)
+        yield from (one for one in self._begun if one.until is None or one.until >= ended.begun)
+
+
+AWAY = {"source": frozenset({"SourceUnavailable"}), "target": frozenset({"TargetUnavailable"})}
+REPLACED = frozenset({"Fenced", "TrailLocked", "StateError"})
+NO_ROOM = frozenset({"StorageFull", "TrailError", "StateError"})
+
+
+def explains(fault: Fault, ended: Ended, pid: int) -> bool:
+    """May the process have ended in that way because of the fault? `pid`: the process that the fault met."""
+    if fault.kind in ("exit", "raise"):
+        return pid == ended.pid
+    if fault.kind == "kill":
+        return pid == ended.pid and ended.code == -signal.SIGKILL
+    if fault.kind == "full":
+        return pid == ended.pid and ended.error in NO_ROOM
+    if fault.kind == "second":
+        return fault.where == ended.part and ended.error in REPLACED
+    if fault.kind in ON_LINES | ON_SERVERS:
+        return ended.error in AWAY[fault.where]
+    return False
+
+
+def _sizes(drawn: random.Random) -> tuple[Small, str]:
+    """Sizes that bring a short history to what a long one meets: segments that end, epochs of executors, small epochs."""
+    segment = drawn.choice((0, 0, 0, 0, 0, 2_000, 8_000, 30_000))
+    rows = drawn.choice((500_000, 500_000, 500_000, 1, 20))
+    more = "retain_hours = 0\n" if segment and drawn.random() < 0.5 else ""
+    apply = []
+    if drawn.random() < 0.1:
+        apply.append('mode = "transaction"')
+    elif drawn.random() < 0.3:
+        apply.append(f"stage_rows = {drawn.choice((1, 10, 100))}")
+    return Small(segment, rows), more + ("\n[apply]\n" + "\n".join(apply) + "\n" if apply else "")

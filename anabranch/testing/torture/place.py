@@ -1,0 +1,172 @@
+"""One job of a history on a pair of servers: its file, its home, where it stands, and what it leaves at the target.
+
+What does not live here: its processes (parts.py), its faults (pipeline.py), the history's own tables.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from urllib.parse import quote
+
+from anabranch.abc import TableState
+from anabranch.errors import AnabranchError
+from anabranch.job import Job, ends
+from anabranch.model.ids import TableId
+from anabranch.model.position import LogMark
+from anabranch.testing.databases import Database, connect
+from anabranch.testing.servers import Server
+from anabranch.testing.torture.contract import PipelineFailed
+from anabranch.trail.reader import TrailReader, exists
+
+SECRETS = ("ANABRANCH_TORTURE_SOURCE", "ANABRANCH_TORTURE_TARGET")
+POLL_SECONDS = 0.02
+JOB_FILE = """\
+name = "{name}"
+
+[source]
+url = "{source}"
+
+[target]
+url = "{target}"
+
+[[rules]]
+include = ["{name}.*"]
+
+[capture]
+flush_interval_ms = 10
+{more}"""
+
+
+@dataclass(frozen=True)
+class Place:
+    """`name` is the source's database, the target's schema, and the job. `directory` is its own."""
+
+    name: str
+    source: Server
+    target: Database
+    directory: Path
+    more: str = ""  # of the job file, from inside [capture] on
+    at: Mapping[str, tuple[str, int]] = field(default_factory=dict)  # host and port of a proxy, by end
+
+    @property
+    def job_file(self) -> Path:
+        return self.directory / f"{self.name}.toml"
+
+    @property
+    def trail(self) -> Path:
+        return self.directory / self.name / "trail"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the job file's ${…} stand for, and where jobs have their homes."""
+        passwords = (self.source.password, self.target.server.password)
+        return dict(zip(SECRETS, passwords, strict=True)) | {"ANABRANCH_HOME": str(self.directory)}
+
+    def through(self, at: Mapping[str, tuple[str, int]]) -> Place:
+        return replace(self, at=at)
+
+    def write(self) -> Job:
+        """The job file; and the job as who looks on sees it, past any proxy."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        os.environ.update(self.environment)
+        straight = self.directory / f"{self.name}.straight.toml"
+        straight.write_text(replace(self, at={})._text())
+        self.job_file.write_text(self._text())
+        return Job.from_file(straight)
+
+    def _text(self) -> str:
+        source, target = self.source, self.target.server
+        return JOB_FILE.format(
+            name=self.name,
+            source=f"{source.name}://{_user(source)}:${{{SECRETS[0]}}}@{self._address('source', source)}/",
+            target=f"postgresql://{_user(target)}:${{{SECRETS[1]}}}@{self._address('target', target)}/{self.target.name}",
+            more=self.more,
+        )
+
+    def _address(self, end: str, server: Server) -> str:
+        host, port = self.at.get(end, (server.host, server.port))
+        return f"{host}:{port}"
+
+    def forget(self) -> None:
+        """Remove what the product keeps of the job at the target."""
+        with closing(connect(self.target.server, self.target.name)) as connection:
+            rows = connection.execute(
+                "SELECT table_name FROM information_schema.columns WHERE table_schema = 'anabranch' AND column_name = 'job'"
+            ).fetchall()
+            for (table,) in rows:
+                connection.execute(f'DELETE FROM anabranch."{table}" WHERE job = %s', [self.name])
+            with contextlib.suppress(Exception):  # a table without that column name is not keyed by job
+                connection.execute("DELETE FROM anabranch.job WHERE name = %s", [self.name])
+
+
+def _user(server: Server) -> str:
+    return quote(server.user, safe="")
+
+
+@dataclass
+class Looking:
+    """How far a job is, asked past any proxy: at the target, in the trail, at the source."""
+
+    job: Job
+    goal: LogMark | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self._store = ends.target_of(self.job).store()
+        self._source = ends.source_of(self.job)
+
+    def is_consistent(self) -> bool:
+        """Every table streams. Raises PipelineFailed where one was parked: no statement of a history does that."""
+        states = self._states()
+        parked = [f"{t}: {s.reason}" for t, s in states.items() if s.state == "parked"]
+        if parked:
+            raise PipelineFailed("tables were parked: " + "; ".join(parked))
+        return bool(states) and all(state.state == "streaming" for state in states.values())
+
+    def is_built(self) -> bool:
+        return self.is_consistent() and all("built" in state.facts for state in self._states().values())
+
+    def _states(self) -> dict[TableId, TableState]:
+        return self._store.tables(self.job.config.name) if self._store.exists() else {}
+
+    def take_goal(self) -> bool:
+        """Where the source is now is what has to be reached."""
+        catalog = self._source.catalog()
+        try:
+            self.goal = catalog.mark()
+        finally:
+            catalog.close()
+        return True
+
+    def is_at_goal(self) -> bool:
+        """Is everything up to there at the target?"""
+        if self.goal is None or not exists(self.job.trail):
+            return False
+        with TrailReader(self.job.trail) as trail:
+            end = trail.end()
+        if not self._source.order.includes(LogMark(end.position.native, end.resume), self.goal.native, None):
+            return False
+        checkpoint = self._store.checkpoint(self.job.config.name)
+        return checkpoint is not None and checkpoint.position.sequence >= end.position.sequence
+
+    def close(self) -> None:
+        with contextlib.suppress(AnabranchError):
+            self._store.close()
+
+
+def until(condition: Callable[[], bool], seconds: float, look: Callable[[], None]) -> bool:
+    """Poll; an end that is away is asked again. `look` may raise what makes waiting vain. False when it took longer."""
+    deadline = time.monotonic() + seconds
+    while True:
+        look()
+        with contextlib.suppress(AnabranchError):
+            if condition():
+                return True
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL_SECONDS)

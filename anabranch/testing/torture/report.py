@@ -1,0 +1,118 @@
+"""What a campaign says while it runs and at its end, and the file that keeps what a run showed.
+
+What does not live here: the page made of the file (docs/generate.py).
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from anabranch.failpoints import POINTS
+from anabranch.testing.torture.campaign import Told
+
+
+@dataclass
+class Tally:
+    """What came of the histories so far."""
+
+    passed: int = 0
+    counted: int = 0
+    failed: list[int] = field(default_factory=list)
+    transactions: int = 0
+    observations: int = 0
+    prefixes: int = 0
+    seconds: float = 0.0
+    seeds: list[int] = field(default_factory=list)
+    kinds: Counter[str] = field(default_factory=Counter)
+    sources: Counter[str] = field(default_factory=Counter)
+    hits: Counter[str] = field(default_factory=Counter)
+    struck: Counter[str] = field(default_factory=Counter)
+
+    def add(self, told: Told) -> None:
+        self.seeds.append(told.seed)
+        if told.failure:
+            self.failed.append(told.seed)
+            return
+        self.passed += 1
+        self.counted += told.counts
+        self.transactions += told.committed
+        self.observations += told.observations
+        self.prefixes += told.prefixes
+        self.seconds += told.seconds
+        self.sources[told.source] += 1
+        self.kinds.update(fault.kind for fault in told.fired)
+        self.struck.update(fault.where for fault in told.fired if fault.where in POINTS)
+        self.hits.update(told.hits)
+
+    @property
+    def not_hit(self) -> list[str]:
+        return [name for name in POINTS if name not in self.hits]
+
+
+def line(told: Told) -> str:
+    """A history, in a line."""
+    fired = ", ".join(f"{fault.kind} {fault.where}" for fault in told.fired) or "no fault came about: does not count"
+    facts = f"{told.committed} transactions, {told.prefixes} states seen"
+    return f"{told.seed:>6}  {told.source:<8}{told.seconds:5.1f} s  {facts:<34}  {fired}"
+
+
+def summary(tally: Tally, seconds: float) -> list[str]:
+    """For people."""
+    kinds = ", ".join(f"{kind} {number}" for kind, number in sorted(tally.kinds.items()))
+    lines = [
+        f"{tally.passed} histories passed in {seconds:.0f} s, {tally.counted} of them with a fault that came about",
+        f"{tally.transactions} transactions, {tally.observations} looks at the target, {tally.prefixes} states seen",
+        f"faults: {kinds or 'none'}",
+        f"failpoints reached: {len(tally.hits)} of {len(POINTS)}",
+    ]
+    if 0 < len(tally.not_hit) <= 12:
+        lines.append(f"  not reached: {', '.join(tally.not_hit)}")
+    return lines
+
+
+def results(tally: Tally, seconds: float, servers: Sequence[str], bugs: Any = ()) -> dict[str, Any]:
+    """What the file keeps."""
+    return {
+        "commit": commit(),
+        "seeds": [min(tally.seeds, default=0), max(tally.seeds, default=0)],
+        "servers": list(servers),
+        "passed": tally.passed,
+        "counted": tally.counted,
+        "failed": tally.failed,
+        "transactions": tally.transactions,
+        "observations": tally.observations,
+        "states": tally.prefixes,
+        "seconds": round(seconds),
+        "by_source": dict(sorted(tally.sources.items())),
+        "faults": dict(sorted(tally.kinds.items())),
+        "failpoints": {name: [tally.hits[name], tally.struck[name]] for name in POINTS},
+        "bugs": list(bugs),
+    }
+
+
+def keep(path: Path, tally: Tally, seconds: float, servers: Sequence[str]) -> None:
+    """Write the file. The bugs in it are people's to write; they stay."""
+    bugs = json.loads(path.read_text()).get("bugs", []) if path.exists() else []
+    path.write_text(json.dumps(results(tally, seconds, servers, bugs), indent=1) + "\n")
+
+
+def commit() -> str:
+    """What is checked out, with a + where something was changed since; "" outside of a checkout."""
+    here = Path(__file__).parent
+    try:
+        said = subprocess.run(
+            ["git", "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"],
+            cwd=here,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return said.stdout.strip()

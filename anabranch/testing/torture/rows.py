@@ -1,0 +1,109 @@
+"""The rows of a history's tables as the model holds them: found by indexes, changed with a way back, shown as COPY shows them.
+
+What does not live here: what statements do (model.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from anabranch.testing.torture.tables import Schema, Table
+from anabranch.testing.torture.values import Text, copied
+
+Row = tuple[Text, ...]
+Value = tuple[Text, ...]  # of some columns, folded: equal for what the source takes for equal
+
+
+class TableRows:
+    """The rows of one table by numbers of our own. Indexed are its unique keys, its foreign keys and what refers to it."""
+
+    def __init__(self, table: Table, indexed: Iterable[tuple[str, ...]]) -> None:
+        self.table = table
+        self.rows: dict[int, Row] = {}
+        self._kinds = [column.of for column in table.columns]
+        self._places = {columns: tuple(map(table.place, columns)) for columns in indexed}
+        self._found: dict[tuple[str, ...], dict[Value, set[int]]] = {columns: {} for columns in self._places}
+        self._next = 0
+        self._shown: list[bytes] | None = None
+        self._lines: dict[Row, bytes] = {}
+
+    def new_number(self) -> int:
+        self._next += 1
+        return self._next
+
+    def value(self, row: Row, columns: tuple[str, ...]) -> Value:
+        places = self._places.get(columns) or tuple(map(self.table.place, columns))
+        return tuple(self._kinds[place].folded(row[place]) for place in places)
+
+    def having(self, columns: tuple[str, ...], value: Value) -> list[int]:
+        """The rows with this value, which must be indexed; none for a value with NULL in it."""
+        return sorted(self._found[columns].get(value, ())) if None not in value else []
+
+    def put(self, number: int, row: Row | None) -> None:
+        """Set or, with None, remove a row."""
+        old = self.rows.pop(number, None)
+        for columns, found in self._found.items():
+            if old is not None:
+                entries = found[self.value(old, columns)]
+                entries.discard(number)
+                if not entries:
+                    del found[self.value(old, columns)]
+            if row is not None:
+                found.setdefault(self.value(row, columns), set()).add(number)
+        if row is not None:
+            self.rows[number] = row
+        self._shown = None
+
+    def lines(self) -> list[bytes]:
+        """As COPY shows them, without ends of lines, sorted."""
+        if self._shown is None:
+            self._shown = sorted(map(self._line, self.rows.values()))
+        return self._shown
+
+    def _line(self, row: Row) -> bytes:
+        line = self._lines.get(row)
+        if line is None:
+            line = self._lines[row] = "\t".join(map(copied, row)).encode()
+        return line
+
+
+class Rows:
+    """All tables, and a journal of what changed since it was last cleared."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self.tables: Mapping[str, TableRows] = {t.name: TableRows(t, _indexed(schema, t)) for t in schema.tables}
+        self._journal: list[tuple[TableRows, int, Row | None]] = []
+
+    def __getitem__(self, table: str) -> TableRows:
+        return self.tables[table]
+
+    def add(self, table: str, row: Row) -> int:
+        number = self[table].new_number()
+        self.put(table, number, row)
+        return number
+
+    def put(self, table: str, number: int, row: Row | None) -> None:
+        rows = self[table]
+        self._journal.append((rows, number, rows.rows.get(number)))
+        rows.put(number, row)
+
+    def mark(self) -> int:
+        return len(self._journal)
+
+    def changed_since(self, mark: int) -> Iterator[tuple[TableRows, int]]:
+        yield from ((rows, number) for rows, number, _ in self._journal[mark:])
+
+    def back_to(self, mark: int) -> None:
+        while len(self._journal) > mark:
+            rows, number, before = self._journal.pop()
+            rows.put(number, before)
+
+    def settle(self) -> None:
+        """What is so far stays."""
+        self._journal.clear()
+
+
+def _indexed(schema: Schema, table: Table) -> Sequence[tuple[str, ...]]:
+    own = (*table.unique_keys, *(key.columns for key in table.foreign_keys))
+    return tuple(dict.fromkeys((*own, *(key.parent_columns for _, key in schema.references(table.name)))))

@@ -1,0 +1,153 @@
+"""One history, from its empty tables to the verdict; and the file that keeps one that failed.
+
+What does not live here: the job that carries it (contract.py says what it has to be), drawing histories and faults.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from anabranch.testing.databases import Database, connect
+from anabranch.testing.servers import Server
+from anabranch.testing.torture.check import PIPELINE, Checker, Failure
+from anabranch.testing.torture.contract import Fault, Pipeline, PipelineFailed
+from anabranch.testing.torture.ends import source_lines, version_of
+from anabranch.testing.torture.history import History
+from anabranch.testing.torture.order import Place, commit_order, log_end
+from anabranch.testing.torture.sessions import COMMITTED, Sessions
+from anabranch.testing.torture.tables import create_statements
+from anabranch.testing.torture.watcher import Watcher
+
+PATIENCE = 60.0  # seconds for a job to become consistent, and to catch up
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a history came to. `prefixes`: different states of the source that were seen at the target."""
+
+    seed: int
+    failure: Failure | None
+    committed: int
+    observations: int
+    prefixes: int
+    seconds: float
+    fired: tuple[Fault, ...]
+    hits: frozenset[str]
+
+
+def run_history(
+    history: History,
+    source: Server,
+    target: Database,
+    pipeline: Pipeline,
+    *,
+    patience: float = PATIENCE,
+    truncates: bool = True,
+    on_begin: Callable[[Place, Sessions], None] = lambda *_: None,
+) -> Result:
+    """Run a history with the job that `pipeline` is: from the database `history.database` at the source to the schema of
+    the same name at the target, neither of which is there before or afterwards. Ends the pipeline. `on_begin` is told the
+    place in the source's log behind which the history lies, and its sessions.
+
+    Raises what is wrong with a server or with the kit; what is wrong with the job is in the result."""
+    began = time.monotonic()
+    remove(history, source, target)
+    prepare(history, source)
+    begin = log_end(source)
+    sessions = Sessions(history, source, pipeline.committed)
+    on_begin(begin, sessions)
+    watcher = Watcher(target, history.database, history.schema)
+    try:
+        failed = _drive(history, sessions, watcher, pipeline, patience)
+        order = commit_order(source, begin, history.database)
+        has_lost = any(fault.kind == "lose" and fault.where == "target" for fault in pipeline.fired())
+        checker = Checker(history, source.name, sessions.outcomes, order, may_lose=has_lost, truncates=truncates)
+        lines = source_lines(source, history.database, history.schema)
+        failure = _verdict(checker, lines, watcher, is_whole=failed is None) or failed
+        fired, hits = pipeline.fired(), pipeline.hits()
+    finally:
+        sessions.close()
+        watcher.close()
+        pipeline.stop()
+        remove(history, source, target)
+    committed = sum(outcome.end == COMMITTED for outcome in sessions.outcomes.values())
+    took = time.monotonic() - began
+    return Result(history.seed, failure, committed, watcher.made, len(checker.prefixes), took, fired, hits)
+
+
+def prepare(history: History, source: Server) -> None:
+    """The source's database, with empty tables."""
+    with closing(connect(source)) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute(f"CREATE DATABASE {history.database} CHARACTER SET utf8mb4")
+        cursor.execute(f"USE {history.database}")
+        cursor.execute("SET foreign_key_checks = 0")
+        for statement in create_statements(history.schema, source.name, version_of(source)):
+            cursor.execute(statement)
+
+
+def remove(history: History, source: Server, target: Database) -> None:
+    """What a history leaves at both ends; the job's own rows are the pipeline's."""
+    with closing(connect(source)) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute(f"DROP DATABASE IF EXISTS {history.database}")
+    target.execute("SET client_min_messages = warning", f'DROP SCHEMA IF EXISTS "{history.database}" CASCADE')
+
+
+def _drive(
+    history: History, sessions: Sessions, watcher: Watcher, pipeline: Pipeline, patience: float
+) -> Failure | None:
+    """Let everything happen. Returns what the job failed of by itself."""
+    try:
+        sessions.run(history.before, counts=False)
+        pipeline.start()
+        sessions.run(history.during)
+        pipeline.wait_consistent(patience)
+        watcher.start()
+        sessions.run(history.after)
+        pipeline.wait_caught_up(patience)
+    except PipelineFailed as failed:
+        return Failure(PIPELINE, str(failed))
+    finally:
+        watcher.stop()
+    watcher.observe()
+    return None
+
+
+def _verdict(
+    checker: Checker, source: Mapping[str, Sequence[bytes]], watcher: Watcher, *, is_whole: bool
+) -> Failure | None:
+    """The kit's own mistakes first: what rests on them says nothing."""
+    failure = checker.source(source) or checker.observed(watcher.observations)
+    return failure or (checker.final(watcher.observations[-1]) if is_whole else None)
+
+
+# --- files ---------------------------------------------------------------------------------------------------------------
+
+
+def save(path: Path, history: History, faults: Sequence[Fault], result: Result | None, **more: Any) -> None:
+    """A history as a file that people read and `load` does. `more`: versions, the commit, whatever helps."""
+    said = {"failure": str(result.failure), "seconds": round(result.seconds, 3)} if result and result.failure else {}
+    data = {**said, **more, "faults": [asdict(fault) for fault in faults], "history": history.to_json()}
+    path.write_text(_readable(data) + "\n")
+
+
+def load(path: Path) -> tuple[History, tuple[Fault, ...]]:
+    data = json.loads(path.read_text())
+    return History.from_json(data["history"]), tuple(Fault(**fault) for fault in data["faults"])
+
+
+def _readable(value: Any, indent: int = 0) -> str:
+    """JSON with one line for whatever fits into one."""
+    flat = json.dumps(value, ensure_ascii=False)
+    if len(flat) + indent <= 118 or not isinstance(value, (dict, list, tuple)):
+        return flat
+    inner = " " * (indent + 1)
+    if isinstance(value, dict):
+        lines = (f"{inner}{json.dumps(k)}: {_readable(v, indent + 1)}" for k, v in value.items())
+        return "{\n" + ",\n".join(lines) + "\n" + " " * indent + "}"
+    return "[\n" + ",\n".join(inner + _readable(v, indent + 1) for v in value) + "\n" + " " * indent + "]"

@@ -1,0 +1,122 @@
+"""What the tables of a history look like, as values, with their statements at the source and a JSON form.
+
+What does not live here: drawing them (schemas.py), rows (history.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from anabranch.testing.torture.values import KINDS, Kind, Literal, Version, exact_collation
+
+LEDGER = "ledger"  # one row per transaction, written just before its COMMIT
+RESTRICT, CASCADE, SET_NULL = "RESTRICT", "CASCADE", "SET NULL"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a kind in values.py. `default`: what it takes where an insert leaves it out."""
+
+    name: str
+    kind: str
+    nullable: bool = True
+    default: Literal = None
+
+    @property
+    def of(self) -> Kind:
+        return KINDS[self.kind]
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKey:
+    name: str
+    columns: tuple[str, ...]
+    parent: str
+    parent_columns: tuple[str, ...]
+    on_delete: str = RESTRICT
+    on_update: str = RESTRICT
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """`key` is () for a table without a primary key; `uniques` are its other unique keys."""
+
+    name: str
+    columns: tuple[Column, ...]
+    key: tuple[str, ...] = ()
+    uniques: tuple[tuple[str, ...], ...] = ()
+    foreign_keys: tuple[ForeignKey, ...] = ()
+
+    def column(self, name: str) -> Column:
+        return self.columns[self.place(name)]
+
+    def place(self, name: str) -> int:
+        return next(i for i, column in enumerate(self.columns) if column.name == name)
+
+    @property
+    def unique_keys(self) -> tuple[tuple[str, ...], ...]:
+        """The primary key first."""
+        return (*((self.key,) if self.key else ()), *self.uniques)
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The tables of one history, without its ledger. Foreign keys may lead anywhere."""
+
+    tables: tuple[Table, ...]
+
+    def __getitem__(self, name: str) -> Table:
+        return next(table for table in self.tables if table.name == name)
+
+    def references(self, parent: str) -> Iterator[tuple[Table, ForeignKey]]:
+        """What refers to a table, in the order of the keys' names, as InnoDB goes through them."""
+        found = [(t, key) for t in self.tables for key in t.foreign_keys if key.parent == parent]
+        yield from sorted(found, key=lambda one: one[1].name)
+
+    def to_json(self) -> list[dict[str, Any]]:
+        return [asdict(table) for table in self.tables]
+
+    @classmethod
+    def from_json(cls, data: list[dict[str, Any]]) -> Schema:
+        return cls(tuple(_table(one) for one in data))
+
+
+def create_statements(schema: Schema, family: str, version: Version) -> Iterator[str]:
+    """Every table at the source. Keys may lead to tables that come later: `foreign_key_checks` has to be off."""
+    yield f"CREATE TABLE {LEDGER} (n INT PRIMARY KEY) ENGINE=InnoDB"
+    for table in schema.tables:
+        lines = [_column(column, exact_collation(family, version)) for column in table.columns]
+        if table.key:
+            lines.append(f"PRIMARY KEY ({', '.join(table.key)})")
+        lines += [f"UNIQUE KEY {table.name}_u{i} ({', '.join(u)})" for i, u in enumerate(table.uniques)]
+        lines += [_foreign_key(key) for key in table.foreign_keys]
+        yield f"CREATE TABLE {table.name} ({', '.join(lines)}) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4"
+
+
+def _column(column: Column, exact: str) -> str:
+    null = "" if column.nullable else " NOT NULL"
+    native = column.of.native.replace("{exact}", exact)
+    default = f" DEFAULT {column.default}" if column.default is not None else ""
+    return f"{column.name} {native.removesuffix(' null') if null else native}{null}{default}"
+
+
+def _foreign_key(key: ForeignKey) -> str:
+    return (
+        f"CONSTRAINT {key.name} FOREIGN KEY ({', '.join(key.columns)}) REFERENCES {key.parent}"
+        f" ({', '.join(key.parent_columns)}) ON DELETE {key.on_delete} ON UPDATE {key.on_update}"
+    )
+
+
+def _table(data: Mapping[str, Any]) -> Table:
+    return Table(
+        data["name"],
+        tuple(Column(**one) for one in data["columns"]),
+        tuple(data["key"]),
+        tuple(tuple(one) for one in data["uniques"]),
+        tuple(
+            ForeignKey(**{**one, "columns": tuple(one["columns"]), "parent_columns": tuple(one["parent_columns"])})
+            for one in data["foreign_keys"]
+        ),
+    )

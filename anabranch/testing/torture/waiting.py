@@ -1,0 +1,74 @@
+"""What both pipelines answer in the same way: how far the job is, and what was reached on the way.
+
+What does not live here: processes, faults.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from anabranch.testing.torture.contract import Fault, PipelineFailed
+from anabranch.testing.torture.place import Looking, Place, until
+
+AT_FAILPOINTS = frozenset({"exit", "raise", "delay", "full"})
+
+
+class Waiting:
+    """Part of contract.Pipeline. `look_at` comes first; `failure` is what the thread that watches has met."""
+
+    looking: Looking
+    log: Path
+    failure: BaseException | None = None
+
+    def look_at(self, place: Place) -> None:
+        """The job of this place, begun afresh."""
+        place.forget()  # what another run of the same seed may have left
+        self.log = place.directory / "reached"
+        self.looking = Looking(place.write())
+
+    def tails(self) -> str:
+        """The last lines of every process."""
+        return ""
+
+    def wait_consistent(self, seconds: float) -> None:
+        self._wait(self.looking.is_consistent, seconds, "every table streams")
+
+    def wait_caught_up(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        self._wait(self.looking.take_goal, seconds, "the source can be asked where it is")
+        self._wait(self.looking.is_at_goal, deadline - time.monotonic(), f"all up to {self.looking.goal} is applied")
+        self._wait(self.looking.is_built, deadline - time.monotonic(), "indexes and foreign keys stand")
+
+    def hits(self) -> frozenset[str]:
+        return frozenset(line for line in self.reached() if "=" not in line)
+
+    def reached(self) -> list[str]:
+        """Lines of the failpoints' log."""
+        with contextlib.suppress(FileNotFoundError):
+            return self.log.read_text().splitlines()
+        return []
+
+    def acted(self, fault: Fault) -> int:
+        """The process in which it happened, 0 for none."""
+        for line in self.reached():
+            text, _, pid = line.partition(" ")
+            if pid and text == asked(fault):
+                return int(pid)
+        return 0
+
+    def _wait(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
+        if not until(condition, seconds, self._raise):
+            raise PipelineFailed(f"not within {seconds:.0f} s: {what}\n{self.tails()}")
+
+    def _raise(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+
+def asked(fault: Fault) -> str:
+    """A fault at a failpoint, as the variable says it (failpoints.py)."""
+    value = f":{fault.seconds:g}" if fault.seconds and fault.kind in ("delay", "full") else ""
+    return f"{fault.where}={fault.kind}{value}" + (f"@{fault.nth}" if fault.nth > 1 else "")

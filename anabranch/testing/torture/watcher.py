@@ -1,0 +1,165 @@
+"""What a reader of the target sees: all tables of a history in one snapshot, again and again, while the job runs.
+
+One round trip per observation: a REPEATABLE READ transaction that copies the ledger and every table. What does not live
+here: whether what is seen is right (check.py).
+"""
+
+from __future__ import annotations
+
+import select
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from anabranch.testing.databases import Database
+from anabranch.testing.torture.tables import LEDGER, Column, Schema
+
+REST = 0.002  # seconds between two observations
+SILENCE = 30.0  # seconds after which a target that does not answer counts as lost
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Observation:
+    """Of one snapshot, by table: the lines of COPY, as they came. Contents that stay the same are the same objects."""
+
+    number: int
+    contents: dict[str, bytes] = field(repr=False)
+
+
+class Watcher:
+    """Observes from `start` to `stop`; the target may go away meanwhile. An observation that shows what the one before it
+    showed is counted, not kept."""
+
+    def __init__(self, target: Database, namespace: str, schema: Schema, rest: float = REST) -> None:
+        self.target, self.rest = target, rest
+        self.tables = (LEDGER, *(table.name for table in schema.tables))
+        columns = {LEDGER: (Column("n", "int"),), **{table.name: table.columns for table in schema.tables}}
+        copies = (f'COPY "{namespace}"."{t}" ({_names(columns[t])}) TO STDOUT' for t in self.tables)
+        self._query = "; ".join(("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", *copies, "COMMIT")).encode()
+        self.observations: list[Observation] = []
+        self.made = 0
+        self._connection: Any = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._failure: BaseException | None = None
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Raises what the watching died of."""
+        self._stop.set()
+        if self._thread.ident is not None:
+            self._thread.join(SILENCE)
+        if self._failure is not None:
+            raise self._failure
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def observe(self) -> Observation:
+        """One more, now. Raises psycopg.Error."""
+        last = self.observations[-1] if self.observations else None
+        contents = dict(zip(self.tables, self._read(), strict=True))
+        if last is not None:
+            for table, seen in last.contents.items():
+                if contents[table] == seen:
+                    contents[table] = seen
+        self.made += 1
+        if last is None or any(contents[table] is not last.contents[table] for table in self.tables):
+            last = Observation(self.made, contents)
+            self.observations.append(last)
+        return last
+
+    def _watch(self) -> None:
+        import psycopg
+
+        try:
+            while not self._stop.wait(self.rest):
+                try:
+                    self.observe()
+                except psycopg.OperationalError:  # gone, or restarting
+                    with suppress(psycopg.Error):
+                        self.close()
+                    self._connection = None
+                    time.sleep(0.05)
+        except BaseException as error:  # noqa: BLE001 - carried over to the thread that stops us
+            self._failure = error
+
+    def _read(self) -> list[bytes]:
+        if self._connection is None:
+            self._connection = self.target.connect(options=_OPTIONS)
+        return _copied(self._connection.pgconn, self._query, len(self.tables))
+
+
+_OPTIONS = "-c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=postgres -c bytea_output=hex -c client_encoding=UTF8"
+
+
+def _names(columns: tuple[Column, ...]) -> str:
+    return ", ".join(f'"{column.name}"' for column in columns)
+
+
+def _copied(connection: Any, query: bytes, tables: int) -> list[bytes]:
+    """The result of each COPY of a query of several statements: libpq gives one result for each.
+    https://www.postgresql.org/docs/current/libpq-async.html"""
+    import psycopg
+    from psycopg.pq import ExecStatus
+
+    connection.send_query(query)
+    while connection.flush():
+        select.select([], [connection.socket], [], SILENCE)
+    found: list[bytes] = []
+    error: psycopg.Error | None = None
+    while True:
+        while connection.is_busy():
+            _receive(connection)
+        result = connection.get_result()
+        if result is None:
+            break
+        if result.status == ExecStatus.COPY_OUT:
+            found.append(_all_rows(connection))
+        elif result.status == ExecStatus.FATAL_ERROR:
+            error = error or _error(connection, result)
+    if error is not None:
+        raise error
+    if len(found) != tables:
+        raise psycopg.OperationalError("the line was lost")
+    return found
+
+
+def _all_rows(connection: Any) -> bytes:
+    rows = []
+    while True:
+        size, data = connection.get_copy_data(1)
+        if size > 0:
+            rows.append(bytes(data))
+        elif size == 0:
+            _receive(connection)
+        else:
+            return b"".join(rows)
+
+
+def _receive(connection: Any) -> None:
+    import psycopg
+
+    ready, _, _ = select.select([connection.socket], [], [], SILENCE)
+    if not ready:
+        raise psycopg.OperationalError(f"the target said nothing for {SILENCE:.0f} s")
+    connection.consume_input()
+
+
+def _error(connection: Any, result: Any) -> Any:
+    """With its class by SQLSTATE; a connection that ended is an operational error."""
+    import psycopg
+    from psycopg.pq import ConnStatus
+
+    message = result.error_message.decode(errors="replace") if hasattr(result.error_message, "decode") else ""
+    state = result.error_field(psycopg.pq.DiagnosticField.SQLSTATE)
+    if connection.status == ConnStatus.BAD or state is None or state[:2] in (b"57", b"08", b"53"):
+        return psycopg.OperationalError(message)
+    connection.exec_(b"ROLLBACK")
+    return psycopg.errors.lookup(state.decode())(message)

@@ -1,0 +1,149 @@
+"""A job that is none: it carries a history to the target by the model, rightly or with one mistake on purpose.
+
+For tests of the checker: what it has to accept, and what it has to find.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import replace
+
+from anabranch.testing.databases import Database
+from anabranch.testing.servers import Server
+from anabranch.testing.torture.contract import Fault
+from anabranch.testing.torture.history import History
+from anabranch.testing.torture.model import Disagreement, Model
+from anabranch.testing.torture.order import Place, commit_order
+from anabranch.testing.torture.sessions import Sessions
+from anabranch.testing.torture.tables import LEDGER, RESTRICT, Schema
+
+Lines = Mapping[str, list[bytes]]
+
+
+class Double:
+    """Its mistake happens at one transaction of the last phase, drawn by the history's seed; `blunders` tells where.
+
+    A transaction (kind of mistake):
+    `splits` it over two of the target · is `late`, behind the next · is `lost` · loses one of its rows (`half`) · puts a row
+    of it twice (`twice`) · is taken back a moment later (`returns`) · `foreign keys`: what they do is not done, in all of
+    them · has a number in the ledger that the source never committed (`unknown`)."""
+
+    def __init__(self, history: History, source: Server, target: Database, mistake: str = "") -> None:
+        self.history, self.source, self.target, self.mistake = history, source, target, mistake
+        self.blunders: list[int] = []
+        self._place: Place | None = None
+        self._sessions: Sessions | None = None
+        self._done = 0
+        schema = _without_actions(history.schema) if mistake == "foreign keys" else history.schema
+        self._model = Model(schema, source.name)
+        self._ledger: list[bytes] = []
+
+    def on_begin(self, place: Place, sessions: Sessions) -> None:
+        self._place, self._sessions = place, sessions
+
+    # --- the contract of a pipeline ----------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        columns = {
+            t.name: ", ".join(f"{c.name} {c.of.at_target}" for c in t.columns) for t in self.history.schema.tables
+        }
+        columns[LEDGER] = "n integer"
+        tables = (f"CREATE TABLE {self.history.database}.{name} ({made})" for name, made in columns.items())
+        self.target.execute(f"CREATE SCHEMA {self.history.database}", *tables)
+
+    def committed(self, transactions: int) -> None: ...
+
+    def wait_consistent(self, seconds: float) -> None:
+        """The load: everything so far at once."""
+        self._write(self._apply(number) for number in self._next_numbers())
+
+    def wait_caught_up(self, seconds: float) -> None:
+        numbers = self._next_numbers()
+        r = random.Random(self.history.seed)
+        # Of one that changes nothing no mistake could be seen.
+        chosen = r.choice(numbers[:-1]) if numbers[:-1] and self.mistake not in ("", "foreign keys") else 0
+        if self.mistake == "late" and chosen:
+            place = numbers.index(chosen)
+            numbers[place : place + 2] = reversed(numbers[place : place + 2])
+        for number in numbers:
+            before = self._state()
+            after = self._apply(number)
+            if number == chosen and self.mistake != "late":
+                self._blunder(number, before, after)
+            else:
+                self._write([after])
+
+    def fired(self) -> tuple[Fault, ...]:
+        return ()
+
+    def hits(self) -> frozenset[str]:
+        return frozenset()
+
+    def stop(self) -> None: ...
+
+    # --- the model, and its mistakes -----------------------------------------------------------------------------------------
+
+    def _next_numbers(self) -> list[int]:
+        assert self._place
+        order = commit_order(self.source, self._place, self.history.database)
+        new, self._done = order[self._done :], len(order)
+        return new
+
+    def _apply(self, number: int) -> dict[str, list[bytes]]:
+        assert self._sessions
+        transaction = next(t for t in self.history.transactions if t.number == number)
+        succeeded = self._sessions.outcomes[number].succeeded(transaction)
+        try:
+            self._model.replay(succeeded, transaction.checks)
+        except Disagreement:
+            if self.mistake not in ("foreign keys", "late"):
+                raise
+        if not transaction.truncates:
+            self._ledger = [*self._ledger, str(number).encode()]
+        return self._state()
+
+    def _state(self) -> dict[str, list[bytes]]:
+        tables = {t.name: list(self._model.lines(t.name)) for t in self.history.schema.tables}
+        return {LEDGER: list(self._ledger), **tables}
+
+    def _blunder(self, number: int, before: Lines, after: Lines) -> None:
+        changed = [t for t in after if t != LEDGER and before[t] != after[t]]
+        if not changed:
+            self._write([after])
+            return
+        self.blunders.append(number)
+        table = changed[0]
+        new = [line for line in after[table] if line not in before[table]] or after[table]
+        wrong: dict[str, Callable[[], list[Lines]]] = {
+            "splits": lambda: [{**after, LEDGER: before[LEDGER]}, after],
+            "lost": lambda: [before],
+            "half": lambda: [{**after, table: before[table]}],
+            "twice": lambda: [{**after, table: [*after[table], *new[:1]]}],
+            "returns": lambda: [after, before, after],
+            "unknown": lambda: [{**after, LEDGER: [*after[LEDGER], b"0"]}],
+        }
+        self._write(wrong[self.mistake]())
+        if self.mistake == "lost":
+            self._ledger = list(before[LEDGER])
+
+    def _write(self, states: Iterator[Lines] | list[Lines]) -> None:
+        """Each in a transaction of its own, whole tables at once; of a load only the last."""
+        states = list(states)
+        with closing(self.target.connect(autocommit=False, options="-c TimeZone=UTC")) as connection:
+            for state in states if len(states) < 4 else states[-1:]:
+                with closing(connection.cursor()) as cursor:
+                    for table, lines in state.items():
+                        cursor.execute(f"DELETE FROM {self.history.database}.{table}")
+                        with cursor.copy(f"COPY {self.history.database}.{table} FROM STDIN") as copy:
+                            copy.write(b"".join(line + b"\n" for line in lines))
+                connection.commit()
+
+
+def _without_actions(schema: Schema) -> Schema:
+    """As if foreign keys did nothing."""
+    return Schema(tuple(
+        replace(t, foreign_keys=tuple(replace(k, on_delete=RESTRICT, on_update=RESTRICT) for k in t.foreign_keys))
+        for t in schema.tables
+    ))  # fmt: skip
