@@ -7,11 +7,12 @@ BIN    = $(VENV)/bin
 STAMP  = $(VENV)/.installed
 ARGS   =
 JOBS   = 2
+SEEDS  = 1..300
 # The Java runtime that the Spark tests use: found, or fetched.
 JAVA   = $(BIN)/python -c 'import sys; sys.excepthook = lambda kind, error, at: print(error, file=sys.stderr); \
   from anabranch.testing.packages import find_java; print(find_java().parent.parent)'
 
-.PHONY: help venv demo check test test-unit test-servers test-faults bench docs clean
+.PHONY: help venv demo check test test-unit test-servers test-faults torture bench docs clean
 
 help:
 	@echo 'make demo         MariaDB -> PostgreSQL on private servers, from nothing to verified (ARGS="--seconds 20", "--forever")'
@@ -19,6 +20,7 @@ help:
 	@echo 'make test-unit    the tests without servers and Spark (seconds)'
 	@echo 'make test-servers the decoder, the values and a whole job on MySQL 5.5, 5.6 and 9; writes docs/reference/servers.md'
 	@echo 'make test-faults  the long runs: processes killed in every phase, a full disk'
+	@echo 'make torture      histories with faults, on private servers: make torture SEEDS=1..3000; keeps tests/torture/results.json'
 	@echo 'make bench        the figures of the performance page, each against its ceiling'
 	@echo 'make docs         the reference pages, from the code'
 	@echo 'make venv         the virtual environment in .venv (PYTHON=python3.12 for another Python)'
@@ -71,6 +73,13 @@ test-faults: $(STAMP)
 	JAVA_HOME=`$(JAVA)` && export JAVA_HOME && \
 	  $(BIN)/python -m pytest -m '' --durations=0 tests/faults $(ARGS) && \
 	  $(BIN)/python -m pytest -m long --durations=0 tests/scenarios tests/live $(ARGS)
+
+# No more than the seeds that are asked for; what they show goes into docs/explanation/torture.md.
+torture: $(STAMP)
+	$(BIN)/anabranch torture --seed $(firstword $(subst .., ,$(SEEDS))) \
+	  --histories `expr $(lastword $(subst .., ,$(SEEDS))) - $(firstword $(subst .., ,$(SEEDS))) + 1` \
+	  --workers $(JOBS) --results tests/torture/results.json $(ARGS)
+	$(BIN)/python docs/generate.py
 
 bench: $(STAMP)
 	JAVA_HOME=`$(JAVA)` && export JAVA_HOME && $(BIN)/python -m bench $(ARGS)

@@ -18,6 +18,7 @@ What does not live here: when a fault is worth it (`testing/torture`), faults fr
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import re
 import threading
@@ -155,11 +156,10 @@ def arm(environment: Mapping[str, str]) -> None:
     _points.clear()
     if not actions and not log:
         return
-    handle, acted = _opened(log) if log else (None, set())
+    handle = _opened(log) if log else None
     points = {name: _Point(name, handle) for name in POINTS}
     for name, action in actions:
-        if action.text not in acted:
-            points[name].actions.append(action)
+        points[name].actions.append(action)
     _points.update(points)
 
 
@@ -196,14 +196,11 @@ def _refused(message: str, hint: str) -> ConfigError:
     return ConfigError(f"{VARIABLE}: {message}", hint=hint)
 
 
-def _opened(log: str) -> tuple[int, set[str]]:
-    """The log, and what acted already in some process."""
+def _opened(log: str) -> int:
     try:
-        handle = os.open(log, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        return os.open(log, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise ConfigError(f"{LOG_VARIABLE}: {log} cannot be written: {error.strerror}", hint="name a file") from None
-    lines = os.pread(handle, 1 << 20, 0).decode().splitlines()
-    return handle, {line.partition(" ")[0] for line in lines if "=" in line}
 
 
 def _reached(point: _Point) -> None:
@@ -221,9 +218,24 @@ def _note(point: _Point, line: str) -> None:
         os.write(point.log, f"{line}\n".encode())
 
 
-def _act(point: _Point, action: _Action) -> None:
-    if action.until is None:
+def _is_first(point: _Point, action: _Action) -> bool:
+    """Of all processes that share the log: then it says so there."""
+    if point.log is None:
+        return True
+    fcntl.flock(point.log, fcntl.LOCK_EX)
+    try:
+        lines = os.pread(point.log, 1 << 20, 0).decode().splitlines()
+        if action.text in (line.partition(" ")[0] for line in lines):
+            return False
         _note(point, f"{action.text} {os.getpid()}")
+        return True
+    finally:
+        fcntl.flock(point.log, fcntl.LOCK_UN)
+
+
+def _act(point: _Point, action: _Action) -> None:
+    if action.until is None and not _is_first(point, action):
+        return
     if action.kind == "exit":
         os._exit(int(action.value or EXIT_CODE))
     if action.kind == "delay":

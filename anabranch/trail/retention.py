@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -66,9 +67,8 @@ def advance(directory: str | Path, name: str, sequence: int) -> None:
 
 def unregister(directory: str | Path, name: str) -> None:
     """The reader will not come back. Unknown names are fine."""
-    storage = LocalStorage(directory)
-    if _file(name) in storage.names(FOLDER):
-        storage.remove(f"{FOLDER}/{_file(name)}")
+    with suppress(FileNotFoundError):
+        LocalStorage(directory).remove(f"{FOLDER}/{_file(name)}")
 
 
 def readers(directory: str | Path, *, storage: Storage | None = None) -> dict[str, Registered]:

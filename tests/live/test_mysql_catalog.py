@@ -89,6 +89,46 @@ def test_rule_20_defaults(mysql_family: Server, source_database: Make) -> None:
             assert column.default == expected, (type, value)
 
 
+def test_torture_seed_120_defaults_of_characters_that_the_catalogue_does_not_have(
+    mysql_family: Server, source_database: Make
+) -> None:
+    """information_schema is in utf8mb3: it shows a question mark."""
+    database = source_database(mysql_family)
+    mb4 = "varchar(9) CHARACTER SET utf8mb4"
+    database.execute(
+        f"CREATE TABLE t (a {mb4} DEFAULT '😀?', `b``%s` {mb4} DEFAULT '?', c int DEFAULT 1,"
+        f" d {mb4} NOT NULL DEFAULT 'it''s 😀')"
+    )
+    unknown = table_of(database).columns[3]
+    assert unknown.has_default and unknown.default_is_expression  # an empty table does not tell it
+    database.execute("INSERT INTO t VALUES ('', '', 1, ''), ('', '', 1, '')")
+    assert [column.default for column in table_of(database).columns] == ["😀?", "?", "1", "it's 😀"]
+
+
+def test_torture_seed_1007_defaults_of_floats_with_all_their_digits(
+    mysql_family: Server, source_database: Make
+) -> None:
+    """information_schema shows six of them."""
+    database = source_database(mysql_family)
+    database.execute(
+        "CREATE TABLE t (a float DEFAULT 3.4028234e38, b float NOT NULL DEFAULT 16777215, c float NOT NULL DEFAULT 1.5)"
+    )
+    a, b, c = table_of(database).columns
+    assert float(a.default) == pytest.approx(3.4028234663852886e38, rel=1e-8)
+    assert b.default_is_expression and c.default == "1.5"  # an empty table does not tell it
+    database.execute("INSERT INTO t VALUES (1, 1, 1)")
+    assert [float(column.default) for column in table_of(database).columns][1:] == [16777215, 1.5]
+
+
+def test_torture_seed_1065_defaults_of_bytes_behind_a_zero(mysql_family: Server, source_database: Make) -> None:
+    """MySQL's information_schema shows none of them."""
+    database = source_database(mysql_family)
+    database.execute(
+        "CREATE TABLE t (a varbinary(9) DEFAULT x'610062', b varbinary(9) DEFAULT '', c binary(3) DEFAULT x'0001')"
+    )
+    assert [column.default for column in table_of(database).columns] == ["\\x610062", "\\x", "\\x000100"]
+
+
 def test_rule_20_binary_default_that_mariadb_does_not_tell(mariadb: Server, source_database: Make) -> None:
     database = source_database(mariadb)
     database.execute("CREATE TABLE t (b varbinary(10) DEFAULT x'01ff')")

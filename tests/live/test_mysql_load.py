@@ -151,17 +151,6 @@ def test_keyless_table_is_one_piece(mysql_family: Server, source_database: Make)
     assert in_chunks(database, 1) == [[b"1", b"1", b"1", b"\\N"]]
 
 
-def test_torture_seed_103_a_missing_uuid_is_a_null(mariadb: Server, source_database: Make) -> None:
-    """It was no cell at all: what came behind it moved up."""
-    database = source_database(mariadb)
-    database.execute("CREATE TABLE t (k uuid PRIMARY KEY, u uuid, s set('p'), i inet6, n int)")
-    one, other = (f"123e4567-e89b-12d3-a456-42665544000{n}" for n in (0, 1))
-    fill(database, "t", [(one, None, None, None, None), (other, one, "p", "::1", 1)])
-    assert in_chunks(database, 10) == [
-        [b"\t".join([one.encode(), *[b"\\N"] * 4]), f"{other}\t{one}\tp\t::1\t1".encode()]
-    ]
-
-
 def test_columns_are_given_in_the_asked_order(mysql_family: Server, source_database: Make) -> None:
     database = source_database(mysql_family)
     database.execute(

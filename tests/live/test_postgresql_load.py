@@ -43,6 +43,29 @@ def test_postgresql_load_chunk_commits_rows_with_its_ledger_row(loader: Postgres
     assert (two.rows, two.bounds) == (None, Bounds())
 
 
+def test_torture_seed_214_two_loads_make_the_same_table_at_once(target_database: Any) -> None:
+    """The one that was killed is still at it on the server, while the one that took its place looks for the table."""
+    failures: list[BaseException] = []
+
+    def create() -> None:
+        one = PostgresLoader(endpoint_of(target_database), RULES)
+        try:
+            for schema in (CUSTOMERS, ORDERS):
+                one.create_table(schema, TABLES[schema.id], RULES, False)
+        except BaseException as error:  # noqa: BLE001 - reported by the assertion below
+            failures.append(error)
+        one.close()
+
+    for _ in range(4):
+        threads = [threading.Thread(target=create) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        target_database.execute("DROP SCHEMA dest CASCADE")
+    assert failures == []
+
+
 def test_postgresql_load_done_chunk_is_not_loaded_again(loader: PostgresLoader) -> None:
     begin(loader, CUSTOMERS)
     load(loader, CUSTOMER, b"1\tAnn\t\\N\t\\N\n")

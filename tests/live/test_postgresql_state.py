@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
+from importlib.resources import files
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -12,7 +14,7 @@ import pytest
 
 from anabranch.abc import TableState
 from anabranch.connectors.postgresql.connection import connect, session_name
-from anabranch.connectors.postgresql.store import PostgresStore
+from anabranch.connectors.postgresql.store import LOCK, PostgresStore
 from anabranch.errors import ConfigError, StateError, TargetError, TargetUnavailable
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
@@ -65,6 +67,25 @@ def test_many_prepare_at_once(target_database: Any) -> None:
     for thread in threads:
         thread.join()
     assert failures == []
+    assert target_database.query("SELECT version FROM anabranch.meta") == [(1,)]
+
+
+def test_torture_seed_201_another_makes_the_schema_while_this_one_waits_for_its_turn(
+    target_database: Any, store: PostgresStore
+) -> None:
+    """`to_regclass` answered what this session had found before: nothing."""
+    assert not store.exists()
+    waiting = threading.Thread(target=store.prepare)
+    with target_database.connect(autocommit=False) as other:
+        other.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK])
+        waiting.start()
+        asks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+        until = time.monotonic() + 10
+        while target_database.query(asks) == [(0,)] and time.monotonic() < until:
+            time.sleep(0.01)
+        other.execute(files("anabranch.connectors.postgresql").joinpath("state.sql").read_bytes())
+    waiting.join(10)
+    store.prepare()
     assert target_database.query("SELECT version FROM anabranch.meta") == [(1,)]
 
 

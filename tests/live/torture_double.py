@@ -6,7 +6,8 @@ For tests of the checker: what it has to accept, and what it has to find.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 
@@ -20,10 +21,12 @@ from anabranch.testing.torture.sessions import Sessions
 from anabranch.testing.torture.tables import LEDGER, RESTRICT, Schema
 
 Lines = Mapping[str, list[bytes]]
+SHOWN = 0.05  # seconds for which what is wrong stays to be seen
+WRONG = frozenset({"splits", "half", "twice", "returns", "unknown", "lost"})  # at one transaction
 
 
 class Double:
-    """Its mistake happens at one transaction of the last phase, drawn by the history's seed; `blunders` tells where.
+    """Its mistake happens at one transaction of the last phase, drawn by the history's seed; `blunder` is its number.
 
     A transaction (kind of mistake):
     `splits` it over two of the target · is `late`, behind the next · is `lost` · loses one of its rows (`half`) · puts a row
@@ -32,7 +35,7 @@ class Double:
 
     def __init__(self, history: History, source: Server, target: Database, mistake: str = "") -> None:
         self.history, self.source, self.target, self.mistake = history, source, target, mistake
-        self.blunders: list[int] = []
+        self.blunder = 0
         self._place: Place | None = None
         self._sessions: Sessions | None = None
         self._done = 0
@@ -57,21 +60,21 @@ class Double:
 
     def wait_consistent(self, seconds: float) -> None:
         """The load: everything so far at once."""
-        self._write(self._apply(number) for number in self._next_numbers())
+        self._write([self._apply(number) for number in self._next_numbers()][-1:])
 
     def wait_caught_up(self, seconds: float) -> None:
         numbers = self._next_numbers()
-        r = random.Random(self.history.seed)
-        # Of one that changes nothing no mistake could be seen.
-        chosen = r.choice(numbers[:-1]) if numbers[:-1] and self.mistake not in ("", "foreign keys") else 0
-        if self.mistake == "late" and chosen:
-            place = numbers.index(chosen)
-            numbers[place : place + 2] = reversed(numbers[place : place + 2])
-        for number in numbers:
+        first = random.Random(self.history.seed).randrange(max(1, len(numbers) // 2))
+        if self.mistake == "late":
+            numbers[first : first + 2] = reversed(numbers[first : first + 2])
+        for place, number in enumerate(numbers):
             before = self._state()
             after = self._apply(number)
-            if number == chosen and self.mistake != "late":
-                self._blunder(number, before, after)
+            # Of one that changes nothing most mistakes could not be seen, and at the very end nothing comes behind it.
+            changed = [t for t in after if t != LEDGER and before[t] != after[t]]
+            if self.mistake in WRONG and not self.blunder and first <= place < len(numbers) - 1 and changed:
+                self.blunder = number
+                self._write(self._wrong(before, after, changed[0]))
             else:
                 self._write([after])
 
@@ -108,37 +111,34 @@ class Double:
         tables = {t.name: list(self._model.lines(t.name)) for t in self.history.schema.tables}
         return {LEDGER: list(self._ledger), **tables}
 
-    def _blunder(self, number: int, before: Lines, after: Lines) -> None:
-        changed = [t for t in after if t != LEDGER and before[t] != after[t]]
-        if not changed:
-            self._write([after])
-            return
-        self.blunders.append(number)
-        table = changed[0]
-        new = [line for line in after[table] if line not in before[table]] or after[table]
-        wrong: dict[str, Callable[[], list[Lines]]] = {
-            "splits": lambda: [{**after, LEDGER: before[LEDGER]}, after],
-            "lost": lambda: [before],
-            "half": lambda: [{**after, table: before[table]}],
-            "twice": lambda: [{**after, table: [*after[table], *new[:1]]}],
-            "returns": lambda: [after, before, after],
-            "unknown": lambda: [{**after, LEDGER: [*after[LEDGER], b"0"]}],
-        }
-        self._write(wrong[self.mistake]())
-        if self.mistake == "lost":
-            self._ledger = list(before[LEDGER])
+    def _wrong(self, before: Lines, after: Lines, table: str) -> list[Lines]:
+        """What the target shows instead of what is right."""
+        new = [line for line in after[table] if line not in before[table]] or before[table]
+        if self.mistake == "splits":
+            return [{**after, LEDGER: before[LEDGER]}, after]
+        if self.mistake == "half":
+            return [{**after, table: before[table]}]
+        if self.mistake == "twice":
+            return [{**after, table: [*after[table], new[0]]}]
+        if self.mistake == "returns":
+            return [after, before, after]
+        if self.mistake == "unknown":
+            return [{**after, LEDGER: [*after[LEDGER], b"0"]}]
+        self._ledger = list(before[LEDGER])  # lost
+        return [before]
 
-    def _write(self, states: Iterator[Lines] | list[Lines]) -> None:
-        """Each in a transaction of its own, whole tables at once; of a load only the last."""
-        states = list(states)
+    def _write(self, states: list[Lines]) -> None:
+        """Each in a transaction of its own, whole tables at once."""
         with closing(self.target.connect(autocommit=False, options="-c TimeZone=UTC")) as connection:
-            for state in states if len(states) < 4 else states[-1:]:
+            for state in states:
                 with closing(connection.cursor()) as cursor:
                     for table, lines in state.items():
                         cursor.execute(f"DELETE FROM {self.history.database}.{table}")
                         with cursor.copy(f"COPY {self.history.database}.{table} FROM STDIN") as copy:
                             copy.write(b"".join(line + b"\n" for line in lines))
                 connection.commit()
+                if len(states) > 1:
+                    time.sleep(SHOWN)
 
 
 def _without_actions(schema: Schema) -> Schema:

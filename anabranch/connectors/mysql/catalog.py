@@ -25,7 +25,7 @@ from anabranch.connectors.mysql.structures import TABLE_COLUMN, checks_of, check
 from anabranch.connectors.mysql.typemap import Native, Refused, logical_type
 from anabranch.connectors.mysql.versioned import HIDDEN
 from anabranch.connectors.mysql.versions import knows
-from anabranch.errors import SourceError
+from anabranch.errors import SourceError, SourceUnavailable
 from anabranch.model.datatype import Kind
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
@@ -142,6 +142,7 @@ class MysqlCatalog:
             if kind == "mariadb":
                 table = self._with_uuids(_with_json(table, checks.get(t.name, []), columns[t.name]))
             table = replace(table, checks=checks_of(kind, table, checks.get(t.name, [])))
+            table = self._with_untold_defaults(table)
             found[t] = self._with_instants(table) if kind == "mysql" else table
         return found
 
@@ -171,6 +172,23 @@ class MysqlCatalog:
             return table
         columns = (replace(c, type=None, refusal=why) if c.name in found else c for c in table.columns)
         return replace(table, columns=tuple(columns))
+
+    def _with_untold_defaults(self, table: TableSchema) -> TableSchema:
+        """Defaults of which information_schema may show less than they are, asked for. Of a column that is NOT NULL the
+        server tells it beside a row of the table only; in an empty one a doubtful default stays unknown."""
+        doubtful = [c for c in table.columns if defaults.may_be_more(c)]
+        if not doubtful:
+            return table
+        asked = ", ".join(defaults.ASKED[c.type.kind].format(f"DEFAULT(t.{name(c.name)})") for c in doubtful if c.type)
+        try:
+            rows = f"(SELECT 1) AS o LEFT JOIN {qualified(table.id)} AS t ON TRUE LIMIT 1"
+            (told,) = ask(self._connection, f"SELECT {asked} FROM {rows}")
+        except SourceUnavailable:
+            raise
+        except SourceError:  # this user may not read the table: nobody knows
+            told = (None,) * len(doubtful)
+        exact = {c.name: defaults.with_told(c, value) for c, value in zip(doubtful, told, strict=True)}
+        return replace(table, columns=tuple(exact.get(c.name, c) for c in table.columns))
 
     def _with_instants(self, table: TableSchema) -> TableSchema:
         """MySQL: constant defaults of TIMESTAMP columns, in UTC."""

@@ -21,7 +21,7 @@ DATE, FLOAT32, FLOAT64 = b"\xf9", b"\xf8", b"\xf7"
 CODED = b"\xf6"  # then the name of a character set or another code (`coded.py`), a colon, and hexadecimal digits
 
 _INTEGERS = frozenset(kind for pair in INTEGERS.values() for kind in pair)
-_WORDS = frozenset({Kind.TEXT, Kind.ENUM, Kind.SET, Kind.JSON, Kind.UUID})
+_WORDS = frozenset({Kind.TEXT, Kind.ENUM, Kind.SET, Kind.JSON})
 _MARKS = {
     Kind.DATE: DATE,
     Kind.TIMESTAMP: DATE,
@@ -73,8 +73,6 @@ def text(column: Column, of: str | None = None) -> str:
         return f"(IF({value}+0 < 70, 2000, 1900) + {value})"
     if kind is Kind.YEAR or "zerofill" in column.native:
         return f"({value}+0)"
-    if kind is Kind.UUID:  # beside a value of such a type MariaDB takes the mark of NULL for another one, which is none
-        return f"CAST({value} AS CHAR)"
     return f"CAST({value} AS CHAR)" if column.native == "json" else value
 
 
@@ -86,6 +84,8 @@ def cell(column: Column) -> str:
         value = f"CONCAT({marker(CODED)}, '{CODES[kind][0]}:', HEX({name(column.name)}))"
     elif mark is not None:
         value = f"CONCAT({marker(mark)}, {text(column)})"
+    elif kind is Kind.UUID:
+        value = f"CONCAT({text(column)})"  # IFNULL of a UUID is a UUID, which no mark is: it would be NULL
     else:
         value = as_bytes(column, text(column))
     return f"IFNULL({value}, {marker(NULL)})" if column.nullable else value

@@ -211,18 +211,21 @@ def mismatch(seen: TableMap, schema: TableSchema) -> str:
         why = _column_mismatch(log, column)
         if why:
             return f"column {column.name} {column.native}: {why}"
-    if seen.key is not None and seen.key != schema.key_indexes and not _takes_the_place(seen.key, schema):
+    if seen.key is not None and seen.key != schema.key_indexes and not _stands_for_key(seen.key, schema):
         names = ", ".join(schema.columns[i].name for i in seen.key) or "none"
         return f"the log has the primary key ({names}), the definition ({', '.join(schema.primary_key) or 'none'})"
     return ""
 
 
-def _takes_the_place(key: tuple[int, ...], schema: TableSchema) -> bool:
-    """Of a missing primary key: InnoDB takes a unique key without NULLs for it, and the log says that one.
+def _stands_for_key(key: tuple[int, ...], schema: TableSchema) -> bool:
+    """A server takes the first unique key without NULL for the primary one, where there is no other, and logs it so.
     https://dev.mysql.com/doc/refman/8.0/en/innodb-index-types.html"""
-    names = tuple(schema.columns[place].name for place in key)
-    is_whole = not any(schema.columns[place].nullable for place in key)
-    return not schema.primary_key and is_whole and any(i.unique and i.columns == names for i in schema.indexes)
+    return not schema.primary_key and any(
+        index.unique
+        and key == tuple(map(schema.index_of, index.columns))
+        and not any(schema.column(name).nullable for name in index.columns)
+        for index in schema.indexes
+    )
 
 
 def _column_mismatch(log: LogColumn, column: Column) -> str:

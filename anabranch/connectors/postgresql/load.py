@@ -42,6 +42,8 @@ UNESCAPED = {b"\\\\": b"\\", b"\\t": b"\t", b"\\n": b"\n", b"\\r": b"\r"}
 PLACE = re.compile(r"^COPY .*?, \D*(\d+)(?:, \S+ ([^:\n]+))?", re.MULTILINE)
 ESCAPE = re.compile(rb"\\[\\tnr]")
 
+# A load that was killed may still be at it, on the server: who finds nothing would make the same once more.
+ONE_CREATES = "SELECT pg_advisory_xact_lock(7168357)"
 SCHEMA_EXISTS = "SELECT 1 FROM pg_namespace WHERE nspname = %s"
 # Types of extensions are found by name inside the transaction that creates a table with them.
 SEE_EXTENSIONS = """
@@ -102,6 +104,7 @@ class PostgresLoader:
         connection = self._session()
         statement = ddl.create_table(schema, table, rules, connection.info.server_version, beside)
         with translated(f"create {table.target}"), connection.transaction():
+            connection.execute(ONE_CREATES)
             if recreate:
                 constraints.drop_table(connection, table.target)
             if not connection.execute(SCHEMA_EXISTS, [table.target.schema]).fetchone():

@@ -31,7 +31,11 @@ MORE_TABLES = ("taken_off",)  # made by the load when it needs them
 COLUMNS = ("uuid", "source_identity", "definition")  # of a job; what else it says goes into facts
 
 READ_VERSION = "SELECT version FROM anabranch.meta"
-HAS_META = "SELECT to_regclass('anabranch.meta') IS NOT NULL"
+# Not `to_regclass`: that one may answer what the session had found before it waited for the lock.
+HAS_META = """
+SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+                WHERE n.nspname = 'anabranch' AND c.relname = 'meta')
+"""
 READ_JOB = "SELECT uuid, source_identity, definition::text, facts FROM anabranch.job WHERE job = %s"
 SAVE_JOB = """
 INSERT INTO anabranch.job (job, uuid, source_identity, definition, facts) VALUES (%s, %s, %s, %s, %s)

@@ -81,7 +81,7 @@ def _campaign(asked: Asked, ground: Ground, directory: Path) -> Told | None:
             tally.add(told)
             if told.failure:
                 failed = failed or told
-                _say(f"{told.seed:>6}  {told.source:<8}FAILED")
+                _say(f"{told.seed:>6}  {told.source:<8}FAILED  {told.failure.splitlines()[0]}")
             else:
                 _say(report.line(told))
     seconds = time.monotonic() - begun

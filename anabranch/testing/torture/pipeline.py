@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from anabranch.failpoints import LOG_VARIABLE, VARIABLE
 from anabranch.job.signals import SUPERVISED
 from anabranch.testing.faults import Proxy
+from anabranch.testing.torture.beside import Beside
 from anabranch.testing.torture.contract import Fault, PipelineFailed
 from anabranch.testing.torture.local import CLOCK, Small
 from anabranch.testing.torture.parts import PARTS, Ended, Parts
@@ -28,6 +29,9 @@ ON_LINES = frozenset({"cut", "stall", "slow", "refuse"})
 ON_SERVERS = frozenset({"restart", "lose"})
 WATCH_SECONDS = 0.005
 SLOW_SECONDS = 0.02  # per block
+TWO_PHASE = 0.2  # of the histories
+PACKED = (30_000, 60_000)  # bytes of segments that are packed when they are sealed
+PACK_SECONDS = 3.0
 AGAIN_SECONDS = 0.1  # before a part is started again whose end was away
 
 Restart = Callable[[str, bool], None]
@@ -57,11 +61,16 @@ class LocalPipeline(Waiting):
     _open: list[Fault] = field(default_factory=list, init=False)
     _committed: int = field(default=-1, init=False)
     _is_stopping: bool = field(default=False, init=False)
+    _is_consistent: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         drawn = random.Random(self.seed)
         self._stack, self._proxies = ExitStack(), dict[str, Proxy]()
-        self._small, more = _sizes(drawn)
+        self._loses = any(fault.kind == "lose" for fault in self.faults)
+        self._small, more = _sizes(drawn, keeps=self._loses)
+        self._beside: Beside | None = None
+        if drawn.random() < TWO_PHASE:
+            self._beside = Beside(self.place.source, self.place.target, self.place.name, self.seed)
         self._mutex = threading.RLock()
         self.place.directory.mkdir(parents=True, exist_ok=True)
         for end in sorted({fault.where for fault in self.faults if fault.kind in ON_LINES}):
@@ -76,6 +85,8 @@ class LocalPipeline(Waiting):
 
     def start(self) -> None:
         self.look_at(self._place)
+        if self._beside:
+            self._beside.create()
         armed = [one for one in self.faults if one.kind in AT_FAILPOINTS]
         environment = self._place.environment | {
             SUPERVISED: "1",  # they end with us
@@ -92,6 +103,29 @@ class LocalPipeline(Waiting):
     def committed(self, transactions: int) -> None:
         self._committed = transactions
 
+    def wait_consistent(self, seconds: float) -> None:
+        super().wait_consistent(seconds)
+        if self._loses:  # what the load has done is not to be lost: nobody but a person could do it again
+            self.place.target.execute("CHECKPOINT")
+        self._is_consistent = True
+        if self._beside:
+            self._beside.start()
+
+    def wait_caught_up(self, seconds: float) -> None:
+        if self._beside:
+            self._beside.finish()
+        super().wait_caught_up(seconds)
+        if self._small.segment_bytes in PACKED:
+            self._wait_packed()
+        if self._beside and (difference := self._beside.difference()):
+            raise PipelineFailed(difference)
+
+    def _wait_packed(self) -> None:
+        """A while, for the process that packs segments; nothing depends on it."""
+        until = time.monotonic() + PACK_SECONDS
+        while "trail.pack.renamed" not in self.hits() and time.monotonic() < until:
+            time.sleep(WATCH_SECONDS)
+
     def tails(self) -> str:
         return self._parts.tails()
 
@@ -105,6 +139,9 @@ class LocalPipeline(Waiting):
             self._thread.join(60)
             self._parts.kill()
             self.looking.close()
+        if self._beside:
+            self._beside.stop()
+        if hasattr(self, "_thread"):
             with contextlib.suppress(Exception):  # the next run of the seed does it
                 self._place.forget()
         for proxy in self._proxies.values():
@@ -137,7 +174,8 @@ class LocalPipeline(Waiting):
 
     def _is_due(self, fault: Fault) -> bool:
         is_there = fault.where not in PARTS or self._parts.running[fault.where].is_alive
-        return is_there and self._committed >= fault.after
+        is_time = self._is_consistent or fault.kind != "lose"
+        return is_there and is_time and self._committed >= fault.after
 
     def _begin(self, fault: Fault) -> None:
         begun = _Begun(fault, time.monotonic())
@@ -230,11 +268,12 @@ def explains(fault: Fault, ended: Ended, pid: int) -> bool:
     return False
 
 
-def _sizes(drawn: random.Random) -> tuple[Small, str]:
-    """Sizes that bring a short history to what a long one meets: segments that end, epochs of executors, small epochs."""
-    segment = drawn.choice((0, 0, 0, 0, 0, 2_000, 8_000, 30_000))
+def _sizes(drawn: random.Random, *, keeps: bool) -> tuple[Small, str]:
+    """Sizes that bring a short history to what a long one meets: segments that end, epochs of executors, small epochs.
+    `keeps`: a target that loses commits needs them from the trail again, which therefore drops nothing at once."""
+    segment = drawn.choice((*[0] * 12, *[2_000, 8_000] * 3, *PACKED))
     rows = drawn.choice((500_000, 500_000, 500_000, 1, 20))
-    more = "retain_hours = 0\n" if segment and drawn.random() < 0.5 else ""
+    more = "retain_hours = 0\n" if segment and drawn.random() < 0.5 and not keeps else ""
     apply = []
     if drawn.random() < 0.1:
         apply.append('mode = "transaction"')

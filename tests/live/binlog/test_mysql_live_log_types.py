@@ -131,3 +131,27 @@ def test_pitfall_35_labels_in_another_order_are_not_read_by_the_old_definition(
     again.run("INSERT INTO t VALUES (3, 'a', 'x,y')")
     assert again.read("t")[1:] == [b"2\tb\ty\n", b"3\ta\ty,x\n"]
     assert [(image["e"], image["s"]) for image in again.images("t")][-1] == ("a", "y,x")
+
+
+def test_torture_seed_6_a_unique_key_may_stand_for_the_primary_one(
+    mysql_family: Server, source_database: Make, follow: Callable
+) -> None:
+    """The log calls the first unique key without NULL the primary one where there is no other: nothing was altered."""
+    database = source_database(mysql_family)
+    database.execute("CREATE TABLE t (a int, u varchar(9), b int NOT NULL, c int NOT NULL, UNIQUE (u), UNIQUE (c, b))")
+    follower = follow(database)
+    follower.begin()
+    follower.run("INSERT INTO t VALUES (1, 'x', 2, 3), (1, NULL, 3, 3)")
+    assert [image["b"] for image in follower.images("t")] == [2, 3]
+
+
+def test_torture_seed_8_a_uuid_that_is_null_keeps_its_place(
+    mariadb: Server, source_database: Make, follow: Callable
+) -> None:
+    database = source_database(mariadb)
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, u uuid, v int)")
+    follower = follow(database)
+    follower.begin()
+    follower.run("INSERT INTO t VALUES (1, NULL, 2), (2, '123e4567-e89b-12d3-a456-426655440000', NULL)")
+    assert follower.read("t") == [b"1\t\\N\t2\n", b"2\t123e4567-e89b-12d3-a456-426655440000\t\\N\n"]
+    assert follower.told("t") == follower.read("t")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 
 import pytest
 
@@ -169,3 +170,24 @@ def test_damaged_registration_holds_everything_until_it_is_renewed(open_writer, 
     assert retention.drop_old(directory, 0) == []
     retention.register(directory, "apply", 20)
     assert retention.drop_old(directory, 0)
+
+
+def test_torture_seed_214_two_that_are_done_let_go_at_once(open_writer, samples, directory):
+    """Two loads of one job: the first one stood still for a while."""
+    fill(open_writer(), samples, 1)
+    failures: list[BaseException] = []
+
+    def let_go() -> None:
+        try:
+            retention.unregister(directory, "load")
+        except BaseException as error:  # noqa: BLE001 - reported by the assertion below
+            failures.append(error)
+
+    for _ in range(30):
+        retention.hold(directory, "load", 0)
+        threads = [threading.Thread(target=let_go) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert failures == [] and retention.readers(directory) == {}

@@ -1,0 +1,107 @@
+"""Two-phase commits beside a history, in a table of their own: prepared by one session, decided by another, some of them
+rolled back, some left open while others go on. Both ends must have the same rows in the end.
+
+A history's own transactions are not of this kind: their order is read from the log, which has the rows of a prepared one
+where it was prepared, and applies them where it was committed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+import time
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+from anabranch.testing.databases import Database, connect
+from anabranch.testing.servers import Server
+
+TABLE = "beside"
+TRANSACTIONS = 6
+CREATE = f"CREATE TABLE {TABLE} (n INT PRIMARY KEY, v VARCHAR(20)) ENGINE=InnoDB"
+
+
+@dataclass
+class Beside:
+    """`database` is the source's database and the target's schema."""
+
+    source: Server
+    target: Database
+    database: str
+    seed: int
+    _thread: threading.Thread | None = field(default=None, init=False)
+    _open: list[str] = field(default_factory=list, init=False)
+    _failure: Exception | None = field(default=None, init=False)
+
+    def create(self) -> None:
+        """Before the job begins."""
+        Database(self.source, self.database).execute(CREATE)
+
+    def start(self) -> None:
+        """Once every table streams."""
+        self._thread = threading.Thread(target=self._run, name="beside", daemon=True)
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Every transaction is decided. Raises what went wrong at the source."""
+        if self._thread is not None:
+            self._thread.join(30)
+        if self._failure is not None:
+            raise self._failure
+
+    def difference(self) -> str:
+        """Between both ends; "" for none."""
+        there = set(Database(self.source, self.database).query(f"SELECT n, v FROM {TABLE}"))
+        here = set(self.target.query(f'SELECT n, v FROM "{self.database}".{TABLE}'))
+        return "" if there == here else f"{TABLE}: {sorted(there - here)} missing, {sorted(here - there)} too much"
+
+    def stop(self) -> None:
+        """Leave nothing prepared, which would hold up the DROP."""
+        if self._thread is not None:
+            self._thread.join(30)
+        with contextlib.suppress(Exception), closing(connect(self.source)) as connection:
+            for xid in list(self._open):
+                connection.cursor().execute(f"XA ROLLBACK '{xid}'")
+
+    def _run(self) -> None:
+        drawn = random.Random(f"beside {self.seed}")
+        try:
+            for number in range(TRANSACTIONS):
+                self._prepare(number, drawn)
+                if drawn.random() < 0.6:
+                    self._decide(drawn)
+                time.sleep(drawn.uniform(0, 0.05))
+            while self._open:
+                self._decide(drawn)
+        except Exception as failure:  # noqa: BLE001 - carried over to whoever waits
+            self._failure = failure
+
+    def _prepare(self, number: int, drawn: random.Random) -> None:
+        xid = f"{self.database}_{number}"
+        with closing(connect(self.source, self.database)) as connection:
+            self._say(connection, f"XA START '{xid}'")
+            for row in range(drawn.randint(1, 3)):
+                self._say(connection, f"INSERT INTO {TABLE} VALUES ({number * 10 + row}, 'x{row}')")
+            self._say(connection, f"XA END '{xid}'", f"XA PREPARE '{xid}'")
+            self._open.append(xid)
+
+    def _decide(self, drawn: random.Random) -> None:
+        """Another session than the one that prepared it; the server needs a moment to let go of that one."""
+        xid = drawn.choice(self._open)
+        how = "ROLLBACK" if drawn.random() < 0.25 else "COMMIT"
+        with closing(connect(self.source)) as connection:
+            for pause in (0.01, 0.05, 0.2, 1.0):
+                with contextlib.suppress(Exception):
+                    self._say(connection, f"XA {how} '{xid}'")
+                    break
+                time.sleep(pause)
+            else:
+                self._say(connection, f"XA {how} '{xid}'")
+        self._open.remove(xid)
+
+    def _say(self, connection: Any, *statements: str) -> None:
+        with closing(connection.cursor()) as cursor:
+            for statement in statements:
+                cursor.execute(statement)

@@ -1,0 +1,53 @@
+"""The torture kit's own judgement on real servers: a job that carries histories by the model, rightly or wrongly.
+
+What does not live here: the product under torture.
+"""
+
+from __future__ import annotations
+
+import pytest
+from torture_double import Double
+
+from anabranch.testing.databases import Database
+from anabranch.testing.servers import Server
+from anabranch.testing.torture.check import BACK, TORN, UNKNOWN, WRONG
+from anabranch.testing.torture.draw import draw_history
+from anabranch.testing.torture.ends import version_of
+from anabranch.testing.torture.run import Result, run_history
+
+# Of a mistake: how it is found, and in which of the next seeds at the latest.
+MISTAKES = {
+    "splits": (WRONG, 1),
+    "late": (TORN, 1),
+    "lost": (TORN, 1),
+    "half": (WRONG, 1),
+    "twice": (WRONG, 1),
+    "returns": (BACK, 1),
+    "unknown": (UNKNOWN, 1),
+    "foreign keys": (WRONG, 4),
+}
+
+
+def carried(seed: int, source: Server, target: Database, mistake: str = "") -> Result:
+    history = draw_history(seed, source.name, version_of(source))
+    double = Double(history, source, target, mistake)
+    return run_history(history, source, target, double, on_begin=double.on_begin)
+
+
+def test_the_checker_accepts_what_is_right(mysql_family: Server, target_database: Database) -> None:
+    """And model and source agree: on the rows that each statement met, and on every row at the end."""
+    for seed in (1001, 1002):
+        result = carried(seed, mysql_family, target_database)
+        assert result.failure is None, f"seed {seed}: {result.failure}"
+        assert result.committed > 20 and result.prefixes > 5
+
+
+@pytest.mark.parametrize(("place", "mistake"), list(enumerate(MISTAKES)))
+def test_the_checker_finds_a_mistake(
+    place: int, mistake: str, request: pytest.FixtureRequest, target_database: Database
+) -> None:
+    source = request.getfixturevalue(("mariadb", "mysql")[place % 2])
+    kind, seeds = MISTAKES[mistake]
+    found = (carried(2000 + seed, source, target_database, mistake).failure for seed in range(seeds))
+    failure = next(filter(None, found), None)
+    assert failure is not None and failure.kind == kind, failure

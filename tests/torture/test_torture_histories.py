@@ -1,0 +1,47 @@
+"""The slice of `make torture` that every run does: histories with faults, on servers of their own, two at a time."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from anabranch.failpoints import POINTS
+from anabranch.testing.torture.campaign import Campaign
+from anabranch.testing.torture.ground import Ground
+from anabranch.testing.torture.report import Tally, summary
+
+HISTORIES, WITH_SPARK = 150, 4
+FIRST_WITH_SPARK = 9_001
+
+
+def run(ground: Ground, directory: Path, seeds: range, *, wanted: int, with_spark: bool = False) -> Tally:
+    """Histories until so many count."""
+    tally, begun = Tally(), time.monotonic()
+    campaign = Campaign(ground, directory, 2, with_spark)
+    with closing(campaign.run(seeds)) as results:
+        for told in results:
+            spark = " --spark" if with_spark else ""
+            assert not told.failure, f"{told.failure}\nanabranch torture --seed {told.seed} --histories 1{spark}"
+            tally.add(told)
+            if tally.counted >= wanted:
+                break
+    print("\n".join(summary(tally, time.monotonic() - begun)))
+    assert tally.counted >= wanted, tally
+    return tally
+
+
+@pytest.mark.timeout(900)
+def test_histories_with_faults(torture_ground: Ground, torture_directory: Path) -> None:
+    tally = run(torture_ground, torture_directory, range(1, 2 * HISTORIES), wanted=HISTORIES)
+    assert set(tally.sources) == {"mariadb", "mysql"}
+    assert len(tally.hits) > 0.8 * len(POINTS), tally.not_hit
+
+
+@pytest.mark.timeout(600)
+def test_histories_through_spark_with_kills(torture_ground: Ground, torture_directory: Path) -> None:
+    seeds = range(FIRST_WITH_SPARK, FIRST_WITH_SPARK + 2 * WITH_SPARK)
+    tally = run(torture_ground, torture_directory, seeds, wanted=WITH_SPARK, with_spark=True)
+    assert tally.kinds["kill"] >= WITH_SPARK

@@ -1,0 +1,148 @@
+"""The torture kit's verdict: everything that a target can show wrongly is found, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from torture_tables import delete, family, insert, update
+
+from anabranch.testing.torture.check import BACK, FINAL, MODEL, TORN, UNKNOWN, WRONG, Checker
+from anabranch.testing.torture.history import History, Statement, Transaction
+from anabranch.testing.torture.model import Model
+from anabranch.testing.torture.sessions import COMMITTED, ROLLED_BACK, Outcome, Result
+from anabranch.testing.torture.tables import LEDGER
+from anabranch.testing.torture.watcher import Observation
+
+Contents = dict[str, list[bytes]]
+HISTORY = History(
+    7,
+    family(),
+    before=(Transaction(1, 0, (insert("parent", ("1", "1", None), ("2", "2", "2")), insert("child", ("1", "1")))),),
+    after=(
+        Transaction(2, 0, (insert("parent", ("3", "3", None)), update("parent", "1", v="9"))),
+        Transaction(3, 1, (delete("parent", "1"),)),
+        Transaction(4, 1, (insert("loose", ("1", None), ("1", None)),)),
+        Transaction(5, 0, (update("parent", "2", v="5"),), commits=False),
+        Transaction(6, 0, (Statement("truncate", "loose"),)),
+        Transaction(7, 0, (insert("parent", ("4", "4", "4")),)),
+    ),
+)
+ORDER = (1, 3, 4, 2, 6, 7)  # as the source committed them: 2 after 3, and then nothing of row 1 is left to update
+MET = {1: (2, 1), 2: (1, 0), 3: (1,), 4: (2,), 5: (1,), 6: (0,), 7: (1,)}
+OUTCOMES = {
+    number: Outcome(number, tuple(Result(0, met) for met in MET[number]), COMMITTED if number in ORDER else ROLLED_BACK)
+    for number in MET
+}
+
+
+def state(place: int, history: History = HISTORY) -> Contents:
+    """What is right after so many commits."""
+    model, ledger = Model(history.schema, "mysql"), []
+    for number in ORDER[:place]:
+        transaction = next(t for t in history.transactions if t.number == number)
+        model.replay(OUTCOMES[number].succeeded(transaction))
+        ledger += [] if transaction.truncates else [str(number).encode()]
+    return {LEDGER: sorted(ledger), **{table.name: list(model.lines(table.name)) for table in history.schema.tables}}
+
+
+def seen(*states: Mapping[str, list[bytes]]) -> list[Observation]:
+    lines = ({t: b"".join(line + b"\n" for line in reversed(some)) for t, some in one.items()} for one in states)
+    return [Observation(number, one) for number, one in enumerate(lines, 1)]
+
+
+def checker(**options: bool) -> Checker:
+    return Checker(HISTORY, "mysql", OUTCOMES, ORDER, **options)
+
+
+def verdict(*states: Mapping[str, list[bytes]], **options: bool) -> str:
+    """The kind of failure, "" for none; the last state counts as the end."""
+    judge, observations = checker(**options), seen(*states)
+    failure = judge.source(state(len(ORDER))) or judge.observed(observations) or judge.final(observations[-1])
+    return failure.kind if failure else ""
+
+
+LAST = state(len(ORDER))
+
+
+def test_every_prefix_is_right_and_may_be_seen_twice_or_passed_over() -> None:
+    assert verdict(*(state(place) for place in range(len(ORDER) + 1))) == ""
+    assert verdict(state(1), state(1), state(3), LAST) == ""
+    judge = checker()
+    assert judge.observed(seen(state(1), state(4), LAST)) is None and judge.prefixes == {1, 4, 6}
+
+
+def with_lines(of: Contents, table: str, *lines: bytes) -> Contents:
+    return {**of, table: list(lines)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "states"),
+    [
+        # A transaction is there without one that was committed before it.
+        (TORN, [with_lines(state(3), LEDGER, b"1", b"4"), LAST]),
+        (TORN, [state(2), with_lines(state(4), LEDGER, b"1", b"2", b"3"), LAST]),
+        # Half of one: its ledger without its rows, its rows without its ledger, one table of two, one row of two.
+        (WRONG, [with_lines(state(2), "parent", *state(1)["parent"]), LAST]),
+        (WRONG, [with_lines(state(2), LEDGER, b"1"), LAST]),
+        (WRONG, [with_lines(state(1), "child"), LAST]),
+        (WRONG, [with_lines(state(3), "loose", b"1\t\\N"), LAST]),
+        # Twice; a cascade that was left out; a value of before.
+        (WRONG, [with_lines(state(3), "loose", *state(3)["loose"], b"1\t\\N"), LAST]),
+        (WRONG, [with_lines(state(2), "child", b"1\t1"), LAST]),
+        (WRONG, [with_lines(state(4), "parent", b"2\t1\t2", b"3\t3\t\\N"), LAST]),
+        (WRONG, [with_lines(state(4), LEDGER, b"1", b"2", b"3", b"3", b"4"), LAST]),
+        # Older than what was seen before; what was rolled back, or is not of this history.
+        (BACK, [state(4), state(3), LAST]),
+        (UNKNOWN, [with_lines(state(4), LEDGER, b"1", b"2", b"3", b"4", b"5"), LAST]),
+        (UNKNOWN, [with_lines(state(4), LEDGER, b"1", b"2", b"3", b"4", b"99"), LAST]),
+        # A state of the source, but not its last: a transaction is missing for ever, or a TRUNCATE.
+        (FINAL, [state(1), state(5)]),
+        (FINAL, [state(1), state(4)]),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_found(kind: str, states: list[Contents]) -> None:
+    assert verdict(*states) == kind
+
+
+def test_a_truncate_leaves_no_number_and_is_waited_for() -> None:
+    assert verdict(state(4), state(5), state(5), LAST) == ""
+
+
+def test_rule_16_a_snapshot_older_than_a_truncate_may_see_it() -> None:
+    """It finds the table empty before the others have come so far."""
+    empty = with_lines(state(3), "loose")
+    assert verdict(empty, state(3), LAST) == ""
+    assert verdict(empty, LAST, truncates=False) == WRONG
+    assert verdict(with_lines(state(3), "parent"), LAST) == WRONG
+    assert verdict(with_lines(state(3), "loose", *state(3)["loose"][:1]), LAST) == WRONG
+
+
+def test_a_target_that_forgot_its_last_commits_may_go_back() -> None:
+    assert verdict(state(4), state(1), state(2), LAST, may_lose=True) == ""
+    assert verdict(state(3), with_lines(state(2), "child", b"1\t1"), LAST, may_lose=True) == WRONG
+
+
+def test_the_kit_s_own_mistakes_are_told_apart() -> None:
+    judge = checker()
+    assert judge.source(LAST) is None
+    failure = judge.source(with_lines(LAST, "parent"))
+    assert (
+        failure
+        and failure.kind == MODEL
+        and "the source, table parent: it has 0 too many; 3 missing" in failure.message
+    )
+    for order in (ORDER[:-1], (*ORDER, 5), (1, *ORDER), (*ORDER, 8)):
+        failure = Checker(HISTORY, "mysql", OUTCOMES, order).source(LAST)
+        assert failure and failure.kind == MODEL, order
+    wrong = {**OUTCOMES, 3: Outcome(3, (Result(0, 2),), COMMITTED)}
+    failure = Checker(HISTORY, "mysql", wrong, ORDER).source(LAST)
+    assert failure and "transaction 3: the source met 2 rows, the model 1" in failure.message
+
+
+def test_a_message_says_where() -> None:
+    failure = checker().observed(seen(state(1), with_lines(state(2), "child", b"1\t1")))
+    assert failure is not None
+    assert failure.message.startswith("observation 2, table child, which is none of the source's states")
+    assert "1 too many ['1\\t1']; 0 missing" in failure.message
+    assert failure.message.endswith("(commits 1, 3 | 4, 2, 6)")
