@@ -47,8 +47,8 @@ def errors_by_server(generated: str) -> Iterator[str]:
     yield "# Errors by server"
     yield ""
     yield generated
-    yield "What the job makes of a server's error. `status` says `waiting: for the target: …` as long as apply waits. An end"
-    yield "that cannot be reached at the start ends the command at once. What else can go wrong: [errors](errors.md)."
+    yield "What the job makes of a server's error. `status` says `waiting` and what for as long as apply or the load waits."
+    yield "An end that cannot be reached at the start ends the command at once. What else can go wrong: [errors](errors.md)."
     yield ""
     yield "## PostgreSQL, the target"
     yield ""

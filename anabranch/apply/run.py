@@ -40,7 +40,7 @@ TICK_SECONDS = 0.2
 CHORES_SECONDS = 1.0
 REGISTER_SECONDS = 5.0
 FULL_SECONDS = 1.0  # between two looks whether a full disk has room
-STAGE_ROWS = 400_000  # images; below, one connection is done before the tasks have begun
+STAGE_ROWS = 400_000  # images; below, one connection is done sooner (python -m bench stage)
 T = TypeVar("T")
 
 

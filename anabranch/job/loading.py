@@ -175,6 +175,7 @@ class Loading:
     def _copy(self, tables: Sequence[LoadTable]) -> None:
         identity = load_identity(LocalStorage(self.job.trail))
         assert identity is not None
+        watcher = LoadWatcher(self.state)
         trail = TrailReader(self.job.trail)  # one, that reads the history again only where it has grown
         try:
             load_tables(
@@ -187,7 +188,8 @@ class Loading:
                 rules=ends.value_rules(self.job),
                 expected_identity=identity.source_identity,
                 quiet=TrailQuiet(self.job.trail, self.source),
-                on_progress=LoadWatcher(self.state).progress,
+                on_progress=watcher.progress,
+                on_wait=watcher.waiting,
                 stop=self.stop,
                 parked=lambda table: ends.parked_in(trail, table),
             )

@@ -69,9 +69,16 @@ class CaptureWatcher:
 
 class LoadWatcher:
     def __init__(self, state: StateStore) -> None:
-        self.state = state
+        self.state, self._is_waiting = state, False
+
+    def waiting(self, why: str) -> None:
+        self._is_waiting = True
+        self.state.phase("waiting", why)
 
     def progress(self, table: TableId, rows: int, estimate: int) -> None:
+        if self._is_waiting:
+            self._is_waiting = False
+            self.state.phase("loading")
         self.state.progress(table, rows, max(rows, estimate))
 
 

@@ -48,6 +48,7 @@ def load_tables(
     expected_identity: str = "",
     quiet: Quiet | None = None,
     on_progress: Progress = lambda table, rows, estimate: None,
+    on_wait: Callable[[str], None] = lambda why: None,
     stop: Callable[[], bool] = lambda: False,
     parked: Parked = lambda table: "",
 ) -> bool:
@@ -67,7 +68,7 @@ def load_tables(
         expected_identity=expected_identity,
     )
     work = ChunkWork(job, source, target, values, lock, expected_identity, quiet)
-    return _Load(work, planned, engine, on_progress, stop, parked).run()
+    return _Load(work, planned, engine, on_progress, on_wait, stop, parked).run()
 
 
 class _EndAway(Exception):
@@ -83,11 +84,12 @@ class _Load:
         planned: Sequence[Planned],
         engine: Engine,
         on_progress: Progress,
+        on_wait: Callable[[str], None],
         stop: Callable[[], bool],
         parked: Parked,
     ) -> None:
         self.work, self.engine, self.on_progress, self.stop = work, engine, on_progress, stop
-        self.parked = parked
+        self.on_wait, self.parked = on_wait, parked
         self.store, self.loader = work.target.store(), work.target.loader(work.rules)
         self.tables = {one.load.schema.id: one for one in planned}
         self.rows = {table: one.rows for table, one in self.tables.items()}
@@ -192,6 +194,7 @@ class _Load:
             if time.monotonic() - self.last_success > GIVE_UP and error.retry is not Retry.PATIENT:
                 raise error
             bound.warning("load_waits_for_an_end", reason=error.message, seconds=self.pause)
+            self.on_wait(f"the load waits: {error}")
         else:
             tables = ", ".join(str(table) for table in self.open)
             bound.warning("load_waits_for_capture", tables=tables, reason="tables without a key need capture alive")

@@ -105,6 +105,30 @@ def test_torture_seed_120_defaults_of_characters_that_the_catalogue_does_not_hav
     assert [column.default for column in table_of(database).columns] == ["😀?", "?", "1", "it's 😀"]
 
 
+def test_torture_seed_1007_defaults_of_floats_with_all_their_digits(
+    mysql_family: Server, source_database: Make
+) -> None:
+    """information_schema shows six of them."""
+    database = source_database(mysql_family)
+    database.execute(
+        "CREATE TABLE t (a float DEFAULT 3.4028234e38, b float NOT NULL DEFAULT 16777215, c float NOT NULL DEFAULT 1.5)"
+    )
+    a, b, c = table_of(database).columns
+    assert float(a.default) == pytest.approx(3.4028234663852886e38, rel=1e-8)
+    assert b.default_is_expression and c.default == "1.5"  # an empty table does not tell it
+    database.execute("INSERT INTO t VALUES (1, 1, 1)")
+    assert [float(column.default) for column in table_of(database).columns][1:] == [16777215, 1.5]
+
+
+def test_torture_seed_1065_defaults_of_bytes_behind_a_zero(mysql_family: Server, source_database: Make) -> None:
+    """MySQL's information_schema shows none of them."""
+    database = source_database(mysql_family)
+    database.execute(
+        "CREATE TABLE t (a varbinary(9) DEFAULT x'610062', b varbinary(9) DEFAULT '', c binary(3) DEFAULT x'0001')"
+    )
+    assert [column.default for column in table_of(database).columns] == ["\\x610062", "\\x", "\\x000100"]
+
+
 def test_rule_20_binary_default_that_mariadb_does_not_tell(mariadb: Server, source_database: Make) -> None:
     database = source_database(mariadb)
     database.execute("CREATE TABLE t (b varbinary(10) DEFAULT x'01ff')")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from itertools import product
 from pathlib import Path
@@ -75,29 +75,22 @@ def test_pitfall_44_a_line_cut_before_at_and_after_commit(
 
 
 class Here:
-    """What stands in for Spark: the tasks are done in this process."""
+    """Where tasks are done: in this process. `staged` is called before their results are given."""
 
-    def __init__(self, staged: Callable[[], object] = lambda: None) -> None:
-        self.sparkContext, self.staged, self.pieces = self, staged, list[Any]()
+    def __init__(self, staged: Callable[[], object]) -> None:
+        self.staged = staged
 
-    def parallelize(self, pieces: list[Any], count: int) -> Here:
-        self.pieces = pieces
-        return self
-
-    def map(self, work: Callable[[Any], Any]) -> Here:
-        self.pieces = [work(piece) for piece in self.pieces]
-        return self
-
-    def collect(self) -> list[Any]:
+    def each(self, tasks: Sequence[Callable[[], Any]]) -> list[Any]:
+        found = [task() for task in tasks]
         self.staged()
-        return self.pieces
+        return found
 
 
 def by_executors(one: Applied, here: Here) -> None:
     """Every epoch from now on is staged by tasks."""
     assert one.endpoint is not None
     target, rules = connectors.target(one.endpoint), ValueRules()
-    one.applier.executors = Executors("shop", one.directory, target, rules, lambda: here, 1)  # type: ignore[arg-type,return-value]
+    one.applier.executors = Executors("shop", one.directory, target, rules, here, 1)
 
 
 def test_rule_10_a_staged_epoch_whose_line_breaks_is_staged_again(target_database: Database, apply_to: Make) -> None:

@@ -153,7 +153,7 @@ def test_rule_28_the_slow_way_is_short_and_takes_rows_without_a_key_together(
     with closing(Applied(target_database, tmp_path / "trail")) as one:
         changed: list[RowChange] = []
         change = one.applier.writer.change
-        one.applier.writer.change = lambda row: changed.append(row) or change(row)  # type: ignore[func-returns-value]
+        one.applier.writer.change = lambda row: changed.append(row) or change(row)
         heap = [("heap", "i", {"a": number % 100, "b": None}) for number in range(500)]
         moved = [("heap", "u", {"a": n % 100, "b": None}, {"a": n % 100, "b": "x"}) for n in range(0, 500, 2)]
         items = [("items", "i", {"id": number, "a": 0, "b": ""}) for number in range(64)]

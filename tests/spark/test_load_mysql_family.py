@@ -159,7 +159,9 @@ def test_pitfall_45_a_load_waits_for_room_at_the_target(
         fill(ballast)
         os.truncate(ballast, ballast.stat().st_size - 64 * 1024)
         threading.Timer(3.0, ballast.unlink).start()
-        assert made.load(made.tables())
+        waits: list[str] = []
+        assert made.load(made.tables(), on_wait=waits.append)
+        assert "No space left on device [53100] — make room on the target's disk" in waits[0]
         assert not ballast.exists() and made.loaded("a") == made.expected("a")
         admin.execute("DROP TABLE public.a")
         admin.execute(f"ALTER DATABASE {made.target.name} RESET default_tablespace")

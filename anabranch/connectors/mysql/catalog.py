@@ -142,7 +142,7 @@ class MysqlCatalog:
             if kind == "mariadb":
                 table = self._with_uuids(_with_json(table, checks.get(t.name, []), columns[t.name]))
             table = replace(table, checks=checks_of(kind, table, checks.get(t.name, [])))
-            table = self._with_rare_characters(table)
+            table = self._with_untold_defaults(table)
             found[t] = self._with_instants(table) if kind == "mysql" else table
         return found
 
@@ -173,13 +173,13 @@ class MysqlCatalog:
         columns = (replace(c, type=None, refusal=why) if c.name in found else c for c in table.columns)
         return replace(table, columns=tuple(columns))
 
-    def _with_rare_characters(self, table: TableSchema) -> TableSchema:
-        """In information_schema a question mark stands for every character beyond U+FFFF: such a default is asked for. Of a
-        column that is NOT NULL the server tells it beside a row of the table only; in an empty one nobody knows."""
-        doubtful = [c for c in table.columns if _has_question_mark(c)]
+    def _with_untold_defaults(self, table: TableSchema) -> TableSchema:
+        """Defaults of which information_schema may show less than they are, asked for. Of a column that is NOT NULL the
+        server tells it beside a row of the table only; in an empty one a doubtful default stays unknown."""
+        doubtful = [c for c in table.columns if defaults.may_be_more(c)]
         if not doubtful:
             return table
-        asked = ", ".join(f"CONVERT(DEFAULT(t.{name(c.name)}) USING utf8mb4)" for c in doubtful)
+        asked = ", ".join(defaults.ASKED[c.type.kind].format(f"DEFAULT(t.{name(c.name)})") for c in doubtful if c.type)
         try:
             rows = f"(SELECT 1) AS o LEFT JOIN {qualified(table.id)} AS t ON TRUE LIMIT 1"
             (told,) = ask(self._connection, f"SELECT {asked} FROM {rows}")
@@ -187,9 +187,7 @@ class MysqlCatalog:
             raise
         except SourceError:  # this user may not read the table: nobody knows
             told = (None,) * len(doubtful)
-        exact = {
-            c.name: _known(c, None if value is None else str(value)) for c, value in zip(doubtful, told, strict=True)
-        }
+        exact = {c.name: defaults.with_told(c, value) for c, value in zip(doubtful, told, strict=True)}
         return replace(table, columns=tuple(exact.get(c.name, c) for c in table.columns))
 
     def _with_instants(self, table: TableSchema) -> TableSchema:
@@ -206,11 +204,6 @@ class MysqlCatalog:
 def cascades_are_logged(family: str, version: tuple[int, int, int], variables: Mapping[str, str]) -> bool:
     since = LOGS_CASCADES_FROM[family]
     return since is not None and version >= since and variables.get(CASCADES_BY_SERVER, "").upper() != "ON"
-
-
-def _has_question_mark(column: Column) -> bool:
-    is_text = column.type is not None and column.type.kind in (Kind.TEXT, Kind.ENUM, Kind.SET)
-    return is_text and not column.default_is_expression and "?" in (column.default or "")
 
 
 def _has_constant_instant(column: Column) -> bool:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from decimal import Decimal, localcontext
 
+import pyarrow as pa
+
 from anabranch.connectors.mysql.conditions import default_term
 from anabranch.connectors.mysql.typemap import INTEGERS, unquote
 from anabranch.model.datatype import Kind, LogicalType
@@ -50,6 +52,42 @@ def constant(column: Column, value: str) -> Column:
     exact = value if column.type is None else _FORMS.get(column.type.kind, _as_it_is)(column, column.type, value)
     is_unknown = exact is None
     return replace(column, has_default=True, default=None if is_unknown else exact, default_is_expression=is_unknown)
+
+
+# How the server is asked for a default itself, by the column's kind.
+ASKED: Mapping[Kind, str] = {
+    **dict.fromkeys((Kind.TEXT, Kind.ENUM, Kind.SET), "CONVERT({} USING utf8mb4)"),
+    Kind.FLOAT32: "{} * 1e0",
+    Kind.BINARY: "CONCAT('0x', HEX({}))",
+}
+_TOLD_DIGITS = 6  # FLT_DIG: a FLOAT is printed with no more
+
+
+def may_be_more(column: Column) -> bool:
+    """May the default be another than information_schema shows? There a question mark stands for every character beyond
+    U+FFFF, a FLOAT has six digits, and on MySQL bytes end before the first zero."""
+    if column.type is None or column.default is None or column.default_is_expression:
+        return False
+    kind = column.type.kind
+    return kind in (Kind.FLOAT32, Kind.BINARY) or (kind in ASKED and "?" in column.default)
+
+
+def with_told(column: Column, told: str | float | None) -> Column:
+    """A column for which `may_be_more` is true with what the server says. Where it says nothing, the default is unknown if
+    what is shown looks shortened; of bytes that cannot be seen, and they stay."""
+    assert column.type is not None and column.default is not None
+    kind = column.type.kind
+    if told is not None:
+        return constant(column, _shortest(float(told)) if kind is Kind.FLOAT32 else str(told))
+    digits = re.sub(r"e.*|[-.]", "", column.default).strip("0")
+    if kind is Kind.BINARY or (kind is Kind.FLOAT32 and len(digits) < _TOLD_DIGITS):
+        return column
+    return replace(column, default=None, default_is_expression=True)
+
+
+def _shortest(value: float) -> str:
+    """As lines have a FLOAT: the fewest digits that read back equal."""
+    return str(pa.array([value], pa.float32()).cast(pa.string())[0])
 
 
 def instant_in(create: str, column: str) -> str | None:

@@ -119,10 +119,11 @@ class Draft:
     def insert(
         self, table: Table, rows: Sequence[dict[str, Literal]], do: str = "insert", **more: Assigned
     ) -> Statement:
-        """Columns that every row has from its default are left out now and then (K20)."""
+        """Columns that every row has from its default are left out now and then (K20). Not where MariaDB's log does not tell
+        it: a REPLACE there is an update, whose partial image has only the columns that the statement names."""
         names = [c.name for c in table.columns]
         free = [c.name for c in table.columns if c.name.startswith("v") and (c.nullable or c.default is not None)]
-        if free and self.r.random() < 0.2:
+        if free and self.r.random() < 0.2 and (do, self.model.family) != ("replace", "mariadb"):
             names.remove(self.r.choice(free))
         values = tuple(tuple(row[name] for name in names) for row in rows)
         return Statement(do, table.name, tuple(names), values, assigned=tuple(more.items()))
