@@ -30,7 +30,7 @@ ON_SERVERS = frozenset({"restart", "lose"})
 WATCH_SECONDS = 0.005
 SLOW_SECONDS = 0.02  # per block
 TWO_PHASE = 0.2  # of the histories
-PACKED = (30_000, 60_000)  # bytes of segments that are packed when they are sealed
+PACKED = (45_000, 60_000)  # bytes of segments that are packed when they are sealed
 PACK_SECONDS = 3.0
 AGAIN_SECONDS = 0.1  # before a part is started again whose end was away
 
@@ -115,7 +115,7 @@ class LocalPipeline(Waiting):
         if self._beside:
             self._beside.finish()
         super().wait_caught_up(seconds)
-        if self._small.segment_bytes in PACKED:
+        if self._small.segment_bytes in PACKED and "trail.segment.sealed" in self.hits():
             self._wait_packed()
         if self._beside and (difference := self._beside.difference()):
             raise PipelineFailed(difference)
