@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from anabranch.errors import TrailError
+from anabranch.errors import StorageFull, TrailError
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark, Position
@@ -292,7 +292,8 @@ class TrailWriter:
         reach("trail.segment.sealed")
         if self._packer:
             self._packer.offer(len(segment.offsets), segment.rows)
-        self.drop_old()
+        with suppress(StorageFull):  # then the next segment's end drops more
+            self.drop_old()
 
     def _leave(self, segment: SegmentWriter) -> None:
         self._sync(segment.sync, str(segment.name))
