@@ -59,6 +59,7 @@ POINTS = {
     "trail.history.noted": "a line of the schema history is in its file, not synced",
     "trail.history.synced": "the schema history is durable, the frames are not",
     "trail.synced": "the frames are durable, their end is not published",
+    "trail.publish": "before the published end is moved",
     "trail.published": "the published end has moved",
     "trail.segment.sealing": "a segment is full, before its index is written",
     "trail.segment.sealed": "a full segment is closed, the next one is not there yet",

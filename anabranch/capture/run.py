@@ -85,7 +85,8 @@ class Capture:
         was_there = self.waits_at_start
         while not self.stop():
             try:
-                self._rewind()  # what was not appended is read again
+                self._rewind()
+                self.trail.flush()  # what was appended, and could not be flushed, is in the trail: it is not read again
                 in_force = self.trail.history.in_force()
                 unlogged = altered_unlogged(self.source, self.reader, self._place(), in_force, self.stop)
                 self.reader.start(self._place(), self.keeper.select)

@@ -292,7 +292,7 @@ class TrailWriter:
         reach("trail.segment.sealed")
         if self._packer:
             self._packer.offer(len(segment.offsets), segment.rows)
-        with suppress(StorageFull):  # then the next segment's end drops more
+        with suppress(StorageFull):  # what was appended counts, and the next seal tries this again
             self.drop_old()
 
     def _leave(self, segment: SegmentWriter) -> None:
@@ -340,6 +340,7 @@ class TrailWriter:
         version = max(self._published.record.version, self._published.end.version, self._epoch << 40) + 1
         record = place.record._replace(version=version, history=self._history_length)
         with writing("the published end"):
+            reach("trail.publish")
             published.write(self._cell, record)
         self._published = self._appended = _Place(replace(place.end, version=version), record)
         self._history_published = self._history_length

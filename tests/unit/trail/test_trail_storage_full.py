@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from anabranch import failpoints
 from anabranch.errors import StorageFull, TrailError
 from anabranch.trail import retention
 from anabranch.trail.storage import Data, LocalStorage, Writable
@@ -166,3 +167,20 @@ def test_no_room_for_the_index_of_a_sealed_segment(open_writer, open_reader, sam
     found = samples.found_rows([reader.load(r) for r in reader.descriptors(0)])
     assert found == {1: [], 2: [], 3: samples.source_rows(3)}
     assert reader.check().problems == []
+
+
+def test_torture_seed_291_no_room_for_what_retention_notes_takes_nothing_back(
+    open_writer, open_reader, samples, tmp_path
+):
+    """The chunk that filled a segment is in the trail; who was told of a full disk appended it again."""
+    writer = open_writer(segment_bytes=2000)
+    retention.register(tmp_path / "trail", "apply", 0)
+    failpoints.arm({failpoints.VARIABLE: "trail.drop=full:60", failpoints.LOG_VARIABLE: str(tmp_path / "log")})
+    try:
+        for n in range(1, 31):
+            writer.append(samples.chunk(n, n))
+            writer.flush()
+    finally:
+        failpoints.arm({})
+    assert "trail.drop=full:60" in (tmp_path / "log").read_text()
+    assert [ref.last_sequence for ref in open_reader().descriptors(0)] == list(range(1, 31))
