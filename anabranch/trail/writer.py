@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from anabranch.errors import TrailError
+from anabranch.errors import StorageFull, TrailError
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark, Position
@@ -292,7 +292,8 @@ class TrailWriter:
         reach("trail.segment.sealed")
         if self._packer:
             self._packer.offer(len(segment.offsets), segment.rows)
-        self.drop_old()
+        with suppress(StorageFull):  # what was appended counts, and the next seal tries this again
+            self.drop_old()
 
     def _leave(self, segment: SegmentWriter) -> None:
         self._sync(segment.sync, str(segment.name))
@@ -339,6 +340,7 @@ class TrailWriter:
         version = max(self._published.record.version, self._published.end.version, self._epoch << 40) + 1
         record = place.record._replace(version=version, history=self._history_length)
         with writing("the published end"):
+            reach("trail.publish")
             published.write(self._cell, record)
         self._published = self._appended = _Place(replace(place.end, version=version), record)
         self._history_published = self._history_length

@@ -60,11 +60,14 @@ def run_torture(asked: Asked) -> int:
         server = ground.target.server
         _say(f"  target  {server.name} {server.version} on {server.host}:{server.port}")
         one = One(ground, directory, asked.with_spark)
-        if replayed:
-            return _replay(one, *replayed)
-        failed = _campaign(asked, ground, directory)
-        if failed:
-            _keep_failed(one, failed)
+        try:
+            if replayed:
+                return _replay(one, *replayed)
+            failed = _campaign(asked, ground, directory)
+            if failed:
+                _keep_failed(one, failed)
+        finally:
+            ground.clear([replayed[0].seed] if replayed else [])
     return 0
 
 

@@ -35,6 +35,7 @@ ON_SERVERS = ("restart", "lose")
 WRITES = (
     "trail.frame",
     "trail.history.noted",
+    "trail.publish",
     "trail.register",
     "trail.advance",
     "trail.segment.sealing",

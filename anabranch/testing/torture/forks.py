@@ -154,7 +154,8 @@ def serve(control: socket.socket) -> None:
                     os.close(handle)
                 control.close()
                 _become(data, alive)
-            os.write(told, _NUMBER.pack(pid))
+            with contextlib.suppress(BrokenPipeError):  # who asked is gone; the child will notice
+                os.write(told, _NUMBER.pack(pid))
             os.close(alive)
             children[pid] = told
 

@@ -249,7 +249,8 @@ class LocalPipeline(Waiting):
 
 
 AWAY = {"source": frozenset({"SourceUnavailable"}), "target": frozenset({"TargetUnavailable"})}
-REPLACED = frozenset({"Fenced", "TrailLocked", "StateError"})
+# What one of two owners ends with; whose session the other one ended, before its first epoch, has lost its target.
+REPLACED = frozenset({"Fenced", "TrailLocked", "StateError", "TargetUnavailable"})
 NO_ROOM = frozenset({"StorageFull", "TrailError", "StateError"})
 
 

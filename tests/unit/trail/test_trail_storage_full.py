@@ -8,7 +8,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from anabranch import failpoints
 from anabranch.errors import StorageFull, TrailError
+from anabranch.trail import retention
 from anabranch.trail.storage import Data, LocalStorage, Writable
 
 
@@ -99,6 +101,20 @@ def test_full_disk_inside_a_large_transaction(open_writer, open_reader, samples,
     assert samples.found_rows([reader.load(r) for r in reader.descriptors(0)]) == expected
 
 
+def test_torture_seed_50000_what_is_dropped_needs_no_room(open_writer, open_reader, samples, monkeypatch):
+    """The chunk that fills a segment is in the trail, whatever becomes of what is done then."""
+
+    def full(*_, **__):
+        raise StorageFull("no room left for retention.json")
+
+    monkeypatch.setattr(retention, "drop_old", full)
+    writer = open_writer(segment_bytes=1)
+    assert [writer.append(samples.chunk(n, n)).first_sequence for n in (1, 2)] == [1, 2]
+    writer.flush()
+    reader = open_reader()
+    assert samples.found_rows([reader.load(r) for r in reader.descriptors(0)]) == samples.expected_rows(1, 2)
+
+
 def test_full_disk_while_noting_a_definition(open_writer, open_reader, samples, tmp_path, kill):
     disk = LimitedStorage(tmp_path / "trail")
     writer = open_writer(storage=disk)
@@ -151,3 +167,20 @@ def test_no_room_for_the_index_of_a_sealed_segment(open_writer, open_reader, sam
     found = samples.found_rows([reader.load(r) for r in reader.descriptors(0)])
     assert found == {1: [], 2: [], 3: samples.source_rows(3)}
     assert reader.check().problems == []
+
+
+def test_torture_seed_291_no_room_for_what_retention_notes_takes_nothing_back(
+    open_writer, open_reader, samples, tmp_path
+):
+    """The chunk that filled a segment is in the trail; who was told of a full disk appended it again."""
+    writer = open_writer(segment_bytes=2000)
+    retention.register(tmp_path / "trail", "apply", 0)
+    failpoints.arm({failpoints.VARIABLE: "trail.drop=full:60", failpoints.LOG_VARIABLE: str(tmp_path / "log")})
+    try:
+        for n in range(1, 31):
+            writer.append(samples.chunk(n, n))
+            writer.flush()
+    finally:
+        failpoints.arm({})
+    assert "trail.drop=full:60" in (tmp_path / "log").read_text()
+    assert [ref.last_sequence for ref in open_reader().descriptors(0)] == list(range(1, 31))

@@ -1,0 +1,116 @@
+"""The pages about failpoints and torture (generate.py writes them)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from anabranch.failpoints import LOG_VARIABLE, POINTS, VARIABLE
+
+LAST_TORTURE = Path(__file__).parents[1] / "tests" / "torture" / "results.json"
+
+
+def failpoints(generated: str) -> Iterator[str]:
+    yield "# Failpoints"
+    yield ""
+    yield generated
+    yield "Places at which the product can be made to fail, for tests and for [torture](../explanation/torture.md). Nothing"
+    yield "happens at them unless the environment of a process asks for it:"
+    yield ""
+    yield "```"
+    yield f'{VARIABLE}="apply.committed=exit@2;trail.synced=delay:0.3;load.copied=raise:TargetUnavailable"'
+    yield f"{LOG_VARIABLE}=/tmp/reached"
+    yield "```"
+    yield ""
+    yield "`name=action@n` acts when the place is reached for the n-th time in a process (default: the first), and once: with a"
+    yield "log once in all processes that share it. A name that is not in this table is refused (exit 2), with the nearest one."
+    yield ""
+    yield "| action | what it does |"
+    yield "|---|---|"
+    yield "| `exit`, `exit:CODE` | the process is gone at once, as after SIGKILL |"
+    yield "| `raise` | an error that nobody expects |"
+    yield "| `raise:CLASS` | an error of [these classes](errors.md) |"
+    yield "| `delay:SECONDS` | it waits |"
+    yield "| `full`, `full:SECONDS` | from then on, for so long, the disk has no room at this place |"
+    yield ""
+    yield "The log gets a line for the first reach of each name in a process, and `name=action@n PID` for what acted."
+    for room in dict.fromkeys(name.partition(".")[0] for name in POINTS):
+        yield from ("", f"## {room}", "", "| name | what is so just there |", "|---|---|")
+        yield from (f"| `{name}` | {what} |" for name, what in POINTS.items() if name.startswith(f"{room}."))
+
+
+def torture(generated: str) -> Iterator[str]:
+    run = json.loads(LAST_TORTURE.read_text())
+    yield "# Torture"
+    yield ""
+    yield generated
+    yield TORTURE.strip()
+    yield ""
+    yield "## The last run"
+    yield ""
+    first, last = run["seeds"]
+    failed = f", {len(run['failed'])} failed" if run["failed"] else ""
+    yield f"Seeds {first} to {last} at commit `{run['commit']}`, on {', '.join(run['servers'])}:"
+    yield f"**{run['passed']} histories passed**{failed}, {run['counted']} of them with a fault that came about;"
+    yield f"{run['transactions']} transactions, {run['observations']} looks at the target, in which {run['states']} states of"
+    yield f"the source were seen; {run['seconds']} seconds."
+    yield ""
+    yield "| fault | times |"
+    yield "|---|---|"
+    yield from (f"| {FAULTS[kind]} (`{kind}`) | {number} |" for kind, number in run["faults"].items())
+    yield ""
+    yield "| [failpoint](../reference/failpoints.md) | histories that reached it | histories in which it failed |"
+    yield "|---|---|---|"
+    yield from (f"| `{name}` | {reached} | {failed} |" for name, (reached, failed) in run["failpoints"].items())
+    yield ""
+    yield "## What it found"
+    yield ""
+    yield "| seed | what was wrong | the test that stays |"
+    yield "|---|---|---|"
+    yield from (f"| {bug['seed']} | {bug['what']} | `{bug['test']}` |" for bug in run["bugs"])
+
+
+TORTURE = """
+`anabranch torture` runs random histories of transactions through whole jobs while things go wrong, and checks every state
+that a reader of the target could have seen. Anyone can run it on a pair of their own:
+[torture your own pair](../howto/torture-your-own-pair.md).
+
+**A history** is drawn from its seed: three tables and more, with and without keys, with unique keys and foreign keys and
+their actions, with values at the edges of their types; dozens of transactions of several sessions at once, whose commits
+interleave: swaps, rotations, keys that move, savepoints, rollbacks, statements that fail, truncates. Some lie before the
+load, some run while it runs, the others behind it.
+
+**The job** is the product: capture, load and apply, each a process of its own, with what Spark would do done in that
+process (a history takes a second or two), or `anabranch run` with Spark as it is.
+
+**The faults**, one to three per history, come from the same seed: a process is gone at a
+[failpoint](../reference/failpoints.md) or at any moment, stands still while another one takes its place, loses its line,
+finds the disk full or its clock changed; the target's server restarts, with its last commits or without. What a fault ended
+is started again, as an operator would. A process that ends without a fault that explains it fails the history; a history in
+which no fault came about does not count.
+
+**The verdict** does not rest on the product: every transaction writes its number into a ledger table, the order of the
+commits is what `mysqlbinlog` or `mariadb-binlog` says of that table, and what the tables hold after each of them is computed
+by a model. A watcher reads all tables of the target in one snapshot, again and again: each reading must be the state after
+some of the first commits, never fewer than before; in the end both sides and the model must be the same. What may be seen
+otherwise is what [correctness](correctness.md) declares (K16, TRUNCATE).
+
+A history that fails is made smaller while it still fails, and written to a file that `anabranch torture --replay` runs.
+"""
+FAULTS = {
+    "clock": "the wall clock of a process jumps",
+    "cut": "lines to an end are reset",
+    "delay": "a wait at a failpoint",
+    "exit": "the process is gone at a failpoint",
+    "freeze": "a process stands still",
+    "full": "no room on the disk",
+    "kill": "SIGKILL at any moment",
+    "lose": "the target restarts without its last commits",
+    "raise": "an unexpected error at a failpoint",
+    "refuse": "an end refuses lines",
+    "restart": "a server restarts",
+    "second": "a process stands still, another one takes its place, then it goes on",
+    "slow": "every block to or from an end waits",
+    "stall": "an end says nothing",
+}
