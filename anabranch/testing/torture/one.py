@@ -18,8 +18,10 @@ from anabranch.testing.torture.ground import Ground
 from anabranch.testing.torture.history import History
 from anabranch.testing.torture.pipeline import LocalPipeline, Restart
 from anabranch.testing.torture.place import Place
-from anabranch.testing.torture.run import Result, run_history
+from anabranch.testing.torture.run import PATIENCE, Result, run_history
 from anabranch.testing.torture.spark_pipeline import SparkPipeline, spark_faults
+
+SPARK_PATIENCE = 300.0  # it starts twice, and again after each kill
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,9 @@ class One:
         directory = self.directory / history.database
         shutil.rmtree(directory, ignore_errors=True)
         place = Place(history.database, source, target, directory)
-        result = run_history(history, source, target, self._pipeline(place, history.seed, faults))
+        pipeline = self._pipeline(place, history.seed, faults)
+        patience = SPARK_PATIENCE if self.with_spark else PATIENCE
+        result = run_history(history, source, target, pipeline, patience=patience)
         if result.failure is None:
             shutil.rmtree(directory, ignore_errors=True)
         return result
