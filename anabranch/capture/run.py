@@ -90,7 +90,7 @@ class Capture:
                 in_force = self.trail.history.in_force()
                 unlogged = altered_unlogged(self.source, self.reader, self._place(), in_force, self.stop)
                 self.reader.start(self._place(), self.keeper.select)
-                end = self.trail.end
+                end = self.trail.appended
                 lost_since, was_there = None, True
                 log.get().info("capture_follows", after=str(end.position))
                 reach("capture.following")
@@ -129,7 +129,8 @@ class Capture:
             self.followed = identity
 
     def _place(self) -> LogMark:
-        end = self.trail.end
+        """Behind all that was appended: what of it no flush published will be by the next one, and is not read again."""
+        end = self.trail.appended
         return LogMark(end.position.native, end.resume, end.commit_time)
 
     def _rewind(self) -> TrailEnd:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from anabranch.testing import packages
 from anabranch.testing.databases import connect
@@ -36,13 +37,12 @@ class Place:
     offset: int
 
 
-def log_end(server: Server) -> Place:
+def log_end(server: Server, cursor: Any) -> Place:
     """Where the log ends now."""
-    with closing(connect(server)) as connection, closing(connection.cursor()) as cursor:
-        # MySQL 8.4 knows the new name alone: https://dev.mysql.com/doc/relnotes/mysql/8.4/en/news-8-4-0.html
-        is_new = server.name == "mysql" and tuple(map(int, server.version.split(".")[:2])) >= (8, 4)
-        cursor.execute("SHOW BINARY LOG STATUS" if is_new else "SHOW MASTER STATUS")
-        file, offset = cursor.fetchone()[:2]
+    # MySQL 8.4 knows the new name alone: https://dev.mysql.com/doc/relnotes/mysql/8.4/en/news-8-4-0.html
+    is_new = server.name == "mysql" and tuple(map(int, server.version.split(".")[:2])) >= (8, 4)
+    cursor.execute("SHOW BINARY LOG STATUS" if is_new else "SHOW MASTER STATUS")
+    file, offset = cursor.fetchone()[:2]
     return Place(file, offset)
 
 

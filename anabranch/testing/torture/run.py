@@ -57,9 +57,8 @@ def run_history(
 
     Raises what is wrong with a server or with the kit; what is wrong with the job is in the result."""
     began = time.monotonic()
-    remove(history, source, target)
-    prepare(history, source)
-    begin = log_end(source)
+    _remove_schema(history, target)
+    begin = prepare(history, source)
     sessions = Sessions(history, source, pipeline.committed)
     on_begin(begin, sessions)
     watcher = Watcher(target, history.database, history.schema)
@@ -81,20 +80,26 @@ def run_history(
     return Result(history.seed, failure, committed, watcher.made, len(checker.prefixes), took, fired, hits)
 
 
-def prepare(history: History, source: Server) -> None:
-    """The source's database, with empty tables."""
+def prepare(history: History, source: Server) -> Place:
+    """The source's database, with empty tables. Returns where the source's log is then."""
     with closing(connect(source)) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute(f"DROP DATABASE IF EXISTS {history.database}")
         cursor.execute(f"CREATE DATABASE {history.database} CHARACTER SET utf8mb4")
         cursor.execute(f"USE {history.database}")
         cursor.execute("SET foreign_key_checks = 0")
         for statement in create_statements(history.schema, source.name, version_of(source)):
             cursor.execute(statement)
+        return log_end(source, cursor)
 
 
 def remove(history: History, source: Server, target: Database) -> None:
     """What a history leaves at both ends; the job's own rows are the pipeline's."""
     with closing(connect(source)) as connection, closing(connection.cursor()) as cursor:
         cursor.execute(f"DROP DATABASE IF EXISTS {history.database}")
+    _remove_schema(history, target)
+
+
+def _remove_schema(history: History, target: Database) -> None:
     target.execute("SET client_min_messages = warning", f'DROP SCHEMA IF EXISTS "{history.database}" CASCADE')
 
 
@@ -114,7 +119,7 @@ def _drive(
         return Failure(PIPELINE, str(failed))
     finally:
         watcher.stop()
-    watcher.observe()
+    watcher.observe_last(patience)
     return None
 
 

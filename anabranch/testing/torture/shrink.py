@@ -88,8 +88,12 @@ class _Search:
 
 
 def _way(result: Result) -> str:
-    kind = result.failure.kind if result.failure else ""
-    return kind if kind in (MODEL, PIPELINE) else "seen"
+    """By what was seen, by the kit's own word, or by the same end of the same part."""
+    if result.failure is None:
+        return ""
+    if result.failure.kind == PIPELINE:
+        return result.failure.message.partition(":")[0]  # `apply ended with code 6 (RowRefused`
+    return MODEL if result.failure.kind == MODEL else "seen"
 
 
 def _size(history: History) -> int:

@@ -60,6 +60,12 @@ class Table:
         """The primary key first."""
         return (*((self.key,) if self.key else ()), *self.uniques)
 
+    @property
+    def has_stand_in(self) -> bool:
+        """Does a unique key without NULL stand for the primary key? Partial images then name the row by it alone."""
+        keys = ([self.column(name).nullable for name in unique] for unique in self.uniques)
+        return not self.key and not all(map(any, keys))
+
 
 @dataclass(frozen=True, slots=True)
 class Schema:

@@ -75,18 +75,31 @@ class Watcher:
             self.observations.append(last)
         return last
 
-    def _watch(self) -> None:
+    def observe_last(self, seconds: float) -> Observation:
+        """One more, of a target that may be about to come back."""
+        deadline = time.monotonic() + seconds
+        while (seen := self._try()) is None:
+            if time.monotonic() > deadline:
+                return self.observe()
+        return seen
+
+    def _try(self) -> Observation | None:
+        """None where the target is gone, or restarting."""
         import psycopg
 
         try:
+            return self.observe()
+        except psycopg.OperationalError:
+            with suppress(psycopg.Error):
+                self.close()
+            self._connection = None
+            time.sleep(0.05)
+            return None
+
+    def _watch(self) -> None:
+        try:
             while not self._stop.wait(self.rest):
-                try:
-                    self.observe()
-                except psycopg.OperationalError:  # gone, or restarting
-                    with suppress(psycopg.Error):
-                        self.close()
-                    self._connection = None
-                    time.sleep(0.05)
+                self._try()
         except BaseException as error:  # noqa: BLE001 - carried over to the thread that stops us
             self._failure = error
 

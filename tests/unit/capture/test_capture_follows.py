@@ -18,7 +18,7 @@ from anabranch.connectors.memory import MemorySource, capture
 from anabranch.connectors.memory.capture import MemoryLog, mark, number_of
 from anabranch.connectors.memory.catalog import MemoryCatalog
 from anabranch.connectors.memory.database import Database, database, forget
-from anabranch.errors import SourceError, SourceUnavailable
+from anabranch.errors import SourceError, SourceUnavailable, StorageFull
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
@@ -181,6 +181,25 @@ def test_fragments_of_a_transaction_that_has_no_end_do_not_count(
         (Part.WHOLE, 1), (Part.FRAGMENT, 2), (Part.LAST, 2),
     ]  # fmt: skip
     assert [id for chunk in found for id in chunk.tables[0].batch["id"].to_pylist()] == [6, 7, 8, 9]
+
+
+def test_torture_seed_50000_what_a_full_disk_kept_from_being_published_is_not_read_again(
+    shop: Database, follow: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = [StorageFull("no room left for the published end")]
+    publish = TrailWriter._publish
+
+    def once(trail: TrailWriter, place: Any) -> None:
+        if trail.appended.position.sequence and full:
+            raise full.pop()
+        publish(trail, place)
+
+    follow("none")
+    monkeypatch.setattr(TrailWriter, "_publish", once)
+    follow(inserts(shop, A, 1), "item", inserts(shop, A, 2), "item", "none")
+    assert not full
+    with TrailReader(tmp_path) as trail:
+        assert [chunk.tables[0].batch["id"].to_pylist() for chunk in chunks(trail, 0)] == [[1], [2]]
 
 
 class Noting(Nobody):

@@ -101,6 +101,20 @@ def test_full_disk_inside_a_large_transaction(open_writer, open_reader, samples,
     assert samples.found_rows([reader.load(r) for r in reader.descriptors(0)]) == expected
 
 
+def test_torture_seed_50000_what_is_dropped_needs_no_room(open_writer, open_reader, samples, monkeypatch):
+    """The chunk that fills a segment is in the trail, whatever becomes of what is done then."""
+
+    def full(*_, **__):
+        raise StorageFull("no room left for retention.json")
+
+    monkeypatch.setattr(retention, "drop_old", full)
+    writer = open_writer(segment_bytes=1)
+    assert [writer.append(samples.chunk(n, n)).first_sequence for n in (1, 2)] == [1, 2]
+    writer.flush()
+    reader = open_reader()
+    assert samples.found_rows([reader.load(r) for r in reader.descriptors(0)]) == samples.expected_rows(1, 2)
+
+
 def test_full_disk_while_noting_a_definition(open_writer, open_reader, samples, tmp_path, kill):
     disk = LimitedStorage(tmp_path / "trail")
     writer = open_writer(storage=disk)
