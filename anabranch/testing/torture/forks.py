@@ -130,6 +130,7 @@ def serve(control: socket.socket) -> None:
         import_module(module)
     gc.collect()
     gc.freeze()  # so that children share what is never touched
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])  # a child takes it when it knows what it means
     ended, wake = os.pipe()
     os.set_blocking(ended, False)
     os.set_blocking(wake, False)

@@ -154,6 +154,7 @@ def run_part(name: str, job_file: str, environment: Mapping[str, str], output: s
     os.environ.update(environment)
     failpoints.arm(os.environ)
     signal.signal(signal.SIGUSR1, _jump)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR1])
     log.configure("info")
     for module, constants in HASTE.items():
         for constant, value in constants.items():
