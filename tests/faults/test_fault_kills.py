@@ -66,13 +66,11 @@ STREAM_VICTIMS: dict[str, Victim] = {
     "worker": _worker("apply"),
     "group": lambda run: run.pid,
 }
-RUNS = 7  # of three kills each; the first is in every test run
-DEFAULT_RUNS = 1
+RUNS = 7  # of three kills each; every test run kills in the histories of tests/torture
 
 
-@pytest.mark.parametrize(
-    "seed", [pytest.param(n, marks=() if n < DEFAULT_RUNS else pytest.mark.faults) for n in range(RUNS)]
-)
+@pytest.mark.faults
+@pytest.mark.parametrize("seed", range(RUNS))
 @pytest.mark.timeout(600)
 def test_pitfall_23_three_kills(seed: int, mariadb: Server, request: pytest.FixtureRequest, scenario: Make) -> None:
     server = mariadb if seed % 2 == 0 else request.getfixturevalue("mysql")

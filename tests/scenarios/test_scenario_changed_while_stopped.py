@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from scenario import Running, Scenario, wait_until
 
 from anabranch.testing.servers import Server
@@ -20,6 +21,7 @@ TABLES = (
 )
 
 
+@pytest.mark.long
 def test_what_changes_while_the_job_is_stopped(mariadb: Server, scenario: Make) -> None:
     made = scenario(mariadb, *TABLES)
     rule_01_cascades_that_would_get_lost_are_refused(made)

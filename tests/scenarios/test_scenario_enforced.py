@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import closing
 
 import pymysql
+import pytest
 from key_rig import ordinary_user
 from scenario import Scenario, repeating, wait_until
 
@@ -26,6 +27,7 @@ CIRCLES = (
 NUMBERS = 40
 
 
+@pytest.mark.long
 def test_rule_07_pitfall_16_a_job_of_an_ordinary_user(
     mariadb: Server, scenario: Make, target_database: Database
 ) -> None:

@@ -41,6 +41,7 @@ CHANGES = (
 STREAMING = {"item", "scenario_mark"}
 
 
+@pytest.mark.long
 def test_rule_15_tables_parked_while_the_load_is_stopped(mariadb: Server, scenario: Make) -> None:
     made = scenario(mariadb, *TABLES, *ROWS)
     capture = made.start("capture")

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from scenario import HALVES, Running, Scenario, pitfall_14_no_half_transaction_is_seen, wait_until
 
 from anabranch.testing.servers import Server
@@ -110,6 +111,7 @@ def expected(made: Scenario) -> list[tuple[Any, ...]]:
     return made.source.query(f"SELECT id, land, age, name FROM person WHERE {where} ORDER BY id")
 
 
+@pytest.mark.long
 def test_executors_stage_partial_images(mysql: Server, scenario: Make) -> None:
     """`stage_rows = 1`: every epoch goes through Spark tasks and staging tables (K10). One session logs MINIMAL images, one
     NOBLOB (K20)."""

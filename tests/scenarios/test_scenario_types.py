@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from scenario import Scenario
 
 from anabranch.testing.servers import Server
@@ -49,6 +50,7 @@ CHANGES = (
 )
 
 
+@pytest.mark.long
 def test_pitfall_35_36_38_types_beyond_the_common_ones(mariadb: Server, scenario: Make) -> None:
     made = scenario(mariadb, *TYPES)
     made.write_job('[types.map]\n"bigint unsigned" = "uuid"\n')
