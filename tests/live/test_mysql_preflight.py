@@ -135,6 +135,25 @@ def test_row_image_fails_where_a_filter_needs_whole_rows(mysql_family: Server, s
     assert "shop.orders" in result.message
 
 
+@pytest.mark.every_server("row images")
+def test_torture_seed_353_partial_images_of_tables_whose_unique_key_stands_for_the_primary_one(
+    mysql_family: Server, source_database: Make
+) -> None:
+    database = source_database(mysql_family)
+    database.execute(
+        "CREATE TABLE standing (a int, b int NOT NULL, UNIQUE (b))",
+        "CREATE TABLE keyless (a int, b int, UNIQUE (b))",
+        "CREATE TABLE keyed (a int PRIMARY KEY, b int NOT NULL, UNIQUE (b))",
+    )
+    assert all(result.verdict == "warning" for result in checked(database)["keys"])
+    with setting(mysql_family, "binlog_row_image", "'MINIMAL'"):
+        (result,) = (one for one in checked(database)["keys"] if one.verdict == "failed")
+    assert result.names == (f"{database.name}.standing",)
+    database.execute(result.hint.partition(";")[0])
+    with setting(mysql_family, "binlog_row_image", "'MINIMAL'"):
+        assert all(result.verdict == "warning" for result in checked(database)["keys"])
+
+
 def test_our_server_id_is_theirs(mysql_family: Server, source_database: Make) -> None:
     database = source_database(mysql_family)
     ((theirs,),) = database.query("SELECT @@GLOBAL.server_id")

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from anabranch.connectors.mysql.chunks import qualified
 from anabranch.connectors.mysql.expressions import name
-from anabranch.model.schema import TableSchema
+from anabranch.model.schema import Index, TableSchema
 
 SHOWN = 8  # tables in one hint
 NEW_KEYS = ("id", "row_id", "anabranch_id")  # the first that the table does not have yet
@@ -26,12 +26,19 @@ def give_either(tables: Iterable[TableSchema]) -> str:
     return f"{give_transactions(tables)}; or {give_keys(tables)}; or exclude {', '.join(str(t.id) for t in tables[:SHOWN])}"
 
 
+def standing_key(table: TableSchema) -> Index | None:
+    """The unique key that a server takes for the primary one, which the table lacks.
+    https://dev.mysql.com/doc/refman/8.0/en/innodb-index-types.html"""
+    may_be_null = {column.name for column in table.columns if column.nullable}
+    found = (i for i in table.indexes if i.unique and may_be_null.isdisjoint(i.columns) and not any(i.prefixes))
+    return None if table.primary_key else next(found, None)
+
+
 def _key(table: TableSchema) -> str:
     """Of columns that are unique and never NULL already, else a number of its own for each row."""
-    may_be_null = {column.name for column in table.columns if column.nullable}
-    for index in table.indexes:
-        if index.unique and may_be_null.isdisjoint(index.columns) and not any(index.prefixes):
-            return f"ADD PRIMARY KEY ({', '.join(map(name, index.columns))})"
+    key = standing_key(table)
+    if key is not None:
+        return f"ADD PRIMARY KEY ({', '.join(map(name, key.columns))})"
     numbers = [column.name for column in table.columns if column.auto_increment]
     if numbers:
         return f"ADD PRIMARY KEY ({name(numbers[0])})"

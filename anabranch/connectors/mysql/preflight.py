@@ -35,6 +35,7 @@ from anabranch.connectors.mysql.preflight_tables import (
     check_generated,
     check_hidden_keys,
     check_keys,
+    check_standing_keys,
     check_versioned,
 )
 from anabranch.errors import SourceError, SourceUnavailable
@@ -78,6 +79,7 @@ CHECKS: tuple[Check, ...] = (
     check_grants,
     check_engines,
     check_keys,
+    check_standing_keys,
     check_hidden_keys,
     check_foreign_keys,
     check_generated,

@@ -96,6 +96,8 @@ def check_row_image(live: Live) -> Iterator[CheckResult]:
         message = (
             f"binlog_row_image = {value}: inserts that leave out a column with an expression default park the table"
         )
+        if live.family == "mariadb":
+            message += "; what a REPLACE of some columns sets back to a default is not logged, and stays as it was"
         yield warning("binlog_row_image", message, "SET GLOBAL binlog_row_image = 'FULL'")
 
 

@@ -53,6 +53,18 @@ def check_keys(live: Live) -> Iterator[CheckResult]:
     yield replace(warning("keys", message, hint), names=names)
 
 
+def check_standing_keys(live: Live) -> Iterator[CheckResult]:
+    """Where images are partial, a row's image before it changed has nothing but the key that the server takes for primary."""
+    image = live.variables.get("binlog_row_image", "FULL").upper()
+    found = live.tables(lambda schema: mending.standing_key(schema) is not None)
+    if image != "FULL" and found:
+        names = names_of(found)
+        why = "have no primary key, and only a unique key of changed rows is logged"
+        message = f"binlog_row_image = {image}: {some(names)} {why}"
+        hint = f"{mending.give_keys(found)}; or SET GLOBAL binlog_row_image = 'FULL'"
+        yield replace(failed("keys", message, hint), names=names)
+
+
 def check_hidden_keys(live: Live) -> Iterator[CheckResult]:
     """K1: a foreign key that is not seen cascades unseen."""
     found = list(foreign_keys.hidden(live.connection, live.context.tables))
