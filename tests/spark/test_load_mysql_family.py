@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_disk import fill, small_disk
 
 from anabranch import connectors
 from anabranch.abc import TableState, ValueRules
@@ -148,10 +147,17 @@ def test_pitfall_45_a_load_waits_for_room_at_the_target(
     mariadb: Server, route: Make, servers_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Longer than for a target that is away."""
+    from small_disk import fill, small_disk  # tasks import this file, and have not that one
+
     made, place, tablespace = route(mariadb, *table("a")), servers_directory / unique_name("disk"), unique_name("small")
     place.mkdir()
     monkeypatch.setattr(run, "GIVE_UP", 0.0)
     datadir = made.target.server.datadir
+    from small_disk import (  # here: what a task unpickles imports this file, without the folder of that one
+        fill,
+        small_disk,
+    )
+
     with small_disk(place, 1, datadir.stat().st_uid if datadir else 0) as disk, closing(made.target.connect()) as admin:
         admin.execute(f"CREATE TABLESPACE {tablespace} LOCATION '{disk}'")
         admin.execute(f"ALTER DATABASE {made.target.name} SET default_tablespace = {tablespace}")
@@ -328,5 +334,7 @@ def test_a_source_that_comes_back_is_waited_for(mariadb: Server, route: Make) ->
     from anabranch.load.run import _Load
 
     work = ChunkWork(JOB, made.connector, made.target_connector, ValueRules())
-    assert _Load(work, planned, SparkEngine(factory), lambda *_: None, lambda: False, lambda table: "").run()
+    assert _Load(
+        work, planned, SparkEngine(factory), lambda *_: None, lambda why: None, lambda: False, lambda table: ""
+    ).run()
     assert len(calls) >= 2 and made.loaded("a") == made.expected("a")
