@@ -153,10 +153,6 @@ def test_pitfall_45_a_load_waits_for_room_at_the_target(
     place.mkdir()
     monkeypatch.setattr(run, "GIVE_UP", 0.0)
     datadir = made.target.server.datadir
-    from small_disk import (  # here: what a task unpickles imports this file, without the folder of that one
-        fill,
-        small_disk,
-    )
 
     with small_disk(place, 1, datadir.stat().st_uid if datadir else 0) as disk, closing(made.target.connect()) as admin:
         admin.execute(f"CREATE TABLESPACE {tablespace} LOCATION '{disk}'")
