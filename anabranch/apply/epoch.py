@@ -120,6 +120,7 @@ class Applier:
 
     def _wait_for_target(self, lost: TargetUnavailable) -> None:
         """The same work again afterwards, over new connections: the checkpoint row says what of it is left."""
+        self._is_in_doubt = True
         pause = self._patience.failure(lost)
         log.get(job=self.job).warning(EVENTS.get(type(lost), "target_lost"), error=lost.message, retry_in=pause)
         self.waiting(f"for the target: {lost}")
@@ -181,9 +182,9 @@ class Applier:
         try:
             for change in changes:
                 self.writer.change(change)
+            self._commit(then, work)
         except (Conflict, NeedsSlowWay) as reason:
             raise refused(reason, then.position) from reason
-        self._commit(then, work)
 
     def join(self, state: TableState, replayed: ApplyContext, joined: ApplyContext) -> None:
         """One epoch that carries out a new table's part of the trail, from its window's begin to the checkpoint, by

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from anabranch.abc import StagedNet, TargetConnector, ValueRules
+from anabranch.abc import Conflict, StagedNet, TargetConnector, ValueRules
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.context import ApplyContext
 from anabranch.apply.feed import GROUP_ROWS, Feed
@@ -58,6 +58,8 @@ class Piece:
             return self._stage()
         except NeedsSlowWay as reason:
             return StagedPiece(needs_slow_way=reason.why)
+        except Conflict as reason:
+            return StagedPiece(needs_slow_way=reason.what)
         except AnabranchError as error:
             return StagedPiece(failure=Failure.of(error))
 

@@ -95,7 +95,7 @@ class _Load:
         self.rows = {table: one.rows for table, one in self.tables.items()}
         self.open = {table: {piece.number: piece for piece in one.pieces} for table, one in self.tables.items()}
         self.unavailable: list[AnabranchError] = []
-        self.last_success = time.monotonic()
+        self.away_since: float | None = None
         self.pause = 0.5
 
     def run(self) -> bool:
@@ -153,7 +153,7 @@ class _Load:
         elif outcome.value is not None:
             self.open[table].pop(piece.number, None)
             self.rows[table] += outcome.value
-            self.last_success, self.pause = time.monotonic(), 0.5
+            self.away_since, self.pause = None, 0.5
             self.report(table)
             self.hand_over_if_done(table)
 
@@ -191,7 +191,9 @@ class _Load:
         bound = log.get(job=self.work.job)
         if self.unavailable:
             error = self.unavailable[-1]
-            if time.monotonic() - self.last_success > GIVE_UP and error.retry is not Retry.PATIENT:
+            now = time.monotonic()
+            self.away_since = None if error.retry is Retry.PATIENT else self.away_since or now
+            if self.away_since is not None and now - self.away_since > GIVE_UP:
                 raise error
             bound.warning("load_waits_for_an_end", reason=error.message, seconds=self.pause)
             self.on_wait(f"the load waits: {error}")
@@ -210,6 +212,8 @@ def hand_over(store: TargetStore, loader: Loader, job: str, load: LoadTable, par
     One that capture has parked meanwhile stays parked: if that lies before the first chunk's mark, the stream would not
     look at it again."""
     state = store.table(job, load.schema.id)
+    if state is not None and (state.generation, state.state) == (load.generation, "streaming"):
+        return  # an answer was lost, and the stream has taken the table over
     if state is None or state.generation != load.generation or state.state != "loading":
         raise StateError(
             "the table's state changed during its load",

@@ -111,7 +111,7 @@ def drop_old(
     much the clock was set since the last call."""
     storage = storage or LocalStorage(directory)
     now = time.time() if now is None else now
-    with maintenance(Path(directory)), writing(PASSED):
+    with writing(PASSED), maintenance(Path(directory)):
         passed = _passed_since(storage, directory, now, jump)
         old = [name for name, since in passed.items() if now - since >= retain_seconds]
         reach("trail.drop")
@@ -170,7 +170,7 @@ def _register(directory: str | Path, name: str, sequence: int, kind: str) -> Non
         reach("trail.register")
         (directory / FOLDER).mkdir(parents=True, exist_ok=True)
     storage = LocalStorage(directory)
-    with maintenance(directory):
+    with writing(f"reader {name}"), maintenance(directory):
         names = segment_names(storage.names())
         if names:
             refuse_before_start(name, sequence, names[0].first_whole)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from anabranch import connectors
 from anabranch.config.url import parse_url
 from anabranch.connectors.postgresql.connection import connect
 from anabranch.errors import TargetError, TargetUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.testing.certificates import Certificates, make_certificates
+from anabranch.testing.faults import Proxy
 from anabranch.testing.processes import give_away
 from anabranch.testing.servers import Server, start_postgresql
 
@@ -84,3 +87,17 @@ def test_postgresql_tls(encrypted: tuple[Server, Certificates]) -> None:
     assert "not signed by the authority" in refused(url(server, "localhost", ssl_ca=made.stranger)).hint
     assert "another host name" in refused(url(server, "127.0.0.1", ssl_ca=ca)).hint
     assert "ssl_ca" in refused(url(server, ssl_ca=ca.with_name("nothing.pem"))).hint
+
+
+@pytest.mark.servers
+def test_pitfall_44_a_tls_line_that_is_cut_is_a_line_that_is_cut(encrypted: tuple[Server, Certificates]) -> None:
+    """What the library says then is about SSL, and nobody's mistake."""
+    server, _ = encrypted
+    with Proxy(server.host, server.port) as line:
+        there = replace(url(server, ssl_mode="required"), port=line.port)
+        with closing(connectors.target(there).store()) as store:
+            for _ in range(2):
+                assert store.exists() in (False, True)
+                line.cut()
+                with pytest.raises(TargetUnavailable):
+                    store.exists()

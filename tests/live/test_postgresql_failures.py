@@ -19,7 +19,7 @@ from anabranch import connectors
 from anabranch.abc import ValueRules
 from anabranch.apply.staging import Executors
 from anabranch.connectors.postgresql import connection
-from anabranch.errors import TargetBusy, TargetError, TargetUnavailable
+from anabranch.errors import RowRefused, TargetBusy, TargetError, TargetFull, TargetUnavailable
 from anabranch.testing.databases import Database, connect, create_database, unique_name
 from anabranch.testing.faults import Proxy
 from anabranch.testing.servers import start_postgresql
@@ -107,8 +107,36 @@ def test_rule_10_a_staged_epoch_whose_line_breaks_is_staged_again(target_databas
             one.add(10)
             one.assert_once()
             assert line.cuts == number and (words == COMMIT or len(set(attempts)) >= 4)
-        one.applier.writer.sweep()
     assert target_database.query(tables) == []
+
+
+def test_rule_10_what_a_failed_attempt_has_staged_is_gone_before_the_next(
+    target_database: Database, apply_to: Make
+) -> None:
+    """Else each try would take more of a disk that is full."""
+    one, left = apply_to(target_database), list[int]()
+    count = "SELECT count(*) FROM pg_tables WHERE tablename LIKE 'stage%'"
+
+    def fails() -> None:
+        left.append(target_database.query(count)[0][0])
+        if len(left) < 4:
+            raise TargetFull("no room")
+
+    by_executors(one, Here(fails))
+    one.add(3)
+    assert len(set(left)) == 1 and target_database.query(count) == [(0,)]
+    one.assert_once()
+
+
+def test_a_value_that_a_task_of_an_epoch_cannot_stage_is_named_by_its_row(
+    target_database: Database, apply_to: Make
+) -> None:
+    one = apply_to(target_database)
+    by_executors(one, Here(lambda: None))
+    one.add(2)
+    with pytest.raises(RowRefused, match="row id = 9"):
+        one.applier.apply(one.append([[("items", "i", {"id": 9, "a": 9, "b": "a\0z"})]]))
+    one.assert_once()
 
 
 def test_pitfall_44_rule_09_a_commit_that_goes_on_without_us(target_database: Database, apply_to: Make) -> None:

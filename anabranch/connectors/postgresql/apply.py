@@ -162,14 +162,17 @@ class PostgresWriter:
 
     def truncate(self, table: TargetTable, how: str) -> None:
         """`how` is "truncate" or "delete". A table that others refer to is emptied by DELETE in any case: TRUNCATE
-        refuses it whatever the session's role."""
+        refuses it whatever the session's role. So is any where foreign keys act: it refuses while their checks are due."""
         connection, _ = self._transaction()
         name = table_name(table.target)
         with translated(f"empty {table.target}", table.source):
             if self._followers is not None:
                 self._followers.refuse_truncate(table)
             row = connection.execute(REFERENCED, [name.as_string(connection)]).fetchone()
-            command = "DELETE FROM {}" if how == "delete" or (row and row[0]) else "TRUNCATE {}"
+            is_deleted = (
+                how == "delete" or (row and row[0]) or self._followers is not None
+            )  # whose checks may be pending
+            command = "DELETE FROM {}" if is_deleted else "TRUNCATE {}"
             connection.execute(sql.SQL(command).format(name))
 
     def save_table(self, job: str, state: TableState) -> None:

@@ -153,6 +153,9 @@ REFUSALS: dict[str, str] = {
     'role "': "28",
     "is not currently accepting connections": "08",
     'database "': "3D",
+    "SSL SYSCALL error": "08",  # a line that was cut: https://github.com/postgres/postgres/blob/master/src/interfaces/libpq/fe-secure-openssl.c
+    "closed unexpectedly": "08",
+    "unexpected eof": "08",
     "certificate": "TLS",
     "SSL": "TLS",
 }
