@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from anabranch.abc import LogDecided, LogItem, LogPrepared, LogReader, LogStatement, SourceCatalog, SourceConnector
 from anabranch.capture.older import PATIENCE, Patience, wait_for_engine, wait_for_older
@@ -58,10 +58,18 @@ def begin(
         catalog.close()
     reach("capture.begin.read")
     for schema in found.tables.values():
-        trail.schema(schema)
+        trail.schema(_as_noted(schema, trail.history.latest(schema.id)))
     trail.heartbeat(found.before)
     reach("capture.begin.noted")
     trail.flush()
+
+
+def _as_noted(schema: TableSchema, former: TableSchema | None) -> TableSchema:
+    """A beginning that came to nothing may have noted another definition."""
+    if former is None:
+        return schema
+    is_same = replace(schema, version=former.version) == former
+    return former if is_same else replace(schema, version=former.version + 1)
 
 
 def _undisturbed(

@@ -202,6 +202,24 @@ def test_torture_seed_50000_what_a_full_disk_kept_from_being_published_is_not_re
         assert [chunk.tables[0].batch["id"].to_pylist() for chunk in chunks(trail, 0)] == [[1], [2]]
 
 
+def test_torture_seed_80015_a_beginning_that_came_to_nothing_binds_nobody(
+    shop: Database, follow: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Capture died when definitions were noted and nothing else; when it starts again, one of them is another."""
+
+    def dies(trail: TrailWriter, mark: LogMark) -> None:
+        raise MemoryError
+
+    for columns in (definition(A).columns, (*definition(A).columns, Column("more", LogicalType(Kind.INT64), "bigint"))):
+        shop.create(replace(definition(A), columns=columns))
+        with monkeypatch.context() as patch, pytest.raises(MemoryError):
+            patch.setattr(TrailWriter, "heartbeat", dies)
+            follow("none")
+    follow("none")
+    with TrailReader(tmp_path) as trail:
+        assert trail.history.in_force()[A] == replace(definition(A), columns=columns, version=2)
+
+
 class Noting(Nobody):
     """`heard`: what capture has read, what of it is written, and "end" where the source had no more."""
 
