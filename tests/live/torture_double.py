@@ -78,6 +78,10 @@ class Double:
             else:
                 self._write([after])
 
+    def settle(self, seconds: float) -> None: ...
+
+    def look(self) -> None: ...
+
     def fired(self) -> tuple[Fault, ...]:
         return ()
 

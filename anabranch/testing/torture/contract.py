@@ -51,6 +51,13 @@ class Pipeline(Protocol):
     def wait_caught_up(self, seconds: float) -> None:
         """Until everything that the source had committed when this was called is at the target. Raises PipelineFailed."""
 
+    def settle(self, seconds: float) -> None:
+        """Until no fault is under way, whoever came back behind one has ended, every part lives, and all is at the target
+        once more. Raises PipelineFailed."""
+
+    def look(self) -> None:
+        """Raises what went wrong by itself, if anything did."""
+
     def fired(self) -> tuple[Fault, ...]:
         """The faults that happened."""
 

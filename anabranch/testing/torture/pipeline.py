@@ -126,6 +126,18 @@ class LocalPipeline(Waiting):
         while "trail.pack.renamed" not in self.hits() and time.monotonic() < until:
             time.sleep(WATCH_SECONDS)
 
+    def is_calm(self) -> bool:
+        """Between two turns of the thread that watches: in one of them a fault may be neither open nor begun."""
+        with self._mutex:
+            is_over = all(one.until is not None for one in self._begun) and not any(map(self._is_due, self._open))
+            alive = (self._parts.running[part].is_alive for part in PARTS if part != "load")
+            load = self._parts.running["load"].ended()
+            return is_over and not self._parts.others and all(alive) and (load is None or load.code == 0)
+
+    def unrest(self) -> str:
+        others = ", ".join(f"{one.part} ({one.pid})" for one in self._parts.others)
+        return super().unrest() + (f"; owners that were replaced live on: {others}" if others else "")
+
     def tails(self) -> str:
         return self._parts.tails()
 
@@ -153,24 +165,28 @@ class LocalPipeline(Waiting):
     def _watch(self) -> None:
         try:
             while not self._is_stopping and self.failure is None:
-                for fault in [one for one in self._open if self._is_due(one)]:
-                    self._open.remove(fault)
-                    self._begin(fault)
-                for one in self._begun:
-                    if one.until is None and time.monotonic() >= one.since + one.fault.seconds:
-                        self._end(one)
-                for part in PARTS:
-                    self._keep(part)
-                for other in list(self._parts.others):
-                    if (ended := other.ended()) is not None:
-                        self._parts.others.remove(other)
-                        self._judge(ended)
+                with self._mutex:
+                    self._turn()
                 time.sleep(WATCH_SECONDS)
             for one in self._begun:
                 if one.until is None:
                     self._end(one)
         except BaseException as failure:  # noqa: BLE001 - carried over to whoever waits
             self.failure = failure
+
+    def _turn(self) -> None:
+        for fault in [one for one in self._open if self._is_due(one)]:
+            self._open.remove(fault)
+            self._begin(fault)
+        for one in self._begun:
+            if one.until is None and time.monotonic() >= one.since + one.fault.seconds:
+                self._end(one)
+        for part in PARTS:
+            self._keep(part)
+        for other in list(self._parts.others):
+            if (ended := other.ended()) is not None:
+                self._parts.others.remove(other)
+                self._judge(ended)
 
     def _is_due(self, fault: Fault) -> bool:
         is_there = fault.where not in PARTS or self._parts.running[fault.where].is_alive

@@ -63,13 +63,13 @@ def run_history(
     on_begin(begin, sessions)
     watcher = Watcher(target, history.database, history.schema)
     try:
-        failed = _drive(history, sessions, watcher, pipeline, patience)
+        failed, fired = _drive(history, sessions, watcher, pipeline, patience)
         order = commit_order(source, begin, history.database)
-        has_lost = any(fault.kind == "lose" and fault.where == "target" for fault in pipeline.fired())
+        has_lost = any(fault.kind == "lose" and fault.where == "target" for fault in fired)
         checker = Checker(history, source.name, sessions.outcomes, order, may_lose=has_lost, truncates=truncates)
         lines = source_lines(source, history.database, history.schema)
         failure = _verdict(checker, lines, watcher, is_whole=failed is None) or failed
-        fired, hits = pipeline.fired(), pipeline.hits()
+        hits = pipeline.hits()
     finally:
         sessions.close()
         watcher.close()
@@ -105,8 +105,9 @@ def _remove_schema(history: History, target: Database) -> None:
 
 def _drive(
     history: History, sessions: Sessions, watcher: Watcher, pipeline: Pipeline, patience: float
-) -> Failure | None:
-    """Let everything happen. Returns what the job failed of by itself."""
+) -> tuple[Failure | None, tuple[Fault, ...]]:
+    """Let everything happen. Returns what the job failed of by itself, and the faults before the last observation: what
+    comes later shows nothing."""
     try:
         sessions.run(history.before, counts=False)
         pipeline.start()
@@ -115,12 +116,18 @@ def _drive(
         watcher.start()
         sessions.run(history.after)
         pipeline.wait_caught_up(patience)
+        pipeline.settle(patience)
     except PipelineFailed as failed:
-        return Failure(PIPELINE, str(failed))
+        return Failure(PIPELINE, str(failed)), pipeline.fired()
     finally:
         watcher.stop()
+    fired = pipeline.fired()
     watcher.observe_last(patience)
-    return None
+    try:
+        pipeline.look()
+    except PipelineFailed as failed:
+        return Failure(PIPELINE, str(failed)), fired
+    return None, fired
 
 
 def _verdict(
