@@ -65,8 +65,8 @@ def run_history(
     try:
         failed, fired = _drive(history, sessions, watcher, pipeline, patience)
         order = commit_order(source, begin, history.database)
-        has_lost = any(fault.kind == "lose" and fault.where == "target" for fault in fired)
-        checker = Checker(history, source.name, sessions.outcomes, order, may_lose=has_lost, truncates=truncates)
+        losses = sum(fault.kind == "lose" and fault.where == "target" for fault in fired)
+        checker = Checker(history, source.name, sessions.outcomes, order, losses=losses, truncates=truncates)
         lines = source_lines(source, history.database, history.schema)
         failure = _verdict(checker, lines, watcher, is_whole=failed is None) or failed
         hits = pipeline.hits()

@@ -20,12 +20,15 @@ REST = 0.002  # seconds between two observations
 SILENCE = 30.0  # seconds after which a target that does not answer counts as lost
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Observation:
-    """Of one snapshot, by table: the lines of COPY, as they came. Contents that stay the same are the same objects."""
+    """Of one snapshot, by table: the lines of COPY, as they came. Contents that stay the same are the same objects. `times`:
+    how many in a row showed the same. `more`: tables that are no part of the history."""
 
     number: int
     contents: dict[str, bytes] = field(repr=False)
+    times: int = 1
+    more: dict[str, bytes] = field(default_factory=dict, repr=False)
 
 
 class Watcher:
