@@ -29,6 +29,14 @@ class Fault:
     after: int = 0
 
 
+LOOKS, STATES = 10, 3  # at the target before the last one, different ones: what shows fewer shows nothing
+
+
+def shows_enough(observations: int, prefixes: int) -> bool:
+    """Did a history see enough of what a reader of the target could have seen? The last look is one of `observations`."""
+    return observations > LOOKS and prefixes >= STATES
+
+
 class PipelineFailed(Exception):
     """A part ended with an error that no fault explains, or did not come to where it should be in time. The message says
     which part, its exit code and its last lines."""

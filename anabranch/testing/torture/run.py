@@ -6,6 +6,7 @@ What does not live here: the job that carries it (contract.py says what it has t
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -16,7 +17,7 @@ from typing import Any
 from anabranch.testing.databases import Database, connect
 from anabranch.testing.servers import Server
 from anabranch.testing.torture.check import PIPELINE, Checker, Failure
-from anabranch.testing.torture.contract import Fault, Pipeline, PipelineFailed
+from anabranch.testing.torture.contract import Fault, Pipeline, PipelineFailed, shows_enough
 from anabranch.testing.torture.ends import source_lines, version_of
 from anabranch.testing.torture.history import History
 from anabranch.testing.torture.order import Place, commit_order, log_end
@@ -75,6 +76,8 @@ def run_history(
         watcher.close()
         pipeline.stop()
         remove(history, source, target)
+    if failure is None and not shows_enough(watcher.made, len(checker.prefixes)) and watcher.missed:
+        print(f"history {history.seed}: a look at the target came to nothing: {watcher.missed}", file=sys.stderr)
     committed = sum(outcome.end == COMMITTED for outcome in sessions.outcomes.values())
     took = time.monotonic() - began
     return Result(history.seed, failure, committed, watcher.made, len(checker.prefixes), took, fired, hits)

@@ -17,6 +17,7 @@ from anabranch.testing.databases import Database
 from anabranch.testing.torture.tables import LEDGER, Column, Schema
 
 REST = 0.002  # seconds between two observations
+CONNECT_SECONDS = 10
 SILENCE = 30.0  # seconds after which a target that does not answer counts as lost
 
 
@@ -47,6 +48,7 @@ class Watcher:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._failure: BaseException | None = None
+        self.missed = ""  # why the last look came to nothing, where one did
 
     def start(self) -> None:
         self._thread.start()
@@ -55,7 +57,9 @@ class Watcher:
         """Raises what the watching died of."""
         self._stop.set()
         if self._thread.ident is not None:
-            self._thread.join(SILENCE)
+            self._thread.join(2 * SILENCE)
+        if self._thread.is_alive():
+            raise RuntimeError(f"a look at the target took {2 * SILENCE:.0f} s; before it: {self.missed or 'no error'}")
         if self._failure is not None:
             raise self._failure
 
@@ -92,7 +96,8 @@ class Watcher:
 
         try:
             return self.observe()
-        except psycopg.OperationalError:
+        except psycopg.OperationalError as error:
+            self.missed = str(error).strip()
             with suppress(psycopg.Error):
                 self.close()
             self._connection = None
@@ -108,7 +113,7 @@ class Watcher:
 
     def _read(self) -> list[bytes]:
         if self._connection is None:
-            self._connection = self.target.connect(options=_OPTIONS)
+            self._connection = self.target.connect(options=_OPTIONS, connect_timeout=CONNECT_SECONDS)
         return _copied(self._connection.pgconn, self._query, len(self.tables))
 
 
