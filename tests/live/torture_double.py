@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 
@@ -81,6 +81,12 @@ class Double:
     def settle(self, seconds: float) -> None: ...
 
     def look(self) -> None: ...
+
+    def beside(self) -> tuple[str, ...]:
+        return ()
+
+    def wrong_beside(self, seen: Mapping[str, Sequence[bytes]], losses: int) -> str:
+        return ""
 
     def fired(self) -> tuple[Fault, ...]:
         return ()

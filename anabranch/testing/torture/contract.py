@@ -5,6 +5,7 @@ Two pipelines: processes of ours without Spark (a history takes tenths of a seco
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -68,6 +69,13 @@ class Pipeline(Protocol):
 
     def fired(self) -> tuple[Fault, ...]:
         """The faults that happened."""
+
+    def beside(self) -> tuple[str, ...]:
+        """Further tables that are to be looked at, in the same snapshots."""
+
+    def wrong_beside(self, seen: Mapping[str, Sequence[bytes]], losses: int) -> str:
+        """What is wrong with what was seen of them, by table, in order (lines of COPY); "" for nothing. `losses`: how often
+        the target was made to forget its last commits."""
 
     def hits(self) -> frozenset[str]:
         """The failpoints that were reached, in any part, whether or not a fault stood there."""

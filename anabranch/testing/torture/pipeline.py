@@ -11,14 +11,14 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from anabranch.failpoints import EXIT_CODE, LOG_VARIABLE, VARIABLE, FailpointReached
 from anabranch.job.signals import SUPERVISED
 from anabranch.testing.faults import Proxy
-from anabranch.testing.torture.beside import Beside
+from anabranch.testing.torture.beside import TABLE, Beside
 from anabranch.testing.torture.contract import Fault, PipelineFailed
 from anabranch.testing.torture.local import CLOCK, Small
 from anabranch.testing.torture.parts import PARTS, Ended, Parts, Running
@@ -128,6 +128,12 @@ class LocalPipeline(Waiting):
         until = time.monotonic() + PACK_SECONDS
         while "trail.pack.renamed" not in self.hits() and time.monotonic() < until:
             time.sleep(WATCH_SECONDS)
+
+    def beside(self) -> tuple[str, ...]:
+        return (TABLE,) if self._beside else ()
+
+    def wrong_beside(self, seen: Mapping[str, Sequence[bytes]], losses: int) -> str:
+        return self._beside.wrong(seen[TABLE], losses) if self._beside else ""
 
     def is_calm(self) -> bool:
         """Between two turns of the thread that watches: in one of them a fault may be neither open nor begun."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from anabranch.testing.databases import Database, connect
 from anabranch.testing.servers import Server
-from anabranch.testing.torture.check import PIPELINE, Checker, Failure
+from anabranch.testing.torture.check import PIPELINE, WRONG, Checker, Failure
 from anabranch.testing.torture.contract import Fault, Pipeline, PipelineFailed, shows_enough
 from anabranch.testing.torture.ends import source_lines, version_of
 from anabranch.testing.torture.history import History
@@ -62,7 +62,7 @@ def run_history(
     begin = prepare(history, source)
     sessions = Sessions(history, source, pipeline.committed)
     on_begin(begin, sessions)
-    watcher = Watcher(target, history.database, history.schema)
+    watcher = Watcher(target, history.database, history.schema, pipeline.beside())
     try:
         failed, fired = _drive(history, sessions, watcher, pipeline, patience)
         order = commit_order(source, begin, history.database)
@@ -70,6 +70,9 @@ def run_history(
         checker = Checker(history, source.name, sessions.outcomes, order, losses=losses, truncates=truncates)
         lines = source_lines(source, history.database, history.schema)
         failure = _verdict(checker, lines, watcher, is_whole=failed is None) or failed
+        seen = {table: [one.more[table] for one in watcher.observations] for table in pipeline.beside()}
+        if failure is None and (wrong := pipeline.wrong_beside(seen, losses)):
+            failure = Failure(WRONG, wrong)
         hits = pipeline.hits()
     finally:
         sessions.close()

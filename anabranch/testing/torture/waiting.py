@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from anabranch.testing.torture.contract import Fault, PipelineFailed
@@ -41,6 +41,12 @@ class Waiting:
         self._wait(self.looking.take_goal, seconds, "the source can be asked where it is")
         self._wait(self.looking.is_at_goal, deadline - time.monotonic(), f"all up to {self.looking.goal} is applied")
         self._wait(self.looking.is_built, deadline - time.monotonic(), "indexes and foreign keys stand")
+
+    def beside(self) -> tuple[str, ...]:
+        return ()
+
+    def wrong_beside(self, seen: Mapping[str, Sequence[bytes]], losses: int) -> str:
+        return ""
 
     def is_calm(self) -> bool:
         """No fault is under way or about to begin, and every part is as it should be. Asked once all is committed."""

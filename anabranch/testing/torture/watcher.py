@@ -9,6 +9,7 @@ from __future__ import annotations
 import select
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,11 +37,15 @@ class Watcher:
     """Observes from `start` to `stop`; the target may go away meanwhile. An observation that shows what the one before it
     showed is counted, not kept."""
 
-    def __init__(self, target: Database, namespace: str, schema: Schema, rest: float = REST) -> None:
+    def __init__(
+        self, target: Database, namespace: str, schema: Schema, beside: Sequence[str] = (), rest: float = REST
+    ) -> None:
         self.target, self.rest = target, rest
         self.tables = (LEDGER, *(table.name for table in schema.tables))
         columns = {LEDGER: (Column("n", "int"),), **{table.name: table.columns for table in schema.tables}}
-        copies = (f'COPY "{namespace}"."{t}" ({_names(columns[t])}) TO STDOUT' for t in self.tables)
+        copies = [f'COPY "{namespace}"."{t}" ({_names(columns[t])}) TO STDOUT' for t in self.tables]
+        copies += [f'COPY "{namespace}"."{table}" TO STDOUT' for table in beside]
+        self.beside = tuple(beside)
         self._query = "; ".join(("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", *copies, "COMMIT")).encode()
         self.observations: list[Observation] = []
         self.made = 0
@@ -71,15 +76,20 @@ class Watcher:
     def observe(self) -> Observation:
         """One more, now. Raises psycopg.Error."""
         last = self.observations[-1] if self.observations else None
-        contents = dict(zip(self.tables, self._read(), strict=True))
+        read = self._read()
+        contents = dict(zip(self.tables, read, strict=False))
+        more = dict(zip(self.beside, read[len(self.tables) :], strict=True))
         if last is not None:
             for table, seen in last.contents.items():
                 if contents[table] == seen:
                     contents[table] = seen
         self.made += 1
-        if last is None or any(contents[table] is not last.contents[table] for table in self.tables):
-            last = Observation(self.made, contents)
+        is_new = last is None or any(contents[table] is not last.contents[table] for table in self.tables)
+        if last is None or is_new or more != last.more:
+            last = Observation(self.made, contents, more=more)
             self.observations.append(last)
+        else:
+            last.times += 1
         return last
 
     def observe_last(self, seconds: float) -> Observation:
@@ -114,7 +124,7 @@ class Watcher:
     def _read(self) -> list[bytes]:
         if self._connection is None:
             self._connection = self.target.connect(options=_OPTIONS, connect_timeout=CONNECT_SECONDS)
-        return _copied(self._connection.pgconn, self._query, len(self.tables))
+        return _copied(self._connection.pgconn, self._query, len(self.tables) + len(self.beside))
 
 
 _OPTIONS = "-c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=postgres -c bytea_output=hex -c client_encoding=UTF8"
