@@ -95,8 +95,8 @@ than three states seen.
 commits is what `mysqlbinlog` or `mariadb-binlog` says of that table, and what the tables hold after each of them is computed
 by a model. A watcher reads all tables of the target in one snapshot, again and again, from when every table streams: what
 readers see of the load before is not checked by it. Each reading must be the state after some of the first commits, never
-fewer than before; in the end, when every fault is over and every part lives, both sides and the model must be the same. What may
-be seen otherwise is what [correctness](correctness.md) declares (K16, TRUNCATE). Two-phase commits run beside some of the
+fewer than before; in the end, when every fault is over and every part lives, both sides and the model must be the same. What
+may be seen otherwise is what [correctness](correctness.md) declares (K16, TRUNCATE). Two-phase commits run beside some of the
 histories: each is seen whole or not at all, and stays.
 
 A history that fails is made smaller while it still fails, and written to a file that `anabranch torture --replay` runs.
