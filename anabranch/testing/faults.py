@@ -32,6 +32,7 @@ class Proxy:
         self.lines = 0  # opened so far
         self.passed = 0  # bytes so far, both ways
         self.cuts = 0  # done by `cut_at`
+        self.met = 0  # lines and blocks so far that were reset, refused, or had to wait
         self._delay, self._refuses = 0.0, False
         self._cut_at: tuple[bytes, Cut] | None = None
         self._open: set[asyncio.StreamWriter] = set()
@@ -79,7 +80,13 @@ class Proxy:
 
         asyncio.run_coroutine_threadsafe(run(), self._loop).result(10)
 
+    @property
+    def is_used(self) -> bool:
+        """Is a line open?"""
+        return bool(self._open)
+
     def _reset(self) -> None:
+        self.met += len(self._open)
         for line in list(self._open):
             line.transport.abort()
 
@@ -100,6 +107,7 @@ class Proxy:
 
     async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._refuses:
+            self.met += 1
             writer.transport.abort()
             return
         try:
@@ -118,6 +126,7 @@ class Proxy:
     ) -> None:
         with contextlib.suppress(OSError):
             while block := await reader.read(BLOCK):
+                self.met += bool(self._delay) or not self._flows.is_set()
                 await self._flows.wait()
                 if self._delay:
                     await asyncio.sleep(self._delay)

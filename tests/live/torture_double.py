@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 
@@ -77,6 +77,16 @@ class Double:
                 self._write(self._wrong(before, after, changed[0]))
             else:
                 self._write([after])
+
+    def settle(self, seconds: float) -> None: ...
+
+    def look(self) -> None: ...
+
+    def beside(self) -> tuple[str, ...]:
+        return ()
+
+    def wrong_beside(self, seen: Mapping[str, Sequence[bytes]], losses: int) -> str:
+        return ""
 
     def fired(self) -> tuple[Fault, ...]:
         return ()

@@ -1,5 +1,6 @@
 """Two-phase commits beside a history, in a table of their own: prepared by one session, decided by another, some of them
-rolled back, some left open while others go on. Both ends must have the same rows in the end.
+rolled back, some left open while others go on. Whoever reads the
+target sees each whole or not at all, and both ends must have the same rows in the end.
 
 A history's own transactions are not of this kind: their order is read from the log, which has the rows of a prepared one
 where it was prepared, and applies them where it was committed.
@@ -11,6 +12,7 @@ import contextlib
 import random
 import threading
 import time
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,6 +35,7 @@ class Beside:
     seed: int
     _thread: threading.Thread | None = field(default=None, init=False)
     _open: list[str] = field(default_factory=list, init=False)
+    _rows: dict[int, frozenset[bytes]] = field(default_factory=dict, init=False)  # by number of the transaction
     _failure: Exception | None = field(default=None, init=False)
 
     def create(self) -> None:
@@ -48,6 +51,8 @@ class Beside:
         """Every transaction is decided. Raises what went wrong at the source."""
         if self._thread is not None:
             self._thread.join(30)
+            if self._thread.is_alive():
+                raise RuntimeError(f"two-phase commits at the source were not over within 30 s: open are {self._open}")
         if self._failure is not None:
             raise self._failure
 
@@ -56,6 +61,23 @@ class Beside:
         there = set(Database(self.source, self.database).query(f"SELECT n, v FROM {TABLE}"))
         here = set(self.target.query(f'SELECT n, v FROM "{self.database}".{TABLE}'))
         return "" if there == here else f"{TABLE}: {sorted(there - here)} missing, {sorted(here - there)} too much"
+
+    def wrong(self, seen: Iterable[bytes], losses: int) -> str:
+        """What is wrong with what readers of the target saw of the table, in order; "" for nothing. Each transaction is there
+        whole or not at all, and stays; each of `losses` may take some back once."""
+        before: frozenset[bytes] = frozenset()
+        for number, lines in enumerate(seen, 1):
+            rows = lines.splitlines()
+            now = frozenset(rows)
+            whole = frozenset[bytes]().union(*(some for some in self._rows.values() if some <= now))
+            if len(rows) > len(now) or now != whole:
+                return f"{TABLE}, state {number}: {sorted(now - whole) or sorted(rows)} are no whole transactions"
+            if not before <= now:
+                if not losses:
+                    return f"{TABLE}, state {number}: {sorted(before - now)} were there before"
+                losses -= 1
+            before = now
+        return ""
 
     def stop(self) -> None:
         """Leave nothing prepared, which would hold up the DROP."""
@@ -82,7 +104,9 @@ class Beside:
         xid = f"{self.database}_{number}"
         with closing(connect(self.source, self.database)) as connection:
             self._say(connection, f"XA START '{xid}'")
-            for row in range(drawn.randint(1, 3)):
+            rows = range(drawn.randint(1, 3))
+            self._rows[number] = frozenset(f"{number * 10 + row}\tx{row}".encode() for row in rows)
+            for row in rows:
                 self._say(connection, f"INSERT INTO {TABLE} VALUES ({number * 10 + row}, 'x{row}')")
             self._say(connection, f"XA END '{xid}'", f"XA PREPARE '{xid}'")
             self._open.append(xid)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.errors import AnabranchError
-from anabranch.testing.torture.contract import Fault
+from anabranch.testing.torture.contract import Fault, shows_enough
 from anabranch.testing.torture.ground import Ground
 
 END_SECONDS = 30.0  # for a worker to clear away what it has begun
@@ -46,8 +46,8 @@ class Told:
 
     @property
     def counts(self) -> bool:
-        """A history without its failure shows nothing."""
-        return bool(self.fired)
+        """A history without its fault shows nothing, nor does one that hardly looked."""
+        return bool(self.fired) and shows_enough(self.observations, self.prefixes)
 
     @classmethod
     def of(cls, said: dict[str, Any]) -> Told:

@@ -2,7 +2,8 @@
 
 Judged afterwards, when the order of the commits is known. Every observation must be the model's state after some prefix of
 the commits, and no prefix may be shorter than one before; at the end source, target and model are equal. The declared
-exception is K16: a table may look empty to a snapshot that is older than a TRUNCATE of it.
+exception is K16: a table may look empty to a snapshot that is older than a TRUNCATE of it. It looked at the table when the
+TRUNCATE was there already, so that whatever is seen next shows the TRUNCATE's commit.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ class _Found(Exception):
 class Checker:
     """One history that was run: `outcomes` of its transactions, `order` of the commits as the log has it.
 
-    `may_lose`: the target was made to forget its last commits, so that prefixes may go back. `truncates`: the job applies
-    TRUNCATE as such (K16)."""
+    `losses`: how often the target was made to forget its last commits; each may take prefixes back once. `truncates`: the
+    job applies TRUNCATE as such (K16)."""
 
     def __init__(
         self,
@@ -57,15 +58,16 @@ class Checker:
         outcomes: Mapping[int, Outcome],
         order: Sequence[int],
         *,
-        may_lose: bool = False,
+        losses: int = 0,
         truncates: bool = True,
     ) -> None:
         self.history, self.family, self.outcomes, self.order = history, family, outcomes, order
-        self.may_lose, self.truncates = may_lose, truncates
+        self.losses, self.truncates = losses, truncates
         self.by_number = {transaction.number: transaction for transaction in history.transactions}
         self.prefixes: set[int] = set()  # that were seen
         self._places = {number: place for place, number in enumerate(order)}
         self._ledgered = [number for number in order if number in self.by_number and not self._table_of(number)]
+        self._losses_left, self._owed = losses, 0
         self._begin()
 
     def source(self, lines: Mapping[str, Sequence[bytes]]) -> Failure | None:
@@ -82,9 +84,11 @@ class Checker:
     def observed(self, observations: Iterable[Observation]) -> Failure | None:
         """Is each a state of the source, and none older than the one before?"""
         self._begin()
+        self._losses_left, self._owed = self.losses, 0
         try:
             for observation in observations:
-                self._judge(observation)
+                for _ in range(min(observation.times, 2)):
+                    self._judge(observation)
         except _Found as found:
             return found.failure
         return None
@@ -106,6 +110,7 @@ class Checker:
     def _begin(self) -> None:
         self.model, self._at = Model(self.history.schema, self.family), 0
         self._matched: dict[str, tuple[bytes, list[bytes]]] = {}
+        self._owing = 0  # the prefix that is to be seen next, by K16
         self._ledger: list[bytes] = []
 
     def _advance(self, place: int) -> None:
@@ -145,16 +150,27 @@ class Checker:
     def _judge(self, observation: Observation) -> None:
         first, last = self._places_of(observation)
         if last < self._at:
-            if not self.may_lose:
+            if not self._losses_left:
                 raise _Found(
                     BACK, f"observation {observation.number} shows {first} commits, one before it showed {self._at}"
                 )
+            self._losses_left -= 1
+            self._owed = 0
             self._begin()
+        if last < self._owed and not self._losses_left:
+            raise _Found(
+                WRONG,
+                f"observation {observation.number} shows {last} commits at most, one before it had a table empty already by"
+                f" the TRUNCATE that is commit {self._owed}",
+            )
         differences: list[str] = []
-        for place in range(max(first, self._at), last + 1):
+        owed = 0 if self._losses_left else self._owed
+        for place in range(max(first, self._at, owed), last + 1):
             self._advance(place)
+            self._owing = 0
             table = self._differing(observation)
             if table is None:
+                self._owed = max(self._owed, self._owing)
                 self.prefixes.add(place)
                 return
             seen = sorted(observation.contents[table].splitlines())
@@ -193,14 +209,19 @@ class Checker:
             known = self._matched.get(table)
             if known is not None and known[0] is seen and known[1] is expected:
                 continue
-            if sorted(seen.splitlines()) != expected and not (not seen and self._will_be_truncated(table)):
-                return table
+            if sorted(seen.splitlines()) != expected:
+                truncated = 0 if seen else self._will_be_truncated(table)
+                if not truncated:
+                    return table
+                self._owing = max(self._owing, truncated)
+                continue
             self._matched[table] = (seen, expected)
         return None
 
-    def _will_be_truncated(self, table: str) -> bool:
-        """K16: by a transaction that this snapshot is too old to see."""
-        return self.truncates and any(self._table_of(number) == table for number in self.order[self._at :])
+    def _will_be_truncated(self, table: str) -> int:
+        """K16: the prefix behind the next TRUNCATE of the table, which this snapshot is too old to see; 0 for none."""
+        behind = range(self._at, len(self.order)) if self.truncates else ()
+        return next((place + 1 for place in behind if self._table_of(self.order[place]) == table), 0)
 
     def _same(self, who: str, contents: Mapping[str, list[bytes]], kind: str) -> None:
         expected = {LEDGER: sorted(self._ledger)} | {t: self.model.lines(t) for t in contents if t != LEDGER}

@@ -5,6 +5,7 @@ Two pipelines: processes of ours without Spark (a history takes tenths of a seco
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -29,6 +30,14 @@ class Fault:
     after: int = 0
 
 
+LOOKS, STATES = 10, 3  # at the target before the last one, different ones: what shows fewer shows nothing
+
+
+def shows_enough(observations: int, prefixes: int) -> bool:
+    """Did a history see enough of what a reader of the target could have seen? The last look is one of `observations`."""
+    return observations > LOOKS and prefixes >= STATES
+
+
 class PipelineFailed(Exception):
     """A part ended with an error that no fault explains, or did not come to where it should be in time. The message says
     which part, its exit code and its last lines."""
@@ -51,8 +60,22 @@ class Pipeline(Protocol):
     def wait_caught_up(self, seconds: float) -> None:
         """Until everything that the source had committed when this was called is at the target. Raises PipelineFailed."""
 
+    def settle(self, seconds: float) -> None:
+        """Until no fault is under way, whoever came back behind one has ended, every part lives, and all is at the target
+        once more. Raises PipelineFailed."""
+
+    def look(self) -> None:
+        """Raises what went wrong by itself, if anything did."""
+
     def fired(self) -> tuple[Fault, ...]:
         """The faults that happened."""
+
+    def beside(self) -> tuple[str, ...]:
+        """Further tables that are to be looked at, in the same snapshots."""
+
+    def wrong_beside(self, seen: Mapping[str, Sequence[bytes]], losses: int) -> str:
+        """What is wrong with what was seen of them, by table, in order (lines of COPY); "" for nothing. `losses`: how often
+        the target was made to forget its last commits."""
 
     def hits(self) -> frozenset[str]:
         """The failpoints that were reached, in any part, whether or not a fault stood there."""

@@ -102,6 +102,11 @@ class Parts:
         self.others.append(self.running[part])
         self.restart(part)
 
+    def back(self, first: Running) -> None:
+        """One that another was to replace, and that goes on."""
+        self.others.remove(first)
+        self.running[first.part] = first
+
     def tail(self, part: str) -> str:
         """The last lines of its last process."""
         return self.running[part].tail() if part in self.running else ""

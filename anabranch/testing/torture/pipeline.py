@@ -11,17 +11,17 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from anabranch.failpoints import LOG_VARIABLE, VARIABLE
+from anabranch.failpoints import EXIT_CODE, LOG_VARIABLE, VARIABLE, FailpointReached
 from anabranch.job.signals import SUPERVISED
 from anabranch.testing.faults import Proxy
-from anabranch.testing.torture.beside import Beside
+from anabranch.testing.torture.beside import TABLE, Beside
 from anabranch.testing.torture.contract import Fault, PipelineFailed
 from anabranch.testing.torture.local import CLOCK, Small
-from anabranch.testing.torture.parts import PARTS, Ended, Parts
+from anabranch.testing.torture.parts import PARTS, Ended, Parts, Running
 from anabranch.testing.torture.place import Place
 from anabranch.testing.torture.waiting import AT_FAILPOINTS, Waiting, asked
 
@@ -32,6 +32,7 @@ SLOW_SECONDS = 0.02  # per block
 TWO_PHASE = 0.2  # of the histories
 PACKED = (45_000, 60_000)  # bytes of segments that are packed when they are sealed
 PACK_SECONDS = 3.0
+AFTER_SECONDS = 10.0  # in which a process may still end because of a line or a server that was away
 AGAIN_SECONDS = 0.1  # before a part is started again whose end was away
 
 Restart = Callable[[str, bool], None]
@@ -46,6 +47,8 @@ class _Begun:
     since: float
     until: float | None = None
     pid: int = 0  # of the process that it ended, where it is one
+    met: int = 0  # of the line's Proxy before it
+    is_felt: bool = True  # did it do anything?
 
 
 @dataclass
@@ -126,12 +129,30 @@ class LocalPipeline(Waiting):
         while "trail.pack.renamed" not in self.hits() and time.monotonic() < until:
             time.sleep(WATCH_SECONDS)
 
+    def beside(self) -> tuple[str, ...]:
+        return (TABLE,) if self._beside else ()
+
+    def wrong_beside(self, seen: Mapping[str, Sequence[bytes]], losses: int) -> str:
+        return self._beside.wrong(seen[TABLE], losses) if self._beside else ""
+
+    def is_calm(self) -> bool:
+        """Between two turns of the thread that watches: in one of them a fault may be neither open nor begun."""
+        with self._mutex:
+            is_over = all(one.until is not None for one in self._begun) and not any(map(self._is_due, self._open))
+            alive = (self._parts.running[part].is_alive for part in PARTS if part != "load")
+            load = self._parts.running["load"].ended()
+            return is_over and not self._parts.others and all(alive) and (load is None or load.code == 0)
+
+    def unrest(self) -> str:
+        others = ", ".join(f"{one.part} ({one.pid})" for one in self._parts.others)
+        return super().unrest() + (f"; owners that were replaced live on: {others}" if others else "")
+
     def tails(self) -> str:
         return self._parts.tails()
 
     def fired(self) -> tuple[Fault, ...]:
         there = tuple(f for f in self.faults if f.kind in AT_FAILPOINTS and self.acted(f))
-        return there + tuple(one.fault for one in self._begun)
+        return there + tuple(one.fault for one in self._begun if one.is_felt)
 
     def stop(self) -> None:
         self._is_stopping = True
@@ -153,18 +174,8 @@ class LocalPipeline(Waiting):
     def _watch(self) -> None:
         try:
             while not self._is_stopping and self.failure is None:
-                for fault in [one for one in self._open if self._is_due(one)]:
-                    self._open.remove(fault)
-                    self._begin(fault)
-                for one in self._begun:
-                    if one.until is None and time.monotonic() >= one.since + one.fault.seconds:
-                        self._end(one)
-                for part in PARTS:
-                    self._keep(part)
-                for other in list(self._parts.others):
-                    if (ended := other.ended()) is not None:
-                        self._parts.others.remove(other)
-                        self._judge(ended)
+                with self._mutex:
+                    self._turn()
                 time.sleep(WATCH_SECONDS)
             for one in self._begun:
                 if one.until is None:
@@ -172,10 +183,25 @@ class LocalPipeline(Waiting):
         except BaseException as failure:  # noqa: BLE001 - carried over to whoever waits
             self.failure = failure
 
+    def _turn(self) -> None:
+        for fault in [one for one in self._open if self._is_due(one)]:
+            self._open.remove(fault)
+            self._begin(fault)
+        for one in self._begun:
+            if one.until is None and time.monotonic() >= one.since + one.fault.seconds:
+                self._end(one)
+        for part in PARTS:
+            self._keep(part)
+        for other in list(self._parts.others):
+            if (ended := other.ended()) is not None:
+                self._parts.others.remove(other)
+                self._judge(ended)
+
     def _is_due(self, fault: Fault) -> bool:
         is_there = fault.where not in PARTS or self._parts.running[fault.where].is_alive
         is_time = self._is_consistent or fault.kind != "lose"
-        return is_there and is_time and self._committed >= fault.after
+        is_used = fault.kind != "cut" or self._proxies[fault.where].is_used
+        return is_there and is_time and is_used and self._committed >= fault.after
 
     def _begin(self, fault: Fault) -> None:
         begun = _Begun(fault, time.monotonic())
@@ -190,6 +216,7 @@ class LocalPipeline(Waiting):
             begun.until = time.monotonic()
             return
         else:
+            begun.met = self._proxies[fault.where].met
             self._hold(fault)
         self._begun.append(begun)
 
@@ -219,7 +246,9 @@ class LocalPipeline(Waiting):
                 if running.pid == one.pid:
                     running.process.send(signal.SIGCONT)
         elif one.fault.kind in ON_LINES:
-            self._proxies[one.fault.where].restore()
+            proxy = self._proxies[one.fault.where]
+            one.is_felt = proxy.met > one.met
+            proxy.restore()
 
     # --- what ended ------------------------------------------------------------------------------------------------
 
@@ -229,9 +258,18 @@ class LocalPipeline(Waiting):
         if running.is_alive or (ended := running.ended()) is None or (part == "load" and ended.code == 0):
             return
         self._judge(ended)
+        if ended.error == "TrailLocked" and (first := self._first_owner(part)) is not None:
+            self._parts.back(first)
+            return
         if ended.error:
             time.sleep(AGAIN_SECONDS)
         self._parts.restart(part)
+
+    def _first_owner(self, part: str) -> Running | None:
+        """Who had the part before another one was started beside it, and goes on: the newcomer was refused its lock."""
+        if any(one.fault.kind in ("freeze", "second") and one.until is None for one in self._begun):
+            return None
+        return next((other for other in self._parts.others if other.part == part and other.is_alive), None)
 
     def _judge(self, ended: Ended) -> None:
         """Raises PipelineFailed where no fault explains it."""
@@ -245,7 +283,14 @@ class LocalPipeline(Waiting):
         for fault in self.faults:
             if fault.kind in AT_FAILPOINTS and self.acted(fault) == ended.pid:
                 yield _Begun(fault, ended.begun, pid=ended.pid)
-        yield from (one for one in self._begun if one.until is None or one.until >= ended.begun)
+        now = time.monotonic()
+        for one in self._begun:
+            is_late = (
+                one.fault.kind in ON_LINES | ON_SERVERS and one.until is not None and now > one.until + AFTER_SECONDS
+            )
+            after = AFTER_SECONDS if one.fault.kind == "second" else 0.0  # the first one lives on for a moment
+            if not is_late and (one.until is None or one.until + after >= ended.begun):
+                yield one
 
 
 AWAY = {"source": frozenset({"SourceUnavailable"}), "target": frozenset({"TargetUnavailable"})}
@@ -256,8 +301,10 @@ NO_ROOM = frozenset({"StorageFull", "TrailError", "StateError"})
 
 def explains(fault: Fault, ended: Ended, pid: int) -> bool:
     """May the process have ended in that way because of the fault? `pid`: the process that the fault met."""
-    if fault.kind in ("exit", "raise"):
-        return pid == ended.pid
+    if fault.kind == "exit":
+        return pid == ended.pid and ended.code == EXIT_CODE
+    if fault.kind == "raise":
+        return pid == ended.pid and ended.error == FailpointReached.__name__
     if fault.kind == "kill":
         return pid == ended.pid and ended.code == -signal.SIGKILL
     if fault.kind == "full":

@@ -57,7 +57,9 @@ class Tally:
 
 def line(told: Told) -> str:
     """A history, in a line."""
-    fired = ", ".join(f"{fault.kind} {fault.where}" for fault in told.fired) or "no fault came about: does not count"
+    fired = ", ".join(f"{fault.kind} {fault.where}" for fault in told.fired) or "no fault came about"
+    if not told.counts and not told.failure:
+        fired += ": does not count" if not told.fired else f": {told.observations} looks: does not count"
     facts = f"{told.committed} transactions, {told.prefixes} states seen"
     return f"{told.seed:>6}  {told.source:<8}{told.seconds:5.1f} s  {facts:<34}  {fired}"
 
@@ -66,7 +68,7 @@ def summary(tally: Tally, seconds: float) -> list[str]:
     """For people."""
     kinds = ", ".join(f"{kind} {number}" for kind, number in sorted(tally.kinds.items()))
     lines = [
-        f"{tally.passed} histories passed in {seconds:.0f} s, {tally.counted} of them with a fault that came about",
+        f"{tally.passed} histories passed in {seconds:.0f} s, {tally.counted} of them count: with a fault and enough looks",
         f"{tally.transactions} transactions, {tally.observations} looks at the target, {tally.prefixes} states seen",
         f"faults: {kinds or 'none'}",
         f"failpoints reached: {len(tally.hits)} of {len(POINTS)}",

@@ -6,6 +6,7 @@ What does not live here: the job that carries it (contract.py says what it has t
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -15,8 +16,8 @@ from typing import Any
 
 from anabranch.testing.databases import Database, connect
 from anabranch.testing.servers import Server
-from anabranch.testing.torture.check import PIPELINE, Checker, Failure
-from anabranch.testing.torture.contract import Fault, Pipeline, PipelineFailed
+from anabranch.testing.torture.check import PIPELINE, WRONG, Checker, Failure
+from anabranch.testing.torture.contract import Fault, Pipeline, PipelineFailed, shows_enough
 from anabranch.testing.torture.ends import source_lines, version_of
 from anabranch.testing.torture.history import History
 from anabranch.testing.torture.order import Place, commit_order, log_end
@@ -61,20 +62,25 @@ def run_history(
     begin = prepare(history, source)
     sessions = Sessions(history, source, pipeline.committed)
     on_begin(begin, sessions)
-    watcher = Watcher(target, history.database, history.schema)
+    watcher = Watcher(target, history.database, history.schema, pipeline.beside())
     try:
-        failed = _drive(history, sessions, watcher, pipeline, patience)
+        failed, fired = _drive(history, sessions, watcher, pipeline, patience)
         order = commit_order(source, begin, history.database)
-        has_lost = any(fault.kind == "lose" and fault.where == "target" for fault in pipeline.fired())
-        checker = Checker(history, source.name, sessions.outcomes, order, may_lose=has_lost, truncates=truncates)
+        losses = sum(fault.kind == "lose" and fault.where == "target" for fault in fired)
+        checker = Checker(history, source.name, sessions.outcomes, order, losses=losses, truncates=truncates)
         lines = source_lines(source, history.database, history.schema)
         failure = _verdict(checker, lines, watcher, is_whole=failed is None) or failed
-        fired, hits = pipeline.fired(), pipeline.hits()
+        seen = {table: [one.more[table] for one in watcher.observations] for table in pipeline.beside()}
+        if failure is None and (wrong := pipeline.wrong_beside(seen, losses)):
+            failure = Failure(WRONG, wrong)
+        hits = pipeline.hits()
     finally:
         sessions.close()
         watcher.close()
         pipeline.stop()
         remove(history, source, target)
+    if failure is None and not shows_enough(watcher.made, len(checker.prefixes)) and watcher.missed:
+        print(f"history {history.seed}: a look at the target came to nothing: {watcher.missed}", file=sys.stderr)
     committed = sum(outcome.end == COMMITTED for outcome in sessions.outcomes.values())
     took = time.monotonic() - began
     return Result(history.seed, failure, committed, watcher.made, len(checker.prefixes), took, fired, hits)
@@ -105,8 +111,9 @@ def _remove_schema(history: History, target: Database) -> None:
 
 def _drive(
     history: History, sessions: Sessions, watcher: Watcher, pipeline: Pipeline, patience: float
-) -> Failure | None:
-    """Let everything happen. Returns what the job failed of by itself."""
+) -> tuple[Failure | None, tuple[Fault, ...]]:
+    """Let everything happen. Returns what the job failed of by itself, and the faults before the last observation: what
+    comes later shows nothing."""
     try:
         sessions.run(history.before, counts=False)
         pipeline.start()
@@ -115,12 +122,18 @@ def _drive(
         watcher.start()
         sessions.run(history.after)
         pipeline.wait_caught_up(patience)
+        pipeline.settle(patience)
     except PipelineFailed as failed:
-        return Failure(PIPELINE, str(failed))
+        return Failure(PIPELINE, str(failed)), pipeline.fired()
     finally:
         watcher.stop()
+    fired = pipeline.fired()
     watcher.observe_last(patience)
-    return None
+    try:
+        pipeline.look()
+    except PipelineFailed as failed:
+        return Failure(PIPELINE, str(failed)), fired
+    return None, fired
 
 
 def _verdict(

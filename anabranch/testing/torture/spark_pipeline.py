@@ -55,6 +55,7 @@ class SparkPipeline(Waiting):
     _committed: int = field(default=-1, init=False)
     _is_stopping: bool = field(default=False, init=False)
     _starts: int = field(default=0, init=False)
+    _mutex: threading.Lock = field(default_factory=threading.Lock, init=False)
     _run: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     def start(self) -> None:
@@ -71,6 +72,10 @@ class SparkPipeline(Waiting):
 
     def committed(self, transactions: int) -> None:
         self._committed = transactions
+
+    def is_calm(self) -> bool:
+        with self._mutex:
+            return self._run is not None and self._run.poll() is None
 
     def fired(self) -> tuple[Fault, ...]:
         return (*(f for f in self.faults if f.kind in AT_FAILPOINTS and self.acted(f)), *self._begun)
@@ -111,19 +116,23 @@ class SparkPipeline(Waiting):
     def _watch(self) -> None:
         try:
             while not self._is_stopping:
-                for fault in [one for one in self._open if self._committed >= one.after]:
-                    if self._strike(fault):
-                        self._open.remove(fault)
-                        self._begun.append(fault)
-                assert self._run is not None
-                code = self._run.poll()
-                if code is not None:
-                    if code != -signal.SIGKILL:
-                        raise PipelineFailed(f"run ended with {code}\n{self.tails()}")
-                    self._begin()
+                with self._mutex:
+                    self._turn()
                 time.sleep(WATCH_SECONDS)
         except BaseException as failure:  # noqa: BLE001 - carried over to whoever waits
             self.failure = failure
+
+    def _turn(self) -> None:
+        for fault in [one for one in self._open if self._committed >= one.after]:
+            if self._strike(fault):
+                self._open.remove(fault)
+                self._begun.append(fault)
+        assert self._run is not None
+        code = self._run.poll()
+        if code is not None:
+            if code != -signal.SIGKILL:
+                raise PipelineFailed(f"run ended with {code}\n{self.tails()}")
+            self._begin()
 
     def _strike(self, fault: Fault) -> bool:
         """False where there is nothing to strike yet, or no more."""

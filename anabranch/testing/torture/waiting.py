@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from anabranch.testing.torture.contract import Fault, PipelineFailed
@@ -42,6 +42,26 @@ class Waiting:
         self._wait(self.looking.is_at_goal, deadline - time.monotonic(), f"all up to {self.looking.goal} is applied")
         self._wait(self.looking.is_built, deadline - time.monotonic(), "indexes and foreign keys stand")
 
+    def beside(self) -> tuple[str, ...]:
+        return ()
+
+    def wrong_beside(self, seen: Mapping[str, Sequence[bytes]], losses: int) -> str:
+        return ""
+
+    def is_calm(self) -> bool:
+        """No fault is under way or about to begin, and every part is as it should be. Asked once all is committed."""
+        raise NotImplementedError
+
+    def unrest(self) -> str:
+        """What is_calm waits for."""
+        return "no fault is under way, and every part lives"
+
+    def settle(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        if not until(self.is_calm, seconds, self.look):
+            raise PipelineFailed(f"not within {seconds:.0f} s: {self.unrest()}\n{self.tails()}")
+        Waiting.wait_caught_up(self, deadline - time.monotonic())
+
     def hits(self) -> frozenset[str]:
         return frozenset(line for line in self.reached() if "=" not in line)
 
@@ -60,10 +80,10 @@ class Waiting:
         return 0
 
     def _wait(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
-        if not until(condition, seconds, self._raise):
+        if not until(condition, seconds, self.look):
             raise PipelineFailed(f"not within {seconds:.0f} s: {what}\n{self.tails()}")
 
-    def _raise(self) -> None:
+    def look(self) -> None:
         if self.failure is not None:
             raise self.failure
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import select
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,26 +18,34 @@ from anabranch.testing.databases import Database
 from anabranch.testing.torture.tables import LEDGER, Column, Schema
 
 REST = 0.002  # seconds between two observations
+CONNECT_SECONDS = 10
 SILENCE = 30.0  # seconds after which a target that does not answer counts as lost
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Observation:
-    """Of one snapshot, by table: the lines of COPY, as they came. Contents that stay the same are the same objects."""
+    """Of one snapshot, by table: the lines of COPY, as they came. Contents that stay the same are the same objects. `times`:
+    how many in a row showed the same. `more`: tables that are no part of the history."""
 
     number: int
     contents: dict[str, bytes] = field(repr=False)
+    times: int = 1
+    more: dict[str, bytes] = field(default_factory=dict, repr=False)
 
 
 class Watcher:
     """Observes from `start` to `stop`; the target may go away meanwhile. An observation that shows what the one before it
     showed is counted, not kept."""
 
-    def __init__(self, target: Database, namespace: str, schema: Schema, rest: float = REST) -> None:
+    def __init__(
+        self, target: Database, namespace: str, schema: Schema, beside: Sequence[str] = (), rest: float = REST
+    ) -> None:
         self.target, self.rest = target, rest
         self.tables = (LEDGER, *(table.name for table in schema.tables))
         columns = {LEDGER: (Column("n", "int"),), **{table.name: table.columns for table in schema.tables}}
-        copies = (f'COPY "{namespace}"."{t}" ({_names(columns[t])}) TO STDOUT' for t in self.tables)
+        copies = [f'COPY "{namespace}"."{t}" ({_names(columns[t])}) TO STDOUT' for t in self.tables]
+        copies += [f'COPY "{namespace}"."{table}" TO STDOUT' for table in beside]
+        self.beside = tuple(beside)
         self._query = "; ".join(("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", *copies, "COMMIT")).encode()
         self.observations: list[Observation] = []
         self.made = 0
@@ -44,6 +53,7 @@ class Watcher:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._failure: BaseException | None = None
+        self.missed = ""  # why the last look came to nothing, where one did
 
     def start(self) -> None:
         self._thread.start()
@@ -52,7 +62,9 @@ class Watcher:
         """Raises what the watching died of."""
         self._stop.set()
         if self._thread.ident is not None:
-            self._thread.join(SILENCE)
+            self._thread.join(2 * SILENCE)
+        if self._thread.is_alive():
+            raise RuntimeError(f"a look at the target took {2 * SILENCE:.0f} s; before it: {self.missed or 'no error'}")
         if self._failure is not None:
             raise self._failure
 
@@ -64,15 +76,20 @@ class Watcher:
     def observe(self) -> Observation:
         """One more, now. Raises psycopg.Error."""
         last = self.observations[-1] if self.observations else None
-        contents = dict(zip(self.tables, self._read(), strict=True))
+        read = self._read()
+        contents = dict(zip(self.tables, read, strict=False))
+        more = dict(zip(self.beside, read[len(self.tables) :], strict=True))
         if last is not None:
             for table, seen in last.contents.items():
                 if contents[table] == seen:
                     contents[table] = seen
         self.made += 1
-        if last is None or any(contents[table] is not last.contents[table] for table in self.tables):
-            last = Observation(self.made, contents)
+        is_new = last is None or any(contents[table] is not last.contents[table] for table in self.tables)
+        if last is None or is_new or more != last.more:
+            last = Observation(self.made, contents, more=more)
             self.observations.append(last)
+        else:
+            last.times += 1
         return last
 
     def observe_last(self, seconds: float) -> Observation:
@@ -89,7 +106,8 @@ class Watcher:
 
         try:
             return self.observe()
-        except psycopg.OperationalError:
+        except psycopg.OperationalError as error:
+            self.missed = str(error).strip()
             with suppress(psycopg.Error):
                 self.close()
             self._connection = None
@@ -105,8 +123,8 @@ class Watcher:
 
     def _read(self) -> list[bytes]:
         if self._connection is None:
-            self._connection = self.target.connect(options=_OPTIONS)
-        return _copied(self._connection.pgconn, self._query, len(self.tables))
+            self._connection = self.target.connect(options=_OPTIONS, connect_timeout=CONNECT_SECONDS)
+        return _copied(self._connection.pgconn, self._query, len(self.tables) + len(self.beside))
 
 
 _OPTIONS = "-c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=postgres -c bytea_output=hex -c client_encoding=UTF8"

@@ -51,11 +51,11 @@ def seen(*states: Mapping[str, list[bytes]]) -> list[Observation]:
     return [Observation(number, one) for number, one in enumerate(lines, 1)]
 
 
-def checker(**options: bool) -> Checker:
+def checker(**options: int) -> Checker:
     return Checker(HISTORY, "mysql", OUTCOMES, ORDER, **options)
 
 
-def verdict(*states: Mapping[str, list[bytes]], **options: bool) -> str:
+def verdict(*states: Mapping[str, list[bytes]], **options: int) -> str:
     """The kind of failure, "" for none; the last state counts as the end."""
     judge, observations = checker(**options), seen(*states)
     failure = judge.source(state(len(ORDER))) or judge.observed(observations) or judge.final(observations[-1])
@@ -112,15 +112,30 @@ def test_a_truncate_leaves_no_number_and_is_waited_for() -> None:
 def test_rule_16_a_snapshot_older_than_a_truncate_may_see_it() -> None:
     """It finds the table empty before the others have come so far."""
     empty = with_lines(state(3), "loose")
-    assert verdict(empty, state(3), LAST) == ""
+    assert verdict(state(2), empty, state(5), LAST) == ""
     assert verdict(empty, LAST, truncates=False) == WRONG
     assert verdict(with_lines(state(3), "parent"), LAST) == WRONG
     assert verdict(with_lines(state(3), "loose", *state(3)["loose"][:1]), LAST) == WRONG
 
 
+def test_rule_16_what_comes_behind_such_a_snapshot_shows_the_truncate() -> None:
+    empty, emptier = with_lines(state(3), "loose"), with_lines(state(4), "loose")
+    assert verdict(empty, state(5), LAST) == "" and verdict(emptier, state(5), LAST) == ""
+    assert verdict(empty, emptier, LAST) == ""  # between 4 and 5 the ledger is the same
+    for early in (empty, state(3)):
+        assert verdict(empty, early, LAST) == WRONG and verdict(empty, early, LAST, losses=1) == ""
+    for of, kind in ((empty, WRONG), (emptier, "")):  # seen twice
+        first, last = seen(of, LAST)
+        first.times = 2
+        failure = checker().observed([first, last])
+        assert (failure.kind if failure else "") == kind
+
+
 def test_a_target_that_forgot_its_last_commits_may_go_back() -> None:
-    assert verdict(state(4), state(1), state(2), LAST, may_lose=True) == ""
-    assert verdict(state(3), with_lines(state(2), "child", b"1\t1"), LAST, may_lose=True) == WRONG
+    assert verdict(state(4), state(1), state(2), LAST, losses=1) == ""
+    assert verdict(state(4), state(1), state(2), state(1), LAST, losses=1) == BACK
+    assert verdict(state(4), state(1), state(2), state(1), LAST, losses=2) == ""
+    assert verdict(state(3), with_lines(state(2), "child", b"1\t1"), LAST, losses=1) == WRONG
 
 
 def test_the_kit_s_own_mistakes_are_told_apart() -> None:

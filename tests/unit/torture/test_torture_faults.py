@@ -28,6 +28,7 @@ def test_the_same_seed_draws_the_same_faults_and_some_hundred_draw_all() -> None
     every = [fault for faults in drawn.values() for fault in faults]
     assert {fault.kind for fault in every} == set(WEIGHTS)
     assert {fault.where for fault in every if fault.kind == "exit"} == set(POINTS)
+    assert ("clock", "load") not in {(fault.kind, fault.where) for fault in every}
     first = Counter(fault.where for faults in list(drawn.values())[:400] for fault in faults)
     assert len(first.keys() & set(POINTS)) > 0.8 * len(POINTS)
 
@@ -50,7 +51,9 @@ def test_faults_at_failpoints_are_what_the_variable_takes() -> None:
         (Fault("kill", "apply"), -signal.SIGKILL, "", True),
         (Fault("kill", "apply"), 1, "KeyError", False),
         (Fault("exit", "apply.begin"), 137, "", True),
+        (Fault("exit", "apply.begin"), 1, "KeyError", False),
         (Fault("raise", "apply.begin"), 1, "FailpointReached", True),
+        (Fault("raise", "apply.begin"), 1, "KeyError", False),
         (Fault("full", "trail.frame"), 7, "TrailError", True),
         (Fault("full", "trail.frame"), 1, "ValueError", False),
         (Fault("delay", "trail.frame"), 1, "ValueError", False),

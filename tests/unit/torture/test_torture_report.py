@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from anabranch.failpoints import POINTS
@@ -25,6 +26,9 @@ CALM = Told(4, "mariadb", "", 40, 90, 11, 1.0, (), frozenset({"apply.begin", "tr
 WRONG = Told(5, "mariadb", "wrong state: …", 40, 90, 0, 1.0, (), frozenset())
 
 
+FEW = replace(KILLED, seed=6, observations=10)
+
+
 def tally() -> Tally:
     found = Tally()
     for told in (KILLED, CALM, WRONG):
@@ -35,6 +39,7 @@ def tally() -> Tally:
 def test_a_history_without_its_fault_passes_and_does_not_count() -> None:
     found = tally()
     assert (found.passed, found.counted, found.failed) == (2, 1, [5])
+    assert not FEW.counts and not replace(KILLED, prefixes=2).counts and "10 looks: does not count" in line(FEW)
     assert "does not count" in line(CALM) and "kill apply, exit apply.begin" in line(KILLED)
     text = "\n".join(summary(found, 3.0))
     assert "2 histories passed in 3 s, 1 of them" in text and f"failpoints reached: 2 of {len(POINTS)}" in text
