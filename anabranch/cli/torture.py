@@ -5,6 +5,7 @@ What does not live here: all of it (`testing/torture`).
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 
@@ -56,6 +57,10 @@ def torture(
         raise click.UsageError("--source and --target go together")
     if replay and (histories or minutes):
         raise click.UsageError("--replay runs one history")
+    if replay and results:
+        raise click.UsageError("--replay keeps no counts: leave --results out")
+    if minutes is not None and not math.isfinite(minutes):
+        raise click.BadParameter(f"{minutes} is no number of minutes", param_hint="--minutes")
     from anabranch.testing.torture.command import Asked, run_torture
 
     asked = Asked(source, target, seed, histories, minutes, workers, with_spark, replay, results)

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import random
+import re
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +23,7 @@ from anabranch.testing.servers import Server
 
 TABLE = "beside"
 TRANSACTIONS = 6
+PAUSES = (0.01, 0.05, 0.2, 1.0)
 CREATE = f"CREATE TABLE {TABLE} (n INT PRIMARY KEY, v VARCHAR(20)) ENGINE=InnoDB"
 
 
@@ -34,7 +36,8 @@ class Beside:
     database: str
     seed: int
     _thread: threading.Thread | None = field(default=None, init=False)
-    _open: list[str] = field(default_factory=list, init=False)
+    _open: list[str] = field(default_factory=list, init=False)  # prepared, not decided
+    _begun: list[str] = field(default_factory=list, init=False)  # those, and one that may be prepared
     _rows: dict[int, frozenset[bytes]] = field(default_factory=dict, init=False)  # by number of the transaction
     _failure: Exception | None = field(default=None, init=False)
 
@@ -83,9 +86,9 @@ class Beside:
         """Leave nothing prepared, which would hold up the DROP."""
         if self._thread is not None:
             self._thread.join(30)
-        with contextlib.suppress(Exception), closing(connect(self.source)) as connection:
-            for xid in list(self._open):
-                connection.cursor().execute(f"XA ROLLBACK '{xid}'")
+        if self._begun:
+            with contextlib.suppress(Exception):  # a source that is away
+                roll_back(self.source, list(self._begun))
 
     def _run(self) -> None:
         drawn = random.Random(f"beside {self.seed}")
@@ -103,6 +106,7 @@ class Beside:
     def _prepare(self, number: int, drawn: random.Random) -> None:
         xid = f"{self.database}_{number}"
         with closing(connect(self.source, self.database)) as connection:
+            self._begun.append(xid)  # before: whatever the line is lost at, the source may keep it
             self._say(connection, f"XA START '{xid}'")
             rows = range(drawn.randint(1, 3))
             self._rows[number] = frozenset(f"{number * 10 + row}\tx{row}".encode() for row in rows)
@@ -116,7 +120,7 @@ class Beside:
         xid = drawn.choice(self._open)
         how = "ROLLBACK" if drawn.random() < 0.25 else "COMMIT"
         with closing(connect(self.source)) as connection:
-            for pause in (0.01, 0.05, 0.2, 1.0):
+            for pause in PAUSES:
                 with contextlib.suppress(Exception):
                     self._say(connection, f"XA {how} '{xid}'")
                     break
@@ -124,8 +128,29 @@ class Beside:
             else:
                 self._say(connection, f"XA {how} '{xid}'")
         self._open.remove(xid)
+        self._begun.remove(xid)
 
     def _say(self, connection: Any, *statements: str) -> None:
         with closing(connection.cursor()) as cursor:
             for statement in statements:
                 cursor.execute(statement)
+
+
+def prepared(source: Server, database: str) -> list[str]:
+    """Of a history's transactions, those that the source keeps prepared."""
+    with closing(connect(source)) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute("XA RECOVER")
+        xids = [row[3] for row in cursor.fetchall()]
+    said = [xid.decode(errors="replace") if isinstance(xid, bytes) else xid for xid in xids]
+    return [xid for xid in said if re.fullmatch(rf"{database}_\d+", xid)]
+
+
+def roll_back(source: Server, xids: Sequence[str]) -> None:
+    """Each that is there; the server needs a moment to let go of a session that prepared one and is gone."""
+    with closing(connect(source)) as connection, closing(connection.cursor()) as cursor:
+        for xid in xids:
+            for pause in PAUSES:
+                with contextlib.suppress(Exception):  # not there, or not let go yet
+                    cursor.execute(f"XA ROLLBACK '{xid}'")
+                    break
+                time.sleep(pause)

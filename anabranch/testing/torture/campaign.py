@@ -5,29 +5,42 @@ What does not live here: a history (run.py), a worker's process (worker.py), wha
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from anabranch.errors import AnabranchError
 from anabranch.testing.torture.contract import Fault, shows_enough
-from anabranch.testing.torture.ground import Ground
+from anabranch.testing.torture.ground import Ground, uninterrupted
 
-END_SECONDS = 30.0  # for a worker to clear away what it has begun
+END_SECONDS = 150.0  # for workers to clear away what they have begun; drops wait 30 s for locks, threads are joined
 
 
 class KitFailed(AnabranchError):
-    """Not the product: the kit itself, or a server under it."""
+    """No verdict: the kit itself, a server under it, or the product did what the kit did not expect of anything. `seed` of
+    the history, 0 for none."""
 
-    default_hint = "this is a bug of the kit, or a server that went away"
+    default_hint = "a server that went away, a bug of the kit, or something of the product's that it cannot look at"
+
+    def __init__(self, message: str, *, hint: str = "", seed: int = 0) -> None:
+        super().__init__(message, hint=hint)
+        self.seed = seed
+
+
+class NothingCounted(AnabranchError):
+    """Whatever ran, no fault came about: it shows nothing."""
+
+    default_hint = "more histories (--histories, --minutes), or others (--seed)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +104,18 @@ class Campaign:
                     if result.failure:
                         self._stop.set()
         finally:
-            self._stop.set()
-            for hand in hands:
-                hand.end()
-            self.ground.clear(list(self._running.values()))
+            with uninterrupted():
+                self._stop.set()
+                self._end(hands)
+                self.ground.clear(list(self._running.values()))
+
+    def _end(self, hands: Sequence[_Hand]) -> None:
+        """All at once: each has to clear away."""
+        for hand in hands:
+            hand.terminate()
+        until = time.monotonic() + END_SECONDS
+        for hand in hands:
+            hand.end(until)
 
     def restart(self, where: str, name: str, loses: bool) -> dict[str, str]:
         try:
@@ -135,7 +156,7 @@ class _Hand:
                 self._say({"seed": seed})
                 said = self._heard()
                 if "broken" in said:
-                    raise KitFailed(f"history {seed}: {said['broken']}")
+                    raise KitFailed(f"history {seed}: {said['broken']}", seed=seed)
                 self.put(Told.of(said))
         except BaseException as failure:  # noqa: BLE001 - carried over to whoever waits for results
             self.put(failure)
@@ -161,13 +182,18 @@ class _Hand:
         found: dict[str, Any] = json.loads(line)
         return found
 
-    def end(self) -> None:
+    def terminate(self) -> None:
         """It clears away what it has begun; a worker that waits for a seed ends at once."""
+        if hasattr(self, "process"):
+            self.process.terminate()
+
+    def end(self, until: float) -> None:
+        """By force from then on, with all that it has started."""
         if not hasattr(self, "process"):
             return
-        self.process.terminate()
         try:
-            self.process.wait(END_SECONDS)
+            self.process.wait(max(0.1, until - time.monotonic()))
         except subprocess.TimeoutExpired:
-            self.process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)  # its session's leader
             self.process.wait()

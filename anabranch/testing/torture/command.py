@@ -12,19 +12,20 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from anabranch.errors import AnabranchError, ConfigError, DifferencesFound
 from anabranch.testing.torture import report
-from anabranch.testing.torture.campaign import Campaign, KitFailed, Told
+from anabranch.testing.torture.campaign import Campaign, KitFailed, NothingCounted, Told
 from anabranch.testing.torture.check import MODEL
 from anabranch.testing.torture.contract import Fault
-from anabranch.testing.torture.ground import Ground, private, users_own
+from anabranch.testing.torture.ground import Ground, private, uninterrupted
 from anabranch.testing.torture.history import History
-from anabranch.testing.torture.one import One
+from anabranch.testing.torture.one import One, concerns_servers
+from anabranch.testing.torture.pair import users_own
 from anabranch.testing.torture.run import Result, load, save
 from anabranch.testing.torture.shrink import shrink
 
@@ -52,22 +53,36 @@ class Asked:
 
 
 def run_torture(asked: Asked) -> int:
-    """The exit code. Raises DifferencesFound for a history that failed, KitFailed for what is not the product's."""
+    """The exit code. Raises DifferencesFound for a history that failed, KitFailed where there is no
+    verdict, NothingCounted."""
     replayed = _read(asked.replay) if asked.replay else None
+    if replayed:
+        _require_fit(asked, replayed)
+    if asked.results:
+        report.require_writable(asked.results)
     with _directory() as directory, _ground(asked, directory, replayed) as ground:
         ground.require_free()
         _say(*(f"  source  {s.name} {s.version} on {s.host}:{s.port}" for s in ground.sources))
         server = ground.target.server
         _say(f"  target  {server.name} {server.version} on {server.host}:{server.port}")
-        one = One(ground, directory, asked.with_spark)
+        with_spark = replayed.with_spark if replayed and replayed.with_spark is not None else asked.with_spark
+        one = One(ground, directory, with_spark)
+        seeds = [replayed.history.seed] if replayed else []
         try:
             if replayed:
-                return _replay(one, *replayed)
-            failed = _campaign(asked, ground, directory)
-            if failed:
+                return _replay(one, replayed)
+            if failed := _campaign(asked, ground, directory):
+                seeds.append(failed.seed)
                 _keep_failed(one, failed)
+        except KitFailed as broken:
+            if not broken.seed or replayed:
+                raise
+            seeds.append(broken.seed)
+            file = _kept(one, broken.seed, *one.drawn(broken.seed), str(broken))
+            raise KitFailed(broken.message, hint=f"{broken.hint}; the history is in {file}") from broken
         finally:
-            ground.clear([replayed[0].seed] if replayed else [])
+            with uninterrupted():
+                ground.clear(seeds)
     return 0
 
 
@@ -89,6 +104,8 @@ def _campaign(asked: Asked, ground: Ground, directory: Path) -> Told | None:
                 _say(report.line(told))
     seconds = time.monotonic() - begun
     print("\n".join(["", *report.summary(tally, seconds)]), flush=True)
+    if not failed and not tally.counted:
+        raise NothingCounted(f"no history counts: in none of {tally.passed} a fault came about")
     if asked.results:
         servers = [*ground.sources, ground.target.server]
         report.keep(asked.results, tally, seconds, [f"{s.name} {s.version}" for s in servers])
@@ -96,23 +113,47 @@ def _campaign(asked: Asked, ground: Ground, directory: Path) -> Told | None:
 
 
 def _keep_failed(one: One, told: Told) -> None:
-    """Make it small, write it down, and say so. Raises."""
+    """Write it down, make it small, write that down, and say so. Raises."""
     history, faults = one.drawn(told.seed)
-    _say("", told.failure, "", "making it smaller …")
+    left = _left(one, history)
+    first = told.failure.replace(str(one.directory / history.database), str(left))
+    file = _kept(one, told.seed, history, faults, first)
+    _say("", first, "", f"it is in {file}, its logs and its trail are in {left}", "making it smaller …")
     smaller, result = _shrunk(one, history, faults)
-    file = Path(f"torture-{told.seed}.json").absolute()
-    source = one.ground.source_of(told.seed)
-    versions = {"source": f"{source.name} {source.version}", "target": one.ground.target.server.version}
-    spark = ["--spark"] if one.with_spark else []
-    said = str(result.failure) if result and result.failure else told.failure
-    save(file, smaller, faults, result, servers=versions, commit=report.commit(), first=told.failure)
-    size = f"{len(smaller.transactions)} of {len(history.transactions)} transactions are left"
+    said = str(result.failure) if result and result.failure else first
+    _kept(one, told.seed, smaller, faults, first, result)
     _say(
-        f"{size}; it is in {file}",
+        f"{len(smaller.transactions)} of {len(history.transactions)} transactions are left",
         "run it again:",
-        f"  anabranch torture --replay {file.name} {' '.join(spark)}".rstrip(),
+        f"  anabranch torture --replay {file.name}",
     )
     raise _error(told.seed, said)
+
+
+def _kept(
+    one: One,
+    seed: int,
+    history: History,
+    faults: Sequence[Fault],
+    first: str,
+    result: Result | None = None,
+) -> Path:
+    """The file in the working directory that runs a history again."""
+    file = Path(f"torture-{seed}.json").absolute()
+    source = one.ground.source_of(seed)
+    versions = {"source": f"{source.name} {source.version}", "target": one.ground.target.server.version}
+    more = {"servers": versions, "commit": report.commit(), "spark": one.with_spark, "first": first}
+    save(file, history, faults, result, **more)
+    return file
+
+
+def _left(one: One, history: History) -> Path:
+    """What the job left, out of a directory that is removed, beside the file."""
+    kept = Path(f"torture-{history.seed}.left").absolute()
+    shutil.rmtree(kept, ignore_errors=True)
+    with contextlib.suppress(OSError):  # there may be nothing
+        shutil.copytree(one.directory / history.database, kept, ignore_dangling_symlinks=True)
+    return kept
 
 
 def _shrunk(one: One, history: History, faults: tuple[Fault, ...]) -> tuple[History, Result | None]:
@@ -134,22 +175,54 @@ def _error(seed: int, said: str) -> AnabranchError:
 # --- one --------------------------------------------------------------------------------------------------------------
 
 
-def _read(file: Path) -> tuple[History, tuple[Fault, ...], str]:
-    """History, faults, and the source it failed on."""
+@dataclass(frozen=True, slots=True)
+class _Replayed:
+    """A file. `family`: the source that it failed on, "" and None where the file does not say."""
+
+    file: Path
+    history: History
+    faults: tuple[Fault, ...]
+    family: str
+    with_spark: bool | None
+
+
+def _read(file: Path) -> _Replayed:
     try:
-        family = json.loads(file.read_text()).get("servers", {}).get("source", "mariadb").split(" ")[0]
-        return (*load(file), family)
+        data = json.loads(file.read_text())
+        family = data.get("servers", {}).get("source", "").split(" ")[0]
+        return _Replayed(file, *load(file), family, data.get("spark"))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(f"{file} is no history: {error}", hint="name a file that torture wrote") from None
 
 
-def _replay(one: One, history: History, faults: tuple[Fault, ...], family: str) -> int:
+def _require_fit(asked: Asked, replayed: _Replayed) -> None:
+    """The history can be what it was with what was asked for. Raises ConfigError."""
+    file, given = replayed.file, (asked.source or "").partition(":")[0]
+    if given and replayed.family and given != replayed.family:
+        raise ConfigError(
+            f"{file} is of a {replayed.family}, --source is a {given}", hint=f"name a {replayed.family}, or no pair"
+        )
+    if asked.source and concerns_servers(replayed.faults):
+        raise ConfigError(
+            f"{file} has faults that restart servers, which is not done to yours",
+            hint="leave --source and --target out",
+        )
+    if asked.with_spark and replayed.with_spark is False:
+        raise ConfigError(f"{file} was written without --spark; its faults are not those of Spark", hint="leave it out")
+
+
+def _replay(one: One, replayed: _Replayed) -> int:
+    history, faults = replayed.history, replayed.faults
+    family = one.ground.source_of(history.seed).name
     _say(f"history {history.seed} on {family}, {len(history.transactions)} transactions, {len(faults)} faults")
     result = one.run(history, faults)
     fired = ", ".join(f"{fault.kind} {fault.where}" for fault in result.fired) or "none"
     print(f"{result.seconds:.1f} s, {result.committed} transactions committed, faults that came about: {fired}")
     if result.failure:
-        raise _error(history.seed, str(result.failure))
+        left = _left(one, history)
+        _say(f"its logs and its trail are in {left}")
+        said = str(result.failure).replace(str(one.directory / history.database), str(left))
+        raise _error(history.seed, said)
     print("it passed")
     return 0
 
@@ -169,11 +242,11 @@ def _directory() -> Iterator[Path]:
 
 
 @contextmanager
-def _ground(asked: Asked, directory: Path, replayed: tuple[History, tuple[Fault, ...], str] | None) -> Iterator[Ground]:
+def _ground(asked: Asked, directory: Path, replayed: _Replayed | None) -> Iterator[Ground]:
     if asked.source and asked.target:
         yield users_own(asked.source, asked.target)
         return
-    families = (replayed[2],) if replayed else ("mariadb", "mysql")
+    families = (replayed.family or "mariadb",) if replayed else ("mariadb", "mysql")
     _say(f"starting {', '.join(families)} and postgresql, privately")
     with private(directory, families) as ground:
         yield ground

@@ -1,33 +1,28 @@
 """The servers that histories run on: a pair of the user's, or private ones; what may be done to them, what is cleared away.
 
-What does not live here: how servers are started (testing/servers.py), which histories run (campaign.py).
+What does not live here: how servers are started (testing/servers.py), whether a pair of the user's will do (pair.py),
+which histories run (campaign.py).
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import re
+import signal
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
-from anabranch.config.url import parse_url
 from anabranch.errors import ConfigError
-from anabranch.model.endpoint import Endpoint
-from anabranch.testing.databases import Database, connect
-from anabranch.testing.servers import (
-    Server,
-    server_from_dsn,
-    start_mariadb,
-    start_mysql,
-    start_postgresql,
-)
+from anabranch.testing.databases import Database
+from anabranch.testing.servers import Server, start_mariadb, start_mysql, start_postgresql
+from anabranch.testing.torture.beside import prepared, roll_back
+from anabranch.testing.torture.place import LOCK_SECONDS, forget, kept_in
 
-NAME = re.compile(r"torture_\d+")
+NAME = re.compile(r"torture_\d+", re.IGNORECASE)  # a source may not tell upper from lower case
 # Nothing here has to survive a power failure, and what is to be lost must not be on its way to the disk already.
 FAST_SOURCE = (
     "--sync-binlog=0",
@@ -75,30 +70,51 @@ class Ground:
         schemas = self.target.query("SELECT nspname FROM pg_namespace")
         found += [f"schema {name} at the target" for (name,) in schemas if NAME.fullmatch(name)]
         self._had_state = ("anabranch",) in schemas
+        found += [f"what is kept of a job {name} at the target" for name in self._jobs() if NAME.fullmatch(name)]
         if found:
             raise ConfigError(
                 f"there are {', '.join(found[:5])}: these are the names that torture makes and removes",
-                hint="if an earlier run left them, drop them; else use other servers",
+                hint="if an earlier run left them, drop them (a job: its rows in the schema anabranch); else use other servers",
             )
 
+    def _jobs(self) -> list[str]:
+        """Of which the product keeps anything at the target."""
+        with closing(self.target.connect()) as connection:
+            found = [
+                {job for (job,) in connection.execute(f'SELECT DISTINCT job FROM anabranch."{table}"').fetchall()}
+                for table in kept_in(connection)
+            ]
+        return sorted(set().union(*found))
+
     def clear(self, seeds: Sequence[int]) -> None:
-        """What histories that were not finished left, and the product's own schema if we brought it."""
+        """What histories that were not finished left, and the product's own schema if we brought it. Nothing is waited for
+        longer than LOCK_SECONDS."""
         for seed in seeds:
-            name = f"torture_{seed}"
+            name, source = f"torture_{seed}", self.source_of(seed)
             with contextlib.suppress(Exception):  # a source that is away now
-                Database(self.source_of(seed), "").execute(f"DROP DATABASE IF EXISTS {name}")
+                roll_back(source, prepared(source, name))  # or the DROP would wait for it
+            with contextlib.suppress(Exception):
+                drop_at_source(source, name)
             with contextlib.suppress(Exception):  # and the same of the target
-                self.target.execute(f'DROP SCHEMA IF EXISTS "{name}" CASCADE')
+                drop_at_target(self.target, name)
+            with contextlib.suppress(Exception):
+                forget(self.target, name)
         with contextlib.suppress(Exception):  # never more than tidying up
             self._drop_state()
 
     def _drop_state(self) -> None:
+        """Unless somebody else uses it by now."""
         if self._had_state:
             return
-        with closing(connect(self.target.server, self.target.name)) as connection:
-            if not connection.execute("SELECT 1 FROM anabranch.checkpoint LIMIT 1").fetchone():
-                connection.execute("SET client_min_messages = warning")
-                connection.execute("DROP SCHEMA anabranch CASCADE")
+        with closing(self.target.connect(autocommit=False)) as connection:
+            connection.execute(f"SET lock_timeout = '{LOCK_SECONDS}s'")
+            connection.execute("SET client_min_messages = warning")
+            tables = [f'anabranch."{table}"' for table in kept_in(connection)]
+            if tables:
+                connection.execute(f"LOCK TABLE {', '.join(tables)} IN ACCESS EXCLUSIVE MODE")
+            if not any(connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() for table in tables):
+                connection.execute("DROP SCHEMA IF EXISTS anabranch CASCADE")
+                connection.commit()
 
     def to_json(self) -> dict[str, Any]:
         """For a worker; it holds passwords."""
@@ -124,23 +140,32 @@ def _server(facts: dict[str, Any]) -> Server:
     return Server(**{**facts, "datadir": Path(facts["datadir"]) if facts["datadir"] else None})
 
 
-def users_own(source: str, target: str) -> Ground:
-    """The pair that two URLs name. Raises ConfigError; ServerUnavailable where one does not answer."""
-    ends = [_endpoint(url, role) for url, role in ((source, "source"), (target, "target"))]
-    servers = [
-        server_from_dsn(f"{e.scheme}://{quote(e.user, safe='')}:{quote(e.password, safe='')}@{e.host}:{e.port}/")
-        for e in ends
-    ]
-    return Ground([servers[0]], Database(servers[1], ends[1].database))
+def drop_at_source(source: Server, name: str) -> None:
+    """Raises what the server says, also of a lock that it waits for."""
+    Database(source, "").execute(f"SET SESSION lock_wait_timeout = {LOCK_SECONDS}", f"DROP DATABASE IF EXISTS {name}")
 
 
-def _endpoint(url: str, role: str) -> Endpoint:
-    endpoint, problems = parse_url(url, os.environ, needs_database=role == "target", role=role)
-    if endpoint is None:
-        raise ConfigError(f"--{role}:", problems=problems)
-    if endpoint.options:
-        raise ConfigError(f"--{role}: the kit's own sessions take no options", hint="name a server that needs none")
-    return endpoint
+def drop_at_target(target: Database, name: str) -> None:
+    """The same for a schema."""
+    target.execute(
+        f"SET lock_timeout = '{LOCK_SECONDS}s'",
+        "SET client_min_messages = warning",
+        f'DROP SCHEMA IF EXISTS "{name}" CASCADE',
+    )
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """While something is cleared away a further Ctrl-C is not heard; whoever means it has SIGKILL."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from anabranch.errors import ConfigError
 from anabranch.testing import packages
 from anabranch.testing.databases import connect
 from anabranch.testing.packages import Software
@@ -25,6 +27,10 @@ _TOOLS: Mapping[str, tuple[Callable[[], Software], str]] = {
     "mysql": (packages.find_mysql, "mysqlbinlog"),
     "mariadb": (packages.find_mariadb, "mariadb-binlog"),
 }
+# Of a pair that is not ours: by which names it may be on the PATH, and what brings it.
+_NAMES = {"mysql": ("mysqlbinlog",), "mariadb": ("mariadb-binlog", "mysqlbinlog")}
+_SPELT = {"mysql": "MySQL", "mariadb": "MariaDB"}
+_PACKAGES = {"mysql": "MySQL's own server or client package", "mariadb": "mariadb-client"}
 _TRUNCATE = re.compile(rb"^TRUNCATE TABLE \w+ /\* (\d+) \*/")
 _NUMBER = re.compile(rb"^###   @1=(\d+)")
 
@@ -63,26 +69,69 @@ def order_in(dump: bytes, database: str) -> list[int]:
     return found
 
 
+def require_reader(server: Server) -> None:
+    """The tool is there and may read the log of a server that is not ours. Raises ConfigError."""
+    tool, environment = _tool(server)
+    with closing(connect(server)) as connection, closing(connection.cursor()) as cursor:
+        end = log_end(server, cursor)
+    done = _run(
+        [tool, "--no-defaults", f"--start-position={end.offset}", *_remotely(server), end.file], environment, server
+    )
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        raise ConfigError(
+            f"{tool} cannot read the log of {server.host}:{server.port}: {said[-1] if said else done.returncode}",
+            hint="its user needs REPLICATION SLAVE, and this machine has to be let in",
+        )
+
+
 def _dumped(server: Server, after: Place, database: str) -> bytes:
-    find, tool = _TOOLS[server.name]
-    software = find()
+    tool, environment = _tool(server)
     files = [file for file in _files(server) if file >= after.file]
     local = [path for file in files if (path := _path(server, file))]
     is_local = len(local) == len(files)
-    command = [str(software.program(tool)), "--no-defaults", "-v", "--base64-output=DECODE-ROWS"]
+    command = [tool, "--no-defaults", "-v", "--base64-output=DECODE-ROWS"]
     command += [f"--database={database}", f"--start-position={after.offset}"]
-    if not is_local:
-        command += [
-            "--read-from-remote-server",
-            f"--host={server.host}",
-            f"--port={server.port}",
-            f"--user={server.user}",
-        ]
-    environment = {**os.environ, **software.environment(), "MYSQL_PWD": server.password, "TZ": "UTC"}
-    names = list(map(str, local)) if is_local else files
-    done = subprocess.run([*command, *names], capture_output=True, env=environment, timeout=120, check=False)
+    names = list(map(str, local)) if is_local else [*_remotely(server), *files]
+    done = _run([*command, *names], environment, server)
     if done.returncode:
         raise RuntimeError(f"{tool} ended with {done.returncode}: {done.stderr.decode(errors='replace')[-500:]}")
+    return done.stdout
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str], server: Server) -> subprocess.CompletedProcess[bytes]:
+    around = {**os.environ, **environment, "MYSQL_PWD": server.password, "TZ": "UTC"}
+    return subprocess.run(command, capture_output=True, env=around, timeout=120, check=False)
+
+
+def _remotely(server: Server) -> list[str]:
+    return ["--read-from-remote-server", f"--host={server.host}", f"--port={server.port}", f"--user={server.user}"]
+
+
+def _tool(server: Server) -> tuple[str, Mapping[str, str]]:
+    """The program, and the environment that it needs. Nothing is installed for a server that is not ours."""
+    if server.datadir is None:
+        return tool_on_path(server.name), {}
+    find, tool = _TOOLS[server.name]
+    software = find()
+    return str(software.program(tool)), software.environment()
+
+
+def tool_on_path(family: str) -> str:
+    """The family's own program: MariaDB's does not read MySQL's log, and is installed under both names. Raises
+    ConfigError."""
+    for name in _NAMES[family]:
+        path = shutil.which(name)
+        if path and ("mariadb" in _version_text(path).lower()) == (family == "mariadb"):
+            return path
+    raise ConfigError(
+        f"there is no {_NAMES[family][0]} of {_SPELT[family]} on the PATH of this machine",
+        hint=f"install {_PACKAGES[family]}: the order of commits is read with it",
+    )
+
+
+def _version_text(path: str) -> str:
+    done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60, check=False)
     return done.stdout
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from anabranch.abc import TableState
@@ -19,13 +20,14 @@ from anabranch.errors import AnabranchError
 from anabranch.job import Job, ends
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
-from anabranch.testing.databases import Database, connect
+from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 from anabranch.testing.torture.contract import PipelineFailed
 from anabranch.trail.reader import TrailReader, exists
 
 SECRETS = ("ANABRANCH_TORTURE_SOURCE", "ANABRANCH_TORTURE_TARGET")
 POLL_SECONDS = 0.02
+LOCK_SECONDS = 30  # for whatever removes something and has to wait for somebody else
 JOB_FILE = """\
 name = "{name}"
 
@@ -95,14 +97,24 @@ class Place:
 
     def forget(self) -> None:
         """Remove what the product keeps of the job at the target."""
-        with closing(connect(self.target.server, self.target.name)) as connection:
-            rows = connection.execute(
-                "SELECT table_name FROM information_schema.columns WHERE table_schema = 'anabranch' AND column_name = 'job'"
-            ).fetchall()
-            for (table,) in rows:
-                connection.execute(f'DELETE FROM anabranch."{table}" WHERE job = %s', [self.name])
-            with contextlib.suppress(Exception):  # a table without that column name is not keyed by job
-                connection.execute("DELETE FROM anabranch.job WHERE name = %s", [self.name])
+        forget(self.target, self.name)
+
+
+def forget(target: Database, job: str) -> None:
+    """Remove what the product keeps of a job at the target. Raises what the server says, also of a lock that it waits for."""
+    with closing(target.connect()) as connection:
+        connection.execute(f"SET lock_timeout = '{LOCK_SECONDS}s'")
+        for table in kept_in(connection):
+            connection.execute(f'DELETE FROM anabranch."{table}" WHERE job = %s', [job])
+
+
+def kept_in(connection: Any) -> list[str]:
+    """The tables in which the product keeps anything by job."""
+    rows = connection.execute(
+        "SELECT table_name FROM information_schema.columns JOIN information_schema.tables USING (table_schema, table_name)"
+        " WHERE table_type = 'BASE TABLE' AND table_schema = 'anabranch' AND column_name = 'job' ORDER BY 1"
+    ).fetchall()
+    return [table for (table,) in rows]
 
 
 def _user(server: Server) -> str:

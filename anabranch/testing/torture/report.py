@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from anabranch.errors import ConfigError
 from anabranch.failpoints import POINTS
 from anabranch.testing.torture.campaign import Told
 
@@ -102,6 +103,21 @@ def keep(path: Path, tally: Tally, seconds: float, servers: Sequence[str]) -> No
     """Write the file. The bugs in it are people's to write; they stay."""
     bugs = json.loads(path.read_text()).get("bugs", []) if path.exists() else []
     path.write_text(json.dumps(results(tally, seconds, servers, bugs), indent=1) + "\n")
+
+
+def require_writable(path: Path) -> None:
+    """Before the first history, not after the last. Raises ConfigError."""
+    try:
+        if path.exists():
+            json.loads(path.read_text()).get("bugs")
+        with path.open("a"):  # which changes nothing
+            pass
+        if not path.stat().st_size:
+            path.unlink()
+    except OSError as error:
+        raise ConfigError(f"--results {path}: {error.strerror}", hint="name a file that can be written") from None
+    except (ValueError, AttributeError):
+        raise ConfigError(f"--results {path} holds something else", hint="name a file that torture wrote") from None
 
 
 def commit() -> str:

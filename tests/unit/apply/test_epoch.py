@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from apply_images import ITEMS, chunk_of, context, followed
 
-from anabranch import connectors
+from anabranch import connectors, failpoints
 from anabranch.abc import TableState, ValueRules
 from anabranch.apply.context import ApplyContext, replace_context
 from anabranch.apply.epoch import Applier
@@ -129,7 +129,18 @@ def test_rule_09_a_target_that_lost_its_last_commits_gets_them_again(
     assert one.rows() == [1, 2, 3, 4, 5] and one.applier.checkpoint.position.sequence == 5
 
 
-def test_rule_08_a_unique_key_that_is_new_costs_one_slow_epoch(rig: Callable[..., Rig]) -> None:
+@pytest.fixture
+def reached(tmp_path: Path) -> Iterator[Callable[[], set[str]]]:
+    """The failpoints that were reached so far."""
+    log = tmp_path / "reached"
+    failpoints.arm({failpoints.LOG_VARIABLE: str(log)})
+    yield lambda: set(log.read_text().split())
+    failpoints.arm({})
+
+
+def test_rule_08_a_unique_key_that_is_new_costs_one_slow_epoch(
+    rig: Callable[..., Rig], reached: Callable[[], set[str]]
+) -> None:
     """Its columns are asked for again afterwards."""
     one = rig()
     target = database("epoch").tables[ITEMS.id]
@@ -142,6 +153,7 @@ def test_rule_08_a_unique_key_that_is_new_costs_one_slow_epoch(rig: Callable[...
         return [("u", *rows[0][:2]), ("u", *rows[1]), ("u", *rows[0][1:])]
 
     one.applier.apply(one.log(swapped(1, 2)))
+    assert {"apply.conflict", "apply.one"} <= reached()
     assert one.applier.totals.slow_epochs == 1 and "unique key" in one.applier.totals.last_slow
     one.applier.apply(one.log(swapped(2, 1)))
     one.applier.apply(one.log(swapped(1, 2)))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anabranch import failpoints
 from anabranch.model.position import Position
 from anabranch.rows.chunk import Barrier, BarrierKind, Part
 from anabranch.trail import pack, retention
@@ -127,6 +128,25 @@ def test_interrupted_swap_is_finished_at_the_next_start(open_writer, open_reader
     open_writer()
     assert not (directory / names[0]).exists() and not list(directory.glob("*.tmp"))
     assert samples.found_rows([open_reader().load(r) for r in open_reader().descriptors(0)]) == everything
+
+
+@pytest.mark.parametrize("name", ["trail.pack.written", "trail.pack.renamed"])
+def test_failpoints_of_packing_leave_the_same_trail(open_writer, open_reader, samples, tmp_path, kill, name):
+    writer = open_writer(segment_bytes=20_000)
+    fill(writer, samples, 60)
+    failpoints.arm({failpoints.VARIABLE: f"{name}=raise", failpoints.LOG_VARIABLE: str(tmp_path / "log")})
+    try:
+        with pytest.raises(failpoints.FailpointReached):
+            pack.pack_all(tmp_path / "trail")
+    finally:
+        failpoints.arm({})
+    assert f"{name}=raise" in (tmp_path / "log").read_text()
+    assert bool(list((tmp_path / "trail").glob("*.packed"))) == (name == "trail.pack.renamed")
+    kill(writer)
+    fill(open_writer(segment_bytes=20_000), samples, 70, first=61)
+    reader = open_reader()
+    found = samples.found_rows([reader.load(r) for r in reader.descriptors(0)])
+    assert found == samples.expected_rows(1, 70, with_large=True) and reader.check().problems == []
 
 
 def test_dropped_segment_is_not_brought_back(open_writer, samples, tmp_path, monkeypatch):

@@ -1,0 +1,38 @@
+"""The last run that is kept: every failpoint was reached in it, but those that are named here, each with its own test."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from anabranch.failpoints import POINTS
+
+TESTS = Path(__file__).parents[2]
+KEPT = json.loads((TESTS / "torture" / "results.json").read_text())["failpoints"]
+# Reached in few histories or in none: the test that goes there on purpose.
+RARE = {
+    "trail.pack.written": "unit/trail/test_trail_pack.py::test_failpoints_of_packing_leave_the_same_trail",
+    "trail.pack.renamed": "unit/trail/test_trail_pack.py::test_failpoints_of_packing_leave_the_same_trail",
+    # Its rows were read from the source again: the log says so, and that line stands behind the failpoint.
+    "apply.reread": "scenarios/test_scenario_windows.py::test_rule_01_a_parent_takes_over_a_key_while_its_children_load",
+    "apply.one": "unit/apply/test_epoch.py::test_rule_08_a_unique_key_that_is_new_costs_one_slow_epoch",
+    "apply.conflict": "unit/apply/test_epoch.py::test_rule_08_a_unique_key_that_is_new_costs_one_slow_epoch",
+}
+
+
+def test_every_failpoint_was_reached_by_the_histories_that_are_kept() -> None:
+    assert [name for name, (reached, _) in KEPT.items() if not reached and name not in RARE] == []
+
+
+def test_every_failpoint_of_the_product_is_in_what_is_kept() -> None:
+    """One that is new: make torture, or a line above."""
+    assert [name for name in POINTS if name not in KEPT and name not in RARE] == []
+
+
+@pytest.mark.parametrize(("name", "test"), RARE.items())
+def test_a_rare_failpoint_has_its_test(name: str, test: str) -> None:
+    file, _, function = test.partition("::")
+    assert name in POINTS and re.search(rf"^def {function}\(", (TESTS / file).read_text(), re.MULTILINE)
