@@ -29,7 +29,7 @@ from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.rows.chunk import Chunk
-from anabranch.rows.net import Cascade, RowChange, TableNet
+from anabranch.rows.net import Cascade, RowChange, TableNet, TargetTable
 from anabranch.trail.reader import TrailReader
 
 FEW_TRANSACTIONS = 4  # from here on row by row is quicker than more halves
@@ -249,14 +249,23 @@ class Applier:
             for table in stage.truncates:
                 self.writer.truncate(table, work.context.truncate)
                 reach("apply.truncated")
-            noted = [net.table for net in nets if work.reread(net.table.source, self._merge_net(net))]
-            for cascade in stage.cascades:
-                if work.reread(cascade.child.source, self.writer.cascade(cascade, cascade.rules)):
-                    noted.append(cascade.child)
-                reach("apply.cascaded")
+            noted: list[TargetTable] = []
+            for place, net in enumerate(nets):
+                noted += self._cascade(stage.ahead.get(place, ()), work)
+                noted += [net.table] if work.reread(net.table.source, self._merge_net(net)) else []
+            noted += self._cascade(stage.cascades, work)
             noted += [work.context.tables[t].table for t, keys in stage.reread if work.reread_keys(t, keys)]
             if noted and number < len(planned):
                 raise NeedsSlowWay(noted[0], "rows have to be read again, and what comes next was planned without that")
+
+    def _cascade(self, cascades: Iterable[Cascade], work: Work) -> list[TargetTable]:
+        """The children of which rows have to be read again."""
+        noted = []
+        for cascade in cascades:
+            if work.reread(cascade.child.source, self.writer.cascade(cascade, cascade.rules)):
+                noted.append(cascade.child)
+            reach("apply.cascaded")
+        return noted
 
     def _merge_net(self, net: TableNet | StagedNet) -> list[dict[str, str | None]]:
         if isinstance(net, StagedNet):

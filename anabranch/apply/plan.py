@@ -34,12 +34,14 @@ class Parked:
 
 @dataclass(frozen=True)
 class Stage:
-    """In this order: truncates, nets (as they stand where the target enforces foreign keys, else in any order), cascades.
-    `reread` are keys that the load window must read again from the source (K3)."""
+    """In this order: truncates, nets (as they stand where the target enforces foreign keys, else in any order), cascades;
+    `ahead` are those that come before the net at a place (K7). `reread` are keys that the load window must read again from
+    the source (K3)."""
 
     truncates: tuple[TargetTable, ...] = ()
     nets: tuple[TableNet, ...] = ()
     cascades: tuple[Cascade, ...] = ()
+    ahead: Mapping[int, tuple[Cascade, ...]] = field(default_factory=dict)
     reread: tuple[tuple[TableId, pa.Table], ...] = ()
 
 
@@ -157,8 +159,35 @@ def _stage(part: Group, context: ApplyContext, start: int) -> Stage:
             nets.append(net)
         if again.num_rows:
             reread.append((table, again))
-    cascades = tuple(cascade.cascades(part.changes, context, part.base))
+    changes, ahead = part.changes, dict[int, tuple[Cascade, ...]]()
     if context.keys:
-        context.keys.refuse_exchanges(nets, cascades)
+        context.keys.refuse_exchanges(nets, cascade.cascades(changes, context, part.base))
         nets = list(context.keys.ordered(nets))
-    return Stage(tuple(table for _, table in part.truncates), tuple(nets), cascades, tuple(reread))
+        ahead, changes = _ahead(nets, part, context)
+    cascades = tuple(cascade.cascades(changes, context, part.base))
+    return Stage(tuple(table for _, table in part.truncates), tuple(nets), cascades, ahead, tuple(reread))
+
+
+def _ahead(
+    nets: Sequence[TableNet], part: Group, context: ApplyContext
+) -> tuple[dict[int, tuple[Cascade, ...]], Sequence[cascade.ParentChange]]:
+    """Cascades of parents that go, each just before they do, and the changes whose cascades come last. What a key of the
+    target does by itself is not enough where the next key, of the children's children, does not stand yet. Not where some
+    parents move, nor in a circle, where the parent's own row may be among what goes with it."""
+    if any(change.new is not None for change in part.changes):
+        return {}, part.changes
+    places = {net.table.source: place for place, net in enumerate(nets) if net.checked and _only_deletes(net)}
+    taken: dict[int, list[cascade.ParentChange]] = {}
+    rest = []
+    for change in part.changes:
+        parent = change.rule.parent.source
+        is_circle = parent in cascade.closure(change.rule.child.source, context)
+        if parent in places and not is_circle:
+            taken.setdefault(places[parent], []).append(change)
+        else:
+            rest.append(change)
+    return {at: tuple(cascade.cascades(some, context, part.base)) for at, some in taken.items()}, rest
+
+
+def _only_deletes(net: TableNet) -> bool:
+    return net.deletes is not None and net.inserts is None and not net.updates

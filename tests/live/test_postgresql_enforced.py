@@ -161,6 +161,30 @@ def rule_07_parents_without_a_key_stay_where_they_are(source: Source, one: Rig) 
     assert source.rows["street"][1]["city"] == 5
 
 
+@pytest.mark.parametrize("size", [1, 40])
+def test_rule_07_a_key_below_does_not_stand_yet(target_database: Any, plain: str, tmp_path: Path, size: int) -> None:
+    """What the target does by itself ends where the next key is missing: while keys are built, or a table joins. Children
+    that the log deletes, too, go first."""
+    tables = family(CASCADE, RESTRICT)
+    drop = "ALTER TABLE keys_on.grandchild DROP CONSTRAINT fk_c"
+    one = rig(target_database, tables, tmp_path, plain, statements=[drop])
+    source = Source(tables)
+    for n in range(1, 2 * size + 1):
+        source.insert("parent", id=n, v=0)
+        source.insert("child", id=n, p=n, v=0)
+        source.insert("grandchild", id=n, c=n, v=0)
+    source.commit()
+    carried_out(source, one)
+    for n in range(1, size + 1):
+        source.delete("child", 2 * n)
+        source.delete("parent", 2 * n)
+        source.delete("parent", 2 * n - 1)
+    source.commit()
+    carried_out(source, one)
+    assert not any(source.rows[name] for name in ("child", "grandchild"))
+    one.close()
+
+
 def test_rule_07_keys_of_the_target_that_only_check(target_database: Any, plain: str, tmp_path: Path) -> None:
     """The source's keys remove and clear children; the target's neither do that nor wait: what we do comes first."""
     tables = family(CASCADE)
