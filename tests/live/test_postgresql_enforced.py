@@ -204,7 +204,7 @@ def test_rule_07_keys_of_the_target_that_only_check(target_database: Any, plain:
     source.commit()
     source.insert("child", id=9, p=1, v=0)
     source.commit()
-    carried_out(source, one, slow=2)
+    carried_out(source, one)
     one.close()
 
 

@@ -143,10 +143,6 @@ class LocalPipeline(Waiting):
             load = self._parts.running["load"].ended()
             return is_over and not self._parts.others and all(alive) and (load is None or load.code == 0)
 
-    def unrest(self) -> str:
-        others = ", ".join(f"{one.part} ({one.pid})" for one in self._parts.others)
-        return super().unrest() + (f"; owners that were replaced live on: {others}" if others else "")
-
     def tails(self) -> str:
         return self._parts.tails()
 
