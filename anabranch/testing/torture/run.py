@@ -19,6 +19,7 @@ from anabranch.testing.servers import Server
 from anabranch.testing.torture.check import PIPELINE, WRONG, Checker, Failure
 from anabranch.testing.torture.contract import Fault, Pipeline, PipelineFailed, shows_enough
 from anabranch.testing.torture.ends import source_lines, version_of
+from anabranch.testing.torture.ground import drop_at_source, drop_at_target
 from anabranch.testing.torture.history import History
 from anabranch.testing.torture.order import Place, commit_order, log_end
 from anabranch.testing.torture.sessions import COMMITTED, Sessions
@@ -58,7 +59,7 @@ def run_history(
 
     Raises what is wrong with a server or with the kit; what is wrong with the job is in the result."""
     began = time.monotonic()
-    _remove_schema(history, target)
+    drop_at_target(target, history.database)
     begin = prepare(history, source)
     sessions = Sessions(history, source, pipeline.committed)
     on_begin(begin, sessions)
@@ -100,13 +101,8 @@ def prepare(history: History, source: Server) -> Place:
 
 def remove(history: History, source: Server, target: Database) -> None:
     """What a history leaves at both ends; the job's own rows are the pipeline's."""
-    with closing(connect(source)) as connection, closing(connection.cursor()) as cursor:
-        cursor.execute(f"DROP DATABASE IF EXISTS {history.database}")
-    _remove_schema(history, target)
-
-
-def _remove_schema(history: History, target: Database) -> None:
-    target.execute("SET client_min_messages = warning", f'DROP SCHEMA IF EXISTS "{history.database}" CASCADE')
+    drop_at_source(source, history.database)
+    drop_at_target(target, history.database)
 
 
 def _drive(

@@ -96,5 +96,5 @@ def test_where_nothing_counts_nothing_is_kept(monkeypatch: pytest.MonkeyPatch, t
     file = tmp_path / "results.json"
     file.write_text(json.dumps({"bugs": []}))
     with pytest.raises(NothingCounted) as said:
-        command._campaign(command.Asked(results=file), Ground([], None), tmp_path)  # type: ignore[arg-type]
+        command._campaign(command.Asked(results=file), Ground([], None), tmp_path)
     assert said.value.exit_code == 1 and json.loads(file.read_text()) == {"bugs": []}
