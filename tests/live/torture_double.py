@@ -78,7 +78,8 @@ class Double:
             else:
                 self._write([after])
 
-    def settle(self, seconds: float) -> None: ...
+    def settle(self, seconds: float) -> bool:
+        return True
 
     def look(self) -> None: ...
 

@@ -60,9 +60,9 @@ class Pipeline(Protocol):
     def wait_caught_up(self, seconds: float) -> None:
         """Until everything that the source had committed when this was called is at the target. Raises PipelineFailed."""
 
-    def settle(self, seconds: float) -> None:
+    def settle(self, seconds: float) -> bool:
         """Until no fault is under way, whoever came back behind one has ended, every part lives, and all is at the target
-        once more. Raises PipelineFailed."""
+        once more. False where some fault did not end: then the history does not count. Raises PipelineFailed."""
 
     def look(self) -> None:
         """Raises what went wrong by itself, if anything did."""

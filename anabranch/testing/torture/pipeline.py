@@ -143,6 +143,10 @@ class LocalPipeline(Waiting):
             load = self._parts.running["load"].ended()
             return is_over and not self._parts.others and all(alive) and (load is None or load.code == 0)
 
+    def unrest(self) -> str:
+        others = ", ".join(f"{one.part} ({one.pid})" for one in self._parts.others)
+        return super().unrest() + (f"; owners that were replaced live on: {others}" if others else "")
+
     def tails(self) -> str:
         return self._parts.tails()
 
@@ -205,6 +209,8 @@ class LocalPipeline(Waiting):
             begun.pid = self._parts.running[fault.where].pid
             if not self._strike(fault):
                 return
+            if fault.kind == "clock":  # its seconds are how far it jumps, not how long
+                begun.until = begun.since
         elif fault.kind in ON_SERVERS:
             self._begun.append(begun)
             assert self.restart is not None, "faults on servers need who restarts them"

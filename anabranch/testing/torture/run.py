@@ -118,12 +118,12 @@ def _drive(
         watcher.start()
         sessions.run(history.after)
         pipeline.wait_caught_up(patience)
-        pipeline.settle(patience)
+        is_settled = pipeline.settle(patience)
     except PipelineFailed as failed:
         return Failure(PIPELINE, str(failed)), pipeline.fired()
     finally:
         watcher.stop()
-    fired = pipeline.fired()
+    fired = pipeline.fired() if is_settled else ()
     watcher.observe_last(patience)
     try:
         pipeline.look()

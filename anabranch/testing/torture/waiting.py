@@ -6,6 +6,7 @@ What does not live here: processes, faults.
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -13,9 +14,8 @@ from pathlib import Path
 from anabranch.testing.torture.contract import Fault, PipelineFailed
 from anabranch.testing.torture.place import Looking, Place, until
 
-AT_FAILPOINTS = frozenset({"exit", "raise", "delay", "full"})
-
 CALM_SECONDS = 20.0
+AT_FAILPOINTS = frozenset({"exit", "raise", "delay", "full"})
 
 
 class Waiting:
@@ -54,11 +54,17 @@ class Waiting:
         """No fault is under way or about to begin, and every part is as it should be. Asked once all is committed."""
         raise NotImplementedError
 
-    def settle(self, seconds: float) -> None:
-        """A fault that meets nothing in all that time did not come about; a part that is gone does not catch up."""
+    def unrest(self) -> str:
+        """What is_calm waits for."""
+        return "no fault is under way, and every part lives"
+
+    def settle(self, seconds: float) -> bool:
         deadline = time.monotonic() + seconds
-        until(self.is_calm, min(seconds, CALM_SECONDS), self.look)
+        is_calm = until(self.is_calm, min(seconds, CALM_SECONDS), self.look)
+        if not is_calm:
+            print(f"not within {CALM_SECONDS:.0f} s: {self.unrest()}", file=sys.stderr)
         Waiting.wait_caught_up(self, deadline - time.monotonic())
+        return is_calm
 
     def hits(self) -> frozenset[str]:
         return frozenset(line for line in self.reached() if "=" not in line)
