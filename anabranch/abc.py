@@ -305,7 +305,9 @@ class TargetStore(Protocol):
 
     def table(self, job: str, table: TableId) -> TableState | None: ...
 
-    def save_table(self, job: str, state: TableState) -> None: ...
+    def save_table(self, job: str, state: TableState, before: TableState | None) -> None:
+        """Write it, if the table's state and generation are still those of `before` (None: there is no row). Otherwise
+        raises Fenced: somebody else has come first."""
 
     def drop(self, job: str) -> None: ...
 

@@ -79,7 +79,8 @@ that a reader of the target could have seen. Anyone can run it on a pair of thei
 **A history** is drawn from its seed: three tables and more, with and without keys, with unique keys and foreign keys and
 their actions, with values at the edges of their types; dozens of transactions of several sessions at once, whose commits
 interleave: swaps, rotations, keys that move, savepoints, rollbacks, statements that fail, truncates. Some lie before the
-load, some run while it runs, the others behind it.
+load, some run while it runs (tables are read in chunks of a few rows then), the others behind it. With private servers a
+quarter of the histories goes to a target whose user may not set `session_replication_role`: keys act and are checked there.
 
 **The job** is the product: capture, load and apply, each a process of its own, with what Spark would do done in that
 process (a history takes a second or two), or `anabranch run` with Spark as it is.

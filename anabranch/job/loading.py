@@ -102,7 +102,7 @@ class Loading:
             target = self.job.rules.target_table(schema)
             if table not in states:
                 states[table] = TableState(table, target.target, "pending")
-                store.save_table(self.name, states[table])
+                store.save_table(self.name, states[table], None)
         return states
 
     def _leave_parked(
@@ -117,7 +117,7 @@ class Loading:
 
     def _park(self, store: TargetStore, state: TableState, reason: str) -> None:
         log.get(job=self.name, table=str(state.source)).warning("table_parked", reason=reason)
-        store.save_table(self.name, replace(state, state="parked", low="", high="", reason=reason))
+        store.save_table(self.name, replace(state, state="parked", low="", high="", reason=reason), state)
         retention.unregister(self.job.trail, f"{retention.LOAD}{state.source}")
 
     def _load(self, schemas: Mapping[TableId, TableSchema], states: Mapping[TableId, TableState]) -> None:

@@ -127,7 +127,7 @@ class _Planner:
         pending = TableState(load.schema.id, load.table.target, "pending", schema=load.schema, facts=facts)
         if state is not None:
             pending = replace(pending, generation=state.generation, changes_applied=state.changes_applied)
-        self.store.save_table(self.job, pending)
+        self.store.save_table(self.job, pending, state)
         reach("load.table.created")
         self.loader.begin_generation(self.job, load.table, load.generation, bounds, load.empty)
         reach("load.generation")

@@ -42,7 +42,7 @@ def load_tables(
     target: TargetConnector,
     tables: Sequence[LoadTable],
     *,
-    rows_per_chunk: int = ROWS_PER_CHUNK,
+    rows_per_chunk: int | None = None,
     lock: str = "none",
     rules: ValueRules | None = None,
     expected_identity: str = "",
@@ -63,7 +63,7 @@ def load_tables(
         source,
         target,
         list(tables),
-        rows_per_chunk=rows_per_chunk,
+        rows_per_chunk=rows_per_chunk or ROWS_PER_CHUNK,
         rules=values,
         expected_identity=expected_identity,
     )
@@ -225,4 +225,4 @@ def hand_over(store: TargetStore, loader: Loader, job: str, load: LoadTable, par
     now = loaded(state, loader.chunks(job, load.schema.id, load.generation))
     if parked:
         now = replace(now, state="parked", low="", high="", reason=f"{parked} (while it was being loaded)")
-    store.save_table(job, now)
+    store.save_table(job, now, state)

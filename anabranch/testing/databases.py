@@ -55,9 +55,9 @@ def connect(server: Server, database: str = "", **options: Any) -> Any:
         import psycopg
 
         return psycopg.connect(**place | {"dbname": database or "postgres"} | options)
-    import pymysql
+    from anabranch.connectors.mysql.connection import Connection
 
-    return pymysql.connect(**place | {"database": database or None, "charset": "utf8mb4"} | options)
+    return Connection(**place | {"database": database or None, "charset": "utf8mb4"} | options)
 
 
 def create_database(server: Server, label: str = "") -> Database:

@@ -68,7 +68,7 @@ class Applied:
             store.prepare()
             store.create_checkpoint(JOB, Position(0, ""), 0)
             for schema in (ITEMS, KEYLESS):
-                store.save_table(JOB, TableState(schema.id, schema.id, "streaming", schema=schema))
+                store.save_table(JOB, TableState(schema.id, schema.id, "streaming", schema=schema), None)
         self.reader = TrailReader(self.directory)
         known = context([ITEMS, KEYLESS])
         self.applier = Applier(

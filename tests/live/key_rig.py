@@ -208,7 +208,7 @@ def rig(
     trail = TrailWriter.open(directory / where, job=job, job_uuid="u", source_identity="s", pack=False)
     for one in schemas:
         loader.create_table(one, targets[one.id], RULES, False)
-        store.save_table(job, TableState(one.id, targets[one.id].target, "streaming", schema=one))
+        store.save_table(job, TableState(one.id, targets[one.id].target, "streaming", schema=one), None)
         trail.schema(one)
     for one in schemas if build else ():
         assert loader.build(job, one, targets[one.id], targets.get) == []

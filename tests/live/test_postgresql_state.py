@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -15,7 +16,7 @@ import pytest
 from anabranch.abc import TableState
 from anabranch.connectors.postgresql.connection import connect, session_name
 from anabranch.connectors.postgresql.store import LOCK, PostgresStore
-from anabranch.errors import ConfigError, StateError, TargetError, TargetUnavailable
+from anabranch.errors import ConfigError, Fenced, StateError, TargetError, TargetUnavailable
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
@@ -120,13 +121,28 @@ def test_table_states_read_back(store: PostgresStore) -> None:
     store.prepare()
     schema = TableSchema(ORDERS, (Column("id", LogicalType(Kind.INT32), "int", False),), ("id",))
     state = TableState(ORDERS, TableId("public", "orders"), "loading", 3, "l", "h", "why", 10, 20, schema, {"a": "b"})
-    store.save_table("shop", state)
+    store.save_table("shop", state, None)
     assert store.tables("shop") == {ORDERS: state}
     later = TableState(ORDERS, TableId("public", "orders"), "streaming", 3)
-    store.save_table("shop", later)
+    store.save_table("shop", later, state)
     found = store.tables("shop")[ORDERS]
     assert (found.state, found.low, found.schema, found.facts) == ("streaming", "", schema, {})
     assert store.tables("other") == {}
+
+
+def test_torture_seed_2146_who_comes_second_changes_no_table_state(store: PostgresStore, target_database: Any) -> None:
+    """Two loads at once, because one stood still: the state that it had read is not the one that is there."""
+    store.prepare()
+    pending = TableState(ORDERS, TableId("public", "orders"), "pending")
+    loading = replace(pending, state="loading", generation=1)
+    store.save_table("shop", pending, None)
+    store.save_table("shop", loading, pending)
+    for before in (None, pending, replace(loading, generation=2)):
+        with pytest.raises(Fenced, match="was changed meanwhile"):
+            store.save_table("shop", replace(pending, reason="stale"), before)
+    with pytest.raises(Fenced):
+        store.save_table("other", loading, pending)
+    assert store.tables("shop") == {ORDERS: loading} and store.tables("other") == {}
 
 
 def test_drop_leaves_other_jobs_then_takes_the_schema(store: PostgresStore, target_database: Any) -> None:

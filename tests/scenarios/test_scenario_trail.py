@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -188,6 +189,8 @@ def a_table_that_loads(made: Scenario) -> Iterator[None]:
     """The target says that a load has begun."""
     item = TableId(made.source.name, "item")
     with target_store(made) as store:
-        store.save_table(made.name, TableState(item, TableId("public", "item"), "loading"))
+        streams = TableState(item, TableId("public", "item"), "streaming")
+        loads = replace(streams, state="loading")
+        store.save_table(made.name, loads, store.table(made.name, item))
         yield
-        store.save_table(made.name, TableState(item, TableId("public", "item"), "streaming"))
+        store.save_table(made.name, streams, loads)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from anabranch.abc import Checkpoint, TableState
 from anabranch.connectors.memory.database import Database
+from anabranch.errors import Fenced
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 
@@ -43,9 +44,13 @@ class MemoryStore:
     def table(self, job: str, table: TableId) -> TableState | None:
         return self.tables(job).get(table)
 
-    def save_table(self, job: str, state: TableState) -> None:
+    def save_table(self, job: str, state: TableState, before: TableState | None) -> None:
         with self._database.lock:
-            self._database.job(job).tables[state.source] = state
+            tables = self._database.job(job).tables
+            found = tables.get(state.source)
+            if (found and (found.state, found.generation)) != (before and (before.state, before.generation)):
+                raise Fenced("the table's state was changed meanwhile", job=job, table=str(state.source))
+            tables[state.source] = state
 
     def drop(self, job: str) -> None:
         with self._database.lock:

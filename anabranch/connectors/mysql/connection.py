@@ -44,14 +44,14 @@ def connect(endpoint: Endpoint, **driver: Any) -> pymysql.Connection:
         **driver,
     }
     try:
-        return _Connection(**settings)
+        return Connection(**settings)
     except (AnabranchError, pymysql.err.Error, OSError, RuntimeError) as error:
         found = translate(error)
         found.message = f"{endpoint.place}: {found.message}"
         raise found from error
 
 
-class _Connection(pymysql.Connection):  # type: ignore[misc]  # it has no types
+class Connection(pymysql.Connection):  # type: ignore[misc]  # it has no types
     """Encrypts where the server offers it, without reading the machine's certificates: they verify nothing then, and take
     longer than all the rest of a connection."""
 

@@ -17,7 +17,7 @@ from anabranch.abc import Checkpoint, TableState
 from anabranch.connectors.postgresql.connection import Connection, connect
 from anabranch.connectors.postgresql.errors import translated
 from anabranch.connectors.postgresql.stage import sweep
-from anabranch.errors import StateError
+from anabranch.errors import Fenced, StateError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
@@ -62,6 +62,12 @@ SELECT t.xmin::text || t.ctid::text, source_table, target_table, state, generati
        changes_applied, CASE WHEN known.version = t.xmin::text || t.ctid::text THEN NULL ELSE schema END, facts
   FROM anabranch.table_state t LEFT JOIN known USING (source_table) WHERE job = %s
 """
+# Who comes second waits for the first one's transaction, and adds nothing.
+ADD_TABLE = """
+INSERT INTO anabranch.table_state (job, source_table, target_table, state) VALUES (%s, %s, %s, 'pending')
+ON CONFLICT DO NOTHING
+"""
+LOCK_TABLE = "SELECT state, generation FROM anabranch.table_state WHERE job = %s AND source_table = %s FOR UPDATE"
 SAVE_TABLE = """
 INSERT INTO anabranch.table_state (job, source_table, target_table, state, generation, low, high, reason, rows_loaded,
     changes_applied, schema, facts) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
@@ -134,8 +140,20 @@ class PostgresStore:
             row = connection.execute(READ_TABLE, [job, str(table)]).fetchone()
         return None if row is None else _state(row)
 
-    def save_table(self, job: str, state: TableState) -> None:
-        with self._session("save a table's state") as connection:
+    def save_table(self, job: str, state: TableState, before: TableState | None) -> None:
+        with self._session("save a table's state") as connection, connection.transaction():
+            if before is None:
+                is_first = connection.execute(ADD_TABLE, [job, str(state.source), str(state.target)]).rowcount == 1
+            else:
+                found = connection.execute(LOCK_TABLE, [job, str(state.source)]).fetchone()
+                is_first = found == (before.state, before.generation)
+            if not is_first:
+                raise Fenced(
+                    "the table's state was changed meanwhile",
+                    job=job,
+                    table=str(state.source),
+                    hint="another load of it goes on: let one of them end",
+                )
             save_table(connection, job, state)
 
     def drop(self, job: str) -> None:

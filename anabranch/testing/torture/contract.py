@@ -45,7 +45,9 @@ class PipelineFailed(Exception):
 
 class Pipeline(Protocol):
     """One job from its first load to its end, with its faults. A part that a fault ends is started again, as an operator
-    would do it."""
+    would do it. `truncates`: it applies TRUNCATE as such (K16)."""
+
+    truncates: bool
 
     def start(self) -> None:
         """Capture, load and apply begin; returns at once."""
@@ -53,6 +55,10 @@ class Pipeline(Protocol):
     def committed(self, transactions: int) -> None:
         """The source's sessions have committed so many transactions since the load began to be followed: faults that wait
         for a number begin."""
+
+    def wait_loading(self, seconds: float) -> None:
+        """Until what runs during the load is to begin: at once, so that it meets the beginning of capture, or when tables are
+        about to be read. Raises PipelineFailed."""
 
     def wait_consistent(self, seconds: float) -> None:
         """Until every table streams. Raises PipelineFailed."""

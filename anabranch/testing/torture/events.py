@@ -24,8 +24,10 @@ Literals = tuple[Literal, ...]
 class Draft:
     """The tables as the drawn statements leave them, and what is drawn from them."""
 
-    def __init__(self, r: random.Random, schema: Schema, family: str, is_big: bool = False) -> None:
-        self.r, self.schema, self.is_big = r, schema, is_big
+    def __init__(
+        self, r: random.Random, schema: Schema, family: str, *, is_big: bool = False, unchecked: bool = True
+    ) -> None:
+        self.r, self.schema, self.is_big, self.unchecked = r, schema, is_big, unchecked
         self.model = Model(schema, family)
         self.checks = True
         self._next = 0

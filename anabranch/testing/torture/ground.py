@@ -7,12 +7,13 @@ which histories run (campaign.py).
 from __future__ import annotations
 
 import contextlib
+import random
 import re
 import signal
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,19 +39,28 @@ FAST_TARGET = (
     "--wal-writer-delay=10s",
     "--autovacuum=off",
 )
+# Who owns a database of its own and may not set session_replication_role: foreign keys act and are checked (K1, K7).
+PLAIN = "torture_plain"
+PLAIN_SHARE = 0.25  # of the histories
 
 
 @dataclass
 class Ground:
-    """`sources` take turns. `is_ours`: the servers may be restarted."""
+    """`sources` take turns. `is_ours`: the servers may be restarted. `plain`: a database beside `target`, as its owner sees it,
+    who has no more rights than that."""
 
     sources: Sequence[Server]
     target: Database
     is_ours: bool = False
+    plain: Database | None = None
     _had_state: bool = field(default=True, init=False)
 
     def source_of(self, seed: int) -> Server:
         return self.sources[seed % len(self.sources)]
+
+    def target_of(self, seed: int) -> Database:
+        drawn = random.Random(f"rights of {seed}").random()
+        return self.plain if self.plain and drawn < PLAIN_SHARE else self.target
 
     def restart(self, where: str, name: str, loses: bool) -> None:
         """The target, or the source called `name`; `loses`: with its last commits gone."""
@@ -90,15 +100,15 @@ class Ground:
         """What histories that were not finished left, and the product's own schema if we brought it. Nothing is waited for
         longer than LOCK_SECONDS."""
         for seed in seeds:
-            name, source = f"torture_{seed}", self.source_of(seed)
+            name, source, target = f"torture_{seed}", self.source_of(seed), self.target_of(seed)
             with contextlib.suppress(Exception):  # a source that is away now
                 roll_back(source, prepared(source, name))  # or the DROP would wait for it
             with contextlib.suppress(Exception):
                 drop_at_source(source, name)
             with contextlib.suppress(Exception):  # and the same of the target
-                drop_at_target(self.target, name)
+                drop_at_target(target, name)
             with contextlib.suppress(Exception):
-                forget(self.target, name)
+                forget(target, name)
         with contextlib.suppress(Exception):  # never more than tidying up
             self._drop_state()
 
@@ -123,12 +133,14 @@ class Ground:
             "target": _facts(self.target.server),
             "database": self.target.name,
             "is_ours": self.is_ours,
+            "plain": [_facts(self.plain.server), self.plain.name] if self.plain else None,
         }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Ground:
         target = Database(_server(data["target"]), data["database"])
-        return cls([_server(one) for one in data["sources"]], target, data["is_ours"])
+        plain = Database(_server(data["plain"][0]), data["plain"][1]) if data["plain"] else None
+        return cls([_server(one) for one in data["sources"]], target, data["is_ours"], plain)
 
 
 def _facts(server: Server) -> dict[str, Any]:
@@ -177,4 +189,16 @@ def private(directory: Path, families: Sequence[str] = ("mariadb", "mysql")) -> 
         sources = [stack.enter_context(starts[family](directory / family, options=FAST_SOURCE)) for family in families]
         for server in (*sources, target):
             stack.callback(server.stop, immediate=True)
-        yield Ground(sources, Database(target, "postgres"), is_ours=True)
+        admin = Database(target, "postgres")
+        yield Ground(sources, admin, is_ours=True, plain=_plain(admin))
+
+
+def _plain(admin: Database) -> Database:
+    server = replace(admin.server, user=PLAIN)
+    admin.execute(
+        f"CREATE ROLE {PLAIN} LOGIN PASSWORD '{server.password}'",
+        f"GRANT pg_checkpoint TO {PLAIN}",  # for the kit, not for the job
+        f"CREATE DATABASE {PLAIN} OWNER {PLAIN}",
+        "CHECKPOINT",  # it outlives a server that loses its last commits
+    )
+    return Database(server, PLAIN)

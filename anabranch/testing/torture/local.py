@@ -27,6 +27,7 @@ import pyarrow as pa
 from anabranch import failpoints, log
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.job import Job, parts
+from anabranch.load import run as load_run
 from anabranch.model.datatype import LogicalType
 from anabranch.spark.engine import Epochs
 from anabranch.spark.work import Bundle, Outcome, Work, do
@@ -48,10 +49,12 @@ HASTE: Mapping[str, Mapping[str, float]] = {
 
 @dataclass(frozen=True, slots=True)
 class Small:
-    """What is smaller than a job file may ask for: bytes of a segment (0: as the job says), row images of an epoch."""
+    """What is smaller than a job file may ask for: bytes of a segment, row images of an epoch, rows of a load's chunk
+    (0: as the job says)."""
 
     segment_bytes: int = 0
     epoch_rows: int = EPOCH_ROWS
+    chunk_rows: int = 0
 
 
 class LocalEngine:
@@ -159,6 +162,8 @@ def run_part(name: str, job_file: str, environment: Mapping[str, str], output: s
     for module, constants in HASTE.items():
         for constant, value in constants.items():
             setattr(import_module(module), constant, value)
+    if small.chunk_rows:
+        load_run.ROWS_PER_CHUNK = small.chunk_rows
     code, error = _ended(name, job_file, small)
     if error:
         Path(f"{output}.end").write_text(json.dumps({"class": type(error).__name__, "message": str(error)}))

@@ -35,14 +35,15 @@ class One:
 
     def drawn(self, seed: int) -> tuple[History, tuple[Fault, ...]]:
         source = self.ground.source_of(seed)
-        history = draw_history(seed, source.name, version_of(source))
+        unchecked = self.ground.target_of(seed) is self.ground.target
+        history = draw_history(seed, source.name, version_of(source), unchecked=unchecked)
         if self.with_spark:
             return history, spark_faults(seed)
         return history, draw_faults(seed, with_servers=self.ground.is_ours)
 
     def run(self, history: History, faults: Sequence[Fault]) -> Result:
         """Raises what is wrong with the servers or the kit. What the job left is kept where it failed."""
-        source, target = self.ground.source_of(history.seed), self.ground.target
+        source, target = self.ground.source_of(history.seed), self.ground.target_of(history.seed)
         directory = self.directory / history.database
         shutil.rmtree(directory, ignore_errors=True)
         place = Place(history.database, source, target, directory)

@@ -30,6 +30,7 @@ ON_SERVERS = frozenset({"restart", "lose"})
 WATCH_SECONDS = 0.005
 SLOW_SECONDS = 0.02  # per block
 TWO_PHASE = 0.2  # of the histories
+LOADING = ("load.begun", "load.generation", "load.snapshot")  # before tables are read, and between two chunks
 PACKED = (45_000, 60_000)  # bytes of segments that are packed when they are sealed
 PACK_SECONDS = 3.0
 AFTER_SECONDS = 10.0  # in which a process may still end because of a line or a server that was away
@@ -70,7 +71,10 @@ class LocalPipeline(Waiting):
         drawn = random.Random(self.seed)
         self._stack, self._proxies = ExitStack(), dict[str, Proxy]()
         self._loses = any(fault.kind == "lose" for fault in self.faults)
-        self._small, more = _sizes(drawn, keeps=self._loses)
+        packs = any(fault.where.startswith("trail.pack") for fault in self.faults)
+        self._small, more = _sizes(drawn, keeps=self._loses, packs=packs)
+        self.truncates = '"delete"' not in more
+        self.meets = drawn.choice(("", *LOADING))
         self._beside: Beside | None = None
         if drawn.random() < TWO_PHASE:
             self._beside = Beside(self.place.source, self.place.target, self.place.name, self.seed)
@@ -298,7 +302,6 @@ class LocalPipeline(Waiting):
 AWAY = {"source": frozenset({"SourceUnavailable"}), "target": frozenset({"TargetUnavailable"})}
 # What one of two owners ends with; whose session the other one ended, before its first epoch, has lost its target.
 REPLACED = frozenset({"Fenced", "TrailLocked", "StateError", "TargetUnavailable"})
-NO_ROOM = frozenset({"StorageFull", "TrailError", "StateError"})
 
 
 def explains(fault: Fault, ended: Ended, pid: int) -> bool:
@@ -310,7 +313,7 @@ def explains(fault: Fault, ended: Ended, pid: int) -> bool:
     if fault.kind == "kill":
         return pid == ended.pid and ended.code == -signal.SIGKILL
     if fault.kind == "full":
-        return pid == ended.pid and ended.error in NO_ROOM
+        return pid == ended.pid and ended.error == "StorageFull"
     if fault.kind == "second":
         return fault.where == ended.part and ended.error in REPLACED
     if fault.kind in ON_LINES | ON_SERVERS:
@@ -318,10 +321,12 @@ def explains(fault: Fault, ended: Ended, pid: int) -> bool:
     return False
 
 
-def _sizes(drawn: random.Random, *, keeps: bool) -> tuple[Small, str]:
-    """Sizes that bring a short history to what a long one meets: segments that end, epochs of executors, small epochs.
-    `keeps`: a target that loses commits needs them from the trail again, which therefore drops nothing at once."""
-    segment = drawn.choice((*[0] * 12, *[2_000, 8_000] * 3, *PACKED))
+def _sizes(drawn: random.Random, *, keeps: bool, packs: bool) -> tuple[Small, str]:
+    """Sizes that bring a short history to what a long one meets: segments that end, epochs of executors, small
+    epochs, tables that are loaded in several chunks (K3).
+    `keeps`: a target that loses commits needs them from the trail again, which therefore drops nothing at once. `packs`:
+    something is to happen to who packs segments."""
+    segment = drawn.choice(PACKED if packs else (*[0] * 12, *[2_000, 8_000] * 3, *PACKED))
     rows = drawn.choice((500_000, 500_000, 500_000, 1, 20))
     more = "retain_hours = 0\n" if segment and drawn.random() < 0.5 and not keeps else ""
     apply = []
@@ -329,4 +334,7 @@ def _sizes(drawn: random.Random, *, keeps: bool) -> tuple[Small, str]:
         apply.append('mode = "transaction"')
     elif drawn.random() < 0.3:
         apply.append(f"stage_rows = {drawn.choice((1, 10, 100))}")
-    return Small(segment, rows), more + ("\n[apply]\n" + "\n".join(apply) + "\n" if apply else "")
+    if drawn.random() < 0.1:
+        apply.append('truncate = "delete"')
+    chunk = drawn.choice((0, 0, 2, 4, 7))
+    return Small(segment, rows, chunk), more + ("\n[apply]\n" + "\n".join(apply) + "\n" if apply else "")

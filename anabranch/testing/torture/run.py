@@ -50,7 +50,6 @@ def run_history(
     pipeline: Pipeline,
     *,
     patience: float = PATIENCE,
-    truncates: bool = True,
     on_begin: Callable[[Place, Sessions], None] = lambda *_: None,
 ) -> Result:
     """Run a history with the job that `pipeline` is: from the database `history.database` at the source to the schema of
@@ -68,7 +67,7 @@ def run_history(
         failed, fired = _drive(history, sessions, watcher, pipeline, patience)
         order = commit_order(source, begin, history.database)
         losses = sum(fault.kind == "lose" and fault.where == "target" for fault in fired)
-        checker = Checker(history, source.name, sessions.outcomes, order, losses=losses, truncates=truncates)
+        checker = Checker(history, source.name, sessions.outcomes, order, losses=losses, truncates=pipeline.truncates)
         lines = source_lines(source, history.database, history.schema)
         failure = _verdict(checker, lines, watcher, is_whole=failed is None) or failed
         seen = {table: [one.more[table] for one in watcher.observations] for table in pipeline.beside()}
@@ -113,6 +112,7 @@ def _drive(
     try:
         sessions.run(history.before, counts=False)
         pipeline.start()
+        pipeline.wait_loading(patience)
         sessions.run(history.during)
         pipeline.wait_consistent(patience)
         watcher.start()

@@ -51,6 +51,7 @@ class SparkPipeline(Waiting):
 
     place: Place
     faults: Sequence[Fault] = ()
+    truncates: bool = field(default=True, init=False)
     _begun: list[Fault] = field(default_factory=list, init=False)
     _committed: int = field(default=-1, init=False)
     _is_stopping: bool = field(default=False, init=False)

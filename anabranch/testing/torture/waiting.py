@@ -19,11 +19,13 @@ AT_FAILPOINTS = frozenset({"exit", "raise", "delay", "full"})
 
 
 class Waiting:
-    """Part of contract.Pipeline. `look_at` comes first; `failure` is what the thread that watches has met."""
+    """Part of contract.Pipeline. `look_at` comes first; `failure` is what the thread that watches has met; `meets` is the
+    failpoint at which the transactions begin that run during the load, "": at once."""
 
     looking: Looking
     log: Path
     failure: BaseException | None = None
+    meets: str = ""
 
     def look_at(self, place: Place) -> None:
         """The job of this place, begun afresh."""
@@ -34,6 +36,10 @@ class Waiting:
     def tails(self) -> str:
         """The last lines of every process."""
         return ""
+
+    def wait_loading(self, seconds: float) -> None:
+        if self.meets:
+            self._wait(lambda: self.meets in self.hits(), seconds, f"{self.meets} is reached")
 
     def wait_consistent(self, seconds: float) -> None:
         self._wait(self.looking.is_consistent, seconds, "every table streams")

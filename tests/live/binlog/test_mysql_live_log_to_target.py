@@ -101,7 +101,7 @@ class Target:
             loader.create_table(schema, table, ValueRules(), False)
         self.store.prepare()
         self.store.create_checkpoint(JOB, Position(0, ""), 0)
-        self.store.save_table(JOB, TableState(schema.id, table.target, "streaming", schema=schema))
+        self.store.save_table(JOB, TableState(schema.id, table.target, "streaming", schema=schema), None)
         self.writer.claim(JOB, "me")
         context = ApplyContext({schema.id: Followed(schema, table)})
         self.reader = TrailReader(trail)

@@ -69,7 +69,7 @@ def rig(tmp_path: Path) -> Iterator[Callable[..., Rig]]:
         loader, store = target.loader(ValueRules()), target.store()
         loader.create_table(ITEMS, followed(ITEMS).table, ValueRules(), False)
         store.create_checkpoint(JOB, Position(0, ""), 0)
-        store.save_table(JOB, TableState(ITEMS.id, ITEMS.id, "streaming", schema=ITEMS))
+        store.save_table(JOB, TableState(ITEMS.id, ITEMS.id, "streaming", schema=ITEMS), None)
         ours = target.writer(ValueRules(), False)
         ours.claim(JOB, "me")
         trail = TrailReader(tmp_path / "trail")

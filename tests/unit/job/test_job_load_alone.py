@@ -39,7 +39,7 @@ def job(tmp_path: Path) -> Iterator[Job]:
         trail.flush()
     store = MemoryStore(database("loaded_alone"))
     ends.prepare_target(made, store)
-    store.save_table("shop", TableState(A, A, "pending"))
+    store.save_table("shop", TableState(A, A, "pending"), None)
     yield made
     forget()
 

@@ -86,10 +86,10 @@ def test_what_is_handed_over_or_streams_is_left_out(source: SourceConnector) -> 
     do(work(source), one.pieces[0])
     with closing(TARGET.store()) as store, closing(TARGET.loader(ValueRules())) as loader:
         done = loaded(state(table), loader.chunks(JOB, table.schema.id, 1))
-        store.save_table(JOB, done)
+        store.save_table(JOB, done, state(table))
     assert planned(source, table) == []
     with closing(TARGET.store()) as store:
-        store.save_table(JOB, replace(done, state="streaming", low="", high="", facts={}))
+        store.save_table(JOB, replace(done, state="streaming", low="", high="", facts={}), done)
     assert planned(source, table) == []
     assert len(planned(source, replace(table, generation=2, empty=True))) == 1
 
