@@ -2,20 +2,24 @@
 
 A cascade to grandchildren runs over the rows of the table between. Those rows must be known at every place of the log
 that the grandchildren replay: the table between is loaded first, the whole of it, so that its window has passed where
-theirs begins. Where foreign keys lead in a circle no order helps: such a table is read at one exact moment. So are some
+theirs begins. That goes by what cascades do, not by where keys lead: a key that two tables have to each other needs this
+order too, where only one of the two can lie between. Tables in a circle of keys are read at one exact moment. So are some
 tables whose rows move along with a parent's changed key: where a replay may move them wrongly (apply/taken.py), and
 reading the row again by its key would not be enough.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Action, ForeignKey, TableSchema
 
 UNSEEN = frozenset({Action.CASCADE, Action.SET_NULL})
+REMOVED: frozenset[str] = frozenset()
+_Change = tuple[TableId, frozenset[str]]
+"""Rows of a table change: these columns of theirs, or they are REMOVED."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +39,12 @@ def demands(
     parents = {t: set() if logs_cascades else _unseen_parents(s, tables) for t, s in tables.items()}
     above = {t: frozenset(_ancestors(t, parents)) for t in tables}
     circular = {t for t in tables if t in above[t]}
+    between = {} if logs_cascades else _between(tables)
     levels: dict[int, list[Demand]] = {}
     for table, schema in tables.items():
         exact = not schema.primary_key or table in circular
         exact = exact or (not logs_cascades and _loses_its_rows(schema, tables, logs_whole_rows))
-        levels.setdefault(_level(table, parents, above), []).append(Demand(table, exact, above[table]))
+        levels.setdefault(_level(table, between), []).append(Demand(table, exact, above[table]))
     return [levels[number] for number in sorted(levels)]
 
 
@@ -70,6 +75,37 @@ def _unseen_parents(schema: TableSchema, tables: Mapping[TableId, TableSchema]) 
     return {k.parent for k in schema.foreign_keys if k.parent in tables and {k.on_delete, k.on_update} & UNSEEN}
 
 
+def _between(tables: Mapping[TableId, TableSchema]) -> dict[TableId, set[TableId]]:
+    """By table: the tables over whose unseen changes further ones come to it."""
+    logged = [(t, what) for t, s in tables.items() for what in (REMOVED, frozenset(c.name for c in s.columns))]
+    reached, open_changes = set[_Change](), [one for change in logged for one in _caused(change, tables)]
+    found: dict[TableId, set[TableId]] = {table: set() for table in tables}
+    while open_changes:
+        change = open_changes.pop()
+        if change in reached:
+            continue
+        reached.add(change)
+        for further in _caused(change, tables):
+            found[further[0]].add(change[0])
+            open_changes.append(further)
+    return found
+
+
+def _caused(change: _Change, tables: Mapping[TableId, TableSchema]) -> Iterator[_Change]:
+    """What foreign keys do to other rows where rows are removed, or columns of theirs change."""
+    parent, columns = change
+    for child, schema in tables.items():
+        for key in schema.foreign_keys:
+            if key.parent != parent:
+                continue
+            if columns == REMOVED and key.on_delete is Action.CASCADE:
+                yield child, REMOVED
+            elif (columns == REMOVED and key.on_delete is Action.SET_NULL) or (
+                key.on_update in UNSEEN and columns & set(key.parent_columns)
+            ):
+                yield child, frozenset(key.columns)
+
+
 def _ancestors(table: TableId, parents: Mapping[TableId, set[TableId]]) -> set[TableId]:
     found: set[TableId] = set()
     open_tables = list(parents[table])
@@ -81,7 +117,7 @@ def _ancestors(table: TableId, parents: Mapping[TableId, set[TableId]]) -> set[T
     return found
 
 
-def _level(table: TableId, parents: Mapping[TableId, set[TableId]], above: Mapping[TableId, frozenset[TableId]]) -> int:
-    """0 for tables whose unseen parents have no unseen parents themselves; a circle is on one level."""
-    between = [parent for parent in parents[table] if parents[parent] and table not in above[parent]]
-    return max((1 + _level(parent, parents, above) for parent in between), default=0)
+def _level(table: TableId, between: Mapping[TableId, set[TableId]]) -> int:
+    """0 where nothing has to come first. Tables that lie between each other are on one level: no order helps them."""
+    first = [t for t in between.get(table, ()) if table not in _ancestors(t, between)]
+    return max((1 + _level(t, between) for t in first), default=0)

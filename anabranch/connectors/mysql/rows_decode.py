@@ -138,7 +138,7 @@ def _default(column: Column) -> Any:
     if column.generated:
         raise Unfit(f"{missing}, which the source computes{_REMEDY}")
     if column.default_is_expression:
-        raise Unfit(f"{missing}, whose default is an expression{_REMEDY}")
+        raise Unfit(f"{missing}, whose default is an expression, or cannot be read exactly{_REMEDY}")
     if not column.has_default or column.default is None:
         if not column.nullable:
             raise Unfit(f"{missing}, which has no default and is not nullable{_REMEDY}")

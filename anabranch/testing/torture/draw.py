@@ -33,8 +33,8 @@ def draw_history(seed: int, family: str, version: Version, *, unchecked: bool = 
     _hold_back(r, during)
     _hold_back(r, after)
     images = ("MINIMAL",) * sessions if r.random() < 0.1 else tuple(r.choice(IMAGES) for _ in range(sessions))
-    if any(table.has_stand_in for table in schema.tables):
-        images = ("",) * sessions  # apply refuses partial images of such tables by name
+    if any(table.has_stand_in or table.has_untold_default for table in schema.tables):
+        images = ("",) * sessions  # such tables are refused with partial images, or parked
     return _numbered(History(seed, schema, tuple(before), tuple(during), tuple(after), images))
 
 

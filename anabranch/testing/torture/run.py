@@ -69,7 +69,9 @@ def run_history(
         losses = sum(fault.kind == "lose" and fault.where == "target" for fault in fired)
         checker = Checker(history, source.name, sessions.outcomes, order, losses=losses, truncates=pipeline.truncates)
         lines = source_lines(source, history.database, history.schema)
-        failure = _verdict(checker, lines, watcher, is_whole=failed is None) or failed
+        failure = _verdict(checker, lines, watcher, is_whole=failed is None)
+        if failed is not None:  # what was seen says more than what the job failed of; together they say most
+            failure = Failure(failure.kind, f"{failure.message}\n{failed.message}") if failure else failed
         seen = {table: [one.more[table] for one in watcher.observations] for table in pipeline.beside()}
         if failure is None and (wrong := pipeline.wrong_beside(seen, losses)):
             failure = Failure(WRONG, wrong)

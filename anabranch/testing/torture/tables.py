@@ -66,6 +66,11 @@ class Table:
         keys = ([self.column(name).nullable for name in unique] for unique in self.uniques)
         return not self.key and not all(map(any, keys))
 
+    @property
+    def has_untold_default(self) -> bool:
+        """Is there one of bytes? Servers tell it as text, and exactly only where the table has a row."""
+        return any(column.default is not None and column.default.startswith("x'") for column in self.columns)
+
 
 @dataclass(frozen=True, slots=True)
 class Schema:

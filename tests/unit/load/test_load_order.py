@@ -37,11 +37,20 @@ def test_grandchildren_come_after_the_table_between() -> None:
 
 
 def test_circles_and_tables_without_a_key_are_read_at_one_moment() -> None:
-    assert levels(table("a", refers("b", FOLLOW, KEEP)), table("b", refers("a", CLEAR, KEEP))) == [
+    assert levels(table("a", refers("b", CLEAR, KEEP)), table("b", refers("a", CLEAR, KEEP))) == [
         {"a": True, "b": True}
     ]
     assert levels(table("a", refers("a", FOLLOW, KEEP))) == [{"a": True}]
     assert levels(table("a", key=())) == [{"a": True}]
+
+
+def test_torture_seed_3234_of_two_tables_with_keys_to_each_other_the_one_between_comes_first() -> None:
+    """A row of b goes, with it those of a, and with them what others of b refer to."""
+    a, b = table("a", refers("b", FOLLOW, KEEP)), table("b", refers("a", CLEAR, KEEP))
+    assert levels(a, b) == levels(b, a) == [{"a": True}, {"b": True}]
+    c = table("c", refers("b", KEEP, FOLLOW, to="up"))
+    assert levels(c, b, a) == [{"a": True}, {"b": True}, {"c": True}]
+    assert levels(a, table("b", refers("a", FOLLOW, KEEP))) == [{"a": True, "b": True}]
 
 
 @pytest.mark.parametrize(
@@ -74,7 +83,7 @@ def test_a_table_that_refers_to_itself_comes_before_its_children() -> None:
     assert levels(b, a) == [{"a": True}, {"b": False}]
     c = table("c", refers("b", CLEAR, KEEP))
     circle = [table("a", refers("b", FOLLOW, KEEP)), table("b", refers("a", CLEAR, KEEP))]
-    assert levels(c, *circle) == [{"a": True, "b": True}, {"c": False}]
+    assert levels(c, *circle) == [{"c": False, "a": True}, {"b": True}]
 
 
 def test_rule_20_where_columns_are_left_out_the_table_between_is_read_at_one_moment() -> None:
