@@ -312,6 +312,8 @@ def shift_keys(d: Draft) -> list[Statement]:
     ):
         return []
     step = Plus(d.r.choice((1, 1, 2, SHIFT)) * (1 if up else -1))
+    if "unsigned" in table.column(name).kind and float(where[0].values[0] or 0) + step.number < 0:
+        return []
     backwards = up if d.r.random() < 0.9 else not up
     order = f"{name} DESC" if backwards else name
     return d.take(Statement("update", table.name, assigned=((name, step),), where=where, order=order))

@@ -78,9 +78,11 @@ def _is_caseless(table: Table) -> bool:
 
 
 def _may_share_key(tables: Sequence[Table], child: Table, parent: Table) -> bool:
-    """A child whose primary key is its parent's: the parent comes first, and nobody refers to the child's old key."""
+    """A child whose primary key is its parent's: the parent comes first, and nobody refers to the child's old key, nor is it
+    another parent's already."""
     is_referred_to = any(key.parent == child.name for table in tables for key in table.foreign_keys)
-    return bool(child.key) and tables.index(parent) < tables.index(child) and not is_referred_to
+    is_shared = any(set(key.columns) & set(child.key) for key in child.foreign_keys)
+    return bool(child.key) and tables.index(parent) < tables.index(child) and not is_referred_to and not is_shared
 
 
 def _sharing_key(child: Table, parent: Table) -> tuple[Table, tuple[str, ...]]:
