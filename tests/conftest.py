@@ -7,6 +7,7 @@ cannot be had fails and says what to install; none is skipped.
 from __future__ import annotations
 
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -44,6 +45,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if (
+        signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    ):  # of who runs in the background; what we start would inherit it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     file = config.getoption("--servers-report")
     if file is not None:
         config.pluginmanager.register(ServersReport(file, config.stash.setdefault(_USED, [])))

@@ -136,7 +136,10 @@ class ApplyRun:
     # --- following ---------------------------------------------------------------------------------------------------
 
     def _follow(self, store: TargetStore, trail: TrailReader) -> None:
-        self.applier = self._applier(store, trail)
+        applier = self._claimed(store, trail)
+        if applier is None:
+            return
+        self.applier = applier
         start = self.applier.checkpoint.position.sequence
         if start > trail.end().position.sequence:
             raise StateError(
@@ -164,6 +167,15 @@ class ApplyRun:
             self.applier.writer.close()
             self._note_place()
 
+    def _claimed(self, store: TargetStore, trail: TrailReader) -> Applier | None:
+        """A target that is away, or in the way, now is waited for: hours of loading may lie before. None when stopped."""
+        while not self.stop():
+            applier = self._patiently(store, lambda: self._applier(store, trail))
+            if applier is not None:
+                return applier
+            time.sleep(TICK_SECONDS)
+        return None
+
     def _with_room(self, action: Callable[[], T]) -> T | None:
         """Where the disk beside the trail is full it is waited for, as capture does; None when stopped before."""
         while not self.stop():
@@ -185,7 +197,11 @@ class ApplyRun:
         is_guarded = self._is_guarded(store.tables(self.job))
         writer = self.target.writer(self.rules, is_guarded)
         reach("apply.claim")
-        writer.claim(self.job, owner)
+        try:
+            writer.claim(self.job, owner)
+        except TargetUnavailable:
+            writer.close()
+            raise
         reach("apply.claimed")
         self.resolver = WindowResolver(trail, self.source.order)
         identity = trail.identity.source_identity

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from scenario import Running, Scenario, wait_until
 
+from anabranch import failpoints
 from anabranch.testing.databases import Database, create_database
 from anabranch.testing.faults import Proxy
 from anabranch.testing.servers import Server, start_mariadb, start_postgresql
@@ -49,8 +50,12 @@ def away(servers_directory: Path, tmp_path: Path) -> Iterator[tuple[Scenario, Pr
 
 
 @pytest.mark.timeout(500)
-def test_ends_that_go_away_and_come_back(away: tuple[Scenario, Proxy, Proxy]) -> None:
+def test_ends_that_go_away_and_come_back(
+    away: tuple[Scenario, Proxy, Proxy], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     made, to_source, to_target = away
+    monkeypatch.setenv(failpoints.VARIABLE, "apply.claimed=raise:TargetBusy")  # hours of loading may lie before
+    monkeypatch.setenv(failpoints.LOG_VARIABLE, str(tmp_path / "reached"))
     with Writer(made.source, seed=7, rate=40):
         run = made.start("run")
         lines_cut_while_it_loads(made, run, to_source, to_target)
@@ -65,6 +70,7 @@ def test_ends_that_go_away_and_come_back(away: tuple[Scenario, Proxy, Proxy]) ->
     made.assert_identical()
     assert run.stop().code == 0
     assert "part_restarts" not in run.stderr, "every part has seen through it"
+    assert "apply.claimed=raise:TargetBusy" in (tmp_path / "reached").read_text()
 
 
 def lines_cut_while_it_loads(made: Scenario, run: Running, to_source: Proxy, to_target: Proxy) -> None:
