@@ -10,7 +10,7 @@ reading the row again by its key would not be enough.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from anabranch.model.ids import TableId
@@ -77,33 +77,34 @@ def _unseen_parents(schema: TableSchema, tables: Mapping[TableId, TableSchema]) 
 
 def _between(tables: Mapping[TableId, TableSchema]) -> dict[TableId, set[TableId]]:
     """By table: the tables over whose unseen changes further ones come to it."""
+    children: dict[TableId, list[tuple[TableId, ForeignKey]]] = {}
+    for table, schema in tables.items():
+        for key in schema.foreign_keys:
+            children.setdefault(key.parent, []).append((table, key))
     logged = [(t, what) for t, s in tables.items() for what in (REMOVED, frozenset(c.name for c in s.columns))]
-    reached, open_changes = set[_Change](), [one for change in logged for one in _caused(change, tables)]
+    reached, open_changes = set[_Change](), [one for change in logged for one in _caused(change, children)]
     found: dict[TableId, set[TableId]] = {table: set() for table in tables}
     while open_changes:
         change = open_changes.pop()
         if change in reached:
             continue
         reached.add(change)
-        for further in _caused(change, tables):
+        for further in _caused(change, children):
             found[further[0]].add(change[0])
             open_changes.append(further)
     return found
 
 
-def _caused(change: _Change, tables: Mapping[TableId, TableSchema]) -> Iterator[_Change]:
+def _caused(change: _Change, children: Mapping[TableId, Sequence[tuple[TableId, ForeignKey]]]) -> Iterator[_Change]:
     """What foreign keys do to other rows where rows are removed, or columns of theirs change."""
     parent, columns = change
-    for child, schema in tables.items():
-        for key in schema.foreign_keys:
-            if key.parent != parent:
-                continue
-            if columns == REMOVED and key.on_delete is Action.CASCADE:
-                yield child, REMOVED
-            elif (columns == REMOVED and key.on_delete is Action.SET_NULL) or (
-                key.on_update in UNSEEN and columns & set(key.parent_columns)
-            ):
-                yield child, frozenset(key.columns)
+    for child, key in children.get(parent, ()):
+        if columns == REMOVED and key.on_delete is Action.CASCADE:
+            yield child, REMOVED
+        elif (columns == REMOVED and key.on_delete is Action.SET_NULL) or (
+            key.on_update in UNSEEN and columns & set(key.parent_columns)
+        ):
+            yield child, frozenset(key.columns)
 
 
 def _ancestors(table: TableId, parents: Mapping[TableId, set[TableId]]) -> set[TableId]:

@@ -68,7 +68,7 @@ class Waiting:
         deadline = time.monotonic() + seconds
         is_calm = until(self.is_calm, min(seconds, CALM_SECONDS), self.look)
         if not is_calm:
-            print(f"not within {CALM_SECONDS:.0f} s: {self.unrest()}", file=sys.stderr)
+            print(f"{self.log.parent.name}: not within {CALM_SECONDS:.0f} s: {self.unrest()}", file=sys.stderr)
         Waiting.wait_caught_up(self, deadline - time.monotonic())
         return is_calm
 
