@@ -48,6 +48,8 @@ class Double:
 
     # --- the contract of a pipeline ----------------------------------------------------------------------------------------
 
+    truncates = True
+
     def start(self) -> None:
         columns = {
             t.name: ", ".join(f"{c.name} {c.of.at_target}" for c in t.columns) for t in self.history.schema.tables
@@ -57,6 +59,8 @@ class Double:
         self.target.execute(f"CREATE SCHEMA {self.history.database}", *tables)
 
     def committed(self, transactions: int) -> None: ...
+
+    def wait_loading(self, seconds: float) -> None: ...
 
     def wait_consistent(self, seconds: float) -> None:
         """The load: everything so far at once."""

@@ -51,7 +51,7 @@ def test_a_killed_driver_takes_jvm_and_workers_with_it(tmp_path: Path) -> None:
     while (left := [pid for pid in family if _lives(pid)]) and time.monotonic() < until:
         time.sleep(0.1)
     assert not left
-    printed = [line for line in errors.read_text().splitlines() if not line.strip().isdigit()]
+    printed = [line for line in map(str.strip, errors.read_text().splitlines()) if line and not line.isdigit()]
     assert printed == [], "nothing on the terminal"
     assert [path.name for path in tmp_path.iterdir()] == ["stderr"], "nothing in the working directory"
 

@@ -17,7 +17,7 @@ from typing import Any
 from anabranch.testing.databases import Database
 from anabranch.testing.torture.tables import LEDGER, Column, Schema
 
-REST = 0.002  # seconds between two observations
+REST = 0.005  # seconds between two observations
 CONNECT_SECONDS = 10
 SILENCE = 30.0  # seconds after which a target that does not answer counts as lost
 
