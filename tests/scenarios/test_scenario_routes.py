@@ -33,6 +33,7 @@ columns.rename = {{ name = "full_name", age = "years" }}
 """
 
 
+@pytest.mark.long
 def test_filters_columns_and_one_transaction_each(mariadb: Server, scenario: Make) -> None:
     made = scenario(mariadb, *PERSON)
     made.write_job(CHOICES.format(made.source.name, FILTER))
