@@ -6,6 +6,7 @@ An engine reaches these through `connectors.get(scheme)`; a connector implements
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -437,6 +438,10 @@ class Loader(Protocol):
         asked."""
 
     def chunks(self, job: str, source: TableId, generation: int) -> list[LoadedChunk]: ...
+
+    def together(self) -> AbstractContextManager[None]:
+        """Inside: chunks that are loaded commit when it ends, or not at all. One that is done already is left out, as
+        always."""
 
     def load_chunk(
         self,

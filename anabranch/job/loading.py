@@ -212,6 +212,7 @@ class Loading:
             empty,
             exact=demand.exact,
             changed_with=demand.changed_with,
+            together=demand.together,
         )
 
     # --- one table, while the others stream ---------------------------------------------------------------------------

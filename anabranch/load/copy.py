@@ -1,4 +1,4 @@
-"""One chunk inside a Spark task: open a snapshot, note its marks, pass the lines on to the target.
+"""One chunk inside a Spark task, or tables that belong together: open a snapshot, note its marks, pass the lines on.
 
 A chunk may be done again at any time: its rows and its ledger row commit together, and a loader leaves a chunk alone
 that is done. What does not live here: which chunks there are (plan.py), what happens after a failure (run.py).
@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 
-from anabranch.abc import SnapshotReader, SourceConnector, TargetConnector, ValueRules
+from anabranch.abc import Loader, SnapshotReader, SourceConnector, TargetConnector, ValueRules
 from anabranch.errors import SourceError
 from anabranch.failpoints import reach
-from anabranch.load.plan import LoadTable, Piece
+from anabranch.load.plan import Knot, Piece, pieces_of
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.spark.where import read_columns
@@ -28,12 +30,13 @@ TRIES = 10  # openings of a keyless table's snapshot
 PATIENCE = 15.0  # seconds that an open snapshot waits for capture; then the chunk is put back
 POLL = 0.1
 WAITING = "waiting"
+TOGETHER_HINT = '[load] lock = "global" holds writes back at the moment of opening'
 LOCK_HINT = '[load] lock = "table" locks the table for reading at the moment of opening'
 
 
 @dataclass(frozen=True)
 class ChunkWork:
-    """Work over pieces (spark/pieces.py). The outcome is its rows, None for a chunk that waits for capture."""
+    """Work over pieces (spark/pieces.py). The outcome is the rows of each table, None for a chunk that waits for capture."""
 
     job: str
     source: SourceConnector
@@ -44,38 +47,54 @@ class ChunkWork:
     quiet: Quiet | None = None
 
     @contextmanager
-    def read(self, piece: Piece) -> Iterator[tuple[bytes, Iterator[bytes]]]:
-        load = piece.load
+    def read(self, piece: Piece | Knot) -> Iterator[tuple[bytes, Iterator[bytes]]]:
         with closing(self.source.snapshot(self.expected_identity)) as snapshot:
-            marks = self.marks(snapshot, load)
+            marks = self.marks(snapshot, piece)
             reach("load.snapshot")
             if marks is None:
                 yield json.dumps(WAITING).encode(), iter(())
             else:
-                columns = read_columns(load.table, load.filter)
-                yield json.dumps(marks).encode(), snapshot.lines(load.schema, columns, piece.bounds, self.rules)
+                yield json.dumps(marks).encode(), self.blocks(snapshot, pieces_of(piece))
 
-    def finish(self, piece: Piece, header: bytes, blocks: Iterator[bytes]) -> int | None:
+    def blocks(self, snapshot: SnapshotReader, pieces: Sequence[Piece]) -> Iterator[bytes]:
+        """An empty one between two pieces."""
+        for number, piece in enumerate(pieces):
+            if number:
+                yield b""
+            columns = read_columns(piece.load.table, piece.load.filter)
+            yield from filter(None, snapshot.lines(piece.load.schema, columns, piece.bounds, self.rules))
+
+    def finish(self, piece: Piece | Knot, header: bytes, blocks: Iterator[bytes]) -> tuple[int, ...] | None:
         marks = json.loads(header)
         if marks == WAITING:
             return None
-        load = piece.load
         with closing(self.target.loader(self.rules)) as loader:
-            low, high = marks
-            rows = loader.load_chunk(self.job, load.table, load.generation, piece.number, (low, high), blocks)
+            with loader.together() if isinstance(piece, Knot) else nullcontext():
+                rows = tuple(self._load(loader, one, marks, blocks) for one in pieces_of(piece))
             reach("load.committed")
             return rows
 
-    def marks(self, snapshot: SnapshotReader, load: LoadTable) -> tuple[str, str] | None:
+    def _load(self, loader: Loader, piece: Piece, marks: tuple[str, str], blocks: Iterator[bytes]) -> int:
+        load, (low, high) = piece.load, marks
+        its = iter(partial(next, blocks, b""), b"")  # up to an empty one
+        rows = loader.load_chunk(self.job, load.table, load.generation, piece.number, (low, high), its)
+        deque(its, maxlen=0)  # of a chunk that is done nothing was taken
+        return rows
+
+    def marks(self, snapshot: SnapshotReader, piece: Piece | Knot) -> tuple[str, str] | None:
         """Open the snapshot. A keyless table has no idempotent window: its marks are one, proven by capture where the
         source cannot say it (K4). None: capture has not come far enough yet."""
+        load = piece.load
+        # A lock on one of several tables proves nothing of the others.
+        lock = "none" if isinstance(piece, Knot) and self.lock == "table" else self.lock
+        changing = frozenset().union(*(p.load.changed_with | {p.load.schema.id} for p in pieces_of(piece)))
         for _ in range(TRIES):
-            low, high = snapshot.open(load.schema, self.lock)
+            low, high = snapshot.open(load.schema, lock)
             if low == high or (load.table.key and not load.exact):
                 return low.resume, high.resume
             if self.quiet is None:
                 break
-            verdict = self._ask(self.quiet, load.changed_with | {load.schema.id}, low, high)
+            verdict = self._ask(self.quiet, changing, low, high)
             if verdict is None:
                 return None
             if verdict:  # nothing touched the table in between: its rows are those of `high`, a place in the log
@@ -83,7 +102,7 @@ class ChunkWork:
         raise SourceError(
             "the table has to be loaded as of one moment, and none was found at which nothing changed it",
             table=str(load.schema.id),
-            hint=LOCK_HINT,
+            hint=TOGETHER_HINT if isinstance(piece, Knot) else LOCK_HINT,
         )
 
     def _ask(self, quiet: Quiet, tables: frozenset[TableId], low: LogMark, high: LogMark) -> bool | None:

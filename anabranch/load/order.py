@@ -3,7 +3,8 @@
 A cascade to grandchildren runs over the rows of the table between. Those rows must be known at every place of the log
 that the grandchildren replay: the table between is loaded first, the whole of it, so that its window has passed where
 theirs begins. That goes by what cascades do, not by where keys lead: a key that two tables have to each other needs this
-order too, where only one of the two can lie between. Tables in a circle of keys are read at one exact moment. So are some
+order too, where only one of the two can lie between. Where both can, no order helps: they are read at the same moment, and
+loaded as one. Tables in a circle of keys are read at one exact moment each. So are some
 tables whose rows move along with a parent's changed key: where a replay may move them wrongly (apply/taken.py), and
 reading the row again by its key would not be enough.
 """
@@ -25,11 +26,12 @@ _Change = tuple[TableId, frozenset[str]]
 @dataclass(frozen=True, slots=True)
 class Demand:
     """`exact`: all rows of the table are of one moment that the log knows. `changed_with`: tables above it, whose changes
-    change its rows unseen."""
+    change its rows unseen. `together`: itself and others, which have to be of the same moment."""
 
     table: TableId
     exact: bool
     changed_with: frozenset[TableId] = frozenset()
+    together: frozenset[TableId] = frozenset()
 
 
 def demands(
@@ -44,7 +46,9 @@ def demands(
     for table, schema in tables.items():
         exact = not schema.primary_key or table in circular
         exact = exact or (not logs_cascades and _loses_its_rows(schema, tables, logs_whole_rows))
-        levels.setdefault(_level(table, between), []).append(Demand(table, exact, above[table]))
+        together = _together(table, between)
+        demand = Demand(table, exact, above[table], together if len(together) > 1 else frozenset())
+        levels.setdefault(_level(table, between), []).append(demand)
     return [levels[number] for number in sorted(levels)]
 
 
@@ -109,16 +113,23 @@ def _caused(change: _Change, children: Mapping[TableId, Sequence[tuple[TableId, 
 
 def _ancestors(table: TableId, parents: Mapping[TableId, set[TableId]]) -> set[TableId]:
     found: set[TableId] = set()
-    open_tables = list(parents[table])
+    open_tables = list(parents.get(table, ()))
     while open_tables:
         current = open_tables.pop()
         if current not in found:
             found.add(current)
-            open_tables.extend(parents[current])
+            open_tables.extend(parents.get(current, ()))
     return found
 
 
 def _level(table: TableId, between: Mapping[TableId, set[TableId]]) -> int:
-    """0 where nothing has to come first. Tables that lie between each other are on one level: no order helps them."""
-    first = [t for t in between.get(table, ()) if table not in _ancestors(t, between)]
+    """0 where nothing has to come first. Tables that have to be of the same moment are on one level."""
+    together = _together(table, between)
+    first = {t for one in together for t in between.get(one, ())} - together
     return max((1 + _level(t, between) for t in first), default=0)
+
+
+def _together(table: TableId, between: Mapping[TableId, set[TableId]]) -> frozenset[TableId]:
+    """Those that have to come before this one and behind it, with itself."""
+    first = _ancestors(table, between)
+    return frozenset({table} | {t for t in first if table in _ancestors(t, between)})

@@ -35,7 +35,8 @@ class LoadTable:
     """One table's load. `generation` counts its loads from 1; the same number again goes on with an interrupted one.
     `empty`: rows of the target table go away in the generation's first transaction; `recreate`: the table itself.
     `exact`: all rows are of one moment of the log (order.py); keyless tables always are. `changed_with`: tables whose
-    changes change rows of this one, unseen in the log. `joins`: the others stream already (K15)."""
+    changes change rows of this one, unseen in the log. `together`: tables of which all rows are of one moment with this
+    one's. `joins`: the others stream already (K15)."""
 
     schema: TableSchema
     table: TargetTable
@@ -45,6 +46,7 @@ class LoadTable:
     recreate: bool = False
     exact: bool = False
     changed_with: frozenset[TableId] = frozenset()
+    together: frozenset[TableId] = frozenset()
     joins: bool = False
 
 
@@ -55,6 +57,22 @@ class Piece:
     load: LoadTable
     number: int
     bounds: Bounds
+
+
+@dataclass(frozen=True)
+class Knot:
+    """All of some tables, read in one snapshot and committed as one."""
+
+    pieces: tuple[Piece, ...]
+
+    @property
+    def load(self) -> LoadTable:
+        """As whose it is told of."""
+        return self.pieces[0].load
+
+
+def pieces_of(piece: Piece | Knot) -> tuple[Piece, ...]:
+    return piece.pieces if isinstance(piece, Knot) else (piece,)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from anabranch.errors import AnabranchError, Retry, SourceUnavailable, StateErro
 from anabranch.failpoints import reach
 from anabranch.load.copy import ChunkWork, Quiet
 from anabranch.load.handover import loaded
-from anabranch.load.plan import LoadTable, Piece, Planned, plan
+from anabranch.load.plan import Knot, LoadTable, Piece, Planned, pieces_of, plan
 from anabranch.model.ids import TableId
 from anabranch.spark.engine import Engine
 from anabranch.spark.where import where
@@ -127,17 +127,23 @@ class _Load:
 
     def bundles(self) -> list[Bundle]:
         """One for all tables without a filter, one for each filtered table; large tables first, small ones together."""
-        plain: list[Piece] = []
+        plain: list[Piece | Knot] = []
         sizes: list[float] = []
         filtered: list[Bundle] = []
+        knots: dict[frozenset[TableId], list[Piece]] = {}
         for table, left in self.open.items():
             load = self.tables[table].load
-            if load.filter is None:
+            if load.together and load.filter is None:
+                knots.setdefault(load.together, []).extend(left.values())
+            elif load.filter is None:
                 plain += left.values()
                 sizes += [self.size(table)] * len(left)
             elif left:
                 condition = where(load.schema, load.table, load.filter)
                 filtered.append(Bundle(list(left.values()), where=condition))
+        for pieces in filter(None, knots.values()):
+            plain.append(Knot(tuple(pieces)))
+            sizes.append(sum(self.size(piece.load.schema.id) for piece in pieces))
         return [Bundle(plain, sizes), *filtered]
 
     def size(self, table: TableId) -> float:
@@ -146,16 +152,17 @@ class _Load:
         return planned.estimate / ROWS_PER_TASK if len(planned.chunks) == 1 else 1.0
 
     def take(self, outcome: Outcome) -> None:
-        piece: Piece = outcome.piece
-        table = piece.load.schema.id
+        done: Piece | Knot = outcome.piece
         if outcome.failure is not None:
-            self.take_failure(outcome.failure.error(), table)
+            self.take_failure(outcome.failure.error(), done.load.schema.id)
         elif outcome.value is not None:
-            self.open[table].pop(piece.number, None)
-            self.rows[table] += outcome.value
             self.away_since, self.pause = None, 0.5
-            self.report(table)
-            self.hand_over_if_done(table)
+            for piece, rows in zip(pieces_of(done), outcome.value, strict=True):
+                table = piece.load.schema.id
+                self.open[table].pop(piece.number, None)
+                self.rows[table] += rows
+                self.report(table)
+                self.hand_over_if_done(table)
 
     def take_failure(self, error: AnabranchError, table: TableId) -> None:
         error.job, error.table = error.job or self.work.job, error.table or str(table)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -159,6 +161,16 @@ class MemoryLoader:
     def chunks(self, job: str, source: TableId, generation: int) -> list[LoadedChunk]:
         with self._database.lock:
             return list(self._database.job(job).chunks.get((source, generation), []))
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        with self._database.lock:
+            tables, jobs = dict(self._database.tables), deepcopy(self._database.jobs)
+            try:
+                yield
+            except BaseException:  # whatever it was: put back, and passed on
+                self._database.tables, self._database.jobs = tables, jobs
+                raise
 
     def load_chunk(
         self,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import chain
 
 import psycopg
@@ -146,6 +147,11 @@ class PostgresLoader:
             LoadedChunk(number, Bounds(_tuple(lower), _tuple(upper)), done, low or "", high or "")
             for number, lower, upper, done, low, high in rows
         ]
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        with translated("load tables together"), self._session().transaction():
+            yield
 
     def load_chunk(
         self,

@@ -505,6 +505,28 @@ def a_chunk_that_breaks_leaves_nothing(target: Target) -> None:
     assert rows(target, of) == [("1", None, "one")]
 
 
+def rule_01_chunks_that_are_loaded_together_come_together(target: Target) -> None:
+    one, other = table("a"), table("b")
+    good, bad = [b"1\t\\N\tone\n"], [b"1\t\\N\tone\n77\toops\tb\n"]
+    with closing(target.connector.loader(RULES)) as loader:
+        for of in (one, other):
+            loader.create_table(schema(of), of, RULES, False)
+            loader.begin_generation(JOB, of, 1, [Bounds()], False)
+
+    def both(last: list[bytes]) -> None:
+        with closing(target.connector.loader(RULES)) as loader, loader.together():
+            assert loader.load_chunk(JOB, one, 1, 0, ("at", "at"), good) == 1
+            loader.load_chunk(JOB, other, 1, 0, ("at", "at"), last)
+
+    refuses(RowRefused, lambda: both(bad))
+    assert (rows(target, one), rows(target, other)) == ([], [])
+    both(good)
+    both(good)
+    assert rows(target, one) == rows(target, other) == [("1", None, "one")]
+    with closing(target.connector.loader(RULES)) as loader:
+        assert [loader.chunks(JOB, of.source, 1)[0].low for of in (one, other)] == ["at", "at"]
+
+
 def rule_29_a_later_load_fences_the_earlier(target: Target) -> None:
     of = three(target)
     with closing(target.connector.loader(RULES)) as loader:
@@ -544,5 +566,6 @@ CHECKS: tuple[Callable[[Target], None], ...] = (
     rule_01_cascades_run_over_levels,
     rule_29_a_chunk_is_loaded_once,
     a_chunk_that_breaks_leaves_nothing,
+    rule_01_chunks_that_are_loaded_together_come_together,
     rule_29_a_later_load_fences_the_earlier,
 )

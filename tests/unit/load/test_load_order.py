@@ -78,6 +78,23 @@ def test_rule_04_a_moment_must_be_quiet_above_too() -> None:
     assert last == Demand(c.id, True, frozenset({A.id, b.id}))
 
 
+def test_torture_seed_84_tables_that_lie_between_each_other_are_read_at_the_same_moment() -> None:
+    """Rows of b go with those of a. They take rows of c along, and these are cleared out of other rows of b."""
+    b, c = (
+        table("b", refers("a", FOLLOW, KEEP), refers("c", CLEAR, KEEP, column="more")),
+        table("c", refers("b", FOLLOW, KEEP)),
+    )
+    below = table("d", refers("c", FOLLOW, KEEP))
+    first, last = demands({t.id: t for t in (below, c, A, b)}, False)
+    assert {d.table.name: d.together for d in first} == {
+        "a": frozenset(),
+        **dict.fromkeys("bc", frozenset({b.id, c.id})),
+    }
+    assert [(d.table.name, d.exact, d.together) for d in last] == [("d", False, frozenset())]
+    assert all(d.exact for d in first if d.together)
+    assert not any(d.together for level in demands({t.id: t for t in (A, b, c)}, True) for d in level)
+
+
 def test_a_table_that_refers_to_itself_comes_before_its_children() -> None:
     a, b = table("a", refers("a", FOLLOW, KEEP)), table("b", refers("a", FOLLOW, KEEP))
     assert levels(b, a) == [{"a": True}, {"b": False}]

@@ -15,7 +15,7 @@ from anabranch.connectors.memory.database import database, forget
 from anabranch.errors import SchemaError, SourceError
 from anabranch.load.copy import TRIES, ChunkWork
 from anabranch.load.handover import loaded
-from anabranch.load.plan import LoadTable, Planned, plan
+from anabranch.load.plan import Knot, LoadTable, Planned, plan
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
@@ -74,7 +74,7 @@ def test_large_tables_come_first_and_every_chunk_is_open(source: SourceConnector
 def test_a_plan_goes_on_where_the_ledger_stands(source: SourceConnector) -> None:
     table = create("a", 45)
     pieces = planned(source, table)[0].pieces
-    assert do(work(source), pieces[2]).value == 10
+    assert do(work(source), pieces[2]).value == (10,)
     again = planned(source, table)[0]
     assert [piece.number for piece in again.pieces] == [0, 1, 3, 4] and again.rows == 10
     assert [piece.bounds for piece in again.pieces] == [pieces[n].bounds for n in (0, 1, 3, 4)]
@@ -111,6 +111,44 @@ def test_rule_05_the_window_has_every_mark_once() -> None:
     assert done.state == "loading" and done.facts == {"loaded": "yes"}
 
 
+# --- K1: tables of the same moment ---------------------------------------------------------------------------------------
+
+
+def knot(source: SourceConnector, *names: str) -> Knot:
+    ids = frozenset(TableId("shop", name) for name in names)
+    loads = [replace(create(name, 4), exact=True, together=ids) for name in names]
+    return Knot(tuple(one.pieces[0] for one in planned(source, *loads)))
+
+
+def test_rule_01_tables_that_belong_together_are_of_one_snapshot(source: SourceConnector) -> None:
+    tables, inexact = knot(source, "a", "b", "c"), Inexact(source)
+    asked: list[frozenset[TableId]] = []
+
+    def is_quiet(about: frozenset[TableId], low: LogMark, high: LogMark) -> bool:
+        asked.append(about)
+        return len(asked) > 1
+
+    assert do(work(inexact, quiet=is_quiet), tables).value == (4, 4, 4)
+    assert inexact.opened == 2 and asked == [tables.load.together] * 2, "nobody changed any of them meanwhile"
+    with closing(TARGET.loader(ValueRules())) as loader:
+        chunks = [loader.chunks(JOB, piece.load.schema.id, 1)[0] for piece in tables.pieces]
+    assert {(c.rows, c.low, c.high) for c in chunks} == {(4, "high-2", "high-2")}
+    assert do(work(source), tables).value == (4, 4, 4), "done already"
+    failed = do(work(inexact, lock="table", quiet=lambda *_: False), tables)
+    assert failed.failure is not None and 'lock = "global"' in failed.failure.hint
+
+
+def test_rule_01_of_tables_that_belong_together_all_are_loaded_or_none(source: SourceConnector) -> None:
+    tables = knot(source, "a", "b")
+    target = database("plan-target").table(TableId("public", "b"))
+    target.put(target.row({"id": "2", "n": None}))
+    failed = do(work(source), tables)
+    assert failed.failure is not None and "the key is there already" in failed.failure.message
+    with closing(TARGET.loader(ValueRules())) as loader:
+        assert [loader.chunks(JOB, piece.load.schema.id, 1)[0].rows for piece in tables.pieces] == [None, None]
+    assert not database("plan-target").table(TableId("public", "a")).rows
+
+
 # --- K4: keyless tables -----------------------------------------------------------------------------------------------
 
 
@@ -142,7 +180,7 @@ def test_rule_04_the_snapshot_is_opened_until_nothing_happened(source: SourceCon
     inexact = Inexact(source)
     (one,) = planned(source, table)
     outcome = do(work(inexact, quiet=quiet([False, None, False, True])), one.pieces[0])
-    assert outcome.value == 4 and inexact.opened == 3
+    assert outcome.value == (4,) and inexact.opened == 3
     with closing(TARGET.loader(ValueRules())) as loader:
         (chunk,) = loader.chunks(JOB, table.schema.id, 1)
     assert chunk.low == chunk.high == "high-3"
