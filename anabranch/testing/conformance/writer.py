@@ -505,7 +505,7 @@ def a_chunk_that_breaks_leaves_nothing(target: Target) -> None:
     assert rows(target, of) == [("1", None, "one")]
 
 
-def rule_01_chunks_that_are_loaded_together_come_together(target: Target) -> None:
+def chunks_that_are_loaded_together_come_together(target: Target) -> None:
     one, other = table("a"), table("b")
     good, bad = [b"1\t\\N\tone\n"], [b"1\t\\N\tone\n77\toops\tb\n"]
     with closing(target.connector.loader(RULES)) as loader:
@@ -566,6 +566,6 @@ CHECKS: tuple[Callable[[Target], None], ...] = (
     rule_01_cascades_run_over_levels,
     rule_29_a_chunk_is_loaded_once,
     a_chunk_that_breaks_leaves_nothing,
-    rule_01_chunks_that_are_loaded_together_come_together,
+    chunks_that_are_loaded_together_come_together,
     rule_29_a_later_load_fences_the_earlier,
 )
