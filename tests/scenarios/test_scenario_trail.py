@@ -30,6 +30,7 @@ from anabranch.trail.reader import TrailReader
 Make = Callable[..., Scenario]
 ITEM = "CREATE TABLE item (id INT AUTO_INCREMENT PRIMARY KEY, words VARCHAR(2000) NOT NULL)"
 SINGLES, CLIENTS = 800, 8
+APART = 24
 BULKY = "INSERT INTO item (words) VALUES " + ",".join(["(HEX(RANDOM_BYTES(400)))"] * 400)  # 160 kB in the trail
 
 
@@ -64,10 +65,13 @@ def test_rule_12_and_30_segments_are_packed_and_go_when_readers_are_past(mariadb
     made.write_job("[capture]\nsegment_mb = 1\nretain_hours = 0\n")
     capture = made.capture()
     rule_30_one_flush_takes_many_transactions(made, capture)
+    for _ in range(APART):  # each a frame of its own: segments of few frames are not packed
+        made.source.execute("INSERT INTO item (words) VALUES ('one apart')")
+        time.sleep(0.15)
     made.source.execute(*[BULKY] * 20)
     made.captured(capture)
-    assert first(made) == 1 and len(made.trail_rows("item")) == 20 * 400 + SINGLES, "nobody is registered"
-    wait_until(lambda: "packed" in states(made), 30, "a segment is packed", lambda: str(states(made)), capture)
+    assert first(made) == 1 and len(made.trail_rows("item")) == 20 * 400 + SINGLES + APART, "nobody is registered"
+    wait_until(lambda: "packed" in states(made), 120, "a segment is packed", lambda: str(states(made)), capture)
     with TrailReader(made.trail) as reader:
         retention.register(made.trail, "held", 1)
         retention.register(made.trail, "gone on", reader.end().position.sequence)
