@@ -15,18 +15,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from anabranch.failpoints import EXIT_CODE, LOG_VARIABLE, VARIABLE, FailpointReached
+from anabranch.failpoints import LOG_VARIABLE, VARIABLE
 from anabranch.job.signals import SUPERVISED
 from anabranch.testing.faults import Proxy
 from anabranch.testing.torture.beside import TABLE, Beside
 from anabranch.testing.torture.contract import Fault, PipelineFailed
+from anabranch.testing.torture.explain import ON_LINES, ON_SERVERS, explains
 from anabranch.testing.torture.local import CLOCK, Small
 from anabranch.testing.torture.parts import PARTS, Ended, Parts, Running
 from anabranch.testing.torture.place import Place
 from anabranch.testing.torture.waiting import AT_FAILPOINTS, Waiting, asked
 
-ON_LINES = frozenset({"cut", "stall", "slow", "refuse"})
-ON_SERVERS = frozenset({"restart", "lose"})
 WATCH_SECONDS = 0.005
 SLOW_SECONDS = 0.02  # per block
 TWO_PHASE = 0.2  # of the histories
@@ -297,28 +296,6 @@ class LocalPipeline(Waiting):
             after = AFTER_SECONDS if one.fault.kind == "second" else 0.0  # the first one lives on for a moment
             if not is_late and (one.until is None or one.until + after >= ended.begun):
                 yield one
-
-
-AWAY = {"source": frozenset({"SourceUnavailable"}), "target": frozenset({"TargetUnavailable"})}
-# What one of two owners ends with; whose session the other one ended, before its first epoch, has lost its target.
-REPLACED = frozenset({"Fenced", "TrailLocked", "StateError", "TargetUnavailable"})
-
-
-def explains(fault: Fault, ended: Ended, pid: int) -> bool:
-    """May the process have ended in that way because of the fault? `pid`: the process that the fault met."""
-    if fault.kind == "exit":
-        return pid == ended.pid and ended.code == EXIT_CODE
-    if fault.kind == "raise":
-        return pid == ended.pid and ended.error == FailpointReached.__name__
-    if fault.kind == "kill":
-        return pid == ended.pid and ended.code == -signal.SIGKILL
-    if fault.kind == "full":
-        return pid == ended.pid and ended.error == "StorageFull"
-    if fault.kind == "second":
-        return fault.where == ended.part and ended.error in REPLACED
-    if fault.kind in ON_LINES | ON_SERVERS:
-        return ended.error in AWAY[fault.where]
-    return False
 
 
 def _sizes(drawn: random.Random, *, keeps: bool, packs: bool) -> tuple[Small, str]:

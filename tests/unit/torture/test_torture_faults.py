@@ -13,10 +13,10 @@ from anabranch.failpoints import POINTS, VARIABLE, arm
 from anabranch.spark.where import Where
 from anabranch.spark.work import Bundle
 from anabranch.testing.torture.contract import Fault
+from anabranch.testing.torture.explain import explains
 from anabranch.testing.torture.faults_plan import WEIGHTS, draw_faults
 from anabranch.testing.torture.local import HASTE, LocalEngine, Small
 from anabranch.testing.torture.parts import Ended
-from anabranch.testing.torture.pipeline import explains
 from anabranch.testing.torture.spark_pipeline import spark_faults
 from anabranch.testing.torture.waiting import AT_FAILPOINTS, asked
 

@@ -1,0 +1,36 @@
+"""Does a fault explain how a process ended? What nothing explains fails the history.
+
+What does not live here: which faults there were while it lived (pipeline.py).
+"""
+
+from __future__ import annotations
+
+import signal
+
+from anabranch.failpoints import EXIT_CODE, FailpointReached
+from anabranch.testing.torture.contract import Fault
+from anabranch.testing.torture.parts import Ended
+
+ON_LINES = frozenset({"cut", "stall", "slow", "refuse"})
+ON_SERVERS = frozenset({"restart", "lose"})
+
+AWAY = {"source": frozenset({"SourceUnavailable"}), "target": frozenset({"TargetUnavailable"})}
+# What one of two owners ends with; whose session the other one ended, before its first epoch, has lost its target.
+REPLACED = frozenset({"Fenced", "TrailLocked", "StateError", "TargetUnavailable"})
+
+
+def explains(fault: Fault, ended: Ended, pid: int) -> bool:
+    """May the process have ended in that way because of the fault? `pid`: the process that the fault met."""
+    if fault.kind == "exit":
+        return pid == ended.pid and ended.code == EXIT_CODE
+    if fault.kind == "raise":
+        return pid == ended.pid and ended.error == FailpointReached.__name__
+    if fault.kind == "kill":
+        return pid == ended.pid and ended.code == -signal.SIGKILL
+    if fault.kind == "full":
+        return pid == ended.pid and ended.error == "StorageFull"
+    if fault.kind == "second":
+        return fault.where == ended.part and ended.error in REPLACED
+    if fault.kind in ON_LINES | ON_SERVERS:
+        return ended.error in AWAY[fault.where]
+    return False
