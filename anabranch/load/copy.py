@@ -78,7 +78,8 @@ class ChunkWork:
         load, (low, high) = piece.load, marks
         its = iter(partial(next, blocks, b""), b"")  # up to an empty one
         rows = loader.load_chunk(self.job, load.table, load.generation, piece.number, (low, high), its)
-        deque(its, maxlen=0)  # of a chunk that is done nothing was taken
+        if load.together:  # of a chunk that is done nothing was taken, and another table's rows come behind
+            deque(its, maxlen=0)
         return rows
 
     def marks(self, snapshot: SnapshotReader, piece: Piece | Knot) -> tuple[str, str] | None:

@@ -103,11 +103,11 @@ class Ground:
             name, source, target = f"torture_{seed}", self.source_of(seed), self.target_of(seed)
             with contextlib.suppress(Exception):  # a source that is away now
                 roll_back(source, prepared(source, name))  # or the DROP would wait for it
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception):  # away, or somebody's lock
                 drop_at_source(source, name)
             with contextlib.suppress(Exception):  # and the same of the target
                 drop_at_target(target, name)
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception):  # away, or somebody's lock
                 forget(target, name)
         with contextlib.suppress(Exception):  # never more than tidying up
             self._drop_state()
