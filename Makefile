@@ -21,7 +21,7 @@ help:
 	@echo 'make test-servers the decoder, the values and a whole job on MySQL 5.5, 5.6 and 9; writes docs/reference/servers.md'
 	@echo 'make test-faults  the long runs: processes killed in every phase, a full disk'
 	@echo 'make torture      histories with faults, on private servers: make torture SEEDS=1..3000; keeps tests/torture/results.json'
-	@echo 'make bench        the figures of the performance page, each against its ceiling'
+	@echo 'make bench        the figures of bench/README.md, each against its ceiling'
 	@echo 'make docs         the reference pages, from the code'
 	@echo 'make venv         the virtual environment in .venv (PYTHON=python3.12 for another Python)'
 	@echo 'make clean        remove .venv, caches and build results'

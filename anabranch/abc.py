@@ -307,8 +307,8 @@ class TargetStore(Protocol):
     def table(self, job: str, table: TableId) -> TableState | None: ...
 
     def save_table(self, job: str, state: TableState, before: TableState | None) -> None:
-        """Write it, if the table's state and generation are still those of `before` (None: there is no row). Otherwise
-        raises Fenced: somebody else has come first."""
+        """Write it, if the table's state, generation and facts are still those of `before` (None: there is no row).
+        Otherwise raises Fenced: somebody else has come first."""
 
     def drop(self, job: str) -> None: ...
 
@@ -421,9 +421,11 @@ class Loader(Protocol):
         rules: ValueRules,
         recreate: bool,
         beside: Collection[TableId] = (),
+        load: tuple[str, int] | None = None,
     ) -> None:
         """Create target schema and table with primary key and nothing else, unless the table is there. Nothing that comes
-        with it takes the name of a table in `beside`: all target tables of the load."""
+        with it takes the name of a table in `beside`: all target tables of the load. A table that is there is dropped to
+        `recreate` it; not where the `load` (job, generation) that asks for it has begun already, or a later one: Fenced."""
 
     def ddl(self, schema: TableSchema, table: TargetTable) -> list[str]:
         """The statements that `create_table` would run where the table is not there."""

@@ -48,7 +48,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--source", action="append", choices=list(STARTERS), help="default: each")
     parser.add_argument(
-        "--scale", type=float, default=SCALE, help=f"1 = the sizes of the performance page (default {SCALE})"
+        "--scale", type=float, default=SCALE, help=f"1 = the sizes in bench/README.md (default {SCALE})"
     )
     parser.add_argument("--repeat", type=int, default=3, help="the median of so many runs (default 3)")
     parser.add_argument("--directory", help="where servers and trails are kept meanwhile (default: the temporary one)")

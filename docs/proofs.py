@@ -88,8 +88,9 @@ def proofs(generated: str) -> Iterator[str]:
     yield "# Proofs"
     yield ""
     yield generated
-    yield "Which test shows which rule of [correctness](../explanation/correctness.md), and which trap that reviewers of"
-    yield "replication look for is shown to be avoided; or why there is no test yet. *live*: parts of the product with real"
+    yield "Which test shows which rule of [correctness](../explanation/correctness.md), and which known trap"
+    yield "of replication is shown to be avoided; or why there is no test yet. Those that take minutes are run by `make"
+    yield "test-faults`, not by every run. *live*: parts of the product with real"
     yield "servers. *command line*: whole jobs in processes of their own, with real servers. *faults*: the same with processes"
     yield "killed and disks full. *Spark*: Spark tasks with real servers. *every connector*: a suite that each connector has to"
     yield "pass, with its server. *no server*: recorded logs, or the database in memory."

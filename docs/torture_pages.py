@@ -66,6 +66,8 @@ def torture(generated: str) -> Iterator[str]:
     yield ""
     yield "## What it found"
     yield ""
+    yield "A seed gives the same history as long as the kit draws alike: these gave theirs when they were found."
+    yield ""
     yield "| seed | what was wrong | the test that stays |"
     yield "|---|---|---|"
     yield from (f"| {bug['seed']} | {bug['what']} | `{bug['test']}` |" for bug in run["bugs"])
@@ -83,7 +85,7 @@ load, some run while it runs (tables are read in chunks of a few rows then), the
 quarter of the histories goes to a target whose user may not set `session_replication_role`: keys act and are checked there.
 
 **The job** is the product: capture, load and apply, each a process of its own, with what Spark would do done in that
-process (a history takes a second or two), or `anabranch run` with Spark as it is.
+process (a history takes some seconds), or `anabranch run` with Spark as it is.
 
 **The faults**, one to three per history, come from the same seed: a process is gone at a
 [failpoint](../reference/failpoints.md) or at any moment, stands still while another one takes its place, loses its line,

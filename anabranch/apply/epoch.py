@@ -99,6 +99,12 @@ class Applier:
         self.context = self.context_of(self.states)
         self.checkpoint, self._is_in_doubt = found, False
 
+    def look_for_another(self) -> None:
+        """Also where nothing changes, whoever was replaced ends soon. Raises Fenced."""
+        found = self.store.checkpoint(self.job)
+        self._is_in_doubt |= found is None or found.owner != self.owner
+        self.look()
+
     def ask_again(self) -> None:
         """Before the next epoch the target is asked anew where it is and what it enforces."""
         self._is_in_doubt = True

@@ -13,7 +13,7 @@ from anabranch.abc import TableState, TargetConnector, ValueRules
 from anabranch.errors import AnabranchError, TargetUnavailable
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
-from anabranch.model.schema import TableSchema
+from anabranch.model.schema import Action, TableSchema
 from anabranch.rows.net import TargetTable
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # a large index that finds no room is not begun again every second
@@ -33,7 +33,7 @@ class Finisher:
     ) -> None:
         self.job, self.target, self.rules, self.target_table = job, target, rules, target_table
         self._thread: threading.Thread | None = None
-        self._results: dict[TableId, dict[str, str]] = {}
+        self._results: dict[TableId, tuple[int, dict[str, str]]] = {}  # generation that it was built for, facts
         self._is_closing = threading.Event()
         self.failure: AnabranchError | None = None
         self._not_before, self._pause = 0.0, FIRST_PAUSE
@@ -52,9 +52,11 @@ class Finisher:
             self._thread.start()
 
     def take_results(self, states: Mapping[TableId, TableState]) -> Iterator[tuple[TableId, dict[str, str]]]:
-        """Facts for the states of tables that are done and still stream."""
+        """Facts for the states of tables that are done and still stream, not loaded again since."""
         done, self._results = self._results, {}
-        yield from ((t, facts) for t, facts in done.items() if t in states and states[t].state == "streaming")
+        for table, (generation, facts) in done.items():
+            if table in states and (states[table].state, states[table].generation) == ("streaming", generation):
+                yield table, facts
 
     def raise_sequences(self, states: Mapping[TableId, TableState]) -> None:
         """Where apply ends: rows that came by the stream have their numbers from the source."""
@@ -75,6 +77,7 @@ class Finisher:
 
     def _build(self, todo: Mapping[TableId, TableState], streaming: Mapping[TableId, TableState]) -> None:
         tables = {t: self.target_table(s.schema) for t, s in streaming.items() if s.schema}
+        todo = {table: todo[table] for table in _deepest_first(todo)}
         try:
             reach("apply.build")
             loader = self.target.loader(self.rules)
@@ -85,7 +88,9 @@ class Finisher:
                         open_points[table] = loader.build(self.job, schema, tables[table], tables.get)
                 reach("apply.built")
                 self._pause = FIRST_PAUSE
-                self._results = {table: self._facts(table, points) for table, points in open_points.items()}
+                self._results = {
+                    table: (todo[table].generation, self._facts(table, points)) for table, points in open_points.items()
+                }
             finally:
                 loader.close()
         except TargetUnavailable as lost:
@@ -106,3 +111,23 @@ class Finisher:
             return {"built": "yes", "analyzed": "yes"}
         log.get(job=self.job, table=str(table)).warning("not_built", points=open_points)
         return {"built": "yes", "analyzed": "yes", "not_built": json.dumps(open_points)}
+
+
+def _deepest_first(todo: Mapping[TableId, TableState]) -> list[TableId]:
+    """A table whose rows go with another's comes before that one: where a key of the target removes rows by itself, what is
+    to follow from that stands already."""
+    below: dict[TableId, set[TableId]] = {}
+    for table, state in todo.items():
+        for key in state.schema.foreign_keys if state.schema else ():
+            if key.on_delete is Action.CASCADE:
+                below.setdefault(key.parent, set()).add(table)
+
+    def depth(table: TableId) -> int:
+        found, open_tables = {table}, [table]
+        while open_tables:
+            more = below.get(open_tables.pop(), set()) - found
+            found |= more
+            open_tables += more
+        return len(found)
+
+    return sorted(todo, key=depth)

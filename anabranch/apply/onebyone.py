@@ -9,6 +9,7 @@ have no name: those that change one after the other go together, since finding o
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,7 @@ from anabranch.abc import Conflict
 from anabranch.apply import cascade
 from anabranch.apply.compact import multiset
 from anabranch.apply.context import ApplyContext, Followed
-from anabranch.apply.images import Images, order_of
+from anabranch.apply.images import Images, order_of, sequence_of
 from anabranch.apply.plan import Group
 from anabranch.errors import RowRefused
 from anabranch.model.ids import TableId
@@ -53,23 +54,29 @@ def steps(part: Group, context: ApplyContext) -> Iterator[Step]:
     truncates = dict(part.truncates)
     readers = {table: _Reader(context.tables[table], images, part.base) for table, images in part.images.items()}
     inner = context.keys.inner if context.keys else frozenset()
+    taken, last = set[TableId](), 0  # tables of which this transaction's cascades have removed rows
     for order, table, places in _runs(_in_order(part), readers, cascades.keys(), inner):
+        sequence = sequence_of(order, part.base)
+        taken, last = taken if sequence == last else set(), sequence
         changes = cascades.pop(order, [])
         follow = cascade.cascades(changes, context, part.base)
-        before = [c for c in follow if context.keys and _goes_before(c, changes[0].rule.parent, context)]
-        yield from before
+        first = [found.ahead(context) if context.keys else None for found in follow]
+        yield from (ahead for ahead in first if ahead is not None)
         if table is not None:
-            yield from readers[table].changes(places)
+            made = readers[table].changes(places)
+            yield from map(_may_be_gone, made) if table in taken else made
         elif order in truncates:
             yield truncates[order]
-        yield from (c for c in follow if not any(c is one for one in before))
+        yield from (one.cascade for one, ahead in zip(follow, first, strict=True) if ahead is not one.cascade)
+        for one in follow:
+            if one.cascade.action is CascadeAction.DELETE:
+                taken |= cascade.removed_with(one.rule.child.source, context)
 
 
-def _goes_before(found: Cascade, parent: TargetTable, context: ApplyContext) -> bool:
-    """Not what follows the parent to its new value; and not in a circle, where the parent's own row may be among what goes
-    with it, and would not be there any more."""
-    is_circle = parent.source in cascade.closure(found.child.source, context)
-    return found.action is not CascadeAction.UPDATE and not is_circle
+def _may_be_gone(change: RowChange | TableNet) -> RowChange | TableNet:
+    """MySQL logs the removal of a row by a DELETE of several tables also where a key has taken that row along before."""
+    is_removal = isinstance(change, RowChange) and change.operation == "delete"
+    return replace(change, checked=False) if is_removal else change
 
 
 def _runs(

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.images import Bools, Images
+from anabranch.apply.reach import reached
 from anabranch.errors import TargetError
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
@@ -113,23 +114,12 @@ def key_order(
             parent = sources[key.parent]
             acting[parent] = acting.get(parent, frozenset()) | frozenset(key.parent_columns)
     return KeyOrder(
-        {table: len(_reached(table, above)) for table in above},
+        # more than of any table that it depends on, and as many for all of a circle
+        {table: len(reached(table, lambda one: above[one])) for table in above},
         frozenset(parent for parents in above.values() for parent in parents),
         frozenset(table for table, parents in above.items() if table in parents),
         acting,
     )
-
-
-def _reached(table: TableId, above: Mapping[TableId, set[TableId]]) -> set[TableId]:
-    """The table and all that it depends on: more than of any of these, and as many for all of a circle."""
-    found: set[TableId] = set()
-    open_ = [table]
-    while open_:
-        one = open_.pop()
-        if one not in found:
-            found.add(one)
-            open_.extend(above[one])
-    return found
 
 
 def _signed(multiset: pa.Table | None) -> tuple[pa.Table | None, pa.Table | None]:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from anabranch.apply import cascade
 from anabranch.apply.compact import compact
 from anabranch.apply.context import ApplyContext, Followed, KeyTexts
+from anabranch.apply.cuts import cuts
 from anabranch.apply.dirty import set_aside
 from anabranch.apply.filter import with_filter_columns
 from anabranch.apply.images import END, Images, gather, order_of, sequence_of
@@ -132,7 +133,7 @@ def _parked(chunk: Chunk, barrier: Barrier) -> Parked:
 def stages(part: Group, context: ApplyContext) -> list[Stage]:
     """The group's stages in order. Raises NeedsSlowWay."""
     bounds = {order for order, _ in part.truncates}
-    bounds.update(cascade.cuts(part.images, part.changes, context, part.base))
+    bounds.update(cuts(part.images, part.changes, context, part.base))
     bounds.update(order_of(f.high + 1, part.base) for f in context.tables.values() if f.high >= part.base)
     if part.changes:  # cascades go on into a table from its window on
         children = (context.tables[rule.child.source] for rule in context.cascades)
@@ -159,34 +160,34 @@ def _stage(part: Group, context: ApplyContext, start: int) -> Stage:
             nets.append(net)
         if again.num_rows:
             reread.append((table, again))
-    changes, ahead = part.changes, dict[int, tuple[Cascade, ...]]()
+    follow = cascade.cascades(part.changes, context, part.base)
+    ahead, last = dict[int, tuple[Cascade, ...]](), tuple(found.cascade for found in follow)
     if context.keys:
-        context.keys.refuse_exchanges(nets, cascade.cascades(changes, context, part.base))
+        context.keys.refuse_exchanges(nets, last)
         nets = list(context.keys.ordered(nets))
-        ahead, changes = _ahead(nets, part, context)
-    cascades = tuple(cascade.cascades(changes, context, part.base))
-    return Stage(tuple(table for _, table in part.truncates), tuple(nets), cascades, ahead, tuple(reread))
+        ahead, last = _ahead(nets, follow, context)
+    return Stage(tuple(table for _, table in part.truncates), tuple(nets), last, ahead, tuple(reread))
 
 
 def _ahead(
-    nets: Sequence[TableNet], part: Group, context: ApplyContext
-) -> tuple[dict[int, tuple[Cascade, ...]], Sequence[cascade.ParentChange]]:
-    """Cascades of parents that go, each just before they do, and the changes whose cascades come last. What a key of the
-    target does by itself is not enough where the next key, of the children's children, does not stand yet. Not where some
-    parents move, nor in a circle, where the parent's own row may be among what goes with it."""
-    if any(change.new is not None for change in part.changes):
-        return {}, part.changes
-    places = {net.table.source: place for place, net in enumerate(nets) if net.checked and _only_deletes(net)}
-    taken: dict[int, list[cascade.ParentChange]] = {}
-    rest = []
-    for change in part.changes:
-        parent = change.rule.parent.source
-        is_circle = parent in cascade.closure(change.rule.child.source, context)
-        if parent in places and not is_circle:
-            taken.setdefault(places[parent], []).append(change)
-        else:
-            rest.append(change)
-    return {at: tuple(cascade.cascades(some, context, part.base)) for at, some in taken.items()}, rest
+    nets: Sequence[TableNet], follow: Sequence[cascade.Follow], context: ApplyContext
+) -> tuple[dict[int, tuple[Cascade, ...]], tuple[Cascade, ...]]:
+    """Those that come just before the net at a place, and those that come last. A parent that gets another value may go in
+    the end, and children may come under its former one meanwhile: what clears them comes each time."""
+    checked = [(place, net) for place, net in enumerate(nets) if net.checked]
+    go = {net.table.source: place for place, net in checked if _only_deletes(net)}
+    change = {net.table.source: place for place, net in checked if net.updates}
+    ahead: dict[int, tuple[Cascade, ...]] = {}
+    last: tuple[Cascade, ...] = ()
+    for found in follow:
+        first = found.ahead(context)
+        met = [places.get(found.rule.parent.source) for places in ((go,) if found.is_removal else (change, go))]
+        places = [place for place in met if place is not None]
+        if first is not None:
+            ahead |= {place: (*ahead.get(place, ()), first) for place in places}
+        if not (places and found.is_removal and first is found.cascade):
+            last += (found.cascade,)
+    return ahead, last
 
 
 def _only_deletes(net: TableNet) -> bool:

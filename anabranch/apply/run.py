@@ -296,7 +296,7 @@ class ApplyRun:
     def _chores(self) -> None:
         """Between two epochs: positions over idle log, tables that join, windows that end, what to build then."""
         applier = self.applier
-        applier.look()
+        applier.look_for_another()
         if self._at() < self.query.done:  # the target lost its last commits
             applier.apply(self.query.done)
         end = applier.trail.end()

@@ -120,6 +120,8 @@ class DefinitionKeeper:
             if facts.kind == "data":
                 self._warn_of_triggers(facts.tables)
             return []
+        if facts.schema and not facts.tables and not named:
+            return []  # a schema without any of ours
         if facts.kind == "data" or (facts.kind == "truncate" and not self._is_of_engine(named, facts.engine)):
             raise UnknownLogEvent(
                 f"a change logged as a statement, not as rows: {statement.sql}",

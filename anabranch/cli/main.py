@@ -76,7 +76,10 @@ def cli(log_level: str | None) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the `anabranch` command; ends the process."""
     signal.signal(signal.SIGTERM, _terminated)  # verbs that run a pipeline put their own in its place
-    sys.exit(exit_code(list(sys.argv[1:] if arguments is None else arguments)))
+    code = exit_code(list(sys.argv[1:] if arguments is None else arguments))
+    if code == INTERRUPTED:  # a second Ctrl-C would end the interpreter by the signal, half-way out, with another code
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.exit(code)
 
 
 def exit_code(arguments: list[str]) -> int:

@@ -18,7 +18,7 @@ FILE_THERE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command()
-@click.option("--source", metavar="URL", help="A MySQL or MariaDB instead of private ones; its user may do anything.")
+@click.option("--source", metavar="URL", help="A MySQL or MariaDB instead of private ones; its user makes databases.")
 @click.option("--target", metavar="URL", help="A PostgreSQL and its database instead of a private one.")
 @click.option("--seed", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="The first history.")
 @click.option(
@@ -35,6 +35,7 @@ FILE_THERE = click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 @click.option("--spark", "with_spark", is_flag=True, help="Each job as `anabranch run` with Spark: half a minute each.")
 @click.option("--replay", type=FILE_THERE, metavar="FILE", help="Run this history again.")
+@click.option("--keep-going", "keeps_going", is_flag=True, help="Go on after a history that failed.")
 @click.option("--results", type=FILE, metavar="FILE", help="Keep counts and failpoints as JSON.")
 @log_level("warning")
 def torture(
@@ -47,6 +48,7 @@ def torture(
     with_spark: bool,
     replay: Path | None,
     results: Path | None,
+    keeps_going: bool,
 ) -> None:
     """Run random histories of transactions through whole jobs while things go wrong, and check every state of the target.
 
@@ -57,11 +59,13 @@ def torture(
         raise click.UsageError("--source and --target go together")
     if replay and (histories or minutes):
         raise click.UsageError("--replay runs one history")
+    if replay and keeps_going:
+        raise click.UsageError("--replay runs one history: leave --keep-going out")
     if replay and results:
         raise click.UsageError("--replay keeps no counts: leave --results out")
     if minutes is not None and not math.isfinite(minutes):
         raise click.BadParameter(f"{minutes} is no number of minutes", param_hint="--minutes")
     from anabranch.testing.torture.command import Asked, run_torture
 
-    asked = Asked(source, target, seed, histories, minutes, workers, with_spark, replay, results)
+    asked = Asked(source, target, seed, histories, minutes, workers, with_spark, replay, results, keeps_going)
     sys.exit(run_torture(asked))

@@ -93,7 +93,7 @@ class Joining:
         """What foreign keys change in the table unseen comes with the parents' changes (K1): they have to stream first."""
         parents, is_told = cascading_parents(now, table) - {table}, False
         while not self.stop():
-            states = self._states()
+            states = self.states()
             away = [parent for parent in sorted(parents) if parent not in states or not _is_on_its_way(states[parent])]
             if away:
                 raise self._parents_first(table, away, now)
@@ -117,7 +117,7 @@ class Joining:
             f"foreign keys of {table} change its rows with {names}, not streaming", job=self.name, hint=hint
         )
 
-    def _states(self) -> dict[TableId, TableState]:
+    def states(self) -> dict[TableId, TableState]:
         store = self.target.store()
         try:
             return store.tables(self.name)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from anabranch import log
-from anabranch.abc import TableState, TargetStore
+from anabranch.abc import JOINS, TableState, TargetStore
 from anabranch.errors import (
     AnabranchError,
     ConfigError,
@@ -97,11 +97,13 @@ class Loading:
         return states
 
     def _pending(self, store: TargetStore, schemas: Mapping[TableId, TableSchema]) -> dict[TableId, TableState]:
+        """What is in force without a state while there is a checkpoint came by a `load --table` that ended early: it joins."""
         states = store.tables(self.name)
+        facts = {JOINS: "yes"} if store.checkpoint(self.name) else {}
         for table, schema in schemas.items():
             target = self.job.rules.target_table(schema)
             if table not in states:
-                states[table] = TableState(table, target.target, "pending")
+                states[table] = TableState(table, target.target, "pending", facts=facts)
                 store.save_table(self.name, states[table], None)
         return states
 
@@ -202,17 +204,17 @@ class Loading:
     def _load_table(self, schema: TableSchema, demand: Demand, state: TableState | None) -> LoadTable:
         begun = state is not None and state.state == "loading"
         generation = (state.generation if state else 0) + (0 if begun else 1)
-        empty = self.job.config.load.existing == "empty"
-        filter_ = self.job.rules.where(schema)
+        joins = state is not None and JOINS in state.facts  # a `load --table` ended early
         return LoadTable(
             schema,
             self.job.rules.target_table(schema),
-            filter_,
+            self.job.rules.where(schema),
             max(generation, 1),
-            empty,
+            empty=joins or self.job.config.load.existing == "empty",
             exact=demand.exact,
             changed_with=demand.changed_with,
-            together=demand.together,
+            together=frozenset() if joins else demand.together,
+            joins=joins,
         )
 
     # --- one table, while the others stream ---------------------------------------------------------------------------
@@ -224,21 +226,26 @@ class Loading:
         store = self.target.store()
         try:
             ends.prepare_target(self.job, store)
-            states = store.tables(self.name)
+            state = store.table(self.name, table)
         finally:
             store.close()
-        state = states.get(table)
+        joining = Joining(self.job, self.source, self.target, self.stop)
         if state is not None and state.state == "streaming":
             raise ConfigError(f"{table} streams already", job=self.name, hint="only parked and new tables join")
-        begun = bool(state and state.state == "loading" and not ends.parked_because(self.job, table))
+        is_parked = bool(ends.parked_because(self.job, table))
+        if state is not None and state.state in ("pending", "loading") and JOINS not in state.facts and not is_parked:
+            raise ConfigError(
+                f"the first load of {table} is not through", job=self.name, hint="let it end: anabranch load JOB"
+            )
+        begun = state is not None and state.state == "loading" and not is_parked
         schema = state.schema if state and begun else None
         if schema is None:
-            schema = Joining(self.job, self.source, self.target, self.stop).definition(table, state, recreate)
+            schema = joining.definition(table, state, recreate)
         if schema is None:
             return
         changed = bool(state and state.schema and not state.schema.same_definition(schema))
         generation = (state.generation if state else 0) + (0 if begun else 1)
-        demand = self._demand(schema, states)
+        demand = self._demand(schema, joining.states())  # parents may have come to stream meanwhile
         load = LoadTable(
             schema,
             self.job.rules.target_table(schema),

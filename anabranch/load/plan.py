@@ -139,7 +139,8 @@ class _Planner:
 
     def _begin(self, load: LoadTable, state: TableState | None) -> list[LoadedChunk]:
         """The definition is saved before the generation begins: a ledger never stands beside another load's facts."""
-        self.loader.create_table(load.schema, load.table, self.rules, load.recreate, self.beside)
+        of = (self.job, load.generation)
+        self.loader.create_table(load.schema, load.table, self.rules, load.recreate, self.beside, of)
         bounds = [Bounds()] if load.exact else self.snapshot.bounds(load.schema, self.rows_per_chunk)
         facts = {JOINS: "yes"} if load.joins else {}
         pending = TableState(load.schema.id, load.table.target, "pending", schema=load.schema, facts=facts)

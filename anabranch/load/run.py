@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from anabranch import log
-from anabranch.abc import Loader, SourceConnector, TargetConnector, TargetStore, ValueRules
-from anabranch.errors import AnabranchError, Retry, SourceUnavailable, StateError, TargetUnavailable
+from anabranch.abc import Loader, SourceConnector, TableState, TargetConnector, TargetStore, ValueRules
+from anabranch.errors import AnabranchError, Fenced, Retry, SourceUnavailable, StateError, TargetUnavailable
 from anabranch.failpoints import reach
 from anabranch.load.copy import ChunkWork, Quiet
-from anabranch.load.handover import loaded
+from anabranch.load.handover import is_loaded, loaded
 from anabranch.load.plan import Knot, LoadTable, Piece, Planned, pieces_of, plan
 from anabranch.model.ids import TableId
 from anabranch.spark.engine import Engine
@@ -141,10 +141,28 @@ class _Load:
             elif left:
                 condition = where(load.schema, load.table, load.filter)
                 filtered.append(Bundle(list(left.values()), where=condition))
-        for pieces in filter(None, knots.values()):
+        for together, pieces in knots.items():
+            if not pieces:
+                continue
+            self.refuse_part(together)
             plain.append(Knot(tuple(pieces)))
             sizes.append(sum(self.size(piece.load.schema.id) for piece in pieces))
         return [Bundle(plain, sizes), *filtered]
+
+    def refuse_part(self, together: frozenset[TableId]) -> None:
+        """Tables that have to be of one moment are committed as one: where some are there and others not, somebody else
+        has loaded them (a release before they were). Raises StateError."""
+        states = self.store.tables(self.work.job)
+        here = {t: self.tables[t].chunks for t in together & self.tables.keys()}
+        there = [t for t, chunks in here.items() if any(chunk.rows is not None for chunk in chunks)]
+        there += [t for t in together - here.keys() if t in states and states[t].state != "parked"]
+        if there:
+            raise StateError(
+                f"{', '.join(map(str, sorted(together)))} have to be read at one moment, and"
+                f" {', '.join(map(str, sorted(there)))} was read before",
+                job=self.work.job,
+                hint="remove the job's state (anabranch drop JOB --execute), load again",
+            )
 
     def size(self, table: TableId) -> float:
         """Of one of its chunks, as the part of a task that it fills: chunks of a large table have one each."""
@@ -219,8 +237,8 @@ def hand_over(store: TargetStore, loader: Loader, job: str, load: LoadTable, par
     One that capture has parked meanwhile stays parked: if that lies before the first chunk's mark, the stream would not
     look at it again."""
     state = store.table(job, load.schema.id)
-    if state is not None and (state.generation, state.state) == (load.generation, "streaming"):
-        return  # an answer was lost, and the stream has taken the table over
+    if _is_handed_over(state, load):
+        return  # an answer was lost, or another load has done it; the stream may have noted something since
     if state is None or state.generation != load.generation or state.state != "loading":
         raise StateError(
             "the table's state changed during its load",
@@ -232,4 +250,16 @@ def hand_over(store: TargetStore, loader: Loader, job: str, load: LoadTable, par
     now = loaded(state, loader.chunks(job, load.schema.id, load.generation))
     if parked:
         now = replace(now, state="parked", low="", high="", reason=f"{parked} (while it was being loaded)")
-    store.save_table(job, now, state)
+    try:
+        store.save_table(job, now, state)
+    except Fenced:
+        if not _is_handed_over(store.table(job, load.schema.id), load):
+            raise
+
+
+def _is_handed_over(state: TableState | None, load: LoadTable) -> bool:
+    return (
+        state is not None
+        and state.generation == load.generation
+        and (state.state == "streaming" or (state.state == "loading" and is_loaded(state)))
+    )

@@ -82,7 +82,8 @@ class Cascade:
 
     `parents` has the referenced values as they were (columns named like the child's foreign-key columns); for UPDATE
     `replacements` has the new ones, row for row. The Writer follows further levels itself by `rules`. With `tells_keys`
-    it reports which rows of `child` it changed."""
+    it reports which rows of `child` it changed. With `spares_children`, of a table that refers to itself, it does what follows
+    from the removal of all those rows to rows of other tables, and leaves them where they are."""
 
     child: TargetTable
     columns: tuple[str, ...]  # the child's foreign-key columns, target names
@@ -91,6 +92,7 @@ class Cascade:
     replacements: pa.Table | None = None
     rules: tuple[CascadeRule, ...] = ()
     tells_keys: bool = False
+    spares_children: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,10 @@ class CascadeRule:
     parent_columns: tuple[str, ...]
     on_delete: CascadeAction | None
     on_update: CascadeAction | None
+
+    def __hash__(self) -> int:
+        """One per parent that changes is looked up: not over all columns of both tables."""
+        return hash((self.child.source, self.columns, self.parent.source))
 
 
 @dataclass(frozen=True)

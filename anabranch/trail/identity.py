@@ -25,13 +25,12 @@ class Identity:
 
 def load(storage: Storage) -> Identity | None:
     """None where no trail was begun. TrailError for a newer format, TrailCorrupt for an unreadable file."""
-    try:
-        content = read_whole(storage, FILE)
-    except NotADirectoryError as error:
-        raise TrailError(f"the trail is no directory: {error.filename}", hint="move what is there away") from None
-    except FileNotFoundError:
-        if segment_names(storage.names()):
-            raise TrailCorrupt(f"segments without {FILE}", hint="restore the file from a backup of the trail") from None
+    content = _content(storage)
+    if content is None and segment_names(storage.names()):
+        content = _content(storage)  # capture may begin between two looks: the file first, then a segment
+        if content is None:
+            raise TrailCorrupt(f"segments without {FILE}", hint="restore the file from a backup of the trail")
+    if content is None:
         return None
     try:
         data = json.loads(content)
@@ -43,6 +42,15 @@ def load(storage: Storage) -> Identity | None:
         return Identity(**data)
     except (ValueError, KeyError, TypeError) as error:
         raise TrailCorrupt(f"{FILE} cannot be read: {error}", hint="restore it from a backup of the trail") from error
+
+
+def _content(storage: Storage) -> bytes | None:
+    try:
+        return read_whole(storage, FILE)
+    except NotADirectoryError as error:
+        raise TrailError(f"the trail is no directory: {error.filename}", hint="move what is there away") from None
+    except FileNotFoundError:
+        return None
 
 
 def save(storage: Storage, identity: Identity) -> None:

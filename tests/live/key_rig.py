@@ -3,6 +3,7 @@ brings it to a real PostgreSQL: as a superuser, or as an ordinary user on whom t
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -119,11 +120,42 @@ class Source:
                     if gone:
                         self._follow(child, gone, None)
                 elif number in self.rows[child]:
-                    value = new[to] if new and action is Action.CASCADE else None
-                    self.rows[child][number] = {**self.rows[child][number], column: value}
+                    before = self.rows[child].pop(number)
+                    after = {**before, column: new[to] if new and action is Action.CASCADE else None}
+                    if after["id"] in self.rows[child]:
+                        raise Refused
+                    self._follow(child, before, after)
+                    self.rows[child][after["id"]] = after
 
     def _keys(self) -> Iterator[tuple[str, ForeignKey]]:
         return ((s.id.name, one) for s in self.schemas for one in s.foreign_keys)
+
+
+def transaction(source: Source, pick: random.Random, moves: float = 0.1) -> None:
+    """Some changes, of which the source refuses what its keys forbid. `moves`: the part of them that give a row another key."""
+    for _ in range(pick.randrange(1, 7)):
+        try:
+            _change_something(source, pick, moves)
+        except (Refused, KeyError):
+            continue
+    if source.log:
+        source.commit()
+
+
+def _change_something(source: Source, pick: random.Random, moves: float) -> None:
+    name = pick.choice([s.id.name for s in source.schemas])
+    number = pick.randrange(1, 9)
+    columns = [c.name for c in next(s for s in source.schemas if s.id.name == name).columns if c.name != "id"]
+    values = {column: pick.choice([None, *range(1, 9)]) for column in columns}
+    what = pick.random()
+    if what < 0.5:
+        source.insert(name, id=number, **values)
+    elif what < 0.85 - moves:
+        source.update(name, number, **values)
+    elif what < 0.85:
+        source.update(name, number, id=pick.randrange(1, 12))
+    else:
+        source.delete(name, number)
 
 
 def with_keys_off(chunk: Chunk) -> Chunk:

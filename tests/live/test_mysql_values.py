@@ -177,6 +177,57 @@ def test_pitfall_35_37_what_a_session_s_modes_change(mysql_family: Server, sourc
     assert logged(source, mark, [table], 2)["t"] == loaded(source, table)
 
 
+# A zone of the year 2024 in central Europe; transitions in seconds since 1970 UTC.
+# https://dev.mysql.com/doc/refman/8.0/en/time-zone-support.html
+SUMMER = (
+    "INSERT INTO mysql.time_zone (Time_zone_id, Use_leap_seconds) VALUES (77, 'N')",
+    "INSERT INTO mysql.time_zone_name (Name, Time_zone_id) VALUES ('Test/Summer', 77)",
+    "INSERT INTO mysql.time_zone_transition_type (Time_zone_id, Transition_type_id, `Offset`, Is_DST, Abbreviation)"
+    " VALUES (77, 0, 3600, 0, 'CET'), (77, 1, 7200, 1, 'CEST')",
+    "INSERT INTO mysql.time_zone_transition (Time_zone_id, Transition_time, Transition_type_id)"
+    " VALUES (77, 1711846800, 1), (77, 1729990800, 0)",
+)
+NO_SUMMER = tuple(
+    f"DELETE FROM mysql.time_zone{table} WHERE Time_zone_id = 77"
+    for table in ("_transition", "_transition_type", "_name", "")
+)
+
+
+def test_pitfall_31_timestamps_are_instants_in_every_zone(mysql_family: Server, source_database: Make) -> None:
+    """Half past two comes twice when summer ends; sessions write in zones of their own, and the server's own is neither."""
+    database = source_database(mysql_family)
+    database.execute(
+        "CREATE TABLE t (id int primary key, ts timestamp null default current_timestamp, dt datetime null)", *SUMMER
+    )
+    source, mark = source_of(database), end_of(source_of(database))
+    summer = "SET SESSION time_zone = 'Test/Summer'"
+    try:
+        for number, (zone, value) in enumerate(
+            [
+                (summer, "'2024-03-31 01:59:59'"),
+                (summer, "'2024-03-31 03:00:00'"),
+                (f"{summer}, timestamp = 1729989000", "DEFAULT"),  # the first half past two
+                (f"{summer}, timestamp = 1729992600", "DEFAULT"),  # the second
+                ("SET SESSION time_zone = '+02:00'", "'2024-10-27 02:30:00'"),
+                ("SET SESSION time_zone = '+01:00'", "'2024-10-27 02:30:00'"),
+                ("SET SESSION time_zone = '-11:00'", "'2024-10-26 15:30:00'"),
+            ]
+        ):
+            database.execute(zone, f"INSERT INTO t VALUES ({number}, {value}, '2024-03-31 02:30:00')")
+        database.execute("SET GLOBAL time_zone = 'Test/Summer'")
+        table = definitions(source, database)["t"]
+        found = loaded(source, table)
+        assert logged(source, mark, [table], 7)["t"] == found
+    finally:
+        database.execute("SET GLOBAL time_zone = 'SYSTEM'", *NO_SUMMER)
+    first, second = "2024-10-27 00:30:00+00", "2024-10-27 01:30:00+00"
+    rows = [line.split("\t") for line in found.decode().replace(".000000", "").splitlines()]
+    assert [ts for _, ts, _ in rows] == [
+        "2024-03-31 00:59:59+00", "2024-03-31 01:00:00+00", first, second, first, second, "2024-10-27 02:30:00+00"
+    ]  # fmt: skip
+    assert {dt for *_, dt in rows} == {"2024-03-31 02:30:00"}, "a DATETIME has no zone, and no gap"
+
+
 def test_pitfall_31_33_35_expected_texts(mysql_family: Server, source_database: Make) -> None:
     """Written out by hand, so that load and log cannot both be wrong in the same way."""
     database = source_database(mysql_family)

@@ -29,7 +29,7 @@ from customers import (
 
 from anabranch.abc import Bounds, ValueRules
 from anabranch.connectors.postgresql.load import PostgresLoader
-from anabranch.errors import RowRefused, TargetError, TargetUnavailable
+from anabranch.errors import RowRefused, TargetBusy, TargetError, TargetUnavailable
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Check, Column, Index, TableSchema
@@ -150,6 +150,20 @@ def test_postgresql_build_replaces_an_invalid_index(loader: PostgresLoader, targ
         "CREATE INDEX customers_by_name ON dest.customers (name)",
         "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'dest.customers_by_name'::regclass",
     )
+    assert loader.build(JOB, CUSTOMERS, CUSTOMER, TABLES.get) == []
+    assert EXPECTED[1] in built(target_database)
+
+
+def test_torture_seed_232_somebody_else_changes_the_invalid_index(loader: PostgresLoader, target_database: Any) -> None:
+    """The server calls it an internal error; it is over when it is tried again."""
+    loaded(loader)
+    invalid = "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'dest.customers_by_name'::regclass"
+    target_database.execute("CREATE INDEX customers_by_name ON dest.customers (name)", invalid)
+    with target_database.connect(autocommit=False) as other:
+        other.execute(invalid)
+        threading.Timer(1.0, other.commit).start()
+        with pytest.raises(TargetBusy, match="tuple concurrently updated"):
+            loader.build(JOB, CUSTOMERS, CUSTOMER, TABLES.get)
     assert loader.build(JOB, CUSTOMERS, CUSTOMER, TABLES.get) == []
     assert EXPECTED[1] in built(target_database)
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import pytest
 from scenario import Running, Scenario, wait_until
 
 from anabranch.testing import faults
@@ -20,15 +21,22 @@ IN_EPOCH = (
 )
 
 
-def test_signals_and_limits_of_time(mariadb: Server, scenario: Make) -> None:
+def test_signals_and_a_limit_of_time(mariadb: Server, scenario: Make) -> None:
     made = scenario(mariadb, *ITEM)
-    interrupted_before_it_caught_up(made, signal.SIGINT, 130)
     interrupted_before_it_caught_up(made, signal.SIGTERM, 143)
     assert made.cli("run", "--seconds", "0.5", seconds=200).code == 0
     made.assert_identical()
-    a_limit_finishes_the_epoch(made)
     a_second_signal_stops_at_once(made)
     a_first_signal_is_a_clean_end(made)
+    made.assert_identical("item")
+
+
+@pytest.mark.long
+def test_an_interrupt_and_a_limit_within_an_epoch(mariadb: Server, scenario: Make) -> None:
+    made = scenario(mariadb, *ITEM)
+    interrupted_before_it_caught_up(made, signal.SIGINT, 130)
+    made.run_until_caught_up()
+    a_limit_finishes_the_epoch(made)
     made.assert_identical("item")
 
 

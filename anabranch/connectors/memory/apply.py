@@ -128,6 +128,8 @@ class MemoryWriter:
     # --- cascades -----------------------------------------------------------------------------------------------------
 
     def cascade(self, cascade: Cascade, rules: Sequence[CascadeRule]) -> list[dict[str, str | None]]:
+        if cascade.spares_children:
+            return []  # no key of the twin acts: when the children go, all goes
         parents = list(_plain_rows(cascade.child, cascade.columns, cascade.parents))
         new = list(_plain_rows(cascade.child, cascade.columns, cascade.replacements)) or [{}] * len(parents)
         relation = self._relation(cascade.child)

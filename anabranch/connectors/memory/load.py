@@ -129,8 +129,13 @@ class MemoryLoader:
         rules: ValueRules,
         recreate: bool,
         beside: Collection[TableId] = (),
+        load: tuple[str, int] | None = None,
     ) -> None:
         with self._database.lock:
+            if load is not None and recreate:
+                last = self._database.job(load[0]).tables.get(table.source)
+                if last is not None and last.generation >= load[1]:
+                    raise Fenced(f"load {load[1]} of the table has begun already, or {last.generation}")
             if recreate or table.target not in self._database.tables:
                 self._database.tables[table.target] = Relation(table.target, table.columns, table.types, table.key)
 

@@ -48,7 +48,7 @@ class MemoryStore:
         with self._database.lock:
             tables = self._database.job(job).tables
             found = tables.get(state.source)
-            if (found and (found.state, found.generation)) != (before and (before.state, before.generation)):
+            if _place(found) != _place(before):
                 raise Fenced("the table's state was changed meanwhile", job=job, table=str(state.source))
             tables[state.source] = state
 
@@ -59,3 +59,7 @@ class MemoryStore:
 
     def close(self) -> None:
         pass
+
+
+def _place(state: TableState | None) -> tuple[str, int, dict[str, str]] | None:
+    return (state.state, state.generation, dict(state.facts)) if state else None

@@ -151,7 +151,8 @@ class PostgresWriter:
     def cascade(self, cascade: Cascade, rules: Sequence[CascadeRule]) -> list[Texts]:
         connection, stages = self._transaction()
         with translated(f"carry out a foreign key's action on {cascade.child.target}", cascade.child.source):
-            return cascades.carry_out(connection, stages, cascade, rules, self._rules.nul)
+            keys_act = self._followers is not None
+            return cascades.carry_out(connection, stages, cascade, rules, self._rules.nul, keys_act)
 
     def change(self, row: RowChange) -> bool:
         connection, stages = self._transaction()

@@ -3,7 +3,8 @@
 The parents' old values stand in a staging table; before the children change, what their own children will need is put
 into the next one. Rows go from the lowest level up, so that a key of the target that only checks is content (K7); in a
 circle of tables they go from the top, which ends when a level finds none. An update never enters a table twice on one
-path: such an update is refused by the source itself.
+path: such an update is refused by the source itself. Where keys of the target act, a child may have followed its parent
+already while its own children have not: then it is known by its new value, too.
 https://dev.mysql.com/doc/refman/8.0/en/create-table-foreign-keys.html#foreign-key-referential-actions
 """
 
@@ -25,9 +26,15 @@ Step = tuple[TargetTable, tuple[str, ...], CascadeAction]  # a child, its foreig
 
 
 def carry_out(
-    connection: Connection, stages: StagingTables, cascade: Cascade, rules: Sequence[CascadeRule], nul: str
+    connection: Connection,
+    stages: StagingTables,
+    cascade: Cascade,
+    rules: Sequence[CascadeRule],
+    nul: str,
+    keys_act: bool = False,
 ) -> list[Texts]:
-    """Do a cascade and everything that follows from it. Returns keys of the child, if the cascade tells them."""
+    """Do a cascade and everything that follows from it. Returns keys of the child, if the cascade tells them. `keys_act`:
+    those of the target, by themselves."""
     keys: list[Texts] = []
     step = (cascade.child, cascade.columns, cascade.action)
     arrays = [cascade.parents.column(name) for name in cascade.columns]
@@ -38,26 +45,35 @@ def carry_out(
             if cascade.tells_keys:
                 names = cascade.child.key
                 keys = [dict(zip(names, row, strict=True)) for row in connection.execute(_keys(step, stage))]
-            _Levels(connection, stages, rules).do(step, stage, frozenset(), frozenset())
+            levels = _Levels(connection, stages, rules, keys_act)
+            if cascade.spares_children:
+                levels.spare(step, stage)
+            else:
+                levels.do(step, stage, frozenset(), frozenset())
     return keys
 
 
 class _Levels:
     """Walks the rules from a step down to where nothing is found any more."""
 
-    def __init__(self, connection: Connection, stages: StagingTables, rules: Sequence[CascadeRule]) -> None:
-        self.connection, self.stages, self.rules = connection, stages, rules
+    def __init__(
+        self, connection: Connection, stages: StagingTables, rules: Sequence[CascadeRule], keys_act: bool
+    ) -> None:
+        self.connection, self.stages, self.rules, self.keys_act = connection, stages, rules, keys_act
 
     def do(self, step: Step, stage: Stage, updated: frozenset[TableId], deleted: frozenset[TableId]) -> None:
         """`updated`, `deleted`: tables above, by what happens to their rows."""
         child, _, action = step
+        if self.keys_act and action is CascadeAction.DELETE and child.target not in deleted and self._own(child):
+            self.spare(step, stage)
         gone = deleted | {child.target} if action is CascadeAction.DELETE else deleted
         path = updated if action is CascadeAction.DELETE else updated | {child.target}
         with ExitStack() as held:
             following = []
             for rule, next_step in self._followers(step, path):
                 below = held.enter_context(self.stages.empty(_piece(next_step)))
-                if self.connection.execute(_look_ahead(step, stage, rule, next_step, below)).rowcount:
+                look = _look_ahead(step, stage, rule, next_step, below, self.keys_act)
+                if self.connection.execute(look).rowcount:
                     following.append((next_step, below))
             is_below = [action is CascadeAction.DELETE and one.target not in gone for (one, *_), _ in following]
             for (next_step, below), first in zip(following, is_below, strict=True):
@@ -67,6 +83,30 @@ class _Levels:
             for (next_step, below), first in zip(following, is_below, strict=True):
                 if not first:
                     self.do(next_step, below, path, gone)
+
+    def spare(self, step: Step, stage: Stage) -> None:
+        """What hangs on the step's rows, and on those that go with them by keys of the table to itself."""
+        child = step[0]
+        own = self._own(child)
+        mine = [rule for rule in self.rules if rule.parent.target == child.target]
+        others = [rule for rule in mine if rule not in own and rule.on_delete is not None]
+        if not (others and child.key):
+            return
+        with self.stages.empty(_keys_piece(child)) as gone:
+            found = self.connection.execute(_gather(child, gone, _refers(step, stage))).rowcount
+            while found:
+                found = sum(self.connection.execute(_gather_below(rule, gone)).rowcount for rule in own)
+            for rule in others:
+                assert rule.on_delete is not None
+                below = (rule.child, rule.columns, rule.on_delete)
+                with self.stages.empty(_piece(below)) as next_stage:
+                    if self.connection.execute(_referred_to(rule, gone, next_stage)).rowcount:
+                        self.do(below, next_stage, frozenset(), frozenset([child.target]))
+
+    def _own(self, table: TargetTable) -> list[CascadeRule]:
+        """By which its rows take along others of its rows."""
+        deletes = (rule for rule in self.rules if rule.on_delete is CascadeAction.DELETE)
+        return [rule for rule in deletes if rule.parent.target == rule.child.target == table.target]
 
     def _change(self, step: Step, stage: Stage) -> None:
         """Where children take values that other children leave, all leave first: the values may be unique (K8)."""
@@ -97,6 +137,55 @@ def _piece(step: Step) -> Piece:
     prefixes = "pr" if action is CascadeAction.UPDATE else "p"
     places = [StageColumn(f"{p}{i}", child.type_of(n), n) for p in prefixes for i, n in enumerate(columns)]
     return Piece(child, Action.UPDATE, tuple(places))
+
+
+def _keys_piece(table: TargetTable) -> Piece:
+    return Piece(
+        table, Action.DELETE, tuple(StageColumn(f"k{i}", table.type_of(n), n) for i, n in enumerate(table.key))
+    )
+
+
+def _gather(table: TargetTable, gone: Stage, which: sql.Composable) -> sql.Composed:
+    """Put the keys of rows `t` into `gone`, those that are not there."""
+    return sql.SQL(
+        "INSERT INTO {} SELECT {} FROM {} AS t WHERE {} AND NOT EXISTS (SELECT FROM {} AS g WHERE {})"
+    ).format(
+        table_name(gone),
+        _columns("t", table.key),
+        table_name(table.target),
+        which,
+        table_name(gone),
+        _is_gone(table, "t"),
+    )
+
+
+def _gather_below(rule: CascadeRule, gone: Stage) -> sql.Composed:
+    table = rule.parent
+    inner = sql.SQL("SELECT {} FROM {} AS p JOIN {} AS g ON {}").format(
+        _columns("p", rule.parent_columns), table_name(table.target), table_name(gone), _is_gone(table, "p")
+    )
+    return _gather(table, gone, sql.SQL("({}) IN ({})").format(_columns("t", rule.columns), inner))
+
+
+def _referred_to(rule: CascadeRule, gone: Stage, below: Stage) -> sql.Composed:
+    return sql.SQL("INSERT INTO {} SELECT DISTINCT {} FROM {} AS t JOIN {} AS g ON {}").format(
+        table_name(below),
+        _columns("t", rule.parent_columns),
+        table_name(rule.parent.target),
+        table_name(gone),
+        _is_gone(rule.parent, "t"),
+    )
+
+
+def _is_gone(table: TargetTable, alias: str) -> sql.Composed:
+    pairs = (
+        sql.SQL("g.{} = {}").format(sql.Identifier(f"k{i}"), sql.Identifier(alias, n)) for i, n in enumerate(table.key)
+    )
+    return sql.SQL(" AND ").join(pairs)
+
+
+def _columns(alias: str, names: Sequence[str]) -> sql.Composed:
+    return sql.SQL(", ").join(sql.Identifier(alias, name) for name in names)
 
 
 def _change(step: Step, stage: Stage) -> sql.Composed:
@@ -131,9 +220,15 @@ def _keys(step: Step, stage: Stage) -> sql.Composed:
     )
 
 
-def _look_ahead(step: Step, stage: Stage, rule: CascadeRule, next_step: Step, below: Stage) -> sql.Composed:
+def _look_ahead(
+    step: Step, stage: Stage, rule: CascadeRule, next_step: Step, below: Stage, keys_act: bool
+) -> sql.Composed:
     """Put into `below` what the next level's children refer to, as it is and as it will be."""
-    places: list[sql.Composable] = [sql.Identifier("t", name) for name in rule.parent_columns]
+    may_have_followed = keys_act and step[2] is CascadeAction.UPDATE
+    places = [_value_before(step, n) if may_have_followed else sql.Identifier("t", n) for n in rule.parent_columns]
+    found: sql.Composable = _refers(step, stage)
+    if may_have_followed:
+        found = sql.SQL("({} OR {})").format(found, _has_followed(step))
     if next_step[2] is CascadeAction.UPDATE:
         places += [_value_after(step, name) for name in rule.parent_columns]
     return sql.SQL("INSERT INTO {} ({}) SELECT DISTINCT {} FROM {} AS t {} WHERE {}").format(
@@ -142,8 +237,18 @@ def _look_ahead(step: Step, stage: Stage, rule: CascadeRule, next_step: Step, be
         sql.SQL(", ").join(places),
         table_name(step[0].target),
         _beside(step, stage, "CROSS JOIN"),
-        _refers(step, stage),
+        found,
     )
+
+
+def _value_before(step: Step, name: str) -> sql.Composable:
+    """What a column of a child held before it followed its parent, which it may have done already."""
+    return sql.Identifier("s", f"p{step[1].index(name)}") if name in step[1] else sql.Identifier("t", name)
+
+
+def _has_followed(step: Step) -> sql.Composed:
+    pairs = (sql.SQL("t.{} = s.{}").format(sql.Identifier(n), sql.Identifier(f"r{i}")) for i, n in enumerate(step[1]))
+    return sql.SQL("(") + sql.SQL(" AND ").join(pairs) + sql.SQL(")")
 
 
 def _replacement(step: Step, name: str) -> sql.Composable:

@@ -29,7 +29,7 @@ from anabranch.connectors.postgresql.connection import Connection, table_name
 from anabranch.connectors.postgresql.errors import WAITED_FOR, describe, meaning, translate, translated
 from anabranch.connectors.postgresql.indexes import plan_indexes, serves_cascade
 from anabranch.connectors.postgresql.written import index_definition
-from anabranch.errors import TargetUnavailable
+from anabranch.errors import TargetBusy, TargetUnavailable
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.net import TargetTable
@@ -222,9 +222,14 @@ def _create_index(
 
 
 def _drop_index(connection: Connection, table: TableId, name: str) -> None:
+    """An apply whose place another one has taken may drop it at the same moment: to the second of the two the server says
+    "tuple concurrently updated", an internal error."""
     drop = sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(sql.Identifier(table.schema, name))
     with translated(f"drop the invalid index {name}"), _lock_timeout(connection, 0):
-        connection.execute(drop)
+        try:
+            connection.execute(drop)
+        except psycopg.errors.InternalError_ as error:
+            raise TargetBusy(f"drop the invalid index {name}: {describe(error)}") from None
 
 
 def build_foreign_keys(

@@ -101,12 +101,15 @@ class PostgresLoader:
         rules: ValueRules,
         recreate: bool,
         beside: Collection[TableId] = (),
+        load: tuple[str, int] | None = None,
     ) -> None:
         connection = self._session()
         statement = ddl.create_table(schema, table, rules, connection.info.server_version, beside)
         with translated(f"create {table.target}"), connection.transaction():
             connection.execute(ONE_CREATES)
             if recreate:
+                if load is not None:
+                    _lock_generation(connection, load[0], table.source, load[1] - 1)
                 constraints.drop_table(connection, table.target)
             if not connection.execute(SCHEMA_EXISTS, [table.target.schema]).fetchone():
                 _run(connection, ddl.create_schema(table.target.schema))
@@ -128,11 +131,9 @@ class PostgresLoader:
         """A generation that has begun already is left as it is; a newer one raises Fenced."""
         connection, source = self._session(), str(table.source)
         with translated(f"begin the load of {table.target}"), connection.transaction():
-            last = connection.execute(LOCK_STATE, [job, source]).fetchone()
-            if last and last[0] > generation:
-                raise Fenced(f"load {generation} of the table was replaced by load {last[0]}", table=source)
+            last = _lock_generation(connection, job, table.source, generation)
             begun = connection.execute(HAS_LEDGER, [job, source, generation]).fetchone()
-            if last and last[0] == generation and begun:
+            if last == generation and begun:
                 return
             self._make_room(connection, job, table, empty)
             connection.execute(BEGIN_STATE, [job, source, str(table.target), generation])
@@ -264,6 +265,15 @@ def _until_full(blocks: Iterable[bytes], held: list[bytes]) -> Iterable[bytes]:
         yield block
         if size >= HELD_BYTES:
             return
+
+
+def _lock_generation(connection: Connection, job: str, table: TableId, highest: int) -> int:
+    """The table's present generation, locked; 0 without one. Raises Fenced above `highest`."""
+    row = connection.execute(LOCK_STATE, [job, str(table)]).fetchone()
+    last = int(row[0]) if row else 0
+    if last > highest:
+        raise Fenced(f"load {highest} of the table was replaced by load {last}", table=str(table))
+    return last
 
 
 # --- ledger -----------------------------------------------------------------------------------------------------------

@@ -67,7 +67,9 @@ ADD_TABLE = """
 INSERT INTO anabranch.table_state (job, source_table, target_table, state) VALUES (%s, %s, %s, 'pending')
 ON CONFLICT DO NOTHING
 """
-LOCK_TABLE = "SELECT state, generation FROM anabranch.table_state WHERE job = %s AND source_table = %s FOR UPDATE"
+LOCK_TABLE = (
+    "SELECT state, generation, facts FROM anabranch.table_state WHERE job = %s AND source_table = %s FOR UPDATE"
+)
 SAVE_TABLE = """
 INSERT INTO anabranch.table_state (job, source_table, target_table, state, generation, low, high, reason, rows_loaded,
     changes_applied, schema, facts) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
@@ -146,7 +148,7 @@ class PostgresStore:
                 is_first = connection.execute(ADD_TABLE, [job, str(state.source), str(state.target)]).rowcount == 1
             else:
                 found = connection.execute(LOCK_TABLE, [job, str(state.source)]).fetchone()
-                is_first = found == (before.state, before.generation)
+                is_first = found == (before.state, before.generation, dict(before.facts))
             if not is_first:
                 raise Fenced(
                     "the table's state was changed meanwhile",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 
@@ -538,6 +539,27 @@ def rule_29_a_later_load_fences_the_earlier(target: Target) -> None:
     assert rows(target, of) == []
 
 
+def rule_29_a_load_that_comes_too_late_drops_no_table(target: Target) -> None:
+    """Two that make a table anew, of which one stood still: what the other has loaded since stays."""
+    of = three(target)
+    with closing(target.connector.loader(RULES)) as loader:
+        for late in ((JOB, 1), (JOB, 0)):
+            refuses(Fenced, partial(loader.create_table, schema(of), of, RULES, True, load=late))
+        assert len(rows(target, of)) == 3
+        loader.create_table(schema(of), of, RULES, True, load=(JOB, 2))
+    assert rows(target, of) == []
+
+
+def rule_29_a_state_changes_for_who_has_seen_it(target: Target) -> None:
+    of = make(target, table("seen"))
+    with closing(target.connector.store()) as store:
+        loading = store.tables(JOB)[of.source]
+        noted = replace(loading, facts={**loading.facts, "loaded": "yes"})
+        store.save_table(JOB, noted, loading)
+        refuses(Fenced, lambda: store.save_table(JOB, replace(loading, reason="stale"), loading))
+        assert store.tables(JOB)[of.source].facts["loaded"] == "yes"
+
+
 CHECKS: tuple[Callable[[Target], None], ...] = (
     without_a_checkpoint_nothing_is_claimed,
     rule_09_the_row_says_where_an_epoch_stands,
@@ -568,4 +590,6 @@ CHECKS: tuple[Callable[[Target], None], ...] = (
     a_chunk_that_breaks_leaves_nothing,
     chunks_that_are_loaded_together_come_together,
     rule_29_a_later_load_fences_the_earlier,
+    rule_29_a_load_that_comes_too_late_drops_no_table,
+    rule_29_a_state_changes_for_who_has_seen_it,
 )

@@ -1,4 +1,4 @@
-"""Many histories, several at once: seeds are given out to workers, results come in, the first failure ends it.
+"""Many histories, several at once: seeds are given out to workers, results come in, the first failure may end it.
 
 What does not live here: a history (run.py), a worker's process (worker.py), what is printed (report.py).
 """
@@ -70,12 +70,13 @@ class Told:
 
 @dataclass
 class Campaign:
-    """`run` gives results as they come, in no order, until seeds or time are over or one failed."""
+    """`run` gives results as they come, in no order, until seeds or time are over or, unless it `keeps_going`, one failed."""
 
     ground: Ground
     directory: Path
     workers: int = 2
     with_spark: bool = False
+    keeps_going: bool = False
     _stop: threading.Event = field(default_factory=threading.Event, init=False)
     _running: dict[int, int] = field(default_factory=dict, init=False)  # worker -> seed
     _mutex: threading.Lock = field(default_factory=threading.Lock, init=False)
@@ -101,7 +102,7 @@ class Campaign:
                     if isinstance(result, BaseException):
                         raise result
                     yield result
-                    if result.failure:
+                    if result.failure and not self.keeps_going:
                         self._stop.set()
         finally:
             with uninterrupted():

@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from anabranch.errors import AnabranchError, ConfigError, DifferencesFound
@@ -45,6 +45,7 @@ class Asked:
     with_spark: bool = False
     replay: Path | None = None
     results: Path | None = None
+    keeps_going: bool = False
 
     @property
     def seeds(self) -> Iterator[int]:
@@ -71,9 +72,11 @@ def run_torture(asked: Asked) -> int:
         try:
             if replayed:
                 return _replay(one, replayed)
-            if failed := _campaign(asked, ground, directory):
-                seeds.append(failed.seed)
-                _keep_failed(one, failed)
+            failed = _campaign(asked, one)
+            seeds += [told.seed for told in failed]
+            if failed:
+                _make_small(one, failed[0])
+                raise _error(failed[0].seed, failed[0].failure, [told.seed for told in failed[1:]])
         except KitFailed as broken:
             if not broken.seed or replayed:
                 raise
@@ -89,45 +92,51 @@ def run_torture(asked: Asked) -> int:
 # --- many -------------------------------------------------------------------------------------------------------------
 
 
-def _campaign(asked: Asked, ground: Ground, directory: Path) -> Told | None:
-    """Run it and say what came of it. The history that failed, if one did."""
-    begun, tally, failed = time.monotonic(), report.Tally(), None
+def _campaign(asked: Asked, one: One) -> list[Told]:
+    """Run it and say what came of it. The histories that failed, written down."""
+    begun, tally, failed, ground = time.monotonic(), report.Tally(), list[Told](), one.ground
     until = begun + asked.minutes * 60 if asked.minutes else None
-    campaign = Campaign(ground, directory, asked.workers, asked.with_spark)
+    campaign = Campaign(ground, one.directory, asked.workers, asked.with_spark, asked.keeps_going)
     with contextlib.closing(campaign.run(asked.seeds, until)) as results:
         for told in results:
             tally.add(told)
             if told.failure:
-                failed = failed or told
                 _say(f"{told.seed:>6}  {told.source:<8}FAILED  {told.failure.splitlines()[0]}")
+                failed.append(_written_down(one, told))
             else:
                 _say(report.line(told))
     seconds = time.monotonic() - begun
     print("\n".join(["", *report.summary(tally, seconds)]), flush=True)
     if not failed and not tally.counted:
-        raise NothingCounted(f"no history counts: in none of {tally.passed} a fault came about")
+        raise NothingCounted(
+            f"no history counts: none of {tally.passed} had both a fault that came about and enough states seen"
+        )
     if asked.results:
         servers = [*ground.sources, ground.target.server]
         report.keep(asked.results, tally, seconds, [f"{s.name} {s.version}" for s in servers])
     return failed
 
 
-def _keep_failed(one: One, told: Told) -> None:
-    """Write it down, make it small, write that down, and say so. Raises."""
+def _written_down(one: One, told: Told) -> Told:
+    """At once: whatever comes after it may end the campaign. The failure names what is kept, not what is removed."""
     history, faults = one.drawn(told.seed)
     left = _left(one, history)
-    first = told.failure.replace(str(one.directory / history.database), str(left))
-    file = _kept(one, told.seed, history, faults, first)
-    _say("", first, "", f"it is in {file}, its logs and its trail are in {left}", "making it smaller …")
+    failure = told.failure.replace(str(one.directory / history.database), str(left))
+    file = _kept(one, told.seed, history, faults, failure)
+    _say("", failure, "", f"it is in {file}, its logs and its trail are in {left}", "")
+    return replace(told, failure=failure)
+
+
+def _make_small(one: One, told: Told) -> None:
+    _say(f"making history {told.seed} smaller …")
+    history, faults = one.drawn(told.seed)
     smaller, result = _shrunk(one, history, faults)
-    said = str(result.failure) if result and result.failure else first
-    _kept(one, told.seed, smaller, faults, first, result)
+    file = _kept(one, told.seed, smaller, faults, told.failure, result)
     _say(
         f"{len(smaller.transactions)} of {len(history.transactions)} transactions are left",
         "run it again:",
         f"  anabranch torture --replay {file.name}",
     )
-    raise _error(told.seed, said)
 
 
 def _kept(
@@ -164,12 +173,14 @@ def _shrunk(one: One, history: History, faults: tuple[Fault, ...]) -> tuple[Hist
         return history, None
 
 
-def _error(seed: int, said: str) -> AnabranchError:
+def _error(seed: int, said: str, more: Sequence[int] = ()) -> AnabranchError:
+    """`more`: other seeds that failed."""
+    others = f"; so did {', '.join(map(str, more))}" if more else ""
     if said.startswith(f"{MODEL}:"):
         return KitFailed(
-            f"history {seed}: {said}", hint="the kit's model and the source disagree: report it with the file"
+            f"history {seed}: {said}{others}", hint="the kit's model and the source disagree: report it with the file"
         )
-    return DifferencesFound(f"history {seed} failed: {said}", hint="the file that was written runs it again")
+    return DifferencesFound(f"history {seed} failed: {said}{others}", hint="the file that was written runs it again")
 
 
 # --- one --------------------------------------------------------------------------------------------------------------

@@ -163,6 +163,15 @@ class Draft:
         else:
             yield from self.take(Statement("delete", table.name))
 
+    def may_hand_on_keys(self, table: Table) -> bool:
+        """MySQL 8.0.33 may end where a row with values outside of its page takes a key that another one has just left, by
+        itself or behind its parent (an assertion in row0upd.cc; torture seed 13)."""
+        if not table.key or any(_is_foreign(table, name) for name in table.key):
+            return False
+        behind = (t for t, key in self.schema.references(table.name) if set(key.columns) & set(t.key))
+        is_large = any(c.kind in ("large text", "large blob") for t in (table, *behind) for c in t.columns)
+        return self.model.family != "mysql" or not is_large
+
     def payload(self, table: Table) -> str:
         return self.r.choice([c.name for c in table.columns if c.name.startswith("v")])
 
@@ -300,7 +309,7 @@ def chain_in_one_statement(d: Draft) -> list[Statement]:
 
 def shift_keys(d: Draft) -> list[Statement]:
     """`SET id = id + 1` over neighbours, in the order in which it works, or seldom in the other."""
-    table = d.table(lambda t: bool(t.key) and t.column(t.key[0]).of.form == "number" and not _is_foreign(t, t.key[0]))
+    table = d.table(lambda t: d.may_hand_on_keys(t) and t.column(t.key[0]).of.form == "number")
     if table is None or not d.rows(table):
         return []
     name, up = table.key[0], d.r.random() < 0.6
@@ -321,7 +330,7 @@ def shift_keys(d: Draft) -> list[Statement]:
 
 def swap_keys(d: Draft) -> list[Statement]:
     """Two or three rows exchange their primary keys over a parked one."""
-    table = d.table(lambda t: bool(t.key) and not any(_is_foreign(t, name) for name in t.key))
+    table = d.table(d.may_hand_on_keys)
     rows = d.some_rows(table, d.r.choice((2, 2, 3))) if table else None
     if not table or not rows:
         return []
@@ -395,9 +404,25 @@ def _meeting(d: Draft, table: Table) -> dict[str, Literal] | None:
     return new
 
 
+def _meeting_one(d: Draft, table: Table) -> dict[str, Literal] | None:
+    """A new row that has one unique value of a row that is there. Where it had two, of two rows, the server would change the
+    one that it meets first; and who removes or adds that one meanwhile is held by no lock (torture seed 228)."""
+    new, rows = d.row(table), d.some_rows(table, 1)
+    if new is None:
+        return None
+    referring = {name for key in table.foreign_keys for name in key.columns}
+    for name in dict.fromkeys(name for unique in table.unique_keys for name in unique if name not in referring):
+        if new[name] is not None:
+            new[name] = d.fresh(table, name)
+    if rows and not any(referring.issuperset(unique) for unique in table.unique_keys):
+        unique = d.r.choice(table.unique_keys)
+        new |= dict(zip(unique, d.literals(table, rows[0], unique), strict=True))
+    return new
+
+
 def upsert(d: Draft) -> list[Statement]:
     table = d.table(lambda t: bool(t.unique_keys))
-    rows = [row for _ in range(d.r.choice((1, 2, 3))) if table and (row := _meeting(d, table))]
+    rows = [row for _ in range(d.r.choice((1, 2, 3))) if table and (row := _meeting_one(d, table))]
     if not table or not rows:
         return []
     name = d.payload(table)

@@ -10,6 +10,7 @@ import contextlib
 import random
 import re
 import signal
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -168,15 +169,17 @@ def drop_at_target(target: Database, name: str) -> None:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """While something is cleared away a further Ctrl-C is not heard; whoever means it has SIGKILL."""
+    """While something is cleared away a further Ctrl-C is not heard, nor after it where the first was what ended us; whoever
+    means it has SIGKILL."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    is_ending = isinstance(sys.exception(), KeyboardInterrupt | SystemExit)
     before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in before.items() if not is_ending else ():
             signal.signal(number, handler)
 
 

@@ -124,11 +124,10 @@ class Model:
     def _replace(self, statement: Statement) -> Met:
         met = equal = 0
         for row in self._given(statement):
-            for number in self._in_the_way(statement.table, row):
-                if number in self.rows[statement.table].rows:  # another one's removal may have taken it along
-                    equal += self.rows[statement.table].rows[number] == row
-                    self._remove(statement.table, number)
-                    met += 1
+            while found := self._in_the_way(statement.table, row):  # one's removal may take along or clear another
+                equal += self.rows[statement.table].rows[found[0]] == row
+                self._remove(statement.table, found[0])
+                met += 1
             self._add(statement.table, row)
             met += 1
         return Met(met - equal, met)  # where a row is replaced by itself, some servers see nothing to remove

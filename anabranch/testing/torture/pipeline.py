@@ -75,7 +75,8 @@ class LocalPipeline(Waiting):
         self.truncates = '"delete"' not in more
         self.meets = drawn.choice(("", *LOADING))
         self._beside: Beside | None = None
-        if drawn.random() < TWO_PHASE:
+        stays = not any((fault.kind, fault.where) == ("restart", "source") for fault in self.faults)
+        if drawn.random() < TWO_PHASE and stays:
             self._beside = Beside(self.place.source, self.place.target, self.place.name, self.seed)
         self._mutex = threading.RLock()
         self.place.directory.mkdir(parents=True, exist_ok=True)

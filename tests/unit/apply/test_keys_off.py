@@ -38,6 +38,21 @@ def test_rule_01_what_the_source_did_with_foreign_keys_off_does_not_cascade(chan
     assert not any(isinstance(step, Cascade) for step in steps(group([off], whole), whole))
 
 
+def test_torture_seed_610_a_row_is_put_under_a_hidden_value_with_foreign_keys_off() -> None:
+    """A parent goes, with it a row that the log does not show, and a child of that one is cleared. What is put under the same
+    value afterwards, though nobody has it, is not."""
+    parent = schema("parent", {"id": INT, "v": INT}, ["id"])
+    between = schema("between", {"id": INT, "pid": INT}, ["id"], [reference(["pid"], "parent", Action.CASCADE)])
+    note = schema("note", {"id": INT, "bid": INT}, ["id"], [reference(["bid"], "between", Action.SET_NULL)])
+    tables = [parent, between, note]
+    gone = chunk_of([[("parent", "d", {"id": 1, "v": 0})]], tables, 1)
+    put = chunk_of([[("note", "i", {"id": 7, "bid": 5})]], tables, 2)
+    whole = context(tables)
+    for second, number in ((put, 1), (with_keys_off(put), 2)):
+        found = stages(group([gone, second], whole), whole)
+        assert len(found) == number and found[0].cascades and bool(found[-1].cascades) == (number == 1)
+
+
 def test_rule_01_images_with_and_without_foreign_keys_stay_apart() -> None:
     """The same columns are present: only the session's setting tells the images apart."""
     rows = [("parent", "d", {"id": n, "v": 0}) for n in range(4)]

@@ -85,6 +85,15 @@ def test_rule_33_only_of_a_memory_table_a_delete_without_condition_is_a_truncate
     assert seen(keeper, "DELETE FROM elsewhere.orders") == []
 
 
+def test_torture_seed_1368_a_schema_that_holds_none_of_ours_may_go(keep: Callable) -> None:
+    """Nobody has to look what there is now; while somebody drops a schema, the server may tell half of it."""
+    keeper = keep(table("orders"))
+    keeper.source.now.clear()
+    for statement in ("DROP DATABASE other", "DROP SCHEMA IF EXISTS other", "CREATE OR REPLACE DATABASE other"):
+        assert seen(keeper, statement) == []
+    assert seen(keeper, "DROP DATABASE shop") == [(BarrierKind.PARK, "orders")]
+
+
 @pytest.mark.parametrize(
     "clauses",
     [

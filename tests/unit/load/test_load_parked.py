@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
@@ -58,6 +59,17 @@ def hand(work: ChunkWork, load: LoadTable, parked: str = "") -> None:
 def test_it_is_handed_over(source: SourceConnector) -> None:
     hand(*loaded_table(source))
     assert (state().state, state().facts["loaded"], state().rows_loaded) == ("loading", "yes", 1)
+
+
+def test_what_the_stream_noted_since_stays(source: SourceConnector) -> None:
+    """An answer was lost, or somebody else handed the table over, and apply follows it already."""
+    work, load = loaded_table(source)
+    hand(work, load)
+    with closing(TARGET.store()) as store:
+        noted = replace(state(), facts={**state().facts, "reread": "[]"})
+        store.save_table(JOB, noted, state())
+    hand(work, load)
+    assert state() == noted
 
 
 def test_rule_15_one_that_is_parked_by_then_is_not_handed_over(source: SourceConnector) -> None:

@@ -6,16 +6,19 @@ import json
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from anabranch import connectors
 from anabranch.abc import Bounds, LoadedChunk, SnapshotReader, SourceConnector, TableState, ValueRules
 from anabranch.connectors.memory.database import database, forget
-from anabranch.errors import SchemaError, SourceError
+from anabranch.errors import SchemaError, SourceError, StateError
 from anabranch.load.copy import TRIES, ChunkWork
 from anabranch.load.handover import loaded
 from anabranch.load.plan import Knot, LoadTable, Planned, plan
+from anabranch.load.run import load_tables
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
@@ -147,6 +150,18 @@ def test_rule_01_of_tables_that_belong_together_all_are_loaded_or_none(source: S
     with closing(TARGET.loader(ValueRules())) as loader:
         assert [loader.chunks(JOB, piece.load.schema.id, 1)[0].rows for piece in tables.pieces] == [None, None]
     assert not database("plan-target").table(TableId("public", "a")).rows
+
+
+def test_rule_01_tables_that_belong_together_and_were_begun_apart_are_refused(source: SourceConnector) -> None:
+    ids = frozenset(TableId("shop", name) for name in ("a", "b"))
+    loads = [replace(create(name, 4), exact=True) for name in ("a", "b")]
+    first, _ = sorted(planned(source, *loads), key=lambda one: str(one.load.schema.id))
+    do(work(source), first.pieces[0])
+    with pytest.raises(
+        StateError, match=r"shop\.a, shop\.b have to be read at one moment, and shop\.a was read before"
+    ):
+        nobody: Any = SimpleNamespace(run=None)  # is asked to load
+        load_tables(JOB, nobody, source, TARGET, [replace(load, together=ids) for load in loads])
 
 
 # --- K4: keyless tables -----------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from anabranch.testing.torture.campaign import NothingCounted, Told
 from anabranch.testing.torture.contract import Fault
 from anabranch.testing.torture.draw import draw_history
 from anabranch.testing.torture.ground import NAME, Ground
+from anabranch.testing.torture.one import One
 from anabranch.testing.torture.run import save
 
 PAIR = ("--source", "mariadb://a:b@127.0.0.1:9/", "--target", "postgresql://a:b@127.0.0.1:9/c")
@@ -96,5 +97,5 @@ def test_where_nothing_counts_nothing_is_kept(monkeypatch: pytest.MonkeyPatch, t
     file = tmp_path / "results.json"
     file.write_text(json.dumps({"bugs": []}))
     with pytest.raises(NothingCounted) as said:
-        command._campaign(command.Asked(results=file), Ground([], None), tmp_path)
+        command._campaign(command.Asked(results=file), One(Ground([], None), tmp_path))
     assert said.value.exit_code == 1 and json.loads(file.read_text()) == {"bugs": []}

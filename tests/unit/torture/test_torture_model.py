@@ -7,7 +7,7 @@ from torture_tables import delete, family, insert, update
 
 from anabranch.testing.torture.history import Choice, Condition, Plus, Statement
 from anabranch.testing.torture.model import Disagreement, Model, Refused
-from anabranch.testing.torture.tables import CASCADE, RESTRICT, SET_NULL
+from anabranch.testing.torture.tables import CASCADE, RESTRICT, SET_NULL, Column, ForeignKey, Schema, Table
 
 
 def model(on_delete: str = CASCADE, on_update: str = CASCADE, *statements: Statement) -> Model:
@@ -63,6 +63,21 @@ def test_foreign_keys_that_are_off_do_nothing() -> None:
     made.execute(delete("parent", "1"), checks=False)
     made.execute(insert("child", ("9", "77")), checks=False)
     assert shown(made, "child") == ["1 1", "2 1", "3 2", "4 \\N", "9 77"]
+
+
+def test_seed_716_what_a_replaced_row_clears_is_not_in_the_way_any_more() -> None:
+    key, pair = Column("id", "int", nullable=False), ("p", "u")
+    own = ForeignKey("t_f", ("p",), "t", ("id",), SET_NULL, CASCADE)
+    made = Model(
+        Schema((Table("t", (key, Column("p", "int"), Column("u", "int")), ("id",), (pair,), (own,)),)), "mariadb"
+    )
+
+    def rows(do: str, *rows: tuple[str | None, ...]) -> Statement:
+        return Statement(do, "t", ("id", "p", "u"), rows)
+
+    made.execute(rows("insert", ("66", None, "67"), ("12", "66", "96")))
+    assert made.execute(rows("replace", ("66", "66", "96"))).high == 2
+    assert shown(made, "t") == ["12 \\N 96", "66 66 96"]
 
 
 def test_unique_keys_are_looked_at_in_the_server_s_order() -> None:

@@ -11,7 +11,8 @@ import pytest
 from anabranch.failpoints import POINTS
 
 TESTS = Path(__file__).parents[2]
-KEPT = json.loads((TESTS / "torture" / "results.json").read_text())["failpoints"]
+RUN = json.loads((TESTS / "torture" / "results.json").read_text())
+KEPT = RUN["failpoints"]
 # Reached in few histories or in none: the test that goes there on purpose.
 RARE = {
     "trail.pack.written": "unit/trail/test_trail_pack.py::test_failpoints_of_packing_leave_the_same_trail",
@@ -36,3 +37,19 @@ def test_every_failpoint_of_the_product_is_in_what_is_kept() -> None:
 def test_a_rare_failpoint_has_its_test(name: str, test: str) -> None:
     file, _, function = test.partition("::")
     assert name in POINTS and re.search(rf"^def {function}\(", (TESTS / file).read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("bug", RUN["bugs"], ids=lambda bug: str(bug["seed"]))
+def test_a_bug_that_was_found_has_its_test(bug: dict[str, str]) -> None:
+    file, _, function = bug["test"].partition("::")
+    assert str(bug["seed"]) in function.split("_")
+    assert re.search(rf"^def {function}\(", (TESTS.parent / file).read_text(), re.MULTILINE)
+
+
+def test_a_test_that_is_named_after_a_seed_stands_in_the_table_of_bugs() -> None:
+    names = {
+        n
+        for f in TESTS.rglob("test_*.py")
+        for n in re.findall(r"^def test_torture_seed((?:_\d+)+)", f.read_text(), re.M)
+    }
+    assert {int(seed) for name in names for seed in name.split("_")[1:]} == {bug["seed"] for bug in RUN["bugs"]}

@@ -14,8 +14,9 @@ import pytest
 
 from anabranch.errors import AnabranchError, StateError, TrailCorrupt, TrailError, TrailLocked
 from anabranch.model.position import Position
-from anabranch.trail import published
+from anabranch.trail import identity, published
 from anabranch.trail.reader import TrailReader
+from anabranch.trail.storage import LocalStorage
 
 WRITER = Path(__file__).with_name("writer_process.py")
 
@@ -295,6 +296,21 @@ def test_segments_without_their_trail_file_are_refused(open_writer, samples, tmp
     (tmp_path / "trail" / "trail.json").unlink()
     with pytest.raises(TrailCorrupt, match="segments without"):
         open_writer()
+
+
+def test_torture_seed_105_a_trail_may_begin_between_two_looks(open_writer, samples, tmp_path):
+    """Somebody looks for the file and finds none; before it looks for segments, capture has begun."""
+
+    class Beginning(LocalStorage):
+        def names(self, folder: str = "") -> list[str]:
+            if not (self.directory / identity.FILE).exists():
+                writer = open_writer()
+                writer.append(samples.chunk(1, 1))
+                writer.close()
+            return super().names(folder)
+
+    found = identity.load(Beginning(tmp_path / "trail"))
+    assert found is not None and found == identity.load(LocalStorage(tmp_path / "trail"))
 
 
 def test_versions_only_grow(open_writer, samples, kill):

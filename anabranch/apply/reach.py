@@ -1,0 +1,20 @@
+"""What is reached from something, step by step: tables by foreign keys, foreign keys by each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import TypeVar
+
+T = TypeVar("T", bound=Hashable)
+
+
+def reached(start: T, further: Callable[[T], Iterable[T]]) -> set[T]:
+    """It and all that `further` leads to, circles or not."""
+    found: set[T] = set()
+    open_ = [start]
+    while open_:
+        one = open_.pop()
+        if one not in found:
+            found.add(one)
+            open_.extend(further(one))
+    return found

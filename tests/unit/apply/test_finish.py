@@ -1,0 +1,37 @@
+"""What is built beside the stream: in which order, and for whom its results count."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apply_images import INT, reference, schema
+
+from anabranch.abc import TableState
+from anabranch.apply.finish import Finisher, _deepest_first
+from anabranch.model.ids import TableId
+from anabranch.model.schema import Action, TableSchema
+
+A = TableId("shop", "a")
+NOBODY: Any = None
+
+
+def state(table: TableSchema) -> TableState:
+    return TableState(table.id, table.id, "streaming", 1, schema=table)
+
+
+def test_a_table_whose_rows_go_with_another_s_gets_its_keys_first() -> None:
+    """A key that removes rows by itself would leave what hangs on them, where the next key does not stand."""
+    columns = {"id": INT, "p": INT}
+    tree = schema("tree", columns, ["id"], [reference(["p"], "tree", Action.CASCADE)])
+    nest = schema("nest", columns, ["id"], [reference(["p"], "tree", Action.CASCADE)])
+    egg = schema("egg", columns, ["id"], [reference(["p"], "nest", Action.CASCADE)])
+    note = schema("note", columns, ["id"], [reference(["p"], "tree", Action.SET_NULL)])
+    todo = {one.id: state(one) for one in (tree, nest, note, egg)}
+    assert [table.name for table in _deepest_first(todo)] == ["note", "egg", "nest", "tree"]
+
+
+def test_what_was_built_before_a_table_was_loaded_again_is_not_told_of_the_new_one() -> None:
+    finisher = Finisher("shop", NOBODY, NOBODY, NOBODY)
+    for generation, told in ((1, []), (2, [(A, {"built": "yes"})])):
+        finisher._results = {A: (generation, {"built": "yes"})}
+        assert list(finisher.take_results({A: TableState(A, A, "streaming", 2)})) == told

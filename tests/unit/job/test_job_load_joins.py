@@ -1,0 +1,90 @@
+"""Tables that join while the others stream (K15), as the load plans them; nothing is loaded here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anabranch.abc import JOINS, TableState
+from anabranch.config import load_job
+from anabranch.connectors.memory.catalog import MemoryCatalog
+from anabranch.connectors.memory.database import database, forget
+from anabranch.connectors.memory.store import MemoryStore
+from anabranch.errors import ConfigError
+from anabranch.job import Job, ends
+from anabranch.job.joining import Joining
+from anabranch.job.loading import Loading
+from anabranch.load.order import Demand
+from anabranch.load.plan import LoadTable
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.ids import TableId
+from anabranch.model.position import Position
+from anabranch.model.schema import Action, Column, ForeignKey, TableSchema
+
+A, B = TableId("shop", "a"), TableId("shop", "b")
+NUMBER = LogicalType(Kind.INT64)
+PARENT = TableSchema(A, (Column("id", NUMBER, "bigint", nullable=False),), ("id",))
+KEY = ForeignKey("b_a", ("id",), A, ("id",), Action.CASCADE, Action.CASCADE)
+CHILD = TableSchema(B, (Column("id", NUMBER, "bigint", nullable=False),), ("id",), (), (KEY,))
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Iterator[Loading]:
+    file = tmp_path / "job.toml"
+    both = '[source]\nurl = "memory:///joins"\n[target]\nurl = "memory:///joined"\n'
+    file.write_text(f'name = "shop"\n{both}[[rules]]\ninclude = ["shop.*"]\n')
+    job = Job(load_job(file, {"ANABRANCH_HOME": str(tmp_path)}), file)
+    for schema in (PARENT, CHILD):
+        database("joins").create(schema)
+    ends.begin_trail_if_none(job)
+    ends.prepare_target(job, store())
+    yield Loading(job, None, lambda: False, None)  # type: ignore[arg-type]  # neither is asked
+    forget()
+
+
+def store() -> MemoryStore:
+    return MemoryStore(database("joined"))
+
+
+def test_a_load_that_goes_on_where_a_table_was_to_join_lets_it_join(load: Loading) -> None:
+    """Whoever takes it up: without the mark the stream would take it over at once, and lose what lies between."""
+    joining = TableState(A, A, "pending", facts={JOINS: "yes"})
+    for state, joins in ((joining, True), (TableState(A, A, "pending"), False), (None, False)):
+        planned = load._load_table(PARENT, Demand(A, exact=False, together=frozenset({A, B})), state)
+        assert (planned.joins, planned.empty, bool(planned.together)) == (joins, joins, not joins)
+
+
+def test_what_is_in_force_without_a_state_joins_once_there_is_a_checkpoint(load: Loading) -> None:
+    assert load._pending(store(), {A: PARENT})[A].facts == {}
+    store().create_checkpoint("shop", Position(0), 0)
+    states = load._pending(store(), {A: PARENT, B: CHILD})
+    assert (states[A].facts, states[B].facts) == ({}, {JOINS: "yes"})
+
+
+@pytest.mark.parametrize("state", ["pending", "loading"])
+def test_a_table_of_the_first_load_does_not_join(load: Loading, state: str) -> None:
+    """It may have to be of one moment with others."""
+    store().save_table("shop", TableState(A, A, state, 1, schema=PARENT), None)
+    with pytest.raises(ConfigError, match=r"the first load of shop\.a is not through") as told:
+        load.one_table(A, False)
+    assert told.value.hint == "let it end: anabranch load JOB"
+
+
+def test_what_a_table_demands_is_asked_when_its_parents_stream(load: Loading, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may have come there only while it waited for them."""
+    waiting = TableState(A, A, "loading", 1, schema=PARENT, facts={"loaded": "yes", JOINS: "yes"}, high="[]")
+    store().save_table("shop", waiting, None)
+    planned: list[LoadTable] = []
+
+    def definition(*_: Any) -> TableSchema:
+        store().save_table("shop", TableState(A, A, "streaming", 1, schema=PARENT), waiting)
+        return CHILD
+
+    monkeypatch.setattr(MemoryCatalog, "logs_cascades", lambda self: False)
+    monkeypatch.setattr(Joining, "definition", definition)
+    monkeypatch.setattr(Loading, "_load_level", lambda self, tables: planned.extend(tables))
+    load.one_table(B, False)
+    assert [(one.changed_with, one.exact, one.joins) for one in planned] == [({A}, True, True)]
