@@ -109,16 +109,6 @@ def removed_with(table: TableId, context: ApplyContext) -> set[TableId]:
     return _reached(table, context, lambda rule: rule.on_delete is CascadeAction.DELETE)
 
 
-def followers(rule: CascadeRule, context: ApplyContext) -> set[TableId]:
-    """The tables of which rows change where a parent gets another value."""
-
-    def below(one: CascadeRule) -> Iterator[CascadeRule]:
-        rules = context.references.get(one.child.source, ())
-        return (r for r in rules if not set(r.parent_columns).isdisjoint(one.columns))
-
-    return {one.child.source for one in reached(rule, below)}
-
-
 def _reached(table: TableId, context: ApplyContext, over: Callable[[CascadeRule], bool]) -> set[TableId]:
     return reached(table, lambda one: (r.child.source for r in context.references.get(one, ()) if over(r)))
 

@@ -69,10 +69,9 @@ def _index(home: Path) -> tuple[str, ...]:
 
 
 def _mirror() -> str:
-    """The one that this machine's apt uses for Debian itself."""
-    done = debian.apt(
-        ("indextargets", "--no-release-info", "--format", "$(REPO_URI)", "Created-By: Packages", "Origin: Debian")
-    )
+    """The one that this machine's apt uses for Debian itself. Asked of its sources, not of its index, which a new machine
+    has not."""
+    done = debian.apt(("indextargets", "--no-release-info", "--format", "$(REPO_URI)", "Created-By: Packages"))
     found = [
         line.strip().rstrip("/") for line in done.stdout.splitlines() if line.strip().rstrip("/").endswith("/debian")
     ]

@@ -144,7 +144,10 @@ class MemoryWriter:
     ) -> None:
         relation = self._relation(child)
         for before in [row for row in map(relation.texts, relation.rows.values()) if old.items() <= row.items()]:
-            relation.rows.pop(_place_of(relation, before))
+            place = relation.find(before)
+            if place is None or relation.texts(relation.rows[place]) != before:
+                continue  # keys have led back to it
+            del relation.rows[place]
             after = None
             if action is not CascadeAction.DELETE:
                 after = before | (dict(new) if action is CascadeAction.UPDATE else dict.fromkeys(old))
@@ -193,12 +196,6 @@ def _plain_rows(table: TargetTable, names: Sequence[str], rows: Any) -> Iterator
     if rows is not None and rows.num_rows:
         columns = [texts(table.type_of(name), rows.column(name)).to_pylist() for name in names]
         yield from (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
-
-
-def _place_of(relation: Relation, values: Texts) -> Any:
-    place = relation.find(values)
-    assert place is not None
-    return place
 
 
 def _remove(table: TargetTable, relation: Relation, values: Texts, checked: bool) -> bool:

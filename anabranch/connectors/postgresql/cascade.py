@@ -223,7 +223,8 @@ def _keys(step: Step, stage: Stage) -> sql.Composed:
 def _look_ahead(
     step: Step, stage: Stage, rule: CascadeRule, next_step: Step, below: Stage, keys_act: bool
 ) -> sql.Composed:
-    """Put into `below` what the next level's children refer to, as it is and as it will be."""
+    """Put into `below` what the next level's children refer to, as it is and, where they follow that, as it will be. What
+    does not change clears nobody."""
     may_have_followed = keys_act and step[2] is CascadeAction.UPDATE
     places = [_value_before(step, n) if may_have_followed else sql.Identifier("t", n) for n in rule.parent_columns]
     found: sql.Composable = _refers(step, stage)
@@ -231,6 +232,9 @@ def _look_ahead(
         found = sql.SQL("({} OR {})").format(found, _has_followed(step))
     if next_step[2] is CascadeAction.UPDATE:
         places += [_value_after(step, name) for name in rule.parent_columns]
+    elif step[2] is not CascadeAction.DELETE:
+        pairs = [(place, _value_after(step, n)) for place, n in zip(places, rule.parent_columns, strict=True)]
+        found = sql.SQL("{} AND ({})").format(found, sql.SQL(" OR ").join(_differ(one, other) for one, other in pairs))
     return sql.SQL("INSERT INTO {} ({}) SELECT DISTINCT {} FROM {} AS t {} WHERE {}").format(
         table_name(below),
         column_list(tuple(column.name for column in _piece(next_step).columns)),
@@ -239,6 +243,11 @@ def _look_ahead(
         _beside(step, stage, "CROSS JOIN"),
         found,
     )
+
+
+def _differ(one: sql.Composable, other: sql.Composable) -> sql.Composed:
+    """As they are written: a source follows also from "a" to "A"."""
+    return sql.SQL('{}::text COLLATE "C" IS DISTINCT FROM {}::text COLLATE "C"').format(one, other)
 
 
 def _value_before(step: Step, name: str) -> sql.Composable:

@@ -1,0 +1,153 @@
+"""Which image of a child table is the next one that a pending cascade may meet (K1): of the rows under a value, put into a
+table, made while the source's foreign keys were off. Answers are orders; END is "none"."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anabranch.apply.cascade import ParentChange, tuples
+from anabranch.apply.context import Values
+from anabranch.apply.images import END, Bools, Images, Ints
+from anabranch.model.ids import TableId
+from anabranch.rows.chunk import Op
+from anabranch.rows.net import CascadeRule
+
+
+class Met:
+    """The images of a group. `changes`: all that will be asked about."""
+
+    def __init__(self, images: Mapping[TableId, Images], changes: Sequence[ParentChange]) -> None:
+        self._tables = {table: _Orders(some) for table, some in images.items()}
+        self._values: dict[CascadeRule, set[Values]] = {}
+        for change in changes:
+            self._values.setdefault(change.rule, set()).update(v for v in (change.old, change.new) if v is not None)
+        self._under: dict[CascadeRule, _Under] = {}
+
+    def any_of(self, table: TableId, after: int) -> int:
+        return self._tables[table].next_of("all", after) if table in self._tables else END
+
+    def put_into(self, table: TableId, after: int) -> int:
+        return self._tables[table].next_of("puts", after) if table in self._tables else END
+
+    def made_with_keys_off(self, table: TableId, after: int) -> int:
+        """A put, perhaps under a value that is nobody's."""
+        return self._tables[table].next_of("off", after) if table in self._tables else END
+
+    def under(self, rule: CascadeRule, value: Values, after: int, puts_only: bool) -> int:
+        """An image of a child row with this parent, or of which that cannot be told. `puts_only`: not what was there."""
+        found = self._images_under(rule)
+        return found.next_of(value, after, puts_only) if found else END
+
+    def unclear(self, rule: CascadeRule, after: int) -> int:
+        """A put of which it cannot be told which parent it has."""
+        found = self._images_under(rule)
+        return found.next_unclear(after) if found else END
+
+    def _images_under(self, rule: CascadeRule) -> _Under | None:
+        table = rule.child.source
+        if table in self._tables and rule not in self._under:
+            self._under[rule] = _Under(self._tables[table].images, rule, self._values.get(rule, set()))
+        return self._under.get(rule)
+
+    @staticmethod
+    def has_key_in(rule: CascadeRule) -> bool:
+        """Does a child row that follows its parent get another key, or has it none?"""
+        return not rule.child.key or not set(rule.columns).isdisjoint(rule.child.key)
+
+
+class _Orders:
+    """Of one table, where changes begin: an update's two images stay together."""
+
+    def __init__(self, images: Images) -> None:
+        self.images = images
+        self._found: dict[str, Ints] = {}
+
+    def next_of(self, which: str, after: int) -> int:
+        if which not in self._found:
+            self._found[which] = begins(self.images, self._places(which))
+        orders = self._found[which]
+        at = int(np.searchsorted(orders, after, side="right"))
+        return int(orders[at]) if at < len(orders) else END
+
+    def _places(self, which: str) -> Ints:
+        images = self.images
+        chosen = np.ones(len(images), dtype=bool) if which == "all" else ~images.is_removal
+        return np.flatnonzero(chosen & ~images.is_followed_by_keys if which == "off" else chosen)
+
+
+class _Under:
+    """Orders of the images of a child table by the value of a foreign key, for values that matter."""
+
+    def __init__(self, images: Images, rule: CascadeRule, values: set[Values]) -> None:
+        self._images, self._rule = images, rule
+        self._puts: dict[Values | None, list[int]] = {}
+        self._all: dict[Values | None, list[int]] = {}
+        rows, known = self._completed
+        at = np.flatnonzero(known & pc.is_in(rows.column(0), value_set=self._first_of(values, rows)).to_numpy())
+        found = tuples(rows.take(pa.array(at)))
+        removal = images.is_removal
+        for place, order, value in zip(at, begins(images, at).tolist(), found, strict=True):
+            if value in values:
+                self._add(value, order, bool(removal[place]))
+        unclear = np.flatnonzero(self._is_unclear(known))
+        for place, order in zip(unclear, begins(images, unclear).tolist(), strict=True):
+            self._add(None, order, bool(removal[place]))
+
+    def next_of(self, value: Values, after: int, puts_only: bool) -> int:
+        orders = self._puts if puts_only else self._all
+        return min(_after(orders.get(value, ()), after), _after(orders.get(None, ()), after))
+
+    def next_unclear(self, after: int) -> int:
+        return _after(self._puts.get(None, ()), after)
+
+    def _add(self, value: Values | None, order: int, is_removal: bool) -> None:
+        self._all.setdefault(value, []).append(order)
+        if not is_removal:
+            self._puts.setdefault(value, []).append(order)
+
+    @staticmethod
+    def _first_of(values: set[Values], rows: pa.Table) -> pa.Array:
+        return pa.array(list({value[0] for value in values}), rows.column(0).type)
+
+    @cached_property
+    def _carried(self) -> list[Bools]:
+        places = [self._rule.child.columns.index(name) for name in self._rule.columns]
+        return [self._images.present(place) for place in places]
+
+    @cached_property
+    def _completed(self) -> tuple[pa.Table, Bools]:
+        """The foreign key's columns, and for which images they are known: an AFTER image leaves out what did not change, and
+        its BEFORE image may have that."""
+        names, rows = self._rule.columns, self._images.rows
+        if all(carried.all() for carried in self._carried):
+            return rows.select(list(names)), np.ones(len(self._images), dtype=bool)
+        is_after = self._images.op == Op.AFTER
+        known, columns = np.ones(len(is_after), dtype=bool), []
+        for name, carried in zip(names, self._carried, strict=True):
+            before = ~carried & is_after
+            known &= carried | (before & np.roll(carried, 1))
+            columns.append(rows.column(name).take(pa.array(np.arange(len(before)) - before)))
+        return pa.Table.from_arrays(columns, names=list(names)), known
+
+    def _is_unclear(self, known: Bools) -> Bools:
+        """Images that carry a part of the foreign key: they may be of any parent."""
+        some = np.logical_or.reduce(self._carried)
+        unclear: Bools = some & ~known
+        return unclear
+
+
+def begins(images: Images, at: Ints) -> Ints:
+    """Orders at which the changes begin that the images belong to."""
+    orders: Ints = images.order[at - (images.op[at] == Op.AFTER)]
+    return orders
+
+
+def _after(orders: Sequence[int], order: int) -> int:
+    at = bisect_right(orders, order)
+    return orders[at] if at < len(orders) else END

@@ -1,0 +1,72 @@
+"""What foreign keys of any shape do at the source and its log does not show, at a real PostgreSQL in one epoch (K1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cascade_draws import drawn
+from cascade_histories import CASCADE, RESTRICT, SET_NULL, Change, History, foreign_key, replayed, table
+from key_rig import rig
+
+from anabranch.connectors.postgresql import apply
+from anabranch.model.schema import TableSchema
+
+MANY = 10
+
+
+def carried_out(history: History, database: Any, directory: Path, where: str) -> dict[str, list[tuple[str, ...]]]:
+    """The target's rows after the whole history in one epoch."""
+    one = rig(database, history.schemas, directory, where=where, build=False)
+    try:
+        one.apply([(name, "i", row) for name, rows in history.start.items() for row in rows])
+        one.apply(*[[change] for change in history.changes])
+        return {s.id.name: _rows(database, one.where, s) for s in history.schemas}
+    finally:
+        one.close()
+
+
+def _rows(database: Any, where: str, one: TableSchema) -> list[tuple[str, ...]]:
+    names = ", ".join(column.name for column in one.columns)
+    return sorted(tuple(map(repr, row)) for row in database.query(f'SELECT {names} FROM {where}."{one.id.name}"'))
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_rule_01_any_history_of_any_foreign_keys_in_one_epoch(
+    target_database: Any, tmp_path: Path, part: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows alone, and by staging tables."""
+    monkeypatch.setattr(apply, "FEW_ROWS", part % 2 * apply.FEW_ROWS)
+    seen = 0
+    for seed in range(part * MANY, (part + 1) * MANY):
+        history = replayed(*drawn(seed))
+        if history is not None and history.changes:
+            assert carried_out(history, target_database, tmp_path, f"h{seed}") == history.end, f"drawn({seed})"
+            seen += 1
+    assert seen > MANY / 2
+
+
+def made(schemas: Sequence[TableSchema], start: Sequence[Change], changes: Sequence[Change]) -> History:
+    history = replayed(schemas, start, changes)
+    assert history is not None
+    return history
+
+
+def test_rule_01_what_keeps_its_value_clears_nobody(target_database: Any, tmp_path: Path) -> None:
+    """A part of a key moves, and another key refers to the rest of it."""
+    tables = [
+        table("above", "t code", "t code"),
+        table("here", "t id code", "t id", keys=[foreign_key("1", "t code", "above", "t code", CASCADE, CASCADE)]),
+        table("note", "id ht hid", "id", keys=[foreign_key("2", "ht hid", "here", "t id", RESTRICT, SET_NULL)]),
+    ]
+    start: list[Change] = [
+        ("above", "i", {"t": 1, "code": 5}),
+        ("here", "i", {"t": 1, "id": 1, "code": 5}),
+        ("note", "i", {"id": 9, "ht": 1, "hid": 1}),
+    ]
+    for number, after in enumerate(({"t": 1, "code": 6}, {"t": 2, "code": 5})):
+        history = made(tables, start, [("above", "u", {"t": 1, "code": 5}, after)])
+        assert (("9", "1", "1") in history.end["note"]) == (number == 0)
+        assert carried_out(history, target_database, tmp_path, f"part{number}") == history.end
