@@ -85,6 +85,9 @@ class Source:
         """A table that is met twice on one path of updates ends the statement, as at the source."""
         if name in path:
             raise Refused
+        for child, key, _, old in self._followers(name, row, new):
+            if child == name and [row[c] for c in key.columns] == old:
+                raise Refused  # it would be met again
         self._take(name, row)
         for child, key, action, old in self._followers(name, row, new):
             for one in self._children(child, key, old, action):
