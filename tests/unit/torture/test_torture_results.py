@@ -17,8 +17,7 @@ KEPT = RUN["failpoints"]
 RARE = {
     "trail.pack.written": "unit/trail/test_trail_pack.py::test_failpoints_of_packing_leave_the_same_trail",
     "trail.pack.renamed": "unit/trail/test_trail_pack.py::test_failpoints_of_packing_leave_the_same_trail",
-    # Its rows were read from the source again: the log says so, and that line stands behind the failpoint.
-    "apply.reread": "scenarios/test_scenario_windows.py::test_rule_01_a_parent_takes_over_a_key_while_its_children_load",
+    "apply.reread": "unit/apply/test_reread.py::test_rule_03_rows_that_were_read_again_are_there_once",
     "apply.one": "unit/apply/test_epoch.py::test_rule_08_a_unique_key_that_is_new_costs_one_slow_epoch",
     "apply.conflict": "unit/apply/test_epoch.py::test_rule_08_a_unique_key_that_is_new_costs_one_slow_epoch",
 }
