@@ -18,6 +18,7 @@ from anabranch.apply.context import ApplyContext, Values
 from anabranch.apply.effect import Effect, effect_of
 from anabranch.apply.images import END, Images, order_of
 from anabranch.apply.met import Met
+from anabranch.errors import RowRefused
 from anabranch.model.ids import TableId
 from anabranch.rows.net import CascadeRule
 
@@ -26,16 +27,28 @@ def cuts(
     images: Mapping[TableId, Images], changes: Sequence[ParentChange], context: ApplyContext, base: int
 ) -> list[int]:
     """Orders at which a new stage has to begin because of `changes`."""
-    parents, met = _parents(changes, context, base), Met(images, changes)
+    keys_act, met = context.keys is not None, Met(images, changes)
     found: list[int] = []
     pending, until = _Pending(), END
-    for parent in parents:
-        if until <= parent.begin or pending.collides(parent):
-            found.append(min(until, parent.begin))
-            pending, until = _Pending(), END
+
+    def cut(order: int) -> None:
+        nonlocal pending, until
+        found.append(order)
+        pending, until = _Pending(), END
+
+    for parent in _parents(changes, context, base):
+        if keys_act and not parent.is_gone and parent.effect.twice:
+            raise _two_ways(parent)
+        if until <= parent.begin:
+            cut(until)
+        is_late = keys_act and _moves_what_changed(parent, met, found[-1] if found else -END)
+        if is_late or pending.collides(parent):
+            cut(parent.begin)
         pending.add(parent)
-        until = min(until, *_ends(parent, met), END)
-    return found if until == END else [*found, until]
+        until = min(until, *_ends(parent, met, keys_act), END)
+    if until < END:
+        cut(until)
+    return found
 
 
 @dataclass(frozen=True)
@@ -96,13 +109,37 @@ class _Pending:
         return any((change.rule, change.old) in self.met for change in parent.changes)
 
 
-def _ends(parent: _Parent, met: Met) -> Iterator[int]:
-    """Orders from which on the stage of a parent may not go on: each of the first image that its cascade may meet."""
+def _moves_what_changed(parent: _Parent, met: Met, start: int) -> bool:
+    """Where keys of the target act, children follow when their parent's own change is carried out, and that is before theirs:
+    do some change in the stage before their parent moves?"""
+    return not parent.is_gone and any(met.any_of(table, start - 1) < parent.begin for table in parent.effect.reached)
+
+
+def _two_ways(parent: _Parent) -> RowRefused:
+    """A row that a key of the target has moved already is looked for by what another key's columns held before."""
+    return RowRefused(
+        f"a value that others refer to changes, {', '.join(sorted(map(str, parent.effect.twice)))} follows it by two foreign"
+        " keys, and rows of a further table follow that; where the target's keys act these cannot be told",
+        table=str(parent.changes[0].rule.parent.source),
+        hint="let the job's user switch foreign keys off at the target: preflight lists the statements",
+    )
+
+
+def _ends(parent: _Parent, met: Met, keys_act: bool) -> Iterator[int]:
+    """Orders from which on the stage of a parent may not go on: each of the first image that its cascade may meet. Where keys
+    of the target act, nor may what another key than the primary one refers to come again under the same primary key: the
+    target would see one change where the source made two."""
     effect, order = parent.effect, parent.order
     for change in parent.changes:
-        yield met.under(change.rule, change.old, order, puts_only=change.rule not in effect.direct)
-        if change.rule in effect.direct and change.new is not None and met.has_key_in(change.rule):
-            yield met.under(change.rule, change.new, order, puts_only=False)
+        rule = change.rule
+        if keys_act and rule.parent_columns != rule.parent.key:
+            if change.new is None:
+                yield met.put_into(rule.parent.source, order)
+            elif None in change.new:
+                yield met.any_of(rule.parent.source, order)
+        yield met.under(rule, change.old, order, puts_only=rule not in effect.direct)
+        if rule in effect.direct and change.new is not None and met.has_key_in(rule):
+            yield met.under(rule, change.new, order, puts_only=False)
     yield from (met.unclear(rule, order) for rule in effect.rules if len(rule.columns) > 1)
     direct = {rule.child.source for rule in effect.direct}
     for table in effect.reached:

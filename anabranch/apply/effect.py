@@ -48,13 +48,15 @@ class _Edge:
 class Effect:
     """`rules`: the foreign keys that act; `reached`: tables in which rows change; `moved`: those of them in which they move.
     `is_plain`: there is one way to each of them, and none back. `direct`: foreign keys by which rows of a moved table hang on
-    the parent, where that is the only way and nothing follows from it."""
+    the parent, where that is the only way and nothing follows from it. `twice`: tables in which rows follow by two keys at
+    once, and others follow these."""
 
     rules: frozenset[CascadeRule]
     reached: frozenset[TableId]
     moved: frozenset[TableId]
     is_plain: bool
     direct: frozenset[CascadeRule]
+    twice: frozenset[TableId]
 
 
 def effect_of(rules: Sequence[CascadeRule], is_gone: bool, context: ApplyContext) -> Effect:
@@ -65,10 +67,12 @@ def effect_of(rules: Sequence[CascadeRule], is_gone: bool, context: ApplyContext
     children = [edge.child for edge in edges]
     is_plain = len(set(children)) == len(children) and all(rule.parent.source not in children for rule in rules)
     moving = {edge for edge in edges if edge.moves(context)}
+    upper = [edge.child for edge in moving if any(edge.below(context))]
     return Effect(
         frozenset(edge.rule for edge in edges),
         frozenset(children),
         frozenset(edge.child for edge in moving),
         is_plain,
-        frozenset(edge.rule for edge in moving & start if is_plain and not any(edge.below(context))),
+        frozenset(edge.rule for edge in moving & start if is_plain and edge.child not in upper),
+        frozenset(table for table in upper if children.count(table) > 1),
     )

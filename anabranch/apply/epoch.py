@@ -316,7 +316,7 @@ class Applier:
         return part.within(order_of(sequence, part.base), order_of(sequence + 1, part.base))
 
     def _row_by_row(self, part: Group, work: Work) -> None:
-        for step in steps(part, work.context):
+        for step in steps(part, work.context, work.taken):
             if isinstance(step, RowChange):
                 if not work.leaves_out(step):
                     work.reread_partial(step, met=self.writer.change(step))

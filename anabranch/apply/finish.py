@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from anabranch import log
 from anabranch.abc import TableState, TargetConnector, ValueRules
+from anabranch.apply.reach import reached
 from anabranch.errors import AnabranchError, TargetUnavailable
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
@@ -122,12 +123,4 @@ def _deepest_first(todo: Mapping[TableId, TableState]) -> list[TableId]:
             if key.on_delete is Action.CASCADE:
                 below.setdefault(key.parent, set()).add(table)
 
-    def depth(table: TableId) -> int:
-        found, open_tables = {table}, [table]
-        while open_tables:
-            more = below.get(open_tables.pop(), set()) - found
-            found |= more
-            open_tables += more
-        return len(found)
-
-    return sorted(todo, key=depth)
+    return sorted(todo, key=lambda table: len(reached(table, lambda one: below.get(one, ()))))

@@ -89,7 +89,7 @@ class _Under:
         self._puts: dict[Values | None, list[int]] = {}
         self._all: dict[Values | None, list[int]] = {}
         rows, known = self._completed
-        at = np.flatnonzero(known & pc.is_in(rows.column(0), value_set=self._first_of(values, rows)).to_numpy())
+        at = np.flatnonzero(known & _may_be_in(rows.column(0), {value[0] for value in values}))
         found = tuples(rows.take(pa.array(at)))
         removal = images.is_removal
         for place, order, value in zip(at, begins(images, at).tolist(), found, strict=True):
@@ -110,10 +110,6 @@ class _Under:
         self._all.setdefault(value, []).append(order)
         if not is_removal:
             self._puts.setdefault(value, []).append(order)
-
-    @staticmethod
-    def _first_of(values: set[Values], rows: pa.Table) -> pa.Array:
-        return pa.array(list({value[0] for value in values}), rows.column(0).type)
 
     @cached_property
     def _carried(self) -> list[Bools]:
@@ -140,6 +136,17 @@ class _Under:
         some = np.logical_or.reduce(self._carried)
         unclear: Bools = some & ~known
         return unclear
+
+
+def _may_be_in(column: pa.ChunkedArray, values: set[object]) -> Bools:
+    """A first sieve. All of them, where the parent's values do not fit into the child's type, and for numbers that are equal
+    and written in two ways (0.0 and -0.0)."""
+    every = np.ones(len(column), dtype=bool)
+    try:
+        wanted = pa.array(list(values), column.type)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        return every
+    return every if pa.types.is_floating(column.type) else pc.is_in(column, value_set=wanted).to_numpy()
 
 
 def begins(images: Images, at: Ints) -> Ints:

@@ -9,7 +9,7 @@ have no name: those that change one after the other go together, since finding o
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -46,7 +46,19 @@ def refused(reason: Exception, position: Position) -> RowRefused:
 Step = TargetTable | RowChange | TableNet | Cascade
 
 
-def steps(part: Group, context: ApplyContext) -> Iterator[Step]:
+@dataclass
+class Taken:
+    """Tables of which the cascades of a transaction, so far, have removed rows. A large one comes in several groups."""
+
+    sequence: int = 0
+    tables: set[TableId] = field(default_factory=set)
+
+    def begin(self, sequence: int) -> None:
+        if sequence != self.sequence:
+            self.sequence, self.tables = sequence, set()
+
+
+def steps(part: Group, context: ApplyContext, taken: Taken) -> Iterator[Step]:
     """What to do, one by one: a table to truncate, a row change, several of a table without a key, a cascade."""
     cascades: dict[int, list[cascade.ParentChange]] = {}
     for change in part.changes:
@@ -54,23 +66,21 @@ def steps(part: Group, context: ApplyContext) -> Iterator[Step]:
     truncates = dict(part.truncates)
     readers = {table: _Reader(context.tables[table], images, part.base) for table, images in part.images.items()}
     inner = context.keys.inner if context.keys else frozenset()
-    taken, last = set[TableId](), 0  # tables of which this transaction's cascades have removed rows
     for order, table, places in _runs(_in_order(part), readers, cascades.keys(), inner):
-        sequence = sequence_of(order, part.base)
-        taken, last = taken if sequence == last else set(), sequence
+        taken.begin(sequence_of(order, part.base))
         changes = cascades.pop(order, [])
         follow = cascade.cascades(changes, context, part.base)
         first = [found.ahead(context) if context.keys else None for found in follow]
         yield from (ahead for ahead in first if ahead is not None)
         if table is not None:
             made = readers[table].changes(places)
-            yield from map(_may_be_gone, made) if table in taken else made
+            yield from map(_may_be_gone, made) if table in taken.tables else made
         elif order in truncates:
             yield truncates[order]
         yield from (one.cascade for one, ahead in zip(follow, first, strict=True) if ahead is not one.cascade)
         for one in follow:
             if one.cascade.action is CascadeAction.DELETE:
-                taken |= cascade.removed_with(one.rule.child.source, context)
+                taken.tables |= cascade.removed_with(one.rule.child.source, context)
 
 
 def _may_be_gone(change: RowChange | TableNet) -> RowChange | TableNet:

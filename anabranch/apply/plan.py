@@ -6,6 +6,7 @@ that cascades reach its begin, too), a cascade that later images depend on.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -64,7 +65,7 @@ class Group:
         return Group(
             self.base,
             {table: some for table, some in images.items() if len(some)},
-            [c for c in self.changes if start <= c.order < stop],
+            self.changes[slice(*(bisect_left(self.changes, at, key=lambda c: c.order) for at in (start, stop)))],
             [(o, t) for o, t in self.truncates if start <= o < stop],
             [p for p in self.parked if low <= p.sequence < high],
             self.dirty,

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from anabranch.abc import TableState
 from anabranch.apply.context import ApplyContext, KeyTexts, closed, replace_context
+from anabranch.apply.onebyone import Taken
 from anabranch.apply.plan import Group, Parked
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
@@ -31,6 +32,7 @@ class Work:
     has_joined: Callable[[TableId, int], bool] = lambda table, sequence: False
     """Was a table that parked at a sequence brought in again later?"""
     counts: Counter[TableId] = field(default_factory=Counter)
+    taken: Taken = field(default_factory=Taken)
 
     def count(self, changes: Mapping[TableId, int]) -> None:
         for table, number in changes.items():

@@ -21,6 +21,7 @@ UNSEEN = frozenset({Action.CASCADE, Action.SET_NULL})
 REMOVED: frozenset[str] = frozenset()
 _Change = tuple[TableId, frozenset[str]]
 """Rows of a table change: these columns of theirs, or they are REMOVED."""
+_Children = Mapping[TableId, Sequence[tuple[TableId, ForeignKey]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,26 +42,29 @@ def demands(
     parents = {t: set() if logs_cascades else _unseen_parents(s, tables) for t, s in tables.items()}
     above = {t: frozenset(_ancestors(t, parents)) for t in tables}
     circular = {t for t in tables if t in above[t]}
-    between = {} if logs_cascades else _between(tables)
+    children = _children(tables)
+    between = {} if logs_cascades else _between(tables, children)
     levels: dict[int, list[Demand]] = {}
     for table, schema in tables.items():
         exact = not schema.primary_key or table in circular
-        exact = exact or (not logs_cascades and _loses_its_rows(schema, tables, logs_whole_rows))
+        exact = exact or (not logs_cascades and _loses_its_rows(schema, tables, children, logs_whole_rows))
         together = _together(table, between)
         demand = Demand(table, exact, above[table], together if len(together) > 1 else frozenset())
         levels.setdefault(_level(table, between), []).append(demand)
     return [levels[number] for number in sorted(levels)]
 
 
-def _loses_its_rows(schema: TableSchema, tables: Mapping[TableId, TableSchema], logs_whole_rows: bool) -> bool:
+def _loses_its_rows(
+    schema: TableSchema, tables: Mapping[TableId, TableSchema], children: _Children, logs_whole_rows: bool
+) -> bool:
     """Might a replay move a row to a wrong parent where reading it again would not mend everything? Its key moves with it,
-    or the parent is changed unseen itself, or it is removed there and takes children along. Where the log leaves columns
+    or the parent is changed unseen itself, or what becomes of it there goes on to its children. Where the log leaves columns
     out, any row that meets its change too late waits to be read again, and so takes children along, or does not."""
     keys = [k for k in schema.foreign_keys if k.parent in tables]
     following = [k for k in keys if k.on_update is Action.CASCADE]
-    takes_along = any(k.on_delete is Action.CASCADE for k in keys) and any(
-        k.parent == schema.id and k.on_delete in UNSEEN for t in tables.values() for k in t.foreign_keys
-    )
+    unseen = [REMOVED] if any(k.on_delete is Action.CASCADE for k in keys) else []
+    unseen += [frozenset(k.columns) for k in keys if k.on_update in UNSEEN or k.on_delete is Action.SET_NULL]
+    takes_along = any(True for columns in unseen for _ in _caused((schema.id, columns), children))
     return (takes_along and not logs_whole_rows) or any(
         takes_along or set(k.columns) & set(schema.primary_key) or _changes_unseen(tables[k.parent], k, tables)
         for k in following
@@ -79,12 +83,17 @@ def _unseen_parents(schema: TableSchema, tables: Mapping[TableId, TableSchema]) 
     return {k.parent for k in schema.foreign_keys if k.parent in tables and {k.on_delete, k.on_update} & UNSEEN}
 
 
-def _between(tables: Mapping[TableId, TableSchema]) -> dict[TableId, set[TableId]]:
-    """By table: the tables over whose unseen changes further ones come to it."""
-    children: dict[TableId, list[tuple[TableId, ForeignKey]]] = {}
+def _children(tables: Mapping[TableId, TableSchema]) -> _Children:
+    """The foreign keys that lead to each table."""
+    found: dict[TableId, list[tuple[TableId, ForeignKey]]] = {}
     for table, schema in tables.items():
         for key in schema.foreign_keys:
-            children.setdefault(key.parent, []).append((table, key))
+            found.setdefault(key.parent, []).append((table, key))
+    return found
+
+
+def _between(tables: Mapping[TableId, TableSchema], children: _Children) -> dict[TableId, set[TableId]]:
+    """By table: the tables over whose unseen changes further ones come to it."""
     logged = [(t, what) for t, s in tables.items() for what in (REMOVED, frozenset(c.name for c in s.columns))]
     reached, open_changes = set[_Change](), [one for change in logged for one in _caused(change, children)]
     found: dict[TableId, set[TableId]] = {table: set() for table in tables}
@@ -99,7 +108,7 @@ def _between(tables: Mapping[TableId, TableSchema]) -> dict[TableId, set[TableId
     return found
 
 
-def _caused(change: _Change, children: Mapping[TableId, Sequence[tuple[TableId, ForeignKey]]]) -> Iterator[_Change]:
+def _caused(change: _Change, children: _Children) -> Iterator[_Change]:
     """What foreign keys do to other rows where rows are removed, or columns of theirs change."""
     parent, columns = change
     for child, key in children.get(parent, ()):

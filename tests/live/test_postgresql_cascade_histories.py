@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 from cascade_draws import drawn
 from cascade_histories import CASCADE, RESTRICT, SET_NULL, Change, History, foreign_key, replayed, table
-from key_rig import rig
+from key_rig import ordinary_user, rig
 
 from anabranch.connectors.postgresql import apply
+from anabranch.errors import RowRefused
 from anabranch.model.schema import TableSchema
 
 MANY = 10
 
 
-def carried_out(history: History, database: Any, directory: Path, where: str) -> dict[str, list[tuple[str, ...]]]:
-    """The target's rows after the whole history in one epoch."""
-    one = rig(database, history.schemas, directory, where=where, build=False)
+def carried_out(
+    history: History, database: Any, directory: Path, where: str, user: str = "", without: Sequence[str] = ()
+) -> dict[str, list[tuple[str, ...]]]:
+    """The target's rows after the whole history in one epoch. `user`: on whom keys act, all but those `without`."""
+    one = rig(database, history.schemas, directory, user, where, without, build=bool(user))
     try:
         one.apply([(name, "i", row) for name, rows in history.start.items() for row in rows])
         one.apply(*[[change] for change in history.changes])
@@ -44,6 +48,31 @@ def test_rule_01_any_history_of_any_foreign_keys_in_one_epoch(
         history = replayed(*drawn(seed))
         if history is not None and history.changes:
             assert carried_out(history, target_database, tmp_path, f"h{seed}") == history.end, f"drawn({seed})"
+            seen += 1
+    assert seen > MANY / 2
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_rule_07_any_history_of_any_foreign_keys_that_act(
+    target_database: Any, tmp_path: Path, part: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of them, or some."""
+    monkeypatch.setattr(apply, "FEW_ROWS", part % 2 * apply.FEW_ROWS)
+    seen = 0
+    with ordinary_user(target_database) as user:
+        for seed in range(part * MANY, (part + 1) * MANY):
+            history, pick = replayed(*drawn(seed)), Random(seed)
+            if history is None or not history.changes:
+                continue
+            keys = [(one.id.name, key.name) for one in history.schemas for key in one.foreign_keys]
+            gone = [one for one in keys if part and pick.random() < 0.3]
+            without = [f'ALTER TABLE keys_h{seed}."{table}" DROP CONSTRAINT "{key}"' for table, key in gone]
+            try:
+                found = carried_out(history, target_database, tmp_path, f"h{seed}", user, without)
+            except RowRefused as refused:
+                assert "by two foreign keys" in str(refused), f"drawn({seed})"
+                continue
+            assert found == history.end, f"drawn({seed})"
             seen += 1
     assert seen > MANY / 2
 

@@ -96,11 +96,12 @@ def _loose_columns(key: ForeignKey, child: TableSchema, parent: TableSchema | No
     for name, parent_name in zip(key.columns, key.parent_columns, strict=True):
         column = child.column(name)
         ends = [column, parent.column(parent_name) if parent is not None else column]
-        if not any(end.collation for end in ends) or all(compares_exactly(end) for end in ends):
-            continue
-        if column.type is not None and column.type.values and len({end.type for end in ends}) == 1:
-            continue  # an ENUM or SET is a number at the source: with the same labels it is the same text
-        yield f"{name} ({column.collation})"
+        if any(end.type is not None and end.type.values for end in ends):  # a number at the source, a text here
+            is_exact = len({end.type for end in ends}) == 1
+        else:
+            is_exact = not any(end.collation for end in ends) or all(compares_exactly(end) for end in ends)
+        if not is_exact:
+            yield f"{name} ({column.collation})"
 
 
 def check_versioned(live: Live) -> Iterator[CheckResult]:

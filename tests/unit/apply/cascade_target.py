@@ -12,7 +12,7 @@ from anabranch.abc import Checkpoint, Conflict, ValueRules
 from anabranch.apply.cascade import NeedsReferencedColumns
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.context import ApplyContext
-from anabranch.apply.onebyone import steps
+from anabranch.apply.onebyone import Taken, steps
 from anabranch.apply.plan import Group, group, stages
 from anabranch.connectors.memory.apply import MemoryWriter
 from anabranch.connectors.memory.database import Database
@@ -71,7 +71,7 @@ def _at_once(history: History, part: Group, whole: ApplyContext) -> Outcome:
 
 def _one_by_one(history: History, part: Group, whole: ApplyContext) -> Outcome:
     database, writer = _target(history)
-    for step in steps(part, whole):
+    for step in steps(part, whole, Taken()):
         if isinstance(step, TableNet):
             writer.merge(step)
         elif isinstance(step, Cascade):

@@ -13,7 +13,7 @@ from anabranch.abc import TableState
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.context import ApplyContext
 from anabranch.apply.images import order_of
-from anabranch.apply.onebyone import steps
+from anabranch.apply.onebyone import Taken, steps
 from anabranch.apply.plan import group, stages
 from anabranch.apply.taken import taken_in
 from anabranch.apply.work import Work
@@ -206,7 +206,7 @@ def one_by_one(start: State, chunk: Chunk, context: ApplyContext, last: State | 
         part = group([chunk], context).within(order_of(sequence, 1), order_of(sequence + 1, 1))
         states = {t: TableState(t, t, "loading", schema=f.schema) for t, f in context.tables.items()}
         work = Work(context, states, lambda table: None)
-        for step in steps(part, context):
+        for step in steps(part, context, Taken()):
             if isinstance(step, RowChange):
                 if not work.leaves_out(step):
                     target.change(step)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from decimal import Decimal
 
 import pytest
+from apply_images import INT, chunk_of, context, schema
 from cascade_draws import drawn
 from cascade_histories import (
     CASCADE,
@@ -17,9 +20,16 @@ from cascade_histories import (
     replayed,
     table,
 )
-from cascade_target import outcome
+from cascade_target import minimal, outcome
 
+from anabranch.apply.context import ApplyContext
+from anabranch.apply.onebyone import Taken, steps
+from anabranch.apply.order import key_order
+from anabranch.apply.plan import group, stages
+from anabranch.errors import RowRefused
+from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.schema import TableSchema
+from anabranch.rows.net import RowChange
 
 HISTORIES = 150
 
@@ -134,3 +144,103 @@ def test_minimal_images_put_a_part_of_a_key_under_what_goes() -> None:
     assert history is not None and history.end["low"] == [("1", "2", "None")]
     found = outcome(history, is_minimal=True)
     assert found is not None and found.rows == history.end and found.stages == 2
+
+
+# --- where keys of the target act --------------------------------------------------------------------------------------
+
+
+UNIT = table("unit", "id u", "id", ["u"])
+UNDER = table("low", "id x", "id", keys=[foreign_key("1", "x", "unit", "u", CASCADE, CASCADE)])
+WIDE = table("top", "a b", "a b")
+HERE = table("here", "a id b", "a id", keys=[foreign_key("1", "a b", "top", "a b", CASCADE, CASCADE)])
+PART = table("low", "id a h", "id", keys=[foreign_key("1", "a h", "top", "a b", CASCADE, CASCADE)])
+
+
+def acting(schemas: Sequence[TableSchema]) -> ApplyContext:
+    whole = context(schemas)
+    targets = {source: followed.table for source, followed in whole.tables.items()}
+    return replace(whole, keys=key_order({one.id: one for one in schemas}, targets, []))
+
+
+@pytest.mark.parametrize(
+    ("tables", "changes", "is_minimal"),
+    [
+        ([UNIT, UNDER], [("unit", "d", {"id": 1, "u": 4}), ("unit", "i", {"id": 1, "u": 9})], False),
+        (
+            [UNIT, UNDER],
+            [("unit", "u", {"id": 1, "u": 4}, {"id": 1, "u": None}), ("unit", "d", {"id": 1, "u": None})],
+            False,
+        ),
+        (
+            [WIDE, HERE],
+            [("here", "d", {"a": 1, "id": 7, "b": 1}), ("top", "u", {"a": 1, "b": 1}, {"a": 2, "b": 1})],
+            False,
+        ),
+        (
+            [WIDE, PART],
+            [
+                ("low", "u", {"id": 1, "a": 3, "h": 3}, {"id": 1, "a": 2, "h": 3}),
+                ("top", "u", {"a": 3, "b": 3}, {"a": 1, "b": 9}),
+            ],
+            True,
+        ),
+    ],
+    ids=["comes with another value", "loses its value and goes", "its child goes before", "its child leaves it before"],
+)
+def test_what_a_key_of_the_target_does_at_once_is_alone(
+    tables: Sequence[TableSchema], changes: Sequence[Change], is_minimal: bool
+) -> None:
+    """It acts when the parent's own change is carried out, not at the end of the stage."""
+    logged = [minimal(tables, change) if is_minimal else change for change in changes]
+    whole = acting(tables)
+    assert len(stages(group([chunk_of([logged], tables)], whole), whole)) == 2
+
+
+def test_rows_that_follow_one_parent_by_two_keys_that_act_are_refused() -> None:
+    both = table(
+        "both",
+        "a b",
+        "a b",
+        keys=[
+            foreign_key("1", "a", "top", "id", CASCADE, CASCADE),
+            foreign_key("2", "b", "top", "id", CASCADE, CASCADE),
+        ],
+    )
+    below = table("low", "id a b", "id", keys=[foreign_key("1", "a b", "both", "a b", CASCADE, CASCADE)])
+    tables, move = [TOP, both, below], chunk_of([[("top", "u", {"id": 1}, {"id": 4})]], [TOP])
+    assert len(stages(group([move], context(tables)), context(tables))) == 1
+    with pytest.raises(RowRefused, match=r"shop\.both follows it by two foreign keys"):
+        stages(group([move], acting(tables)), acting(tables))
+
+
+def test_a_parents_value_that_its_childs_type_cannot_hold() -> None:
+    """Whatever is met is looked at."""
+    wide, narrow = (LogicalType(Kind.DECIMAL, precision=p, scale=2) for p in (6, 5))
+    tables = [
+        schema("top", {"id": wide}, ["id"]),
+        schema("low", {"id": INT, "x": narrow}, ["id"], [foreign_key("1", "x", "top", "id", CASCADE, CASCADE)]),
+    ]
+    log = [("top", "d", {"id": Decimal("1234.00")}), ("low", "i", {"id": 1, "x": Decimal("2.00")})]
+    whole = context(tables)
+    assert len(stages(group([chunk_of([log], tables)], whole), whole)) == 1
+
+
+def test_zero_is_zero_however_it_is_written() -> None:
+    double = LogicalType(Kind.FLOAT64)
+    tables = [
+        schema("top", {"id": double}, ["id"]),
+        schema("low", {"id": INT, "x": double}, ["id"], [foreign_key("1", "x", "top", "id", CASCADE, CASCADE)]),
+    ]
+    log = [("top", "d", {"id": 0.0}), ("top", "i", {"id": 0.0}), ("low", "i", {"id": 1, "x": -0.0})]
+    whole = context(tables)
+    assert len(stages(group([chunk_of([log], tables)], whole), whole)) == 2
+
+
+def test_a_large_transaction_comes_in_several_groups() -> None:
+    """A child's own removal, logged after a key has taken it along, in the next piece of the same transaction."""
+    low = table("low", "id x", "id", keys=[foreign_key("1", "x", "top", "id", CASCADE, CASCADE)])
+    tables = [TOP, low]
+    whole, taken = context(tables), Taken()
+    pieces = [[("top", "d", {"id": 1})], [("low", "d", {"id": 5, "x": 1})]]
+    found = [step for piece in pieces for step in steps(group([chunk_of([piece], tables)], whole), whole, taken)]
+    assert [step.checked for step in found if isinstance(step, RowChange)] == [True, False]

@@ -60,7 +60,8 @@ def test_torture_seed_3234_of_two_tables_with_keys_to_each_other_the_one_between
         ([table("b", refers("a", KEEP, FOLLOW), key=("up", "id"))], {"b"}),  # the key moves along
         ([table("b", refers("a", FOLLOW, KEEP)), table("c", refers("b", KEEP, FOLLOW))], {"c"}),  # parents go unseen
         ([table("b", refers("a", KEEP, FOLLOW)), table("c", refers("b", KEEP, FOLLOW))], set()),
-        ([table("b", refers("a", KEEP, FOLLOW)), table("c", refers("b", KEEP, FOLLOW, to="up"))], {"c"}),
+        ([table("b", refers("a", KEEP, FOLLOW)), table("c", refers("b", KEEP, FOLLOW, to="up"))], {"b", "c"}),
+        ([table("b", refers("a", KEEP, FOLLOW)), table("c", refers("b", KEEP, CLEAR, to="up"))], {"b"}),  # c follows b
         (
             [table("b", refers("a", FOLLOW, FOLLOW)), table("c", refers("b", CLEAR, KEEP))],
             {"b"},
