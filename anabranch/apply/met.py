@@ -23,71 +23,59 @@ class Met:
     """The images of a group. `changes`: all that will be asked about."""
 
     def __init__(self, images: Mapping[TableId, Images], changes: Sequence[ParentChange]) -> None:
-        self._tables = {table: _Orders(some) for table, some in images.items()}
+        self._images = images
+        self._tables: dict[TableId, Orders] = {}
         self._values: dict[CascadeRule, set[Values]] = {}
         for change in changes:
             self._values.setdefault(change.rule, set()).update(v for v in (change.old, change.new) if v is not None)
-        self._under: dict[CascadeRule, _Under] = {}
+        self._under: dict[CascadeRule, Under] = {}
 
-    def any_of(self, table: TableId, after: int) -> int:
-        return self._tables[table].next_of("all", after) if table in self._tables else END
+    def of(self, table: TableId) -> Orders:
+        if table not in self._tables:
+            self._tables[table] = Orders(self._images.get(table))
+        return self._tables[table]
 
-    def put_into(self, table: TableId, after: int) -> int:
-        return self._tables[table].next_of("puts", after) if table in self._tables else END
-
-    def made_with_keys_off(self, table: TableId, after: int) -> int:
-        """A put, perhaps under a value that is nobody's."""
-        return self._tables[table].next_of("off", after) if table in self._tables else END
-
-    def under(self, rule: CascadeRule, value: Values, after: int, puts_only: bool) -> int:
-        """An image of a child row with this parent, or of which that cannot be told. `puts_only`: not what was there."""
-        found = self._images_under(rule)
-        return found.next_of(value, after, puts_only) if found else END
-
-    def unclear(self, rule: CascadeRule, after: int) -> int:
-        """A put of which it cannot be told which parent it has."""
-        found = self._images_under(rule)
-        return found.next_unclear(after) if found else END
-
-    def _images_under(self, rule: CascadeRule) -> _Under | None:
-        table = rule.child.source
-        if table in self._tables and rule not in self._under:
-            self._under[rule] = _Under(self._tables[table].images, rule, self._values.get(rule, set()))
-        return self._under.get(rule)
-
-    @staticmethod
-    def has_key_in(rule: CascadeRule) -> bool:
-        """Does a child row that follows its parent get another key, or has it none?"""
-        return not rule.child.key or not set(rule.columns).isdisjoint(rule.child.key)
+    def under(self, rule: CascadeRule) -> Under:
+        """The images of its child table."""
+        if rule not in self._under:
+            self._under[rule] = Under(self._images.get(rule.child.source), rule, self._values.get(rule, set()))
+        return self._under[rule]
 
 
-class _Orders:
+class Orders:
     """Of one table, where changes begin: an update's two images stay together."""
 
-    def __init__(self, images: Images) -> None:
-        self.images = images
-        self._found: dict[str, Ints] = {}
+    def __init__(self, images: Images | None) -> None:
+        self._images = images
+        self._found: dict[str, list[int]] = {}
 
     def next_of(self, which: str, after: int) -> int:
+        """The next image of "all", of the "puts", or of the puts that were made with foreign keys "off": perhaps under a value
+        that is nobody's."""
         if which not in self._found:
-            self._found[which] = begins(self.images, self._places(which))
-        orders = self._found[which]
-        at = int(np.searchsorted(orders, after, side="right"))
-        return int(orders[at]) if at < len(orders) else END
+            self._found[which] = begins(self._images, self._places(which)).tolist() if self._images else []
+        return _after(self._found[which], after)
 
     def _places(self, which: str) -> Ints:
-        images = self.images
+        assert self._images is not None
+        images = self._images
         chosen = np.ones(len(images), dtype=bool) if which == "all" else ~images.is_removal
         return np.flatnonzero(chosen & ~images.is_followed_by_keys if which == "off" else chosen)
 
 
-class _Under:
-    """Orders of the images of a child table by the value of a foreign key, for values that matter."""
+class Under:
+    """Orders of the images of a child table by the value of a foreign key, for values that matter; None for images of which
+    it cannot be told."""
 
-    def __init__(self, images: Images, rule: CascadeRule, values: set[Values]) -> None:
-        self._images, self._rule = images, rule
+    def __init__(self, images: Images | None, rule: CascadeRule, values: set[Values]) -> None:
         self._puts: dict[Values | None, list[int]] = {}
         self._all: dict[Values | None, list[int]] = {}
+        if images is not None:
+            self._images, self._rule = images, rule
+            self._look(values)
+
+    def _look(self, values: set[Values]) -> None:
+        images = self._images
         rows, known = self._completed
         at = np.flatnonzero(known & _may_be_in(rows.column(0), {value[0] for value in values}))
         found = tuples(rows.take(pa.array(at)))
@@ -100,10 +88,12 @@ class _Under:
             self._add(None, order, bool(removal[place]))
 
     def next_of(self, value: Values, after: int, puts_only: bool) -> int:
+        """An image of a row under this value, or of which that cannot be told. `puts_only`: not of what was there."""
         orders = self._puts if puts_only else self._all
         return min(_after(orders.get(value, ()), after), _after(orders.get(None, ()), after))
 
     def next_unclear(self, after: int) -> int:
+        """A put of which it cannot be told."""
         return _after(self._puts.get(None, ()), after)
 
     def _add(self, value: Values | None, order: int, is_removal: bool) -> None:
