@@ -85,7 +85,7 @@ class Sessions:
 
     def close(self) -> None:
         for connection in self._open.values():
-            with suppress(Exception):
+            with suppress(Exception):  # its server is away: there is nothing left to close
                 connection.close()
 
     def _work(self, session: int, phase: Sequence[Transaction], counts: bool, failures: list[BaseException]) -> None:

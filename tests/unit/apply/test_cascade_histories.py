@@ -63,6 +63,13 @@ def ended(schemas: Sequence[TableSchema], start: Sequence[Change], *changes: Cha
 TOP = table("top", "id", "id")
 CHILD = table("child", "pid n", "pid n", keys=[foreign_key("1", "pid", "top", "id", CASCADE, CASCADE)])
 LOW = table("low", "pid n", "pid n", keys=[foreign_key("1", "pid n", "child", "pid n", CASCADE, CASCADE)])
+TWICE = table(
+    "both",
+    "a b",
+    "a b",
+    keys=[foreign_key(name, name, "top", "id", CASCADE, CASCADE) for name in "ab"],
+)
+BELOW = table("below", "a b z", "z", keys=[foreign_key("1", "a b", "both", "a b", CASCADE, CASCADE)])
 TWO = [*rows("top", {"id": 1}, {"id": 2}), *rows("child", {"pid": 1, "n": 7}, {"pid": 2, "n": 7})]
 CHAIN: list[Change] = [("top", "u", {"id": 2}, {"id": 3}), ("top", "u", {"id": 1}, {"id": 2})]
 
@@ -84,16 +91,6 @@ def test_a_chain_of_parents_is_one_stage() -> None:
 
 
 def test_rows_that_hang_on_one_table_twice_follow_one_parent_after_the_other() -> None:
-    both = table(
-        "both",
-        "a b",
-        "a b",
-        keys=[
-            foreign_key("1", "a", "top", "id", CASCADE, CASCADE),
-            foreign_key("2", "b", "top", "id", CASCADE, CASCADE),
-        ],
-    )
-    below = table("below", "a b z", "z", keys=[foreign_key("1", "a b", "both", "a b", CASCADE, CASCADE)])
     start = [
         *rows("top", {"id": 1}, {"id": 2}),
         *rows("both", {"a": 1, "b": 2}),
@@ -101,7 +98,7 @@ def test_rows_that_hang_on_one_table_twice_follow_one_parent_after_the_other() -
     ]
     put: Change = ("below", "i", {"a": 3, "b": 2, "z": 2})
     _, stages = ended(
-        [TOP, both, below], start, ("top", "u", {"id": 1}, {"id": 3}), put, ("top", "u", {"id": 2}, {"id": 4})
+        [TOP, TWICE, BELOW], start, ("top", "u", {"id": 1}, {"id": 3}), put, ("top", "u", {"id": 2}, {"id": 4})
     )
     assert stages == 2
 
@@ -197,17 +194,7 @@ def test_what_a_key_of_the_target_does_at_once_is_alone(
 
 
 def test_rows_that_follow_one_parent_by_two_keys_that_act_are_refused() -> None:
-    both = table(
-        "both",
-        "a b",
-        "a b",
-        keys=[
-            foreign_key("1", "a", "top", "id", CASCADE, CASCADE),
-            foreign_key("2", "b", "top", "id", CASCADE, CASCADE),
-        ],
-    )
-    below = table("low", "id a b", "id", keys=[foreign_key("1", "a b", "both", "a b", CASCADE, CASCADE)])
-    tables, move = [TOP, both, below], chunk_of([[("top", "u", {"id": 1}, {"id": 4})]], [TOP])
+    tables, move = [TOP, TWICE, BELOW], chunk_of([[("top", "u", {"id": 1}, {"id": 4})]], [TOP])
     assert len(stages(group([move], context(tables)), context(tables))) == 1
     with pytest.raises(RowRefused, match=r"shop\.both follows it by two foreign keys"):
         stages(group([move], acting(tables)), acting(tables))
