@@ -99,3 +99,26 @@ def test_rule_01_what_keeps_its_value_clears_nobody(target_database: Any, tmp_pa
         history = made(tables, start, [("above", "u", {"t": 1, "code": 5}, after)])
         assert (("9", "1", "1") in history.end["note"]) == (number == 0)
         assert carried_out(history, target_database, tmp_path, f"part{number}") == history.end
+
+
+def test_rule_07_rows_that_follow_one_parent_by_two_keys_are_refused_whole(
+    target_database: Any, tmp_path: Path
+) -> None:
+    """Where keys act, and where others follow these rows. Nothing of the epoch stays; whoever may switch keys off can go on."""
+    both = [foreign_key(name, name, "above", "id", CASCADE, CASCADE) for name in "ab"]
+    tables = [
+        table("above", "id", "id"),
+        table("both", "a b", "a b", keys=both),
+        table("note", "id a b", "id", keys=[foreign_key("ab", "a b", "both", "a b", CASCADE, CASCADE)]),
+    ]
+    start: list[Change] = [
+        ("above", "i", {"id": 1}),
+        ("both", "i", {"a": 1, "b": 1}),
+        ("note", "i", {"id": 5, "a": 1, "b": 1}),
+    ]
+    history = made(tables, start, [("above", "i", {"id": 7}), ("above", "u", {"id": 1}, {"id": 4})])
+    with ordinary_user(target_database) as user:
+        with pytest.raises(RowRefused, match=r"both follows it by two foreign keys.*switch foreign keys off"):
+            carried_out(history, target_database, tmp_path, "act", user)
+        assert _rows(target_database, "keys_act", tables[0]) == [("1",)]
+    assert carried_out(history, target_database, tmp_path, "off") == history.end
