@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from anabranch.testing.torture.events import EVENTS, Draft
 from anabranch.testing.torture.history import History, Statement, Transaction
-from anabranch.testing.torture.schemas import draw_schema
+from anabranch.testing.torture.schemas import draw_schema, with_one_way
 from anabranch.testing.torture.values import Version
 
 IMAGES = ("", "", "", "", "MINIMAL", "NOBLOB")
@@ -19,10 +19,11 @@ DURING, AFTER = (10, 24), (20, 34)  # transactions of a phase
 
 
 def draw_history(seed: int, family: str, version: Version, *, unchecked: bool = True) -> History:
-    """The same one for the same seed and server. `unchecked`: some transactions turn their foreign keys off, which a target
-    that enforces its own may have to refuse (K1)."""
+    """The same one for the same seed and server. `unchecked`: some transactions turn their foreign keys off, and rows may
+    move by two keys at once, which a target that enforces its own may have to refuse (K1)."""
     r = random.Random(f"history {seed}")
     schema = draw_schema(r, family, version)
+    schema = schema if unchecked else with_one_way(schema)
     sessions = r.randint(2, 4)
     draft = Draft(r, schema, family, is_big=r.random() < 0.03, unchecked=unchecked)
     before = _filling(draft)

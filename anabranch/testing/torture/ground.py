@@ -43,6 +43,7 @@ FAST_TARGET = (
 # Who owns a database of its own and may not set session_replication_role: foreign keys act and are checked (K1, K7).
 PLAIN = "torture_plain"
 PLAIN_SHARE = 0.25  # of the histories
+WHO = ("SHOW FULL PROCESSLIST", "XA RECOVER", "SELECT * FROM information_schema.INNODB_TRX")  # may hold a lock
 
 
 @dataclass
@@ -154,8 +155,16 @@ def _server(facts: dict[str, Any]) -> Server:
 
 
 def drop_at_source(source: Server, name: str) -> None:
-    """Raises what the server says, also of a lock that it waits for."""
-    Database(source, "").execute(f"SET SESSION lock_wait_timeout = {LOCK_SECONDS}", f"DROP DATABASE IF EXISTS {name}")
+    """Raises what the server says, also of a lock that it waits for, with who may hold it."""
+    try:
+        Database(source, "").execute(
+            f"SET SESSION lock_wait_timeout = {LOCK_SECONDS}", f"DROP DATABASE IF EXISTS {name}"
+        )
+    except Exception as error:
+        with contextlib.suppress(Exception):  # a server that is away
+            for question in WHO:
+                error.add_note(f"{question}: {Database(source, '').query(question)}")
+        raise
 
 
 def drop_at_target(target: Database, name: str) -> None:
