@@ -15,6 +15,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark, Position
 from anabranch.model.schema import TableSchema
 from anabranch.rows.chunk import Chunk
+from anabranch.rows.conflict import Age, FoundRow, NotedConflict
 from anabranch.rows.keys import EnforcedKey
 from anabranch.rows.net import Cascade, CascadeRule, RowChange, TableNet, TargetTable
 
@@ -269,6 +270,7 @@ class TableState:
 
 
 JOINS = "joins"  # a fact: the table is loaded while the others stream already
+CONFLICTS = "conflicts"  # a fact: how many were settled and noted since the load
 
 
 class Conflict(Exception):
@@ -310,6 +312,12 @@ class TargetStore(Protocol):
         """Write it, if the table's state, generation and facts are still those of `before` (None: there is no row).
         Otherwise raises Fenced: somebody else has come first."""
 
+    def conflicts(self, job: str, table: TableId | None = None, after: int = 0, limit: int = 0) -> list[NotedConflict]:
+        """What was settled, in its order: of one source table, with numbers behind `after`, the first `limit` (0: all)."""
+
+    def forget_conflicts(self, job: str, upto: int) -> int:
+        """Remove those with numbers up to `upto`; how many they were."""
+
     def drop(self, job: str) -> None: ...
 
     def close(self) -> None: ...
@@ -349,6 +357,13 @@ class Writer(Protocol):
     def change(self, row: RowChange) -> bool:
         """One row change alone: did it meet a row? Raises Conflict, with the key, when it is checked and does not hit
         exactly one row, or is refused."""
+
+    def row(self, table: TargetTable, key: Mapping[str, str | None], age: Age | None) -> FoundRow | None:
+        """The row that has this key, which nobody else changes until the transaction ends; `age` says what it is compared
+        with."""
+
+    def note(self, job: str, conflict: NotedConflict) -> None:
+        """Into anabranch.conflict, in the transaction."""
 
     def truncate(self, table: TargetTable, how: str) -> None: ...
 

@@ -32,15 +32,15 @@ class NeedsSlowWay(Exception):
 
 
 def compact(
-    images: Images, table: TargetTable, *, checked: bool, unique: Collection[str] = ()
+    images: Images, table: TargetTable, *, checked: bool, unique: Collection[str] = (), newest_by: str = ""
 ) -> tuple[TableNet, pa.Table]:
     """The net change, and the keys (of a load window) that must be read again from the source.
 
-    `unique`: columns on which unique keys beside the primary depend. Raises NeedsSlowWay."""
+    `unique`: columns on which unique keys beside the primary depend. `newest_by`: TableNet has it. Raises NeedsSlowWay."""
     if not table.key:
         return multiset(images, table), _no_keys(table, images)
     keyed = _Keyed(images, table)
-    return (keyed.net(unique), _no_keys(table, images)) if checked else keyed.in_window()
+    return (keyed.net(unique, newest_by), _no_keys(table, images)) if checked else keyed.in_window()
 
 
 class _Keyed:
@@ -52,7 +52,7 @@ class _Keyed:
 
     # --- a strict stage ------------------------------------------------------------------------------------------
 
-    def net(self, unique: Collection[str]) -> TableNet:
+    def net(self, unique: Collection[str], newest_by: str) -> TableNet:
         self._require_alternation()
         moving = len(self._key_changes()) > 0
         rows = (rows_of_lives if moving else rows_of_keys)(self.images, self.groups)
@@ -61,13 +61,23 @@ class _Keyed:
         inserts = is_there & ~was_there
         if missing[inserts].any():
             raise NeedsSlowWay(self.table, "a partial image where the whole row is needed")
-        updates = np.flatnonzero(was_there & is_there)
+        updates, gone = np.flatnonzero(was_there & is_there), was_there & ~is_there
+        ages = self._ages(rows.images, newest_by) if newest_by else None
         return TableNet(
             table=self.table,
-            deletes=self._old_keys(rows.old[was_there & ~is_there]),
-            updates=tuple(self._updates(rows, updates, values, missing, unique)),
+            deletes=self._old_keys(rows.old[gone]),
+            updates=tuple(self._updates(rows, updates, values, missing, unique, ages)),
             inserts=values.filter(pa.array(inserts)) if inserts.any() else None,
+            newest_by=newest_by,
+            ages=ages.filter(pa.array(gone)) if ages is not None and gone.any() else None,
         )
+
+    def _ages(self, rows: Groups, name: str) -> pa.ChunkedArray:
+        """Per row how new its last image is."""
+        place = self.table.columns.index(name)
+        if not self.images.present(place).all():
+            raise NeedsSlowWay(self.table, f"an image without {name}, by which the newest row is told")
+        return self.images.rows.column(place).take(pa.array(rows.last_image))
 
     def _require_alternation(self) -> None:
         sequence = self.removal[self.groups.at]
@@ -77,19 +87,26 @@ class _Keyed:
             raise NeedsSlowWay(self.table, "changes of one key that do not follow from each other")
 
     def _updates(
-        self, rows: Rows, chosen: Ints, values: pa.Table, missing: Bools, unique: Collection[str]
+        self,
+        rows: Rows,
+        chosen: Ints,
+        values: pa.Table,
+        missing: Bools,
+        unique: Collection[str],
+        ages: pa.ChunkedArray | None,
     ) -> Iterator[Updates]:
         """Those that contend first, then those that move, then all others."""
         if not len(chosen):
             return
         old, new = rows.old[chosen], rows.new[chosen]
         values, missing = values.take(pa.array(chosen)), missing[chosen]
+        ages = ages.take(pa.array(chosen)) if ages is not None else None
         moves = old != new
         contends, keys = self._contend(old, new, moves, values, missing, unique), self._keys_of(old)
         for is_apart, does_move in ((True, True), (True, False), (False, True), (False, False)):
             some = np.flatnonzero((contends == is_apart) & (moves == does_move))
             if len(some):
-                yield from self._by_pattern(keys, values, missing, some, does_move, is_apart)
+                yield from self._by_pattern(keys, values, missing, some, does_move, is_apart, ages)
 
     def _contend(
         self, old: Ints, new: Ints, moves: Bools, values: pa.Table, missing: Bools, unique: Collection[str]
@@ -206,6 +223,7 @@ class _Keyed:
         chosen: Ints,
         does_move: bool = False,
         is_apart: bool = False,
+        ages: pa.ChunkedArray | None = None,
     ) -> Iterator[Updates]:
         """Rows that set the same columns go into one statement; those that set none of ours into none."""
         patterns, which = _patterns(missing[chosen])
@@ -217,7 +235,8 @@ class _Keyed:
             ]
             if names:
                 some = chosen[which == number]
-                yield Updates(_take(keys, some), _take(values.select(names), some), does_move, is_apart)
+                age = ages.take(pa.array(some)) if ages is not None else None
+                yield Updates(_take(keys, some), _take(values.select(names), some), does_move, is_apart, age)
 
 
 def _patterns(missing: Bools) -> tuple[Bools, Ints]:

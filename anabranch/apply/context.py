@@ -9,6 +9,7 @@ from anabranch.apply.order import KeyOrder
 from anabranch.ddl.rules import Filter
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
+from anabranch.rows.conflict import STRICT, ConflictPolicy
 from anabranch.rows.net import CascadeRule, TargetTable
 
 Values = tuple[object, ...]  # of a foreign key's columns
@@ -20,7 +21,8 @@ class Followed:
     """A table that the stream follows. Images with sequence <= `low` are in the loaded rows already; those up to `high`
     may be (K3); later ones are strict. `filter` is the job's `where` for it (K27). `taken`: values that a parent took over
     inside the window (taken.py). `dirty`: keys whose rows wait to be read again (dirty.py). `unique`: columns (target names)
-    on which unique keys beside the primary depend, the target's or the source's (K8)."""
+    on which unique keys beside the primary depend, the target's or the source's (K8). `on_conflict`: what the job declares
+    for rows that differ at the target."""
 
     schema: TableSchema
     table: TargetTable
@@ -30,6 +32,7 @@ class Followed:
     taken: Mapping[CascadeRule, frozenset[Values]] = field(default_factory=dict)
     dirty: frozenset[KeyTexts] = frozenset()
     unique: frozenset[str] = frozenset()
+    on_conflict: ConflictPolicy = STRICT
 
 
 @dataclass(frozen=True)

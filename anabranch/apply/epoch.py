@@ -16,10 +16,11 @@ from dataclasses import dataclass, field, replace
 from anabranch import log
 from anabranch.abc import Checkpoint, Conflict, StagedNet, TableState, TargetStore, Writer
 from anabranch.apply.compact import NeedsSlowWay
+from anabranch.apply.conflict import Decider, Where, note_of
 from anabranch.apply.context import ApplyContext, replace_context
 from anabranch.apply.feed import Feed, SourceTransaction
 from anabranch.apply.images import order_of
-from anabranch.apply.onebyone import refused, steps
+from anabranch.apply.onebyone import Disputable, refused, steps
 from anabranch.apply.patience import Patience
 from anabranch.apply.plan import FilterImages, Group, Stage, group, stages
 from anabranch.apply.staging import Executors
@@ -293,12 +294,15 @@ class Applier:
                 self._note_slow(reason, transaction.sequence)
                 self._slow(transaction)
 
-    def _slow(self, transaction: SourceTransaction) -> None:
+    def _slow(self, transaction: SourceTransaction, may_repeat: bool = True) -> None:
         try:
             self._one(transaction, self._row_by_row)
         except (Conflict, NeedsSlowWay) as reason:
             self.writer.rollback()
-            raise refused(reason, transaction.position) from reason
+            decides = any(followed.on_conflict.decides for followed in self.context.tables.values())
+            if not (decides and may_repeat):  # a row that was not there may have come meanwhile
+                raise refused(reason, transaction.position) from reason
+            self._slow(transaction, may_repeat=False)
 
     def _one(self, transaction: SourceTransaction, carry_out: Callable[[Group, Work], None]) -> None:
         then = self._then(transaction.position, transaction.commit_time)
@@ -317,7 +321,9 @@ class Applier:
 
     def _row_by_row(self, part: Group, work: Work) -> None:
         for step in steps(part, work.context, work.taken):
-            if isinstance(step, RowChange):
+            if isinstance(step, Disputable):
+                self._settle(step, work)
+            elif isinstance(step, RowChange):
                 if not work.leaves_out(step):
                     work.reread_partial(step, met=self.writer.change(step))
             elif isinstance(step, TableNet):
@@ -330,6 +336,25 @@ class Applier:
         work.reread_dirty(part)
         work.count(part.counts())
         work.park(part.parked)
+
+    def _settle(self, step: Disputable, work: Work) -> None:
+        """A change that may find the target otherwise: what its table's policy makes of it, noted beside it."""
+        if work.leaves_out(step.change):
+            return
+        verdict = Decider(self.writer, work.context.keys is not None).decide(step.change, step.policy)
+        self._cascade(step.ahead if verdict.stands else (), work)
+        for change in verdict.changes:
+            self.writer.change(change)
+        if verdict.kind:
+            self.writer.note(self.job, note_of(step.change, step.policy, verdict, self._where(step.sequence)))
+            work.note(step.change.table.source, f"{verdict.kind}, {verdict.decision}")
+            reach("apply.conflict.noted")
+        self._cascade(step.follow if verdict.stands else (), work)
+
+    def _where(self, sequence: int) -> Where:
+        ref = self.trail.descriptors(sequence - 1, sequence)[-1]
+        row = self.trail.transactions(ref).slice(sequence - ref.first_sequence, 1).to_pylist()[0]
+        return Where(sequence, str(Position(sequence, row["native"])), row["commit_time"])
 
     def _note_slow(self, reason: Exception, upto: int) -> None:
         self.writer.rollback()
@@ -372,3 +397,5 @@ class Applier:
         self.totals.epochs += 1
         self.checkpoint, self.context, self.states = then, work.context, work.states
         self._is_in_doubt = False
+        for (table, what), number in work.conflicts.items():
+            log.get(job=self.job, table=str(table)).warning("conflicts_settled", what=what, number=number)

@@ -19,6 +19,7 @@ from anabranch.ddl.rules import Filter
 from anabranch.errors import StateError
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
+from anabranch.rows.conflict import ConflictPolicy
 from anabranch.rows.net import TargetTable
 
 
@@ -30,6 +31,7 @@ class Following:
     rules: ValueRules
     target_table: Callable[[TableSchema], TargetTable]
     where: Callable[[TableSchema], Filter | None]
+    on_conflict: Callable[[TableSchema], ConflictPolicy]
     logs_cascades: bool
     truncate: str
     resolver: WindowResolver
@@ -68,7 +70,8 @@ class Following:
         low, high = self.resolver.window(state) if state.state == "loading" else (0, 0)
         dirty = frozenset(key_of(table, key) for key in waiting(state))
         unique = unique_columns(state.schema, table)
-        return Followed(state.schema, table, low, high, self.where(state.schema), dirty=dirty, unique=unique)
+        where, policy = self.where(state.schema), self.on_conflict(state.schema)
+        return Followed(state.schema, table, low, high, where, dirty=dirty, unique=unique, on_conflict=policy)
 
     def joined(self, context: ApplyContext, state: TableState, sequence: int) -> tuple[ApplyContext, ApplyContext]:
         """For a table that joins at `sequence`: what its part of the trail is replayed by, where the others have

@@ -24,6 +24,7 @@ from anabranch.errors import RowRefused
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.rows.chunk import Op
+from anabranch.rows.conflict import STRICT, ConflictPolicy
 from anabranch.rows.lines import texts
 from anabranch.rows.net import Cascade, CascadeAction, RowChange, TableNet, TargetTable
 
@@ -39,11 +40,24 @@ def refused(reason: Exception, position: Position) -> RowRefused:
         f"{reason.what}" + (f" (row {key})" if key else ""),
         table=str(reason.table),
         position=str(position),
-        hint="mend the row or the table at the target, then start again: the job goes on from here",
+        hint="mend the row or the table at the target, then start again: the job goes on from here; on_conflict says"
+        " what comes of rows that are missing or there already",
     )
 
 
-Step = TargetTable | RowChange | TableNet | Cascade
+@dataclass(frozen=True)
+class Disputable:
+    """A change of a table whose policy decides where it finds the target otherwise (conflict.py): what comes just before
+    it, and what follows, if it stands."""
+
+    sequence: int
+    policy: ConflictPolicy
+    ahead: tuple[Cascade, ...]
+    change: RowChange
+    follow: tuple[Cascade, ...]
+
+
+Step = TargetTable | RowChange | TableNet | Cascade | Disputable
 
 
 @dataclass
@@ -65,19 +79,23 @@ def steps(part: Group, context: ApplyContext, taken: Taken) -> Iterator[Step]:
         cascades.setdefault(change.order, []).append(change)
     truncates = dict(part.truncates)
     readers = {table: _Reader(context.tables[table], images, part.base) for table, images in part.images.items()}
-    inner = context.keys.inner if context.keys else frozenset()
-    for order, table, places in _runs(_in_order(part), readers, cascades.keys(), inner):
+    alone = context.keys.inner if context.keys else frozenset()
+    alone |= {table for table in readers if context.tables[table].on_conflict.decides}
+    for order, table, places in _runs(_in_order(part), readers, cascades.keys(), alone):
         taken.begin(sequence_of(order, part.base))
         changes = cascades.pop(order, [])
         follow = cascade.cascades(changes, context, part.base)
         first = [found.ahead(context) if context.keys else None for found in follow]
-        yield from (ahead for ahead in first if ahead is not None)
-        if table is not None:
-            made = readers[table].changes(places)
-            yield from map(_may_be_gone, made) if table in taken.tables else made
-        elif order in truncates:
-            yield truncates[order]
-        yield from (one.cascade for one, ahead in zip(follow, first, strict=True) if ahead is not one.cascade)
+        before = tuple(ahead for ahead in first if ahead is not None)
+        after = tuple(one.cascade for one, ahead in zip(follow, first, strict=True) if ahead is not one.cascade)
+        made: Sequence[RowChange | TableNet] = list(readers[table].changes(places)) if table is not None else []
+        if table in taken.tables:
+            made = [_may_be_gone(one) for one in made]
+        policy = context.tables[table].on_conflict if table is not None else STRICT
+        if isinstance(only := made[0] if made else None, RowChange) and only.checked and policy.decides:
+            yield Disputable(sequence_of(order, part.base), policy, before, only, after)
+        else:
+            yield from (*before, *made, *((truncates[order],) if table is None and order in truncates else ()), *after)
         for one in follow:
             if one.cascade.action is CascadeAction.DELETE:
                 taken.tables |= cascade.removed_with(one.rule.child.source, context)
@@ -97,7 +115,7 @@ def _runs(
 ) -> Iterator[tuple[int, TableId | None, list[int]]]:
     """Consecutive changes of one table without a key together, up to one with an order in `ends`: order of the last,
     table, places in its images. All others are alone, also those of `alone`: rows that children refer to are changed in
-    their places."""
+    their places, and rows that a policy decides about are looked at one by one."""
     last: tuple[int, TableId | None, list[int]] | None = None
     for order, table, at in found:
         follows = last and table is not None and table == last[1] and table not in alone
@@ -126,7 +144,7 @@ class _Reader:
     """Row changes of one table, made from its images when they are asked for."""
 
     def __init__(self, followed: Followed, images: Images, base: int) -> None:
-        self.table, self.images = followed.table, images
+        self.table, self.images, self.is_disputable = followed.table, images, followed.on_conflict.decides
         self.strict_from = order_of(followed.high + 1, base) if followed.high >= base else -1
         self.values: dict[str, list[str | None]] = {}
 
@@ -148,12 +166,14 @@ class _Reader:
         off = bool(self.images.keys_off[self.images.shape[at]])
         if op == Op.DELETE:
             key, whole = self._old(at)
-            yield RowChange(self.table, "delete", key, old_values=whole, checked=checked, keys_off=off)
+            before = self._before(at)
+            yield RowChange(self.table, "delete", key, {}, whole, checked=checked, keys_off=off, before=before)
         elif op == Op.INSERT:
             yield RowChange(self.table, "insert", values=self._row(at), checked=checked)
         elif checked:
             key, whole = self._old(at - 1)
-            yield RowChange(self.table, "update", key, self._new(at), old_values=whole, keys_off=off)
+            before = self._before(at - 1)
+            yield RowChange(self.table, "update", key, self._new(at), whole, keys_off=off, before=before)
         else:
             yield from self._in_window(at)
 
@@ -177,6 +197,10 @@ class _Reader:
                 hint="let the source log full row images and load the table again",
             )
         return {name: row[name] for name in self.table.key}, {}
+
+    def _before(self, at: int) -> Texts:
+        """All that the log has of a row as it was, where somebody may want it."""
+        return self._row(at) if self.is_disputable else {}
 
     def _new(self, at: int) -> Texts:
         """What an AFTER image sets; of a keyless table the whole row, completed from its BEFORE image."""

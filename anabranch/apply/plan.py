@@ -156,7 +156,8 @@ def _stage(part: Group, context: ApplyContext, start: int) -> Stage:
         checked = followed.high < part.base or start >= order_of(followed.high + 1, part.base)
         if context.keys:
             context.keys.refuse_hidden(followed.table, images)
-        net, again = compact(images, followed.table, checked=checked, unique=followed.unique)
+        newest_by = followed.on_conflict.newest_by
+        net, again = compact(images, followed.table, checked=checked, unique=followed.unique, newest_by=newest_by)
         if net.row_count:
             nets.append(net)
         if again.num_rows:

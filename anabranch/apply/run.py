@@ -30,6 +30,7 @@ from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema
+from anabranch.rows.conflict import ConflictPolicy
 from anabranch.rows.net import TargetTable
 from anabranch.spark.engine import Engine, Epochs
 from anabranch.trail import retention
@@ -73,6 +74,7 @@ class ApplyRun:
     target_of: Callable[[TableId], TableId | None]
     target_table: Callable[[TableSchema], TargetTable]
     where: Callable[[TableSchema], Filter | None]
+    on_conflict: Callable[[TableSchema], ConflictPolicy]
     logs_cascades: bool
     truncate: str
     lock: str
@@ -215,6 +217,7 @@ class ApplyRun:
             self.rules,
             self.target_table,
             self.where,
+            self.on_conflict,
             self.logs_cascades,
             self.truncate,
             self.resolver,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from anabranch.abc import TableState
+from anabranch.abc import CONFLICTS, TableState
 from anabranch.apply.context import ApplyContext, KeyTexts, closed, replace_context
 from anabranch.apply.onebyone import Taken
 from anabranch.apply.plan import Group, Parked
@@ -32,6 +32,7 @@ class Work:
     has_joined: Callable[[TableId, int], bool] = lambda table, sequence: False
     """Was a table that parked at a sequence brought in again later?"""
     counts: Counter[TableId] = field(default_factory=Counter)
+    conflicts: Counter[tuple[TableId, str]] = field(default_factory=Counter)  # settled, by table and what became of it
     taken: Taken = field(default_factory=Taken)
 
     def count(self, changes: Mapping[TableId, int]) -> None:
@@ -39,6 +40,13 @@ class Work:
             self.counts[table] += number
             state = self.states[table]
             self.states[table] = replace(state, changes_applied=state.changes_applied + number)
+
+    def note(self, table: TableId, what: str) -> None:
+        """A disagreement that the table's policy has settled."""
+        self.conflicts[table, what] += 1
+        state = self.states[table]
+        number = int(state.facts.get(CONFLICTS, "0")) + 1
+        self.states[table] = replace(state, facts={**state.facts, CONFLICTS: str(number)})
 
     def park(self, parked: Sequence[Parked]) -> None:
         if not parked:

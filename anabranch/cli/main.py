@@ -31,6 +31,7 @@ VERBS = (
     "verify",
     "schema",
     "trail",
+    "conflicts",
     "drop",
     "demo",
     "torture",

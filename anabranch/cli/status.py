@@ -87,7 +87,9 @@ def _target(target: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _remarks(table: Mapping[str, Any]) -> list[str]:
-    return [*filter(None, [table.get("reason")]), *table.get("not_built", ())]
+    number = table.get("conflicts", 0)
+    settled = f"{number:,} conflicts settled: anabranch conflicts ls JOB" if number else ""
+    return [*filter(None, [table.get("reason"), settled]), *table.get("not_built", ())]
 
 
 def _columns(rows: list[tuple[str, ...]], remarks_of: list[list[str]]) -> Iterable[str]:

@@ -60,6 +60,9 @@ _TYPES: dict[str, Any] = {
 }  # as in a job that was run before they were
 
 
+_ENTRY = {"where": "where", "drop": "dropped columns", "rename": "renamed columns", "type": "types of columns"}
+
+
 def _changed(what: str, before: object, after: object) -> str:
     return "" if before == after else f"{what}: was {_shown(before)}, is {_shown(after)}"
 
@@ -86,8 +89,6 @@ def _tables(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     lines = []
     for table in sorted(set(old) | set(new)):
         before, after = old.get(table, {}), new.get(table, {})
-        lines.append(_changed(f"table {table} where", before.get("where"), after.get("where")))
-        lines.append(_changed(f"table {table} dropped columns", before.get("drop"), after.get("drop")))
-        lines.append(_changed(f"table {table} renamed columns", before.get("rename"), after.get("rename")))
-        lines.append(_changed(f"table {table} types of columns", before.get("type") or None, after.get("type") or None))
+        for key, what in _ENTRY.items():  # an entry that says nothing is as good as none
+            lines.append(_changed(f"table {table} {what}", before.get(key) or None, after.get(key) or None))
     return lines

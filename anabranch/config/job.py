@@ -188,6 +188,22 @@ class TableEntry(Section):
     """Spark SQL condition over source columns: only rows for which it is true are replicated. It uses key columns only,
     or the source logs full row images."""
 
+    on_conflict: Literal["stop", "source_wins", "target_wins", "ignore_missing", "newest"] | None = None
+    """What comes of a change that finds the target otherwise than it expects: a row that is missing, one that is there
+    already. `[apply] on_conflict` when absent. `newest` compares `newest_by`, and keeps the target's row where it is later."""
+    newest_by: str | None = Field(default=None, min_length=1)
+    """The source column that says how new a row is, for `on_conflict = "newest"`: a number, a date or a time."""
+
+    @model_validator(mode="after")
+    def _newest_by_a_column(self) -> Self:
+        if self.on_conflict == "newest" and self.newest_by is None:
+            raise refuse(
+                Problem('on_conflict = "newest" needs newest_by', expected='a column, like newest_by = "changed_at"')
+            )
+        if self.on_conflict != "newest" and self.newest_by is not None:
+            raise refuse(Problem("newest_by has no effect", expected='it together with on_conflict = "newest"'))
+        return self
+
     @property
     def id(self) -> TableId:
         return TableId.parse(self.name)
@@ -232,6 +248,9 @@ class Apply(Section):
     """One target transaction per epoch (many source transactions), or one per source transaction."""
     truncate: Literal["truncate", "delete"] = "truncate"
     """How a TRUNCATE is done at the target; `delete` keeps it invisible to older snapshots until it commits."""
+    on_conflict: Literal["stop", "source_wins", "target_wins", "ignore_missing"] = "stop"
+    """What comes of a change that finds the target otherwise than it expects, in tables whose entry does not say: stop with
+    the row's key; write the source's row; keep the target's; or leave out what changes a missing row."""
     stage_rows: int | None = Field(default=None, ge=1)
     """Row images of an epoch from which executors stage it; the measured default when absent."""
 

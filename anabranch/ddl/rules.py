@@ -6,7 +6,7 @@ patterns (`config/patterns.py`), and asking a database which tables there are (p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -15,9 +15,10 @@ from anabranch.config.patterns import Pattern, Template
 from anabranch.ddl import expressions
 from anabranch.ddl.choices import TypeChoices
 from anabranch.errors import ConfigError, Problem, SchemaError
-from anabranch.model.datatype import LogicalType
+from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
+from anabranch.rows.conflict import ConflictPolicy
 from anabranch.rows.net import TargetTable
 
 
@@ -27,6 +28,15 @@ class Filter:
 
     text: str
     columns: tuple[str, ...]
+
+
+# what may say which of two rows is newer
+ORDERED = frozenset(
+    {
+        *(Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64, Kind.UINT8, Kind.UINT16, Kind.UINT32, Kind.UINT64),
+        *(Kind.DECIMAL, Kind.FLOAT32, Kind.FLOAT64, Kind.DATE, Kind.TIMESTAMP, Kind.INSTANT, Kind.YEAR),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +150,18 @@ class RuleSet:
         except ValueError as error:
             raise ConfigError(f"the filter of {schema.id} cannot be used", problems=[self._at(entry, error)]) from None
 
+    def on_conflict(self, schema: TableSchema) -> ConflictPolicy:
+        """What the table's disagreements come to. Raises ConfigError for a `newest_by` that does not fit the table."""
+        entry = self._entries.get(schema.id)
+        if entry is None or entry.on_conflict is None:
+            return ConflictPolicy(self._config.apply.on_conflict)
+        if entry.newest_by is None:
+            return ConflictPolicy(entry.on_conflict)
+        if problem := _unfit(entry.newest_by, schema, self.dropped(schema.id)):
+            at = self._at(entry, problem, "newest_by")
+            raise ConfigError(f"the settings of {schema.id} do not fit the table", problems=[at])
+        return ConflictPolicy(entry.on_conflict, self._renames(schema.id).get(entry.newest_by, entry.newest_by))
+
     def _renames(self, table: TableId) -> Mapping[str, str]:
         entry = self._entries.get(table)
         return entry.columns.rename if entry else {}
@@ -212,6 +234,20 @@ def _dropped_keys(entry: TableEntry, schema: TableSchema) -> Iterator[tuple[tupl
     for name in schema.primary_key:
         if name in entry.columns.drop:
             yield ("columns", "drop"), f"{name} belongs to the primary key and cannot be left out"
+
+
+def _unfit(name: str, schema: TableSchema, dropped: Collection[str]) -> str:
+    """Why the column cannot tell which row is newest; "" if it can."""
+    known = [column.name for column in schema.columns]
+    if name not in known:
+        nearest = "".join(f"; did you mean {n}?" for n in get_close_matches(name, known, 1))
+        return f"the table has no column {name}{nearest}"
+    if name in dropped:
+        return f"{name} is left out, so the target cannot tell which row is newest"
+    if not schema.primary_key:
+        return "the table has no primary key, so there is no one row to compare with"
+    kind = type_.kind if (type_ := schema.column(name).type) else None
+    return "" if kind in ORDERED else f"{name} is no number, date or time: {schema.column(name).native}"
 
 
 def _doubled_names(entry: TableEntry, schema: TableSchema) -> Iterator[tuple[tuple[str, ...], str]]:

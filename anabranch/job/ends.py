@@ -26,6 +26,7 @@ from anabranch.model.schema import TableSchema
 from anabranch.preflight.known import Known
 from anabranch.preflight.report import Report
 from anabranch.preflight.run import preflight
+from anabranch.rows.conflict import NotedConflict
 from anabranch.trail import identity
 from anabranch.trail.failures import writing
 from anabranch.trail.reader import TrailReader, exists
@@ -242,6 +243,23 @@ def _history(job: Job) -> tuple[dict[TableId, TableSchema], dict[TableId, str]]:
         return {}, {}
     with TrailReader(job.trail) as trail:
         return trail.history.in_force(), trail.history.parked()
+
+
+def settled_conflicts(job: Job, table: TableId | None, after: int, limit: int) -> list[NotedConflict]:
+    """What the target has noted; none where the job has never been."""
+    store = target_of(job).store()
+    try:
+        return store.conflicts(job.config.name, table, after, limit) if store.exists() else []
+    finally:
+        store.close()
+
+
+def forget_conflicts(job: Job, upto: int) -> int:
+    store = target_of(job).store()
+    try:
+        return store.forget_conflicts(job.config.name, upto) if store.exists() else 0
+    finally:
+        store.close()
 
 
 def preflight_report(job: Job) -> Report:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from anabranch.job.drop import Leftovers
     from anabranch.job.printing import Script
     from anabranch.preflight.report import Report
+    from anabranch.rows.conflict import NotedConflict
     from anabranch.verify.report import Verification
 
 
@@ -86,6 +87,21 @@ class Job:
             from anabranch.job.parts import run_verify
 
             return run_verify(self)
+
+    def conflicts(self, table: str | None = None, after: int = 0, limit: int = 0) -> list[NotedConflict]:
+        """Disagreements that were settled, in their order: of one source table, with numbers behind `after`, the first
+        `limit` (0: all)."""
+        with self._named():
+            from anabranch.job.ends import settled_conflicts
+
+            return settled_conflicts(self, TableId.parse(table) if table else None, after, limit)
+
+    def forget_conflicts(self, upto: int) -> int:
+        """Remove what was noted, up to a number: how many they were."""
+        with self._named():
+            from anabranch.job.ends import forget_conflicts
+
+            return forget_conflicts(self, upto)
 
     def drop(self, execute: bool = False) -> Leftovers:
         """What the job left behind; removed if told. Raises nothing for an end that is away: look at the result."""

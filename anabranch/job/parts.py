@@ -59,6 +59,7 @@ def run_apply(job: Job, engine: Engine | None = None) -> None:
             target_of=job.rules.target_of,
             target_table=job.rules.target_table,
             where=job.rules.where,
+            on_conflict=job.rules.on_conflict,
             logs_cascades=ends.logs_cascades(job, source),
             lock=job.config.load.lock,
             truncate=job.config.apply.truncate,

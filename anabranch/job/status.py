@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from anabranch.abc import Checkpoint, TableState
+from anabranch.abc import CONFLICTS, Checkpoint, TableState
 from anabranch.errors import SourceError, TargetError
 from anabranch.job import ends
 from anabranch.job.lag import Lag, lives
@@ -115,6 +115,7 @@ def _table(state: TableState, snapshot: dict[str, Any]) -> dict[str, Any]:
         "reason": state.reason,
         "rows_loaded": max(state.rows_loaded, loading),
         "changes_applied": state.changes_applied,
+        **({"conflicts": int(state.facts[CONFLICTS])} if CONFLICTS in state.facts else {}),
         **({"not_built": json.loads(state.facts["not_built"])} if "not_built" in state.facts else {}),
     }
 

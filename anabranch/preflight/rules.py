@@ -14,6 +14,7 @@ from anabranch.errors import ConfigError, SchemaError
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.preflight.known import Known
+from anabranch.rows.conflict import NEWEST, SOURCE_WINS
 from anabranch.rows.net import TargetTable
 
 
@@ -26,7 +27,7 @@ class Selection:
     targets: dict[TableId, TargetTable] = field(default_factory=dict)
     needs_full_images: list[TableId] = field(
         default_factory=list
-    )  # tables whose filter uses other columns than the key's
+    )  # tables whose filter uses other columns than the key's, or where a missing row is to be written from its change
     results: list[CheckResult] = field(default_factory=list)
 
     def add(self, check: str, verdict: str, message: str, hint: str = "", table: TableId | None = None) -> None:
@@ -78,6 +79,7 @@ def _table(rules: RuleSet, schema: TableSchema, selection: Selection) -> None:
         accepted = _without_refused(rules, schema)
         selection.targets[schema.id] = rules.target_table(accepted)
         _filter(rules, accepted, selection)
+        _on_conflict(rules, accepted, selection)
     except ConfigError as error:
         for problem in error.problems:
             selection.add("job.columns", "failed", str(problem), error.hint, schema.id)
@@ -104,4 +106,9 @@ def _without_refused(rules: RuleSet, schema: TableSchema) -> TableSchema:
 def _filter(rules: RuleSet, schema: TableSchema, selection: Selection) -> None:
     found = rules.where(schema)
     if found and not set(found.columns) <= set(schema.primary_key):
+        selection.needs_full_images.append(schema.id)
+
+
+def _on_conflict(rules: RuleSet, schema: TableSchema, selection: Selection) -> None:
+    if rules.on_conflict(schema).name in (SOURCE_WINS, NEWEST) and schema.id not in selection.needs_full_images:
         selection.needs_full_images.append(schema.id)

@@ -20,7 +20,7 @@ from anabranch.preflight.known import Known
 from anabranch.preflight.report import Report
 from anabranch.preflight.rules import Selection, select
 
-FULL_IMAGES = "tables.full_images"  # in PreflightContext.user_choices: tables whose filter needs full row images (K27)
+FULL_IMAGES = "tables.full_images"  # in PreflightContext.user_choices: tables that need full row images (K27)
 Answer = TypeVar("Answer")
 
 

@@ -34,12 +34,13 @@ class Updates:
     """Rows that exist and change. `old_keys` has the key columns (target names) as they are now; `values` has the
     columns to set, row for row. `moves_keys` says that a key column is among them with another value. `contends`: rows may
     take unique values or keys that other such rows of the net leave. Then the Writer lets all of them leave before the
-    first arrives, whatever the target takes for equal, and each keeps what is not set (K8)."""
+    first arrives, whatever the target takes for equal, and each keeps what is not set (K8). `ages`: TableNet.newest_by."""
 
     old_keys: pa.Table
     values: pa.Table
     moves_keys: bool = False
     contends: bool = False
+    ages: pa.ChunkedArray | None = None
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,9 @@ class TableNet:
     conflict. Not checked (the load window, K3): deletes may find nothing, inserts replace the row that has the key,
     and partial updates that find no row are reported back for re-reading.
 
+    `newest_by`: a target row whose value in this column is later than its change's in `ages` (of deletes and updates, row for
+    row) is a conflict, too; NULL is earlier than anything.
+
     Keyless tables: `multiset` holds distinct full row images and `delta` (int64, last column named "_delta"): that
     many rows to insert (> 0) or to remove (< 0), each removal taking exactly one of equal rows (K28)."""
 
@@ -63,6 +67,8 @@ class TableNet:
     multiset: pa.Table | None = None
     checked: bool = True
     refers_to_itself: bool = False
+    newest_by: str = ""
+    ages: pa.ChunkedArray | None = None  # of deletes
 
     @property
     def row_count(self) -> int:
@@ -116,7 +122,8 @@ class RowChange:
     """One row change alone, for the slow way: values in text form (rows/lines.py without escapes), None = NULL.
 
     INSERT has `values`; DELETE has `old_key` (keyless: `old_values`, the whole row); UPDATE has both, `values` only of the
-    columns to set. `keys_off`: the source's foreign keys did nothing for it."""
+    columns to set. `keys_off`: the source's foreign keys did nothing for it. `before`: what the log has of the row before,
+    where somebody may want to know it."""
 
     table: TargetTable
     operation: str  # insert | update | delete
@@ -125,3 +132,4 @@ class RowChange:
     old_values: dict[str, str | None] = field(default_factory=dict)
     checked: bool = True
     keys_off: bool = False
+    before: dict[str, str | None] = field(default_factory=dict)

@@ -23,6 +23,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import Action, ForeignKey, Index, TableSchema
 from anabranch.rows.chunk import Barrier, BarrierKind, Chunk
+from anabranch.rows.conflict import STRICT, ConflictPolicy
 from anabranch.rows.net import TargetTable
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.writer import TrailWriter
@@ -229,8 +230,9 @@ def rig(
     where: str = "on",
     statements: Sequence[str] = (),
     build: bool = True,
+    policies: Mapping[str, ConflictPolicy] | None = None,
 ) -> Rig:
-    """Tables are made by the load's own code, and so are keys, if `build`; `statements` run then."""
+    """Tables are made by the load's own code, and so are keys, if `build`; `statements` run then. `policies` by table."""
     job, where = f"{JOB}_{where}", f"keys_{where}"
     connector = target(endpoint_of(database, user, "p" if user else ""))
     loader, store = connector.loader(RULES), connector.store()
@@ -249,7 +251,8 @@ def rig(
     writer.claim(job, "me")
 
     def context(states: Mapping[TableId, TableState]) -> ApplyContext:
-        tables = {s.id: Followed(s, targets[s.id]) for s in schemas}
+        chosen = policies or {}
+        tables = {s.id: Followed(s, targets[s.id], on_conflict=chosen.get(s.id.name, STRICT)) for s in schemas}
         enforced = loader.foreign_keys(list(targets.values()))
         keys = None if writer.bypasses() else key_order({s.id: s for s in schemas}, targets, enforced)
         return ApplyContext(tables, rules_of(tables), "truncate", keys)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from decimal import Decimal, InvalidOperation
 from typing import Any
+
+import pyarrow as pa
 
 from anabranch.abc import Checkpoint, Conflict, StagedNet, TableState, ValueRules
 from anabranch.connectors.memory.database import Database, Relation, Texts, Transaction
 from anabranch.errors import Fenced, StateError
+from anabranch.rows.conflict import Age, FoundRow, NotedConflict
 from anabranch.rows.lines import texts
 from anabranch.rows.net import Cascade, CascadeAction, CascadeRule, RowChange, TableNet, TargetTable, Updates
 
@@ -26,6 +31,7 @@ class MemoryWriter:
         self._open: Transaction | None = None
         self._moves: tuple[Checkpoint, Checkpoint] | None = None
         self._states: list[TableState] = []
+        self._conflicts: list[NotedConflict] = []
 
     # --- whose turn it is ---------------------------------------------------------------------------------------------
 
@@ -67,11 +73,14 @@ class MemoryWriter:
             state = self._database.job(self._job)
             state.checkpoint = replace(then, owner=self._owner)
             state.tables |= {table.source: table for table in self._states}
+            for conflict in self._conflicts:
+                number = max((one.number for one in state.conflicts), default=0) + 1
+                state.conflicts.append(replace(conflict, number=number, noted_at=time.time_ns() // 1000))
             self._database.commit(done)
         self.rollback()
 
     def rollback(self) -> None:
-        self._open, self._moves, self._states = None, None, []
+        self._open, self._moves, self._states, self._conflicts = None, None, [], []
 
     def close(self) -> None:
         self.rollback()
@@ -95,6 +104,7 @@ class MemoryWriter:
 
     def merge(self, net: TableNet) -> list[dict[str, str | None]]:
         relation, again = self._relation(net.table), []
+        _refuse_newer(net, relation)
         for key in _rows(net.table, net.deletes):
             _remove(net.table, relation, key, net.checked)
         _exchange(net.table, relation, [one for one in net.updates if one.contends])
@@ -124,6 +134,19 @@ class MemoryWriter:
         if row.operation == "delete":
             return _remove(table, relation, row.old_key or row.old_values, row.checked)
         return _change_row(table, relation, row.old_key or row.old_values, row.values, row.checked)
+
+    def row(self, table: TargetTable, key: Texts, age: Age | None) -> FoundRow | None:
+        relation = self._relation(table)
+        place = relation.find(key)
+        if place is None:
+            return None
+        values = relation.texts(relation.rows[place])
+        is_newer = age is not None and _is_later(values[age.column], age.value)
+        return FoundRow({name: values[name] for name in table.columns}, is_newer)
+
+    def note(self, job: str, conflict: NotedConflict) -> None:
+        self._transaction()
+        self._conflicts.append(conflict)
 
     # --- cascades -----------------------------------------------------------------------------------------------------
 
@@ -205,6 +228,31 @@ def _remove(table: TargetTable, relation: Relation, values: Texts, checked: bool
     elif checked:
         raise Conflict(table.source, "delete: the row is not there", _named(table, values))
     return place is not None
+
+
+def _refuse_newer(net: TableNet, relation: Relation) -> None:
+    parts = [(net.deletes, net.ages), *((one.old_keys, one.ages) for one in net.updates)]
+    for rows, ages in parts if net.newest_by else ():
+        age_texts = _plain_rows(
+            net.table, [net.newest_by], pa.table({net.newest_by: ages}) if ages is not None else None
+        )
+        for key, age in zip(_rows(net.table, rows), age_texts, strict=True):
+            place = relation.find(key)
+            there = relation.texts(relation.rows[place])[net.newest_by] if place is not None else None
+            if _is_later(there, age[net.newest_by]):
+                raise Conflict(
+                    net.table.source, f"a row of the target is newer by {net.newest_by}", _named(net.table, key)
+                )
+
+
+def _is_later(there: str | None, value: str | None) -> bool:
+    """By number where both are numbers, else by text, which is right for dates and times of one length."""
+    if there is None or value is None:
+        return there is not None
+    try:
+        return Decimal(there) > Decimal(value)
+    except InvalidOperation:
+        return there > value
 
 
 def _insert(table: TargetTable, relation: Relation, values: Texts, checked: bool) -> None:

@@ -19,6 +19,7 @@ from anabranch.errors import TargetError
 from anabranch.model.datatype import LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
+from anabranch.rows.conflict import NotedConflict
 from anabranch.rows.net import TableNet
 
 Row = tuple[str | None, ...]
@@ -105,6 +106,7 @@ class JobState:
     checkpoint: Checkpoint | None = None
     tables: dict[TableId, TableState] = field(default_factory=dict)
     chunks: dict[tuple[TableId, int], list[LoadedChunk]] = field(default_factory=dict)
+    conflicts: list[NotedConflict] = field(default_factory=list)
 
 
 @dataclass

@@ -9,6 +9,7 @@ from anabranch.connectors.memory.database import Database
 from anabranch.errors import Fenced
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
+from anabranch.rows.conflict import NotedConflict
 
 
 class MemoryStore:
@@ -51,6 +52,17 @@ class MemoryStore:
             if _place(found) != _place(before):
                 raise Fenced("the table's state was changed meanwhile", job=job, table=str(state.source))
             tables[state.source] = state
+
+    def conflicts(self, job: str, table: TableId | None = None, after: int = 0, limit: int = 0) -> list[NotedConflict]:
+        found = [one for one in self._database.job(job).conflicts if one.number > after and table in (None, one.source)]
+        return found[: limit or None]
+
+    def forget_conflicts(self, job: str, upto: int) -> int:
+        with self._database.lock:
+            state = self._database.job(job)
+            before = len(state.conflicts)
+            state.conflicts = [one for one in state.conflicts if one.number > upto]
+            return before - len(state.conflicts)
 
     def drop(self, job: str) -> None:
         with self._database.lock:

@@ -20,7 +20,7 @@ DAY = 86_400
 NAMES = {"mysql": "MySQL", "mariadb": "MariaDB"}
 OLDEST = {"mysql": (5, 5, 3), "mariadb": (10, 5, 0)}  # from 5.5.3 on there is utf8mb4
 TESTED = {"mysql": ((5, 5), (5, 6), (8, 0), (9, 7)), "mariadb": ((10, 11),)}  # by this project's own test runs
-FULL_IMAGES = "tables.full_images"  # the engine's list of tables whose filter needs full row images (K27)
+FULL_IMAGES = "tables.full_images"  # the engine's list of tables whose filter or policy needs full row images (K27)
 
 
 class Setting(NamedTuple):
@@ -90,7 +90,7 @@ def check_row_image(live: Live) -> Iterator[CheckResult]:
     if value == "FULL":
         yield ok("binlog_row_image", "binlog_row_image = FULL")
     elif needing:
-        message = f"binlog_row_image = {value}: the filters of {needing} need whole rows"
+        message = f"binlog_row_image = {value}: the filter or on_conflict of {needing} needs whole rows"
         yield failed("binlog_row_image", message, "SET GLOBAL binlog_row_image = 'FULL'")
     else:
         message = (

@@ -7,7 +7,7 @@ What does not live here: how a net change is merged (`merge.py`, `exchange.py`, 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import groupby
 from typing import Any
@@ -18,8 +18,9 @@ from psycopg.pq import TransactionStatus
 
 from anabranch.abc import Checkpoint, StagedNet, TableState, ValueRules
 from anabranch.connectors.postgresql import cascade as cascades
-from anabranch.connectors.postgresql import merge, onerow, stage
+from anabranch.connectors.postgresql import conflicts, merge, onerow, stage
 from anabranch.connectors.postgresql.catalog import may_bypass_constraints
+from anabranch.connectors.postgresql.conflicts import refuse_newer
 from anabranch.connectors.postgresql.connection import Connection, connect, session_name, table_name
 from anabranch.connectors.postgresql.enforced import Followers
 from anabranch.connectors.postgresql.errors import missing_parent, translate, translated
@@ -30,6 +31,7 @@ from anabranch.connectors.postgresql.store import READ_CHECKPOINT, TARGET, check
 from anabranch.errors import Fenced, StateError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
+from anabranch.rows.conflict import Age, FoundRow, NotedConflict
 from anabranch.rows.net import Cascade, CascadeRule, RowChange, TableNet, TargetTable
 
 SESSIONS = "SELECT pid FROM pg_stat_activity WHERE application_name = %s AND pid <> pg_backend_pid()"
@@ -129,18 +131,23 @@ class PostgresWriter:
                 (piece, held.enter_context(stages.filled(piece, arrays, self._rules.nul)), len(arrays[0]))
                 for piece, arrays in pieces
             ]
+            for piece, stage_, _ in staged:
+                if piece.newest_by:
+                    refuse_newer(connection, piece, stage_)
             exchange(connection, staged, prepare=sum(rows for _, _, rows in staged) <= ANALYZE_ROWS)
 
     def _merge_piece(
         self, connection: Connection, stages: StagingTables, piece: Piece, arrays: Sequence[Any], few: int
     ) -> list[Texts]:
         rows, nul = len(arrays[0]), self._rules.nul
-        if rows <= few and piece.action is not Action.MULTISET:
+        if rows <= few and piece.action is not Action.MULTISET and not piece.newest_by:
             return onerow.merge_few(connection, piece, arrays, nul)
         if piece.action is Action.INSERT and piece.checked:
             copy_rows(connection, piece.table.target, piece.columns, arrays, nul, piece.values)
             return []
         with stages.filled(piece, arrays, nul) as staged:
+            if piece.newest_by:
+                refuse_newer(connection, piece, staged)
             return merge.carry_out(connection, piece, staged, rows, prepare=rows <= ANALYZE_ROWS)
 
     def merge_staged(self, staged: StagedNet) -> list[Texts]:
@@ -160,6 +167,16 @@ class PostgresWriter:
             if self._followers is not None and row.keys_off and row.operation != "insert":
                 self._followers.refuse(row)
             return onerow.change(connection, stages, row, self._rules.nul)
+
+    def row(self, table: TargetTable, key: Mapping[str, str | None], age: Age | None) -> FoundRow | None:
+        connection, _ = self._transaction()
+        with translated(f"look at a row of {table.target}", table.source, dict(key)):
+            return conflicts.row(connection, table, key, age, self._rules.nul)
+
+    def note(self, job: str, conflict: NotedConflict) -> None:
+        connection, _ = self._transaction()
+        with translated("note a conflict", conflict.source):
+            conflicts.note(connection, job, conflict)
 
     def truncate(self, table: TargetTable, how: str) -> None:
         """`how` is "truncate" or "delete". A table that others refer to is emptied by DELETE in any case: TRUNCATE

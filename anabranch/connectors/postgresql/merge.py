@@ -51,8 +51,8 @@ class StageColumn:
 @dataclass(frozen=True, slots=True)
 class Piece:
     """One part of a net change. `k<i>` are the key columns as they are now, `v<i>` values of `values[i]`, `t<i>` the key
-    under which an unchecked update's row is to be read again, in text form. Those of a net that contend go together
-    (exchange.py)."""
+    under which an unchecked update's row is to be read again, in text form, `age` how new the change is by the target's
+    column `newest_by`. Those of a net that contend go together (exchange.py)."""
 
     table: TargetTable
     action: Action
@@ -61,6 +61,7 @@ class Piece:
     checked: bool = True
     moves: bool = False
     contends: bool = False
+    newest_by: str = ""
 
 
 Stage = TableId  # a staging table
@@ -72,9 +73,11 @@ Stage = TableId  # a staging table
 def pieces(net: TableNet) -> Iterator[tuple[Piece, list[Any]]]:
     """The pieces of a net change in the order in which they are merged, each with its columns' arrays."""
     if net.deletes is not None and net.deletes.num_rows:
-        keys = _keys(net.table)
-        piece = Piece(net.table, Action.DELETE, keys, checked=net.checked)
-        yield piece, _arrays(net.deletes, net.table.key)
+        columns, ages = _ages(net, net.ages)
+        piece = Piece(
+            net.table, Action.DELETE, (*_keys(net.table), *columns), checked=net.checked, newest_by=net.newest_by
+        )
+        yield piece, [*_arrays(net.deletes, net.table.key), *ages]
     for updates in sorted(net.updates, key=lambda one: (not one.contends, not one.moves_keys)):
         if updates.values.num_rows:
             yield _update(net, updates)
@@ -101,7 +104,17 @@ def _update(net: TableNet, updates: Updates) -> tuple[Piece, list[Any]]:
     if not net.checked:
         columns += tuple(StageColumn(f"t{i}", TEXT) for i in range(len(table.key)))
         arrays += _reread_keys(table, updates)
-    return Piece(table, Action.UPDATE, columns, sets, net.checked, updates.moves_keys, updates.contends), arrays
+    age, ages = _ages(net, updates.ages)
+    moves, contends = updates.moves_keys, updates.contends
+    piece = Piece(table, Action.UPDATE, (*columns, *age), sets, net.checked, moves, contends, net.newest_by)
+    return piece, [*arrays, *ages]
+
+
+def _ages(net: TableNet, ages: pa.ChunkedArray | None) -> tuple[tuple[StageColumn, ...], list[Any]]:
+    """The column of a staging table that says how new a change is, and its values."""
+    if ages is None:
+        return (), []
+    return (StageColumn("age", net.table.type_of(net.newest_by), net.newest_by),), [ages]
 
 
 def _reread_keys(table: TargetTable, updates: Updates) -> list[Any]:

@@ -21,6 +21,7 @@ from psycopg import sql
 
 from anabranch.abc import Conflict, StagedNet, ValueRules
 from anabranch.connectors.postgresql import merge
+from anabranch.connectors.postgresql.conflicts import refuse_newer
 from anabranch.connectors.postgresql.connection import Connection, connect, job_digest, table_name
 from anabranch.connectors.postgresql.errors import translated
 from anabranch.connectors.postgresql.exchange import exchange
@@ -123,10 +124,14 @@ def merge_staged(connection: Connection, staged: StagedNet) -> list[merge.Texts]
     _prove(connection, staged, pieces, names)
     again = []
     for contend, some in groupby(pieces, key=lambda one: one.piece.contends):
+        held = list(some)
+        for one in held:
+            if one.piece.newest_by:
+                refuse_newer(connection, one.piece, one.id)
         if contend:
-            exchange(connection, [(one.piece, one.id, one.rows) for one in some], prepare=False)
+            exchange(connection, [(one.piece, one.id, one.rows) for one in held], prepare=False)
             continue
-        for one in some:
+        for one in held:
             again += merge.carry_out(connection, one.piece, one.id, one.rows, prepare=False)
     connection.execute(sql.SQL("DROP TABLE {}").format(names))
     return again

@@ -14,6 +14,7 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from anabranch.abc import Checkpoint, TableState
+from anabranch.connectors.postgresql import conflicts
 from anabranch.connectors.postgresql.connection import Connection, connect
 from anabranch.connectors.postgresql.errors import translated
 from anabranch.connectors.postgresql.stage import sweep
@@ -22,12 +23,13 @@ from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema
+from anabranch.rows.conflict import NotedConflict
 
 VERSION = 1
 TARGET = "target"  # the checkpoint row's name of a job's only target
 LOCK = 0x616E61  # pg_advisory_xact_lock: one process at a time makes or removes the schema
 TABLES = ("load_chunk", "table_state", "checkpoint", "job")  # rows of jobs
-MORE_TABLES = ("taken_off",)  # made by the load when it needs them
+MORE_TABLES = ("taken_off", "conflict")  # made when they are needed, and where an earlier release has made the others
 COLUMNS = ("uuid", "source_identity", "definition")  # of a job; what else it says goes into facts
 
 READ_VERSION = "SELECT version FROM anabranch.meta"
@@ -101,6 +103,8 @@ class PostgresStore:
             if not _one(connection, HAS_META):
                 connection.execute(files(__package__).joinpath("state.sql").read_bytes())
             _check_version(connection)
+            if not _exists(connection, "conflict"):
+                connection.execute(conflicts.CREATE)
 
     def job(self, job: str) -> dict[str, str] | None:
         row = self._read("read the job", READ_JOB, [job])
@@ -157,6 +161,18 @@ class PostgresStore:
                     hint="another load of it goes on: let one of them end",
                 )
             save_table(connection, job, state)
+
+    def conflicts(self, job: str, table: TableId | None = None, after: int = 0, limit: int = 0) -> list[NotedConflict]:
+        with self._session("read the conflicts") as connection:
+            if not _exists(connection, "conflict"):
+                return []
+            return conflicts.read(connection, job, table, after, limit)
+
+    def forget_conflicts(self, job: str, upto: int) -> int:
+        with self._session("remove conflicts") as connection:
+            if not _exists(connection, "conflict"):
+                return 0
+            return connection.execute(conflicts.FORGET, [job, upto]).rowcount
 
     def drop(self, job: str) -> None:
         """The job's rows and staging tables; with the last job our tables and, if nothing else is in it, the schema."""

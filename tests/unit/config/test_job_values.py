@@ -190,6 +190,8 @@ def test_what_may_change_between_starts(tmp_path: Path) -> None:
         GOOD.replace("repl:", "other:").replace("app:", "web:") + "[load]\nparallel = 9\n[types]\nzero_date = 'null'\n"
     )
     assert describe_change(old, load(tmp_path, free).fingerprint()) == []
+    entry = '[[tables]]\nname = "shop.orders"\non_conflict = "source_wins"\n'
+    assert describe_change(old, load(tmp_path, GOOD + entry).fingerprint()) == []
     assert (
         describe_change(old, load(tmp_path, GOOD.replace('include = ["shop.*"]', "include=['shop.*']")).fingerprint())
         == []

@@ -59,7 +59,7 @@ CASES: dict[str, tuple[str, list[str]]] = {
     "key in the wrong section": (
         more("[apply]\nparallel = 2\n"),
         [
-            "line 9, [apply] parallel: unknown key; expected one of mode, truncate, stage_rows;"
+            "line 9, [apply] parallel: unknown key; expected one of mode, truncate, on_conflict, stage_rows;"
             " did you mean [load] parallel?"
         ],
     ),
@@ -262,6 +262,19 @@ CASES: dict[str, tuple[str, list[str]]] = {
             "line 12, [[tables]] name: shop.a has an entry already (number 1); expected one entry",
             "line 14, [[tables]] name: no rule includes crm.x; expected a table that [[rules]] include",
             "line 16, [load] parallel: 0 is too small; expected at least 1",
+        ],
+    ),
+    "newest without a column, a column without newest": (
+        more(
+            '[[tables]]\nname = "shop.a"\non_conflict = "newest"\n[[tables]]\nname = "shop.b"\nnewest_by = "at"\n'
+            '[apply]\non_conflict = "newest"\n'
+        ),
+        [
+            'line 8, [[tables]]: on_conflict = "newest" needs newest_by;'
+            ' expected a column, like newest_by = "changed_at"',
+            'line 11, [[tables]]: newest_by has no effect; expected it together with on_conflict = "newest"',
+            "line 15, [apply] on_conflict: 'newest' is no choice here;"
+            " expected 'stop', 'source_wins', 'target_wins' or 'ignore_missing'",
         ],
     ),
     "entries beside a pattern that is none": (

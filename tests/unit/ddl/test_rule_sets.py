@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from anabranch.errors import ConfigError, SchemaError
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
+from anabranch.rows.conflict import ConflictPolicy
 
 INT, TEXT = LogicalType(Kind.INT32), LogicalType(Kind.TEXT)
 HEAD = 'name = "shop"\n[source]\nurl = "mysql://u:p@h"\n[target]\nurl = "postgresql://u:p@h/d"\n'
@@ -169,3 +171,40 @@ def test_patterns_that_match_nothing_are_named_with_their_line(tmp_path: Path) -
     assert str(problem) == (
         "line 9, [[rules]] include: 'shop.custommers' matches no table; did you mean shop.customers?"
     )
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ("", ConflictPolicy("ignore_missing")),
+        ('on_conflict = "stop"', ConflictPolicy("stop")),
+        ('on_conflict = "newest"\nnewest_by = "total"', ConflictPolicy("newest", "total")),
+        (
+            'on_conflict = "newest"\nnewest_by = "total"\ncolumns = { rename = { total = "sum" } }',
+            ConflictPolicy("newest", "sum"),
+        ),
+    ],
+)
+def test_a_tables_own_word_on_conflicts_goes_before_the_jobs(
+    tmp_path: Path, settings: str, expected: ConflictPolicy
+) -> None:
+    found = rules(tmp_path, customers(settings) + '\n[apply]\non_conflict = "ignore_missing"\n')
+    assert found.on_conflict(CUSTOMERS) == expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "schema", "message"),
+    [
+        ('newest_by = "totl"', CUSTOMERS, "has no column totl; did you mean total"),
+        ('newest_by = "fname"', CUSTOMERS, r"fname is no number, date or time: varchar\(50\)"),
+        ('newest_by = "total"\ncolumns = { drop = ["total"] }', CUSTOMERS, "total is left out"),
+        ('newest_by = "total"', replace(CUSTOMERS, primary_key=()), "no primary key"),
+    ],
+)
+def test_a_column_that_cannot_tell_the_newest_row_is_refused_by_its_line(
+    tmp_path: Path, settings: str, schema: TableSchema, message: str
+) -> None:
+    found = rules(tmp_path, customers(f'on_conflict = "newest"\n{settings}'))
+    with pytest.raises(ConfigError, match=message) as refused:
+        found.on_conflict(schema)
+    assert refused.value.problems[0].key == "[[tables]] newest_by" and refused.value.problems[0].line == 12

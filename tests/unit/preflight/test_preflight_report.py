@@ -50,6 +50,15 @@ def test_a_filter_on_key_columns_needs_no_full_images(tmp_path: Path) -> None:
     assert source.seen[0].user_choices[FULL_IMAGES] == ""
 
 
+def test_rows_that_may_have_to_be_written_anew_need_full_images(tmp_path: Path) -> None:
+    for policy, needing in (("source_wins", "shop.a"), ("target_wins", ""), ("ignore_missing", "")):
+        source = End([table("shop.a")])
+        run(tmp_path, ALL + f'[apply]\non_conflict = "{policy}"\n', source, End())
+        assert source.seen[0].user_choices[FULL_IMAGES] == needing
+    newest = '[[tables]]\nname = "shop.a"\non_conflict = "newest"\nnewest_by = "x"\n'
+    assert "has no column x" in failures(run(tmp_path, ALL + newest, End([table("shop.a")]), End()))[0]
+
+
 def test_a_refused_column_fails_with_the_way_to_drop_it_and_the_rest_is_checked(tmp_path: Path) -> None:
     target = End()
     report = run(tmp_path, ALL, End([table("shop.a", "place")]), target)

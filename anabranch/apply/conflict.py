@@ -1,0 +1,175 @@
+"""Disagreement: a change that finds the target other than it expects (K28), and what the table's policy makes of it.
+
+Decided in the slow way only, row by row and under the row's lock: the quick way notices by counts, and gives way. What is
+decided is noted in the same transaction. What no policy covers stays a Conflict: values that the target refuses, unique
+values of another row, rows that the log has only in part.
+
+What does not live here: comparing ages and reading rows (the Writer), where the policy comes from (ddl/rules.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from anabranch.abc import Conflict, Writer
+from anabranch.rows.conflict import (
+    IGNORE_MISSING,
+    NEWEST,
+    SOURCE_WINS,
+    TARGET_WINS,
+    Age,
+    ConflictPolicy,
+    FoundRow,
+    NotedConflict,
+    Texts,
+)
+from anabranch.rows.net import RowChange
+
+KEYS_ACT = "a row is there already where this one moves to, and foreign keys of the target act on rows that leave"
+IN_PART = "the row is not there, and the log has not all of it to write it anew: let the source log full row images"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`changes` carry the decision out. `stands`: what the source's keys did to children has to follow."""
+
+    changes: tuple[RowChange, ...]
+    stands: bool = True
+    kind: str = ""  # "" where nothing is to be noted
+    decision: str = ""
+    found: Texts | None = None
+
+
+@dataclass(frozen=True)
+class Decider:
+    """Looks at the rows that a change is about, and decides. `keys_act`: foreign keys of the target do on what is written."""
+
+    writer: Writer
+    keys_act: bool = False
+
+    def decide(self, change: RowChange, policy: ConflictPolicy) -> Verdict:
+        """Raises Conflict where the policy leaves it to a person."""
+        if not change.table.key:
+            return self._keyless(change, policy)
+        if change.operation == "insert":
+            return self._insert(change, policy)
+        return self._delete(change, policy) if change.operation == "delete" else self._update(change, policy)
+
+    def _insert(self, change: RowChange, policy: ConflictPolicy) -> Verdict:
+        key = {name: change.values.get(name) for name in change.table.key}
+        there = self._row(change, key, policy)
+        if there is None:
+            return Verdict((change,))
+        if self._source_wins(change, policy, there):
+            instead = replace(change, operation="update", old_key=key)
+            return Verdict((instead,), kind="exists", decision="source", found=there.values)
+        return Verdict((), stands=False, kind="exists", decision="target", found=there.values)
+
+    def _delete(self, change: RowChange, policy: ConflictPolicy) -> Verdict:
+        there = self._row(change, change.old_key, policy)
+        if there is None:
+            return Verdict((), kind="missing", decision="ignored")
+        return self._kept(there) if there.is_newer else Verdict((change,))
+
+    def _update(self, change: RowChange, policy: ConflictPolicy) -> Verdict:
+        new_key = {name: change.values.get(name, value) for name, value in change.old_key.items()}
+        there = self._row(change, change.old_key, policy)
+        other = self._row(change, new_key, policy) if new_key != change.old_key else None
+        if other is not None and there is not None and _same_key(change, there, other):
+            other = None  # the target takes both keys for equal
+        if other is not None:
+            return self._arrives(change, policy, there, other, new_key)
+        if there is None:
+            return self._missing(change, policy)
+        return self._kept(there) if there.is_newer else Verdict((change,))
+
+    def _arrives(
+        self, change: RowChange, policy: ConflictPolicy, there: FoundRow | None, other: FoundRow, new_key: Texts
+    ) -> Verdict:
+        """A row moves to a key that another row has."""
+        leaves = RowChange(change.table, "delete", dict(change.old_key))
+        wins = self._source_wins(change, policy, other)
+        if there is not None and self.keys_act:
+            raise Conflict(change.table.source, KEYS_ACT, dict(new_key))
+        if not wins:
+            gone = (leaves,) if there is not None else ()
+            return Verdict(gone, kind="exists", decision="target", found=other.values)
+        if there is None:
+            changes: tuple[RowChange, ...] = (replace(change, old_key=dict(new_key)),)
+        else:
+            changes = (RowChange(change.table, "delete", dict(new_key)), change)
+        return Verdict(changes, kind="exists", decision="source", found=other.values)
+
+    def _missing(self, change: RowChange, policy: ConflictPolicy) -> Verdict:
+        if policy.name in (IGNORE_MISSING, TARGET_WINS):
+            return Verdict((), kind="missing", decision="ignored")
+        whole = {**change.before, **change.old_values, **change.values}
+        if not whole.keys() >= set(change.table.columns):
+            what = f"update in {change.table.target}: {IN_PART}"
+            raise Conflict(change.table.source, what, dict(change.old_key))
+        row = {name: whole[name] for name in change.table.columns}
+        return Verdict((RowChange(change.table, "insert", values=row),), kind="missing", decision="source")
+
+    def _keyless(self, change: RowChange, policy: ConflictPolicy) -> Verdict:
+        """Only carrying it out tells whether one of the equal rows is there."""
+        if change.operation == "insert" or self.writer.change(replace(change, checked=False)):
+            return Verdict((change,) if change.operation == "insert" else ())
+        return (
+            self._missing(change, policy) if change.operation == "update" else Verdict((), True, "missing", "ignored")
+        )
+
+    @staticmethod
+    def _kept(there: FoundRow) -> Verdict:
+        return Verdict((), stands=False, kind="newer", decision="target", found=there.values)
+
+    def _source_wins(self, change: RowChange, policy: ConflictPolicy, there: FoundRow) -> bool:
+        """Over a row that is there and should not be."""
+        if policy.name == IGNORE_MISSING:
+            what = f"{change.operation} in {change.table.target}: a row with this key is there already"
+            raise Conflict(change.table.source, what, {name: there.values.get(name) for name in change.table.key})
+        return policy.name == SOURCE_WINS or (policy.name == NEWEST and not there.is_newer)
+
+    def _row(self, change: RowChange, key: Texts, policy: ConflictPolicy) -> FoundRow | None:
+        return self.writer.row(change.table, key, _age(change, policy.newest_by) if policy.newest_by else None)
+
+
+def _same_key(change: RowChange, one: FoundRow, other: FoundRow) -> bool:
+    return all(one.values[name] == other.values[name] for name in change.table.key)
+
+
+def _age(change: RowChange, column: str) -> Age:
+    known = {**change.before, **change.values}
+    if column not in known:
+        what = f"{change.operation} in {change.table.target}: the log's image lacks {column}, by which the newest row is told"
+        raise Conflict(change.table.source, what, dict(change.old_key))
+    return Age(column, known[column])
+
+
+@dataclass(frozen=True)
+class Where:
+    """The source transaction that a change belongs to."""
+
+    sequence: int
+    position: str
+    commit_time: int
+
+
+def note_of(change: RowChange, policy: ConflictPolicy, verdict: Verdict, where: Where) -> NotedConflict:
+    """What is kept of a decision, beside the rows."""
+    key = change.old_key or {name: change.values.get(name) for name in change.table.key}
+    before, after = {**change.before, **change.old_values, **change.old_key}, {**change.old_key, **change.values}
+    return NotedConflict(
+        where.sequence,
+        where.position,
+        where.commit_time,
+        change.table.source,
+        change.table.target,
+        key,
+        change.operation,
+        verdict.kind,
+        policy.name,
+        verdict.decision,
+        before if change.operation != "insert" else None,
+        after if change.operation != "delete" else None,
+        verdict.found,
+    )

@@ -1,0 +1,129 @@
+"""Disagreements at a PostgreSQL target: the row that a change is about, under its lock, and what is noted in
+`anabranch.conflict`.
+
+What does not live here: what is decided (apply engine), transactions (`apply.py`). Values go as text and come as text, as
+in `onerow.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, LiteralString
+
+from psycopg import sql
+from psycopg.types.json import Json
+
+from anabranch.abc import Conflict
+from anabranch.connectors.postgresql.connection import Connection, table_name
+from anabranch.connectors.postgresql.merge import Piece, Stage, on_old_key
+from anabranch.model.ids import TableId
+from anabranch.rows.conflict import Age, FoundRow, NotedConflict
+from anabranch.rows.net import TargetTable
+
+Texts = Mapping[str, str | None]
+
+# json, not jsonb: that one refuses \u0000, which a source's text may hold
+CREATE: LiteralString = """
+CREATE TABLE anabranch.conflict (
+    job          text   NOT NULL,
+    number       bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    sequence     bigint NOT NULL,
+    position     text   NOT NULL,
+    commit_time  bigint NOT NULL,
+    source_table text   NOT NULL,
+    target_table text   NOT NULL,
+    key          json   NOT NULL,
+    operation    text   NOT NULL,
+    kind         text   NOT NULL,
+    policy       text   NOT NULL,
+    decision     text   NOT NULL,
+    before       json,
+    after        json,
+    found        json,
+    noted_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (job, number)
+)
+"""
+COLUMNS: LiteralString = """sequence, position, commit_time, source_table, target_table, key, operation, kind, policy,
+    decision, before, after, found"""
+NOTE: LiteralString = f"INSERT INTO anabranch.conflict (job, {COLUMNS}) VALUES (%s{', %s' * 13})"
+READ: LiteralString = f"""
+SELECT {COLUMNS}, number, (extract(epoch FROM noted_at) * 1000000)::bigint FROM anabranch.conflict
+ WHERE job = %s AND number > %s AND (%s::text IS NULL OR source_table = %s) ORDER BY number LIMIT %s
+"""
+FORGET = "DELETE FROM anabranch.conflict WHERE job = %s AND number <= %s"
+# The rows are locked first, and then as they are compared: another session may be changing one. Only a common table
+# expression is sure to be done whole. https://www.postgresql.org/docs/current/queries-with.html
+NEWER = sql.SQL("""
+WITH held AS MATERIALIZED (
+SELECT t.{column} AS there, s.age AS age FROM {target} AS t JOIN {stage} AS s ON {same} FOR UPDATE OF t
+) SELECT EXISTS (SELECT FROM held WHERE there > age OR (age IS NULL AND there IS NOT NULL))
+""")
+
+
+def row(connection: Connection, table: TargetTable, key: Texts, age: Age | None, nul: str) -> FoundRow | None:
+    """The row with this key, locked. Psycopg errors pass."""
+    has_value = age is not None and age.value is not None
+    statement = _find(table, age.column if age else "", has_value)
+    values = [age.value] if age is not None and has_value else []
+    values += [key[name] for name in table.key]
+    if nul == "strip":
+        values = [value and value.replace("\0", "") for value in values]
+    found = connection.execute(statement, values).fetchone()
+    if found is None:
+        return None
+    return FoundRow(dict(zip(table.columns, found[1:], strict=True)), bool(found[0]))
+
+
+def refuse_newer(connection: Connection, piece: Piece, stage: Stage) -> None:
+    """Raises Conflict where a staged change meets a row of the target that is newer. Psycopg errors pass."""
+    statement = NEWER.format(
+        column=sql.Identifier(piece.newest_by),
+        target=table_name(piece.table.target),
+        stage=table_name(stage),
+        same=on_old_key(piece),
+    )
+    found = connection.execute(statement).fetchone()
+    if found and found[0]:
+        raise Conflict(piece.table.source, f"a row of the target is newer by {piece.newest_by}")
+
+
+def note(connection: Connection, job: str, conflict: NotedConflict) -> None:
+    c = conflict
+    names = [c.sequence, c.position, c.commit_time, str(c.source), str(c.target), _json(c.key)]
+    connection.execute(
+        NOTE,
+        [job, *names, c.operation, c.kind, c.policy, c.decision, _json(c.before), _json(c.after), _json(c.found)],
+    )
+
+
+def read(connection: Connection, job: str, table: TableId | None, after: int, limit: int) -> list[NotedConflict]:
+    name = str(table) if table else None
+    return [_conflict(found) for found in connection.execute(READ, [job, after, name, name, limit or None])]
+
+
+def _json(values: Texts | None) -> Json | None:
+    return None if values is None else Json(dict(values), dumps=lambda value: json.dumps(value, ensure_ascii=False))
+
+
+def _conflict(found: tuple[Any, ...]) -> NotedConflict:
+    sequence, position, time, source, target, *rest = found
+    return NotedConflict(sequence, position, time, TableId.parse(source), TableId.parse(target), *rest)
+
+
+@lru_cache(maxsize=1024)
+def _find(table: TargetTable, age: str, has_value: bool) -> bytes:
+    """Whether the row is newer, then what we write, as text."""
+    column, value = sql.Identifier(age), sql.SQL("\0")
+    newer: sql.Composable = sql.SQL("false")
+    if age:
+        newer = sql.SQL("coalesce({} > {}, false)" if has_value else "{} IS NOT NULL").format(column, value)
+    query = sql.SQL("SELECT {}, {} FROM {} WHERE {} FOR UPDATE").format(
+        newer,
+        sql.SQL(", ").join(sql.SQL("{}::text").format(sql.Identifier(name)) for name in table.columns),
+        table_name(table.target),
+        sql.SQL(" AND ").join(sql.SQL("{} = {}").format(sql.Identifier(name), value) for name in table.key),
+    )
+    return query.as_bytes().replace(b"%", b"%%").replace(b"\0", b"%s")

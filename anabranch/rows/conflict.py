@@ -1,0 +1,74 @@
+"""Where a target has not what a change expects: what the job declares for it, what is looked at, what is noted.
+
+Values only. What does not live here: deciding (`apply/conflict.py`), reading and writing them at a target (a Writer).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from anabranch.model.ids import TableId
+
+Texts = Mapping[str, str | None]
+
+STOP, SOURCE_WINS, TARGET_WINS = "stop", "source_wins", "target_wins"
+IGNORE_MISSING, NEWEST = "ignore_missing", "newest"
+
+
+@dataclass(frozen=True, slots=True)
+class ConflictPolicy:
+    """What a table's disagreements come to. `newest_by`: the target's name of the column that NEWEST compares."""
+
+    name: str = STOP
+    newest_by: str = ""
+
+    @property
+    def decides(self) -> bool:
+        """Or does every disagreement stop the job?"""
+        return self.name != STOP
+
+
+STRICT = ConflictPolicy()
+
+
+@dataclass(frozen=True, slots=True)
+class Age:
+    """How new a change is: its value, in text form, of the column that tells."""
+
+    column: str
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRow:
+    """A row as the target has it: the columns that the job writes, in the target's text form. `is_newer` than the age that
+    was asked for: its column holds a later value, or one where the change has NULL."""
+
+    values: Texts
+    is_newer: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NotedConflict:
+    """A row of anabranch.conflict. Images are text forms by target column; None where there is none. Of the change: `before`
+    and `after`, as far as the log has them; `found` is what the target had.
+
+    `kind`: `missing` (the row of an update or a delete) · `exists` (a row at the key that comes) · `newer` (the target's
+    row). `decision`: `source` (its row was written) · `target` (its row was kept) · `ignored` (there was nothing to keep)."""
+
+    sequence: int
+    position: str
+    commit_time: int
+    source: TableId
+    target: TableId
+    key: Texts
+    operation: str
+    kind: str
+    policy: str
+    decision: str
+    before: Texts | None = None
+    after: Texts | None = None
+    found: Texts | None = None
+    number: int = field(default=0, compare=False)  # given by the target
+    noted_at: int = field(default=0, compare=False)  # microseconds since 1970 UTC, by the target's clock
