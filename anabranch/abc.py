@@ -270,6 +270,7 @@ class TableState:
 
 
 JOINS = "joins"  # a fact: the table is loaded while the others stream already
+RESUMES = "resumes"  # a fact: the sequence from which a table that apply has parked can go on
 CONFLICTS = "conflicts"  # a fact: how many were settled and noted since the load
 
 

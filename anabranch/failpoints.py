@@ -100,6 +100,7 @@ POINTS = {
     "apply.committed": "the target has committed, this process does not know",
     "apply.moved.on": "the checkpoint moves over log that holds nothing for us, before its commit",
     "apply.conflict": "an epoch was rolled back after a conflict, before it goes row by row",
+    "apply.parking": "the trail is held for a table that the target refuses rows of, which is not parked yet",
     "apply.conflict.noted": "a disagreement is settled and noted in the epoch's transaction",
     "apply.window": "a table's window ends with the epoch that is committed next",
     "apply.reread": "rows were read from the source again, the target does not have them yet",

@@ -28,7 +28,7 @@ class NeedsSlowWay(Exception):
 
     def __init__(self, table: TargetTable, why: str) -> None:
         super().__init__(f"{table.source}: {why}")
-        self.why = why
+        self.table, self.why = table.source, why
 
 
 def compact(

@@ -14,23 +14,25 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from anabranch import log
-from anabranch.abc import Checkpoint, Conflict, StagedNet, TableState, TargetStore, Writer
+from anabranch.abc import RESUMES, Checkpoint, Conflict, StagedNet, TableState, TargetStore, Writer
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.conflict import Decider, Where, note_of
 from anabranch.apply.context import ApplyContext, replace_context
 from anabranch.apply.feed import Feed, SourceTransaction
 from anabranch.apply.images import order_of
 from anabranch.apply.onebyone import Disputable, refused, steps
+from anabranch.apply.park import parked_with, refused_table
 from anabranch.apply.patience import Patience
 from anabranch.apply.plan import FilterImages, Group, Stage, group, stages
 from anabranch.apply.staging import Executors
 from anabranch.apply.work import Work
-from anabranch.errors import Fenced, StateError, TargetBusy, TargetFull, TargetUnavailable
+from anabranch.errors import Fenced, StateError, TargetBusy, TargetError, TargetFull, TargetUnavailable
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.rows.chunk import Chunk
 from anabranch.rows.net import Cascade, RowChange, TableNet, TargetTable
+from anabranch.trail import retention
 from anabranch.trail.reader import TrailReader
 
 FEW_TRANSACTIONS = 4  # from here on row by row is quicker than more halves
@@ -69,6 +71,7 @@ class Applier:
     target_of: Callable[[TableId], TableId | None]
     filtered: FilterImages | None = None
     per_transaction: bool = False
+    parks: bool = False  # tables whose rows are refused
     executors: Executors | None = None  # None: every epoch is planned here
     stop: Callable[[], bool] = lambda: False  # asked where a target that is away is waited for
     waiting: Callable[[str], None] = lambda why: None  # told what for
@@ -113,17 +116,37 @@ class Applier:
     def apply(self, upto: int) -> None:
         """Carry out the transactions after the checkpoint, up to sequence `upto`. A target that goes away, refuses for
         now or is full is waited for; where it is then is where this goes on."""
+        refusal: TargetError | None = None
         while True:
             try:
                 self.look()
-                slow = self.totals.slow_epochs
+                if refusal is not None:
+                    self._park(refusal)
+                refusal, slow = None, self.totals.slow_epochs
                 self._advance(upto)
                 if self.totals.slow_epochs > slow:
                     self.ask_again()  # a key of the target may be new
             except TargetUnavailable as lost:
                 self._wait_for_target(lost)
+            except TargetError as error:
+                self.writer.rollback()
+                refusal = error
+                if not self.parks or isinstance(error, Fenced) or refused_table(error, self.context) is None:
+                    raise
             else:
                 return self._patience.success()
+
+    def _park(self, refusal: TargetError) -> None:
+        """Take out the table that is refused, with what goes with it. The trail is held for them before the target says so."""
+        table, at = refused_table(refusal, self.context), self.checkpoint.position
+        parked = parked_with(table, refusal, at, self.context, self.states) if table else []
+        for state in parked:
+            if RESUMES in state.facts:
+                retention.hold(self.trail.directory, f"{retention.LOAD}{state.source}", at.sequence)
+        reach("apply.parking")
+        self.park(parked)
+        for state in parked:
+            log.get(job=self.job, table=str(state.source)).warning("table_parked", reason=state.reason)
 
     def _wait_for_target(self, lost: TargetUnavailable) -> None:
         """The same work again afterwards, over new connections: the checkpoint row says what of it is left."""
@@ -184,8 +207,6 @@ class Applier:
         self._begin(then)
         work = self._work()
         work.states[state.source] = state
-        if state.state == "parked":
-            work.context = work.context.without(frozenset([state.source]))
         try:
             for change in changes:
                 self.writer.change(change)
@@ -193,37 +214,47 @@ class Applier:
         except (Conflict, NeedsSlowWay) as reason:
             raise refused(reason, then.position) from reason
 
-    def join(self, state: TableState, replayed: ApplyContext, joined: ApplyContext) -> None:
-        """One epoch that carries out a new table's part of the trail, from its window's begin to the checkpoint, by
+    def park(self, states: Sequence[TableState]) -> None:
+        """Take tables out, as these states of theirs say, between two epochs."""
+        then = self._then(self.checkpoint.position, self.checkpoint.commit_time)
+        self._begin(then)
+        work = self._work()
+        work.states |= {state.source: state for state in states}
+        work.context = work.context.without(frozenset(state.source for state in states))
+        self._commit(then, work)
+
+    def join(self, states: Sequence[TableState], replayed: ApplyContext, joined: ApplyContext) -> None:
+        """One epoch that carries out some tables' part of the trail, from where it begins for them to the checkpoint, by
         `replayed` (in which no other table has anything to do); afterwards `joined` holds."""
         try:
-            self._replay(state, replayed, joined, self._merge)
+            self._replay(states, replayed, joined, self._merge)
         except (Conflict, NeedsSlowWay) as reason:
             self._note_slow(reason, self.checkpoint.position.sequence)
             try:
-                self._replay(state, replayed, joined, self._row_by_row)
+                self._replay(states, replayed, joined, self._row_by_row)
             except (Conflict, NeedsSlowWay) as again:
+                self.writer.rollback()
                 raise refused(again, self.checkpoint.position) from again
 
     def _replay(
         self,
-        state: TableState,
+        states: Sequence[TableState],
         replayed: ApplyContext,
         joined: ApplyContext,
         carry_out: Callable[[Group, Work], None],
     ) -> None:
         then = self._then(self.checkpoint.position, self.checkpoint.commit_time)
         self._begin(then)
-        low, last = replayed.tables[state.source].low, then.position.sequence
-        work = Work(replayed, {**self.states, state.source: state}, self.target_of, self._has_joined)
+        names = [state.source for state in states]
+        low, last = min(replayed.tables[name].low for name in names), then.position.sequence
+        work = Work(replayed, {**self.states, **{s.source: s for s in states}}, self.target_of, self._has_joined)
         if low < last:
             for chunks in Feed(self.trail, low, last).groups():
                 carry_out(group(chunks, work.context, self.filtered), work)
-        if state.source in work.context.tables:
-            followed = replace(joined.tables[state.source], dirty=work.context.tables[state.source].dirty)
-            work.context = replace_context(joined, {**joined.tables, state.source: followed})
-        else:
-            work.context = self.context
+        came = {name: work.context.tables[name] for name in names if name in work.context.tables}
+        followed = {name: replace(joined.tables[name], dirty=one.dirty) for name, one in came.items()}
+        others = {name: one for name, one in joined.tables.items() if name not in names}
+        work.context = replace_context(joined, {**others, **followed})
         self._commit(then, work)
 
     # --- the quick way ---------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from anabranch.abc import TableState, TargetConnector, ValueRules
+from anabranch.abc import RESUMES, TableState, TargetConnector, ValueRules
 from anabranch.apply.cascade import rules_of
 from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.order import KeyOrder, key_order
@@ -68,16 +68,20 @@ class Following:
     def _table(self, state: TableState, table: TargetTable) -> Followed:
         assert state.schema is not None
         low, high = self.resolver.window(state) if state.state == "loading" else (0, 0)
+        if RESUMES in state.facts:  # everything behind it is strict
+            low = high = int(state.facts[RESUMES])
         dirty = frozenset(key_of(table, key) for key in waiting(state))
         unique = unique_columns(state.schema, table)
         where, policy = self.where(state.schema), self.on_conflict(state.schema)
         return Followed(state.schema, table, low, high, where, dirty=dirty, unique=unique, on_conflict=policy)
 
-    def joined(self, context: ApplyContext, state: TableState, sequence: int) -> tuple[ApplyContext, ApplyContext]:
-        """For a table that joins at `sequence`: what its part of the trail is replayed by, where the others have
-        nothing to do, and what holds afterwards."""
-        joining = self.tables([state])
-        others = {t: f for t, f in context.tables.items() if t != state.source}
+    def joined(
+        self, context: ApplyContext, states: Sequence[TableState], sequence: int
+    ) -> tuple[ApplyContext, ApplyContext]:
+        """For tables that join at `sequence`: what their part of the trail is replayed by, where the others have nothing to
+        do, and what holds afterwards."""
+        joining = self.tables(states)
+        others = {t: f for t, f in context.tables.items() if t not in joining}
         still = {t: replace(f, low=sequence, high=sequence) for t, f in others.items()}
         return self.of({**still, **joining}), self.of({**others, **joining})
 

@@ -1,16 +1,21 @@
-"""A table that joins while the others stream (K15): its part of the trail is carried out up to where the job is, in one
-epoch that changes nothing else; from then on it streams with the rest."""
+"""Tables that join while the others stream (K15): their part of the trail is carried out up to where the job is, in one
+epoch that changes nothing else; from then on they stream with the rest. A table joins behind its own load; those that apply
+has parked together are resumed together, where they were parked.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from anabranch import log
-from anabranch.abc import JOINS, TableState
+from anabranch.abc import JOINS, RESUMES, TableState
 from anabranch.apply.cascade import hangs_on_hidden_rows
 from anabranch.apply.epoch import Applier
 from anabranch.apply.following import Following
 from anabranch.apply.window import is_joining, is_loaded
+from anabranch.errors import TargetError, TargetUnavailable
+from anabranch.model.ids import TableId
 from anabranch.trail import retention
 
 HIDDEN_ROWS = (
@@ -20,28 +25,32 @@ HIDDEN_ROWS = (
 
 
 def join_loaded(applier: Applier, following: Following) -> None:
-    """Let every table join that has been loaded since, as soon as the trail reaches past its load. Loads announce
-    themselves by what they hold of the trail."""
+    """Let every table join that has been loaded or resumed since, as soon as the trail reaches past its load. They
+    announce themselves by what they hold of the trail."""
     directory = applier.trail.directory
     holds = {name for name in retention.readers(directory) if name.startswith(retention.LOAD)}
     if not holds:
         return
-    for table, state in applier.store.tables(applier.job).items():
+    states = applier.store.tables(applier.job)
+    for table, state in states.items():
         is_new = table not in applier.context.tables
         if is_new:
             applier.states[table] = state
             is_new = not (is_joining(state) and is_loaded(state) and following.resolver.reached(state))
             if not is_new:
-                _join(applier, following, state)
+                is_new = not _join(applier, following, state, states)
         hold = f"{retention.LOAD}{table}"
         if not is_new and hold in holds:
             retention.unregister(directory, hold)
 
 
-def _join(applier: Applier, following: Following, state: TableState) -> None:
+def _join(applier: Applier, following: Following, state: TableState, states: Mapping[TableId, TableState]) -> bool:
+    """Is it through: followed now, or parked for good? What cannot be resumed yet keeps its part of the trail."""
+    if RESUMES in state.facts:
+        return _resume(applier, following, together(state, states))
     at = applier.checkpoint.position.sequence
-    joining = replace(state, facts={name: value for name, value in state.facts.items() if name != JOINS})
-    replayed, joined = following.joined(applier.context, joining, at)
+    joining = _arriving(state)
+    replayed, joined = following.joined(applier.context, [joining], at)
     low = replayed.tables[state.source].low
     bound = log.get(job=applier.job, table=str(state.source))
     parked = applier.trail.history.parked_by(state.source)
@@ -49,8 +58,49 @@ def _join(applier: Applier, following: Following, state: TableState) -> None:
     if low < at and hangs_on_hidden_rows(joined, state.source):
         reason = HIDDEN_ROWS
     if reason:
-        applier.save(replace(joining, state="parked", low="", high="", reason=reason))
+        applier.park([replace(joining, state="parked", low="", high="", reason=reason)])
         bound.warning("table_parked", reason=reason)
     else:
-        applier.join(joining, replayed, joined)
+        applier.join([joining], replayed, joined)
         bound.info("table_joined", low=low, at=at)
+    return True
+
+
+def together(state: TableState, states: Mapping[TableId, TableState]) -> list[TableState]:
+    """Tables that were parked at the same place: foreign keys lead from one to another."""
+    return [one for one in states.values() if one.facts.get(RESUMES) == state.facts[RESUMES]]
+
+
+def _resume(applier: Applier, following: Following, group: Sequence[TableState]) -> bool:
+    """All of them, or none: where the trail or the target still refuses, they are parked again."""
+    if not all(is_joining(state) for state in group):
+        return False  # somebody is about to resume the rest
+    for state in group:
+        applier.states[state.source] = state
+    why = next((e.reason for s in group if (e := applier.trail.history.parked_by(s.source))), "")
+    at = applier.checkpoint.position.sequence
+    try:
+        if not why:
+            replayed, joined = following.joined(applier.context, group, at)
+            applier.join([_arriving(state) for state in group], replayed, joined)
+    except TargetUnavailable:
+        raise
+    except TargetError as refusal:
+        applier.writer.rollback()
+        applier.look()
+        why = refusal.message
+    bound = log.get(job=applier.job, tables=[str(state.source) for state in group])
+    if why:
+        applier.park([replace(_without(s, JOINS), state="parked", reason=f"still refused: {why}") for s in group])
+        bound.warning("tables_not_resumed", reason=why)
+    else:
+        bound.info("tables_resumed", after=int(group[0].facts[RESUMES]), at=at)
+    return not why
+
+
+def _arriving(state: TableState) -> TableState:
+    return replace(_without(state, JOINS, RESUMES), reason="")
+
+
+def _without(state: TableState, *facts: str) -> TableState:
+    return replace(state, facts={name: value for name, value in state.facts.items() if name not in facts})

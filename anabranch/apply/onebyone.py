@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from anabranch.abc import Conflict
 from anabranch.apply import cascade
-from anabranch.apply.compact import multiset
+from anabranch.apply.compact import NeedsSlowWay, multiset
 from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.images import Images, order_of, sequence_of
 from anabranch.apply.plan import Group
@@ -31,10 +31,10 @@ from anabranch.rows.net import Cascade, CascadeAction, RowChange, TableNet, Targ
 Texts = dict[str, str | None]
 
 
-def refused(reason: Exception, position: Position) -> RowRefused:
+def refused(reason: Conflict | NeedsSlowWay, position: Position) -> RowRefused:
     """What stops the job: the row that cannot be applied."""
-    if not isinstance(reason, Conflict):
-        return RowRefused(str(reason), position=str(position))
+    if isinstance(reason, NeedsSlowWay):
+        return RowRefused(reason.why, table=str(reason.table), position=str(position))
     key = ", ".join(f"{name} = {value}" for name, value in reason.key.items())
     return RowRefused(
         f"{reason.what}" + (f" (row {key})" if key else ""),

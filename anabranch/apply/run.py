@@ -79,6 +79,7 @@ class ApplyRun:
     truncate: str
     lock: str
     per_transaction: bool
+    parks: bool
     stage_rows: int | None
     engine: Engine
     stop: Callable[[], bool]
@@ -233,6 +234,7 @@ class ApplyRun:
             self.target_of,
             filtered=StreamFilter(self.engine),
             per_transaction=self.per_transaction,
+            parks=self.parks,
             stop=self.stop,
             waiting=self.watcher.waiting,
             executors=Executors(

@@ -6,7 +6,7 @@ A table that is parked takes its foreign-key component with it: half of it would
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ from anabranch.capture.unlogged import REASON
 from anabranch.errors import UnknownLogEvent
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
-from anabranch.model.schema import TableSchema
+from anabranch.model.schema import TableSchema, component
 from anabranch.rows.chunk import TRANSACTION_SCHEMA, Barrier, BarrierKind, Chunk
 from anabranch.trail import requests
 from anabranch.trail.writer import TrailWriter
@@ -27,24 +27,6 @@ from anabranch.trail.writer import TrailWriter
 VANISHES = frozenset({"drop", "rename", "partition"})
 WARN_SECONDS = 60.0  # between two warnings of the same table
 REMEDY = "anabranch load JOB --table {table} brings it in"
-
-
-def component(tables: Iterable[TableId], in_force: Mapping[TableId, TableSchema]) -> set[TableId]:
-    """The tables and everything that foreign keys connect them with, in either direction."""
-    neighbours: dict[TableId, set[TableId]] = {table: set() for table in in_force}
-    for table, schema in in_force.items():
-        for key in schema.foreign_keys:
-            if key.parent in neighbours:
-                neighbours[table].add(key.parent)
-                neighbours[key.parent].add(table)
-    found: set[TableId] = set()
-    open_tables = list(tables)
-    while open_tables:
-        table = open_tables.pop()
-        if table not in found:
-            found.add(table)
-            open_tables.extend(neighbours.get(table, ()))
-    return found
 
 
 @dataclass(frozen=True)

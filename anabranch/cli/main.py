@@ -32,6 +32,7 @@ VERBS = (
     "schema",
     "trail",
     "conflicts",
+    "parked",
     "drop",
     "demo",
     "torture",

@@ -15,6 +15,7 @@ from anabranch.model.ids import TableId
 
 if TYPE_CHECKING:
     from anabranch.job.drop import Leftovers
+    from anabranch.job.parking import ParkedTable
     from anabranch.job.printing import Script
     from anabranch.preflight.report import Report
     from anabranch.rows.conflict import NotedConflict
@@ -102,6 +103,27 @@ class Job:
             from anabranch.job.ends import forget_conflicts
 
             return forget_conflicts(self, upto)
+
+    def parked(self, table: str | None = None) -> list[ParkedTable]:
+        """Tables that are parked, or one."""
+        with self._named():
+            from anabranch.job.parking import parked_tables
+
+            return parked_tables(self, TableId.parse(table) if table else None)
+
+    def resume(self, table: str | None = None) -> list[TableId]:
+        """Let tables that apply has parked go on where they stood: all, or one with those that were parked with it."""
+        with self._named():
+            from anabranch.job.parking import resume
+
+            return resume(self, TableId.parse(table) if table else None)
+
+    def give_up(self, table: str) -> int:
+        """Hold nothing of the trail for a parked table any more: how many bytes that was. Only a load brings it back."""
+        with self._named():
+            from anabranch.job.parking import give_up
+
+            return give_up(self, TableId.parse(table))
 
     def drop(self, execute: bool = False) -> Leftovers:
         """What the job left behind; removed if told. Raises nothing for an end that is away: look at the result."""

@@ -64,6 +64,7 @@ def run_apply(job: Job, engine: Engine | None = None) -> None:
             lock=job.config.load.lock,
             truncate=job.config.apply.truncate,
             per_transaction=job.config.apply.mode == "transaction",
+            parks=job.config.apply.on_error == "park",
             stage_rows=job.config.apply.stage_rows,
             engine=engine,
             stop=stop.asked,

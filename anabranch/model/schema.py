@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -194,3 +195,21 @@ def _foreign_key(data: dict[str, Any]) -> ForeignKey:
         Action(data["on_delete"]),
         Action(data["on_update"]),
     )
+
+
+def component(tables: Iterable[TableId], in_force: Mapping[TableId, TableSchema]) -> set[TableId]:
+    """The tables and everything that foreign keys connect them with, in either direction."""
+    neighbours: dict[TableId, set[TableId]] = {table: set() for table in in_force}
+    for table, schema in in_force.items():
+        for key in schema.foreign_keys:
+            if key.parent in neighbours:
+                neighbours[table].add(key.parent)
+                neighbours[key.parent].add(table)
+    found: set[TableId] = set()
+    open_tables = list(tables)
+    while open_tables:
+        table = open_tables.pop()
+        if table not in found:
+            found.add(table)
+            open_tables.extend(neighbours.get(table, ()))
+    return found

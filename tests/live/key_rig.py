@@ -173,6 +173,8 @@ class Rig:
     applier: Applier
     trail: TrailWriter
     where: str
+    connector: Any
+    targets: Sequence[TargetTable]
 
     def log(self, *transactions: Sequence[Change], keys_off: bool = False) -> int:
         chunk = chunk_of(transactions, self.schemas, 0)
@@ -231,6 +233,7 @@ def rig(
     statements: Sequence[str] = (),
     build: bool = True,
     policies: Mapping[str, ConflictPolicy] | None = None,
+    parks: bool = False,
 ) -> Rig:
     """Tables are made by the load's own code, and so are keys, if `build`; `statements` run then. `policies` by table."""
     job, where = f"{JOB}_{where}", f"keys_{where}"
@@ -252,15 +255,16 @@ def rig(
 
     def context(states: Mapping[TableId, TableState]) -> ApplyContext:
         chosen = policies or {}
-        tables = {s.id: Followed(s, targets[s.id], on_conflict=chosen.get(s.id.name, STRICT)) for s in schemas}
+        mine = [s for s in schemas if states[s.id].state != "parked"]
+        tables = {s.id: Followed(s, targets[s.id], on_conflict=chosen.get(s.id.name, STRICT)) for s in mine}
         enforced = loader.foreign_keys(list(targets.values()))
         keys = None if writer.bypasses() else key_order({s.id: s for s in schemas}, targets, enforced)
         return ApplyContext(tables, rules_of(tables), "truncate", keys)
 
     reader = TrailReader(directory / where)
-    applier = Applier(job, reader, writer, store, "me", context, lambda _: None)
+    applier = Applier(job, reader, writer, store, "me", context, lambda _: None, parks=parks)
     applier.look()
-    return Rig(database, schemas, applier, trail, where)
+    return Rig(database, schemas, applier, trail, where, connector, list(targets.values()))
 
 
 def _target(one: TableSchema, where: str) -> TargetTable:

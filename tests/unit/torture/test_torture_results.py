@@ -20,6 +20,8 @@ RARE = {
     "apply.reread": "unit/apply/test_reread.py::test_rule_03_rows_that_were_read_again_are_there_once",
     "apply.one": "unit/apply/test_epoch.py::test_rule_08_a_unique_key_that_is_new_costs_one_slow_epoch",
     "apply.conflict": "unit/apply/test_epoch.py::test_rule_08_a_unique_key_that_is_new_costs_one_slow_epoch",
+    "apply.conflict.noted": "live/test_postgresql_conflicts.py::test_a_crash_after_the_note_leaves_none",
+    "apply.parking": "live/test_postgresql_parking.py::test_rule_15_a_crash_while_it_parks_loses_nothing",
 }
 
 
