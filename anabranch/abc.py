@@ -269,6 +269,18 @@ class TableState:
     facts: Mapping[str, str] = field(default_factory=dict)  # e.g. {"indexes": "built", "analyzed": "yes"}
 
 
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A source transaction that a person has told the job to leave out. `changes`: rows by source table. Times are
+    microseconds since 1970 UTC: the source's clock, and the target's."""
+
+    sequence: int
+    position: str
+    commit_time: int
+    changes: Mapping[str, int]
+    asked_at: int = 0
+
+
 JOINS = "joins"  # a fact: the table is loaded while the others stream already
 RESUMES = "resumes"  # a fact: the sequence from which a table that apply has parked can go on
 CONFLICTS = "conflicts"  # a fact: how many were settled and noted since the load
@@ -315,6 +327,14 @@ class TargetStore(Protocol):
 
     def conflicts(self, job: str, table: TableId | None = None, after: int = 0, limit: int = 0) -> list[NotedConflict]:
         """What was settled, in its order: of one source table, with numbers behind `after`, the first `limit` (0: all)."""
+
+    def skip(self, job: str, one: Skipped) -> None:
+        """Leave a transaction out. One that is known is left as it is."""
+
+    def skipped(self, job: str) -> list[Skipped]:
+        """In their order, also those that apply has passed."""
+
+    def unskip(self, job: str, sequence: int) -> bool: ...
 
     def forget_conflicts(self, job: str, upto: int) -> int:
         """Remove those with numbers up to `upto`; how many they were."""

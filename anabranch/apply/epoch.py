@@ -18,7 +18,7 @@ from anabranch.abc import RESUMES, Checkpoint, Conflict, StagedNet, TableState, 
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.conflict import Decider, Where, note_of
 from anabranch.apply.context import ApplyContext, replace_context
-from anabranch.apply.feed import Feed, SourceTransaction
+from anabranch.apply.feed import Feed, SourceTransaction, stops
 from anabranch.apply.images import order_of
 from anabranch.apply.onebyone import Disputable, refused, steps
 from anabranch.apply.park import parked_with, refused_table
@@ -79,6 +79,7 @@ class Applier:
     checkpoint: Checkpoint = field(init=False)
     states: dict[TableId, TableState] = field(init=False)
     context: ApplyContext = field(init=False)
+    skipped: Sequence[int] = field(default=(), init=False)  # transactions that are left out
     _is_in_doubt: bool = field(default=True, init=False)
     _patience: Patience = field(init=False)
     _grouped: tuple[Chunk, ApplyContext, Group] | None = field(default=None, init=False)
@@ -101,6 +102,7 @@ class Applier:
             self.writer.sweep()  # what a failed epoch left
         self.states = self.store.tables(self.job)
         self.context = self.context_of(self.states)
+        self.skipped = [one.sequence for one in self.store.skipped(self.job)]
         self.checkpoint, self._is_in_doubt = found, False
 
     def look_for_another(self) -> None:
@@ -159,6 +161,18 @@ class Applier:
         self._patience.wait(pause)
 
     def _advance(self, upto: int) -> None:
+        for stop in stops(self.skipped, self.checkpoint.position.sequence, upto):
+            self._carry_on(stop.before)
+            if stop.skipped is not None:
+                self._pass_over(stop.skipped)
+
+    def _pass_over(self, sequence: int) -> None:
+        """A transaction that is left out."""
+        where = self._where(sequence)
+        log.get(job=self.job).warning("transaction_skipped", position=where.position)
+        self.move_on(Position.parse(where.position), where.commit_time)
+
+    def _carry_on(self, upto: int) -> None:
         if upto <= self.checkpoint.position.sequence:
             return
         feed = Feed(self.trail, self.checkpoint.position.sequence, upto)
@@ -248,9 +262,10 @@ class Applier:
         names = [state.source for state in states]
         low, last = min(replayed.tables[name].low for name in names), then.position.sequence
         work = Work(replayed, {**self.states, **{s.source: s for s in states}}, self.target_of, self._has_joined)
-        if low < last:
-            for chunks in Feed(self.trail, low, last).groups():
-                carry_out(group(chunks, work.context, self.filtered), work)
+        for stop in stops(self.skipped, low, last):
+            if stop.after < stop.before:
+                for chunks in Feed(self.trail, stop.after, stop.before).groups():
+                    carry_out(group(chunks, work.context, self.filtered), work)
         came = {name: work.context.tables[name] for name in names if name in work.context.tables}
         followed = {name: replace(joined.tables[name], dirty=one.dirty) for name, one in came.items()}
         others = {name: one for name, one in joined.tables.items() if name not in names}

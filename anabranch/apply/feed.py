@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -83,3 +83,21 @@ def _each(chunk: Chunk) -> Iterator[SourceTransaction]:
     for place, (native, commit_time) in enumerate(zip(natives, times, strict=True)):
         sequence = chunk.first_sequence + place
         yield SourceTransaction(sequence, Position(sequence, native), commit_time, lambda: iter((chunk,)))
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The transactions behind `after` up to `before`; then one that is left out, or the end."""
+
+    after: int
+    before: int
+    skipped: int | None = None
+
+
+def stops(skipped: Iterable[int], after: int, upto: int) -> Iterator[Stop]:
+    """The way from `after` to `upto` around what is left out."""
+    for sequence in sorted(one for one in skipped if after < one <= upto):
+        yield Stop(after, sequence - 1, sequence)
+        after = sequence
+    if after < upto:
+        yield Stop(after, upto)

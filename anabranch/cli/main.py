@@ -33,6 +33,7 @@ VERBS = (
     "trail",
     "conflicts",
     "parked",
+    "skip",
     "drop",
     "demo",
     "torture",

@@ -14,6 +14,7 @@ from anabranch.errors import AnabranchError, ConfigError, install_hint
 from anabranch.model.ids import TableId
 
 if TYPE_CHECKING:
+    from anabranch.abc import Skipped
     from anabranch.job.drop import Leftovers
     from anabranch.job.parking import ParkedTable
     from anabranch.job.printing import Script
@@ -124,6 +125,27 @@ class Job:
             from anabranch.job.parking import give_up
 
             return give_up(self, TableId.parse(table))
+
+    def skip(self, position: str, execute: bool = False) -> Skipped:
+        """What a source transaction holds; left out from the next start of apply on, if told."""
+        with self._named():
+            from anabranch.job.skipping import skip
+
+            return skip(self, position, execute)
+
+    def skipped(self) -> list[Skipped]:
+        """Transactions that are left out."""
+        with self._named():
+            from anabranch.job.skipping import skipped
+
+            return skipped(self)
+
+    def unskip(self, position: str) -> int:
+        """Take `skip` back, as long as apply has not come to it. Returns the sequence."""
+        with self._named():
+            from anabranch.job.skipping import unskip
+
+            return unskip(self, position)
 
     def drop(self, execute: bool = False) -> Leftovers:
         """What the job left behind; removed if told. Raises nothing for an end that is away: look at the result."""

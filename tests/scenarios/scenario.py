@@ -173,7 +173,7 @@ class Scenario:
         logs = self.directory / "output"
         logs.mkdir(exist_ok=True)
         words = [arguments[0], *arguments[1:]]
-        words.insert(2 if arguments[0] in ("trail", "schema", "conflicts", "parked") else 1, str(self.job_file))
+        words.insert(2 if arguments[0] in ("trail", "schema", "conflicts", "parked", "skip") else 1, str(self.job_file))
         command = [*self.prefix, sys.executable, "-m", "anabranch", *words]
         faster = class_archive.environment() if arguments[0] in WITH_SPARK else {}
         running = Running(command, self.environment | faster, logs / f"{self._logs:02}-{arguments[0]}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from scenario import Scenario
@@ -27,6 +28,7 @@ def test_a_target_that_others_write_to(mariadb: Server, scenario: Make) -> None:
     made.run_until_caught_up()
     assert made.cli("conflicts", "ls").stdout == "no conflicts were settled\n"
     without_a_policy_it_stops_with_the_key(made)
+    one_transaction_may_be_left_out(made)
     a_policy_holds_from_the_next_start(made)
     what_was_decided_can_be_seen(made)
     wrong_asking_is_one_message(made)
@@ -36,6 +38,7 @@ def without_a_policy_it_stops_with_the_key(made: Scenario) -> None:
     made.target.execute(
         "DELETE FROM public.price WHERE id = 1", "UPDATE public.price SET at = '2026-06-01' WHERE id = 2"
     )
+    made.source.execute("UPDATE price SET v = 'never' WHERE id = 1")
     made.source.execute(
         "UPDATE price SET v = 'a2', at = '2026-02-01' WHERE id = 1",
         "UPDATE price SET v = 'b2', at = '2026-02-01' WHERE id = 2",
@@ -44,6 +47,31 @@ def without_a_policy_it_stops_with_the_key(made: Scenario) -> None:
     )
     stopped = made.cli("run", "--until-caught-up", code=6, seconds=240)
     assert "the row is not there (row id = 1)" in stopped.stderr and "on_conflict" in stopped.stderr
+
+
+def one_transaction_may_be_left_out(made: Scenario) -> None:
+    stopped = made.cli("run", "--until-caught-up", code=6, seconds=240).stderr
+    position = re.findall(r"position (\d+@[^:]+:\d+): .*the row is not there", stopped)[-1]
+    assert made.cli("skip", "ls").stdout == "no transaction is left out\n"
+    shown = made.cli("skip", "add", position).stdout
+    assert (
+        f"transaction {position}" in shown
+        and f"1 changes of {made.source.name}.price" in shown
+        and "--execute" in shown
+    )
+    assert made.cli("skip", "ls", "--json").json["skipped"] == []
+    wrong = {"0": "the trail has no transaction 0", "x": "is no position", position + "1": f"but {position}"}
+    for text, message in wrong.items():
+        assert message in made.cli("skip", "add", text, code=2).stderr
+    assert "is not to be skipped" in made.cli("skip", "remove", position, code=2).stderr
+    made.cli("skip", "add", position, "--execute")
+    made.cli("skip", "remove", position)
+    made.cli("skip", "add", position.partition("@")[0], "--execute")
+    assert position in made.cli("skip", "ls").stdout
+    stopped = made.cli("run", "--until-caught-up", code=6, seconds=240).stderr
+    assert "transaction_skipped" in stopped and f"position {position}" not in stopped
+    assert "is applied already" in made.cli("skip", "remove", position, code=2).stderr
+    assert "is applied already" in made.cli("skip", "add", position, code=2).stderr
 
 
 def a_policy_holds_from_the_next_start(made: Scenario) -> None:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field
 
-from anabranch.abc import Checkpoint, LoadedChunk, TableState
+from anabranch.abc import Checkpoint, LoadedChunk, Skipped, TableState
 from anabranch.errors import TargetError
 from anabranch.model.datatype import LogicalType
 from anabranch.model.ids import TableId
@@ -107,6 +107,7 @@ class JobState:
     tables: dict[TableId, TableState] = field(default_factory=dict)
     chunks: dict[tuple[TableId, int], list[LoadedChunk]] = field(default_factory=dict)
     conflicts: list[NotedConflict] = field(default_factory=list)
+    skipped: dict[int, Skipped] = field(default_factory=dict)
 
 
 @dataclass

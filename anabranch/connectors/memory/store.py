@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
+from dataclasses import replace
 
-from anabranch.abc import Checkpoint, TableState
+from anabranch.abc import Checkpoint, Skipped, TableState
 from anabranch.connectors.memory.database import Database
 from anabranch.errors import Fenced
 from anabranch.model.ids import TableId
@@ -56,6 +58,16 @@ class MemoryStore:
     def conflicts(self, job: str, table: TableId | None = None, after: int = 0, limit: int = 0) -> list[NotedConflict]:
         found = [one for one in self._database.job(job).conflicts if one.number > after and table in (None, one.source)]
         return found[: limit or None]
+
+    def skip(self, job: str, one: Skipped) -> None:
+        found = self._database.job(job).skipped
+        found.setdefault(one.sequence, replace(one, asked_at=time.time_ns() // 1000))
+
+    def skipped(self, job: str) -> list[Skipped]:
+        return [one for _, one in sorted(self._database.job(job).skipped.items())]
+
+    def unskip(self, job: str, sequence: int) -> bool:
+        return self._database.job(job).skipped.pop(sequence, None) is not None
 
     def forget_conflicts(self, job: str, upto: int) -> int:
         with self._database.lock:

@@ -13,8 +13,8 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
-from anabranch.abc import Checkpoint, TableState
-from anabranch.connectors.postgresql import conflicts
+from anabranch.abc import Checkpoint, Skipped, TableState
+from anabranch.connectors.postgresql import conflicts, skipped
 from anabranch.connectors.postgresql.connection import Connection, connect
 from anabranch.connectors.postgresql.errors import translated
 from anabranch.connectors.postgresql.stage import sweep
@@ -29,7 +29,9 @@ VERSION = 1
 TARGET = "target"  # the checkpoint row's name of a job's only target
 LOCK = 0x616E61  # pg_advisory_xact_lock: one process at a time makes or removes the schema
 TABLES = ("load_chunk", "table_state", "checkpoint", "job")  # rows of jobs
-MORE_TABLES = ("taken_off", "conflict")  # made when they are needed, and where an earlier release has made the others
+# made when they are needed, and where an earlier release has made the others
+MORE_TABLES = ("taken_off", "conflict", "skipped")
+LATER_TABLES = {"conflict": conflicts.CREATE, "skipped": skipped.CREATE}
 COLUMNS = ("uuid", "source_identity", "definition")  # of a job; what else it says goes into facts
 
 READ_VERSION = "SELECT version FROM anabranch.meta"
@@ -103,8 +105,9 @@ class PostgresStore:
             if not _one(connection, HAS_META):
                 connection.execute(files(__package__).joinpath("state.sql").read_bytes())
             _check_version(connection)
-            if not _exists(connection, "conflict"):
-                connection.execute(conflicts.CREATE)
+            for name, create in LATER_TABLES.items():
+                if not _exists(connection, name):
+                    connection.execute(create)
 
     def job(self, job: str) -> dict[str, str] | None:
         row = self._read("read the job", READ_JOB, [job])
@@ -167,6 +170,18 @@ class PostgresStore:
             if not _exists(connection, "conflict"):
                 return []
             return conflicts.read(connection, job, table, after, limit)
+
+    def skip(self, job: str, one: Skipped) -> None:
+        with self._session("note a transaction to leave out") as connection:
+            skipped.add(connection, job, one)
+
+    def skipped(self, job: str) -> list[Skipped]:
+        with self._session("read the transactions to leave out") as connection:
+            return skipped.read(connection, job) if _exists(connection, "skipped") else []
+
+    def unskip(self, job: str, sequence: int) -> bool:
+        with self._session("forget a transaction to leave out") as connection:
+            return skipped.remove(connection, job, sequence)
 
     def forget_conflicts(self, job: str, upto: int) -> int:
         with self._session("remove conflicts") as connection:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from anabranch.abc import Bounds, Checkpoint, Conflict, TableState, TargetConnector, ValueRules, Writer
+from anabranch.abc import Bounds, Checkpoint, Conflict, Skipped, TableState, TargetConnector, ValueRules, Writer
 from anabranch.errors import Fenced, RowRefused, StateError, TargetError, TargetUnavailable
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
@@ -499,6 +499,18 @@ def a_truncate_empties_the_table(target: Target) -> None:
         assert rows(target, of) == []
 
 
+def transactions_to_leave_out_are_kept(target: Target) -> None:
+    one, other = Skipped(12, "12@log.1:7", 5, {"shop.a": 2, "shop.b": 1}), Skipped(3, "3@log.1:2", 0, {})
+    with closing(target.connector.store()) as store:
+        for each in (one, other, replace(one, changes={})):
+            store.skip(JOB, each)
+        found = store.skipped(JOB)
+        assert [replace(each, asked_at=0) for each in found] == [other, one] and found[0].asked_at > 0
+        assert store.skipped("another") == []
+        assert store.unskip(JOB, 3) and not store.unskip(JOB, 3) and not store.unskip("another", 12)
+        assert [each.sequence for each in store.skipped(JOB)] == [12]
+
+
 # --- foreign keys that the target enforces (K7) -----------------------------------------------------------------------
 
 
@@ -666,6 +678,7 @@ CHECKS: tuple[Callable[[Target], None], ...] = (
     rule_28_a_newer_row_is_a_conflict,
     conflicts_are_noted_with_the_epoch,
     a_truncate_empties_the_table,
+    transactions_to_leave_out_are_kept,
     rule_07_keys_accept_what_comes_in_their_order,
     rule_01_cascades_run_over_levels,
     rule_29_a_chunk_is_loaded_once,

@@ -13,7 +13,7 @@ import pytest
 from apply_images import ITEMS, chunk_of, context, followed
 
 from anabranch import connectors, failpoints
-from anabranch.abc import TableState, ValueRules
+from anabranch.abc import Skipped, TableState, ValueRules
 from anabranch.apply.context import ApplyContext, replace_context
 from anabranch.apply.epoch import Applier
 from anabranch.apply.plan import group, stages
@@ -317,3 +317,16 @@ def test_rule_02_a_barrier_behind_the_mark_ends_the_window(rig: Callable[..., Ri
 def _at(number: int, chunk: Chunk) -> Chunk:
     facts = {"native": f"log.1:{number}", "gtid": None, "commit_time": 0, "rows": chunk.row_count}
     return replace(chunk, transactions=pa.RecordBatch.from_pylist([facts], schema=TRANSACTION_SCHEMA))
+
+
+@pytest.mark.parametrize("per_transaction", [False, True])
+def test_what_a_person_told_to_leave_out_is_left_out_whole(rig: Callable[..., Rig], per_transaction: bool) -> None:
+    """Also two of them in a row, and one that has nothing behind it."""
+    one = rig(per_transaction=per_transaction)
+    upto = one.log(item(1), [*item(2), *item(3)], item(2), item(4), item(2))  # of which the fifth cannot be applied
+    for sequence in (2, 4, 5):
+        one.applier.store.skip(JOB, Skipped(sequence, f"{sequence}@log.1:{sequence}", 0, {"shop.items": 1}))
+    one.applier.ask_again()  # as at a start
+    one.applier.apply(upto)
+    assert one.rows() == [1, 2]
+    assert one.applier.checkpoint.position.sequence == 5

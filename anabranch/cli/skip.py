@@ -1,0 +1,85 @@
+"""`anabranch skip add|ls|remove`: source transactions that are left out on purpose.
+
+What does not live here: what may be left out (`Job.skip`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from anabranch.cli.options import job_argument, json_option, log_level, write_json
+
+if TYPE_CHECKING:
+    from anabranch.abc import Skipped
+
+position_argument = click.argument("position", metavar="POSITION")
+
+
+@click.group()
+def skip() -> None:
+    """Leave a source transaction out, whole, and keep a record of it at the target. POSITION is that of the message
+    about the refused row, or its sequence alone."""
+
+
+@skip.command()
+@job_argument
+@position_argument
+@click.option("--execute", is_flag=True, help="Do it. Without this it is only shown what would be left out.")
+@log_level("warning")
+def add(job: str, position: str, execute: bool) -> None:
+    """Leave one out, from the next start of apply on."""
+    from anabranch.job import Job
+
+    found = Job.from_file(job).skip(position, execute=execute)
+    for line in _whole(found):
+        click.echo(line)
+    click.echo("is left out" if execute else "nothing was changed; add --execute to leave it out")
+
+
+@skip.command()
+@job_argument
+@json_option
+@log_level("warning")
+def ls(job: str, as_json: bool) -> None:
+    """List what was left out, or will be when apply comes to it."""
+    from anabranch.job import Job
+    from anabranch.state.store import time_text
+
+    found = Job.from_file(job).skipped()
+    if as_json:
+        facts = [
+            {
+                "position": {"text": one.position, "commit_time": time_text(one.commit_time)},
+                "changes": one.changes,
+                "asked_at": time_text(one.asked_at),
+            }
+            for one in found
+        ]
+        write_json({"version": 1, "skipped": facts})
+    else:
+        lines = [line for one in found for line in (*_whole(one), f"    asked {time_text(one.asked_at)}")]
+        click.echo("\n".join(lines) if found else "no transaction is left out")
+
+
+@skip.command()
+@job_argument
+@position_argument
+@log_level("warning")
+def remove(job: str, position: str) -> None:
+    """Take the word back, as long as apply has not come to it."""
+    from anabranch.job import Job
+
+    click.echo(f"{Job.from_file(job).unskip(position)} is applied after all")
+
+
+def _whole(one: Skipped) -> list[str]:
+    from anabranch.state.store import time_text
+
+    at = f", committed {time_text(one.commit_time)}" if one.commit_time else ""
+    return [
+        f"transaction {one.position}{at}",
+        *(f"    {number:,} changes of {table}" for table, number in sorted(one.changes.items())),
+        *(["    no changes of replicated tables"] if not one.changes else []),
+    ]

@@ -1,0 +1,46 @@
+"""Transactions that a person has told a job to leave out: `anabranch.skipped`.
+
+What does not live here: leaving them out (apply engine), whether one may be (`job/skipping.py`).
+"""
+
+from __future__ import annotations
+
+from typing import LiteralString
+
+from psycopg.types.json import Json
+
+from anabranch.abc import Skipped
+from anabranch.connectors.postgresql.connection import Connection
+
+CREATE: LiteralString = """
+CREATE TABLE anabranch.skipped (
+    job         text   NOT NULL,
+    sequence    bigint NOT NULL,
+    position    text   NOT NULL,
+    commit_time bigint NOT NULL,
+    changes     json   NOT NULL,
+    asked_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (job, sequence)
+)
+"""
+ADD: LiteralString = """
+INSERT INTO anabranch.skipped (job, sequence, position, commit_time, changes) VALUES (%s, %s, %s, %s, %s)
+ON CONFLICT DO NOTHING
+"""
+READ: LiteralString = """
+SELECT sequence, position, commit_time, changes, (extract(epoch FROM asked_at) * 1000000)::bigint
+  FROM anabranch.skipped WHERE job = %s ORDER BY sequence
+"""
+REMOVE: LiteralString = "DELETE FROM anabranch.skipped WHERE job = %s AND sequence = %s"
+
+
+def add(connection: Connection, job: str, one: Skipped) -> None:
+    connection.execute(ADD, [job, one.sequence, one.position, one.commit_time, Json(dict(one.changes))])
+
+
+def read(connection: Connection, job: str) -> list[Skipped]:
+    return [Skipped(*row) for row in connection.execute(READ, [job])]
+
+
+def remove(connection: Connection, job: str, sequence: int) -> bool:
+    return connection.execute(REMOVE, [job, sequence]).rowcount == 1

@@ -1,0 +1,108 @@
+"""Leaving one source transaction out on purpose: what it holds, and the word for it, kept at the target.
+
+What does not live here: leaving it out (apply).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from anabranch.abc import Skipped, TargetStore
+from anabranch.errors import ConfigError, StateError
+from anabranch.job import ends
+from anabranch.model.position import Position
+from anabranch.rows.chunk import BarrierKind
+from anabranch.trail.reader import TrailReader, exists
+from anabranch.trail.show import show
+
+if TYPE_CHECKING:
+    from anabranch.job.job import Job
+
+SHOW = "anabranch trail show JOB --from POSITION --limit 20 shows what is where"
+
+
+def skipped(job: Job) -> list[Skipped]:
+    """All that was asked for, done or not."""
+    store = ends.target_of(job).store()
+    try:
+        return store.skipped(job.config.name) if store.exists() else []
+    finally:
+        store.close()
+
+
+def skip(job: Job, position: str, execute: bool) -> Skipped:
+    """The transaction at a position, or sequence, and what it holds; left out from the next start of apply on, if told.
+
+    Raises ConfigError for one that is not there, is applied already, or changes definitions."""
+    found = _in_trail(job, position)
+    store = ends.target_of(job).store()
+    try:
+        _require_ahead(job, store, found)
+        if execute:
+            store.skip(job.config.name, found)
+    finally:
+        store.close()
+    return found
+
+
+def unskip(job: Job, position: str) -> int:
+    """Take the word back, as long as apply has not come to it. Returns the sequence."""
+    sequence = _sequence(job, position)
+    store = ends.target_of(job).store()
+    try:
+        known = {one.sequence: one for one in (store.skipped(job.config.name) if store.exists() else [])}
+        if sequence not in known:
+            raise ConfigError(f"{position} is not to be skipped", job=job.config.name, hint="anabranch skip ls JOB")
+        _require_ahead(job, store, known[sequence])
+        store.unskip(job.config.name, sequence)
+    finally:
+        store.close()
+    return sequence
+
+
+def _sequence(job: Job, position: str) -> int:
+    number = position.partition("@")[0]
+    if not (number.isascii() and number.isdigit()):
+        raise ConfigError(f"{position!r} is no position", job=job.config.name, hint="like 4711@mysql-bin.000003:15499")
+    return int(number)
+
+
+def _in_trail(job: Job, position: str) -> Skipped:
+    sequence = _sequence(job, position)
+    if not exists(job.trail):
+        raise StateError(f"no trail in {job.trail}", job=job.config.name, hint="start capture first")
+    with TrailReader(job.trail) as trail:
+        if not trail.first() <= sequence <= trail.end().position.sequence:
+            reach = f"it has {trail.first()} to {trail.end().position.sequence}"
+            raise ConfigError(f"the trail has no transaction {sequence}: {reach}", job=job.config.name, hint=SHOW)
+        there = trail.position_at(sequence)
+        if "@" in position and position != str(there):
+            raise ConfigError(f"there is no {position}, but {there}", job=job.config.name, hint=SHOW)
+        return _held(job, trail, there)
+
+
+def _held(job: Job, trail: TrailReader, there: Position) -> Skipped:
+    changes: Counter[str] = Counter()
+    time = 0
+    for row in show(trail, after=there.sequence - 1, upto=there.sequence):
+        time = row.commit_time
+        if row.operation == BarrierKind.PARK.value:
+            raise ConfigError(
+                f"{there} changes the definition of {row.table}: {row.note}",
+                job=job.config.name,
+                hint="rows behind it could not be read without it; what it parks is brought back by a load",
+            )
+        if row.operation != "update from":
+            changes[str(row.table)] += 1
+    return Skipped(there.sequence, str(there), time, dict(changes))
+
+
+def _require_ahead(job: Job, store: TargetStore, found: Skipped) -> None:
+    checkpoint = store.checkpoint(job.config.name) if store.exists() else None
+    if checkpoint is not None and found.sequence <= checkpoint.position.sequence:
+        raise ConfigError(
+            f"{found.position} is applied already: the target is at {checkpoint.position}",
+            job=job.config.name,
+            hint="what it did is undone at the target by hand, or by a load of its tables",
+        )
