@@ -282,6 +282,7 @@ class Skipped:
 
 
 JOINS = "joins"  # a fact: the table is loaded while the others stream already
+RECREATE = "recreate"  # a fact: the job file changed, and the target table has to be made anew
 RESUMES = "resumes"  # a fact: the sequence from which a table that apply has parked can go on
 CONFLICTS = "conflicts"  # a fact: how many were settled and noted since the load
 
@@ -327,6 +328,9 @@ class TargetStore(Protocol):
 
     def conflicts(self, job: str, table: TableId | None = None, after: int = 0, limit: int = 0) -> list[NotedConflict]:
         """What was settled, in its order: of one source table, with numbers behind `after`, the first `limit` (0: all)."""
+
+    def forget_table(self, job: str, before: TableState) -> None:
+        """Remove its state and ledger, if they are still those of `before`: else Fenced. Its rows stay."""
 
     def skip(self, job: str, one: Skipped) -> None:
         """Leave a transaction out. One that is known is left as it is."""

@@ -141,7 +141,7 @@ class Applier:
     def _park(self, refusal: TargetError) -> None:
         """Take out the table that is refused, with what goes with it. The trail is held for them before the target says so."""
         table, at = refused_table(refusal, self.context), self.checkpoint.position
-        parked = parked_with(table, refusal, at, self.context, self.states) if table else []
+        parked = parked_with(table, refusal, at, self.states) if table else []
         for state in parked:
             if RESUMES in state.facts:
                 retention.hold(self.trail.directory, f"{retention.LOAD}{state.source}", at.sequence)

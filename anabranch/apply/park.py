@@ -24,11 +24,11 @@ def refused_table(refusal: TargetError, context: ApplyContext) -> TableId | None
 
 
 def parked_with(
-    table: TableId, refusal: TargetError, at: Position, context: ApplyContext, states: Mapping[TableId, TableState]
+    table: TableId, refusal: TargetError, at: Position, states: Mapping[TableId, TableState]
 ) -> list[TableState]:
     """The states of the table and all that goes with it, parked at `at`."""
-    schemas = {t: followed.schema for t, followed in context.tables.items()}
-    found = {t: states[t] for t in sorted(component([table], schemas))}
+    schemas = {t: state.schema for t, state in states.items() if state.schema and state.state != "parked"}
+    found = {t: states[t] for t in sorted(component([table], schemas))}  # one that is being loaded goes with it
     may_resume = all(state.state == "streaming" for state in found.values())
     facts = {RESUMES: str(at.sequence)} if may_resume else {}
     reason = f"{refusal.message} (at {refusal.position or at})"

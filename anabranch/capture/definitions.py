@@ -132,12 +132,12 @@ class DefinitionKeeper:
         return not engine or all(in_force[table].engine.upper() == engine for table in tables)
 
     def _compared(self, facts: StatementFacts, named: list[TableId], statement: LogStatement) -> list[Barrier]:
+        in_force = self.trail.history.in_force()
         catalog = self.source.catalog()
-        try:
-            now = read_definitions(catalog, self.wanted).tables
+        try:  # also of what the job file leaves out by now, and nobody has said so yet
+            now = read_definitions(catalog, lambda table: table in in_force or self.wanted(table)).tables
         finally:
             catalog.close()
-        in_force = self.trail.history.in_force()
         changed = [table for table, schema in in_force.items() if not _same(now.get(table), schema)]
         unsettled = [t for t in named if t in self.unsettled and self._is_before(statement.mark, self.unsettled[t])]
         if facts.kind == "unknown" or not self._is_of_engine(named, facts.engine):

@@ -27,6 +27,7 @@ VERBS = (
     "load",
     "apply",
     "preflight",
+    "plan",
     "status",
     "verify",
     "schema",

@@ -40,9 +40,9 @@ class Leftovers:
 
 def drop(job: Job, execute: bool) -> Leftovers:
     """Refuses while a part runs."""
-    running = list(_running(job))
-    if running and execute:
-        raise StateError(f"the job is running: {', '.join(running)}", job=job.config.name, hint="stop it first")
+    parts = list(running(job))
+    if parts and execute:
+        raise StateError(f"the job is running: {', '.join(parts)}", job=job.config.name, hint="stop it first")
     lines: list[str] = []
     errors: list[AnabranchError] = []
     for part in (_source, _target, _home):
@@ -50,7 +50,7 @@ def drop(job: Job, execute: bool) -> Leftovers:
     return Leftovers(tuple(lines), tuple(errors))
 
 
-def _running(job: Job) -> Iterator[str]:
+def running(job: Job) -> Iterator[str]:
     """By what the parts hold, too: state.db may have been deleted."""
     state = StateStore(job.config.home)
     parts = {part["name"]: f"{part['name']} (pid {part['pid']})" for part in state.snapshot()["parts"]}

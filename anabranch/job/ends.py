@@ -179,6 +179,17 @@ def prepare_target(job: Job, store: TargetStore) -> None:
     )
 
 
+def refuse_changed_job(job: Job) -> None:
+    """Before anything runs by a job file that says otherwise than when the job last ran. Raises JobChanged."""
+    store = target_of(job).store()
+    try:
+        known = store.job(job.config.name) if store.exists() else None
+    finally:
+        store.close()
+    if known is not None:
+        _refuse_changes(job, known, trail_uuid(job) or known["uuid"])
+
+
 def _refuse_changes(job: Job, known: dict[str, str], trail_job_uuid: str) -> None:
     if known["uuid"] != trail_job_uuid:
         raise StateError(
@@ -191,7 +202,7 @@ def _refuse_changes(job: Job, known: dict[str, str], trail_job_uuid: str) -> Non
         raise JobChanged(
             "the job file differs from the job as last run: " + "; ".join(changes),
             job=job.config.name,
-            hint="put it back, or remove the job's state (anabranch drop JOB --execute) and load again",
+            hint="anabranch plan JOB says what that means for its tables, and takes it over; or put it back",
         )
 
 

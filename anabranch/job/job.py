@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from anabranch.abc import Skipped
     from anabranch.job.drop import Leftovers
     from anabranch.job.parking import ParkedTable
+    from anabranch.job.planning import Plan
     from anabranch.job.printing import Script
     from anabranch.preflight.report import Report
     from anabranch.rows.conflict import NotedConflict
@@ -146,6 +147,13 @@ class Job:
             from anabranch.job.skipping import unskip
 
             return unskip(self, position)
+
+    def plan(self, execute: bool = False) -> Plan | None:
+        """What the job file says otherwise than when the job last ran; taken over if told. None: it has never run."""
+        with self._named():
+            from anabranch.job.planning import plan
+
+            return plan(self, execute)
 
     def drop(self, execute: bool = False) -> Leftovers:
         """What the job left behind; removed if told. Raises nothing for an end that is away: look at the result."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from anabranch import log
-from anabranch.abc import PreflightContext, SourceConnector, TableState, TargetConnector
+from anabranch.abc import RECREATE, PreflightContext, SourceConnector, TableState, TargetConnector
 from anabranch.errors import ConfigError, SchemaError
 from anabranch.job import ends
 from anabranch.model.ids import TableId
@@ -126,13 +126,15 @@ class Joining:
 
     def _refuse_unconfirmed(self, now: TableSchema, state: TableState | None, recreate: bool) -> None:
         """A changed definition needs the target table made anew, and the user's word for it."""
-        if state is None or state.schema is None or recreate or now.same_definition(state.schema):
+        if state is None or state.schema is None or recreate:
+            return
+        if now.same_definition(state.schema) and RECREATE not in state.facts:
             return
         target = self.job.rules.target_table(now)
         statements = self.target.loader(ends.value_rules(self.job)).ddl(now, target)
         click.echo(f"would drop {state.target} at the target and create it anew:\n" + "\n".join(statements))
         raise ConfigError(
-            f"the definition of {now.id} changed since it was loaded",
+            f"the definition of {now.id}, or what the job makes of it, changed since it was loaded",
             job=self.name,
             hint=f"anabranch load JOB --table {now.id} --recreate",
         )

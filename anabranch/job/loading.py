@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from anabranch import log
-from anabranch.abc import JOINS, TableState, TargetStore
+from anabranch.abc import JOINS, RECREATE, RESUMES, TableState, TargetStore
 from anabranch.errors import (
     AnabranchError,
     ConfigError,
@@ -232,6 +232,10 @@ class Loading:
         joining = Joining(self.job, self.source, self.target, self.stop)
         if state is not None and state.state == "streaming":
             raise ConfigError(f"{table} streams already", job=self.name, hint="only parked and new tables join")
+        if state is not None and state.state == "loading" and RESUMES in state.facts:
+            raise ConfigError(
+                f"{table} is about to go on where it stood", job=self.name, hint="start apply, it does it"
+            )
         is_parked = bool(ends.parked_because(self.job, table))
         if state is not None and state.state in ("pending", "loading") and JOINS not in state.facts and not is_parked:
             raise ConfigError(
@@ -243,7 +247,9 @@ class Loading:
             schema = joining.definition(table, state, recreate)
         if schema is None:
             return
-        changed = bool(state and state.schema and not state.schema.same_definition(schema))
+        changed = bool(
+            state and (RECREATE in state.facts or (state.schema and not state.schema.same_definition(schema)))
+        )
         generation = (state.generation if state else 0) + (0 if begun else 1)
         demand = self._demand(schema, joining.states())  # parents may have come to stream meanwhile
         load = LoadTable(

@@ -48,6 +48,7 @@ def run_apply(job: Job, engine: Engine | None = None) -> None:
 
     engine = engine or SparkEngine(spark_factory(job, "apply"))
     with Stop() as stop, part(job, "apply") as state:
+        ends.refuse_changed_job(job)
         source = ends.source_of(job)
         ApplyRun(
             job=job.config.name,

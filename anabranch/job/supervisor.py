@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from anabranch import log
 from anabranch.errors import AnabranchError, NotCaughtUp, StateError, TablesParked
+from anabranch.job import ends
 from anabranch.job.caughtup import CaughtUp, Progress
 from anabranch.job.display import Display
 from anabranch.job.signals import SUPERVISED, Stop
@@ -112,6 +113,7 @@ class Supervisor:
         with self.stop, only_one(self.job, self.stop), part(self.job, "run") as state:
             state.clear_last_error()
             self._preflight(state)
+            ends.refuse_changed_job(self.job)
             children = [self._child(name) for name in ("capture", "load", "apply")]
             try:
                 self._watch(children, state, until_caught_up, seconds)

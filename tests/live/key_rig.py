@@ -13,7 +13,7 @@ from typing import Any
 from apply_images import INT, chunk_of, reference, schema
 from customers import endpoint_of
 
-from anabranch.abc import TableState, ValueRules
+from anabranch.abc import JOINS, TableState, ValueRules
 from anabranch.apply.cascade import rules_of
 from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.epoch import Applier
@@ -255,7 +255,7 @@ def rig(
 
     def context(states: Mapping[TableId, TableState]) -> ApplyContext:
         chosen = policies or {}
-        mine = [s for s in schemas if states[s.id].state != "parked"]
+        mine = [s for s in schemas if states[s.id].state != "parked" and JOINS not in states[s.id].facts]
         tables = {s.id: Followed(s, targets[s.id], on_conflict=chosen.get(s.id.name, STRICT)) for s in mine}
         enforced = loader.foreign_keys(list(targets.values()))
         keys = None if writer.bypasses() else key_order({s.id: s for s in schemas}, targets, enforced)

@@ -160,6 +160,16 @@ def test_a_table_whose_load_is_not_past_its_window_has_to_be_loaded_again(made: 
     assert found.state == "parked" and RESUMES not in found.facts
 
 
+def test_a_table_that_is_loaded_to_join_goes_with_its_parent(made: Callable[..., Any]) -> None:
+    """What the parent's changes do to it meanwhile would be told by nothing."""
+    one = made()
+    store, state = one.applier.store, one.applier.states[CHILD.id]
+    store.save_table(one.applier.job, replace(state, state="loading", facts={JOINS: "yes"}), state)
+    one.applier.ask_again()
+    one.apply([("parent", "i", row(2, 500))])
+    assert states(one) == {"alone": "streaming", "parent": "parked", "child": "parked"}
+
+
 def test_without_being_asked_to_it_stops(made: Callable[..., Any]) -> None:
     one = made()
     one.applier.parks = False

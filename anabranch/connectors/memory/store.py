@@ -59,6 +59,13 @@ class MemoryStore:
         found = [one for one in self._database.job(job).conflicts if one.number > after and table in (None, one.source)]
         return found[: limit or None]
 
+    def forget_table(self, job: str, before: TableState) -> None:
+        with self._database.lock:
+            tables = self._database.job(job).tables
+            if _place(tables.get(before.source)) != _place(before):
+                raise Fenced("the table's state was changed meanwhile", job=job, table=str(before.source))
+            del tables[before.source]
+
     def skip(self, job: str, one: Skipped) -> None:
         found = self._database.job(job).skipped
         found.setdefault(one.sequence, replace(one, asked_at=time.time_ns() // 1000))

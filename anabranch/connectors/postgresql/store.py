@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.resources import files
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 from psycopg.types.json import Jsonb
@@ -73,6 +73,10 @@ ON CONFLICT DO NOTHING
 """
 LOCK_TABLE = (
     "SELECT state, generation, facts FROM anabranch.table_state WHERE job = %s AND source_table = %s FOR UPDATE"
+)
+FORGET_TABLE: tuple[LiteralString, ...] = (
+    "DELETE FROM anabranch.table_state WHERE job = %s AND source_table = %s",
+    "DELETE FROM anabranch.load_chunk WHERE job = %s AND source_table = %s",
 )
 SAVE_TABLE = """
 INSERT INTO anabranch.table_state (job, source_table, target_table, state, generation, low, high, reason, rows_loaded,
@@ -151,19 +155,17 @@ class PostgresStore:
 
     def save_table(self, job: str, state: TableState, before: TableState | None) -> None:
         with self._session("save a table's state") as connection, connection.transaction():
-            if before is None:
-                is_first = connection.execute(ADD_TABLE, [job, str(state.source), str(state.target)]).rowcount == 1
-            else:
-                found = connection.execute(LOCK_TABLE, [job, str(state.source)]).fetchone()
-                is_first = found == (before.state, before.generation, dict(before.facts))
-            if not is_first:
-                raise Fenced(
-                    "the table's state was changed meanwhile",
-                    job=job,
-                    table=str(state.source),
-                    hint="another load of it goes on: let one of them end",
-                )
+            if before is not None:
+                _require_same(connection, job, before)
+            elif connection.execute(ADD_TABLE, [job, str(state.source), str(state.target)]).rowcount != 1:
+                raise _changed(job, state.source)
             save_table(connection, job, state)
+
+    def forget_table(self, job: str, before: TableState) -> None:
+        with self._session("forget a table") as connection, connection.transaction():
+            _require_same(connection, job, before)
+            for statement in FORGET_TABLE:
+                connection.execute(statement, [job, str(before.source)])
 
     def conflicts(self, job: str, table: TableId | None = None, after: int = 0, limit: int = 0) -> list[NotedConflict]:
         with self._session("read the conflicts") as connection:
@@ -218,6 +220,22 @@ class PostgresStore:
             if not _one(connection, HAS_META):
                 return None
             return connection.execute(query.encode(), values).fetchone()
+
+
+def _require_same(connection: Connection, job: str, before: TableState) -> None:
+    """Lock the row of a state that somebody has seen. Raises Fenced where it is another one by now."""
+    found = connection.execute(LOCK_TABLE, [job, str(before.source)]).fetchone()
+    if found != (before.state, before.generation, dict(before.facts)):
+        raise _changed(job, before.source)
+
+
+def _changed(job: str, table: TableId) -> Fenced:
+    return Fenced(
+        "the table's state was changed meanwhile",
+        job=job,
+        table=str(table),
+        hint="another load of it goes on: let one of them end",
+    )
 
 
 def save_table(connection: Connection, job: str, state: TableState) -> None:

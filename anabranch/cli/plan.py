@@ -1,0 +1,68 @@
+"""`anabranch plan`: what an edited job file means for its tables.
+
+What does not live here: what that is, and taking it over (`Job.plan`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from anabranch.cli.options import job_argument, json_option, log_level, write_json
+
+if TYPE_CHECKING:
+    from anabranch.job.planning import Plan
+
+DONE = {
+    "new": "waits for its load",
+    "left out": "is forgotten; its rows at the target stay",
+    "changed": "is parked until it is loaded again",
+    "connected": "is parked until it is loaded again",
+}
+
+
+@click.command()
+@job_argument
+@click.option(
+    "--execute", is_flag=True, help="Take it over. Without this it is only shown; the job has to stand still."
+)
+@json_option
+@log_level("warning")
+def plan(job: str, execute: bool, as_json: bool) -> None:
+    """Show what the job file says otherwise than when the job last ran, and which tables have to be loaded for that."""
+    from anabranch.job import Job
+
+    found = Job.from_file(job).plan(execute=execute)
+    if as_json:
+        changes = [{**asdict(one), "table": str(one.table)} for one in found.changes] if found else []
+        lines = list(found.lines) if found else []
+        write_json({"version": 1, "has_run": found is not None, "differences": lines, "changes": changes})
+    else:
+        click.echo("\n".join(_lines(found, execute)))
+
+
+def _lines(found: Plan | None, execute: bool) -> Iterator[str]:
+    if found is None:
+        yield "the job has not run yet: its first start loads every table"
+        return
+    if not found.lines:
+        yield "the job file says what it said when the job last ran"
+        return
+    yield from (f"the file: {line}" for line in found.lines)
+    for change in found.changes:
+        why = f": {change.why}" if change.why else ""
+        yield f"{change.table}  {change.kind}{why}"
+        yield f"    {DONE[change.kind]}"
+    if not found.changes:
+        yield "no table is concerned"
+    if not execute:
+        yield "nothing was changed; add --execute to take it over"
+        return
+    if found.loads:
+        yield "start the job (anabranch run JOB, or capture and apply), then:"
+    for change in found.loads:
+        recreate = " --recreate" if change.recreates else ""
+        yield f"  anabranch load JOB --table {change.table}{recreate}"

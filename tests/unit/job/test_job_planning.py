@@ -1,0 +1,59 @@
+"""What an edited job file means, told by rules and definitions alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from anabranch.config import describe_change, load_job
+from anabranch.ddl.rules import RuleSet
+from anabranch.job.planning import TableChange, _changed, _former
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.ids import TableId
+from anabranch.model.schema import Column, TableSchema
+
+HEAD = 'name = "shop"\n[source]\nurl = "mysql://u:p@h"\n[target]\nurl = "postgresql://u:p@h/d"\n'
+RULES = '[[rules]]\ninclude = ["shop.*"]\ntarget = "public.{table}"\n'
+OF = '[[tables]]\nname = "shop.a"\n'
+INT, BOOL = LogicalType(Kind.INT32), LogicalType(Kind.INT8)
+TABLE = TableSchema(
+    TableId("shop", "a"), (Column("id", INT, "int"), Column("v", BOOL, "tinyint(1)"), Column("w", INT, "int")), ("id",)
+)
+
+
+def change(tmp_path: Path, before: str, after: str) -> list[TableChange]:
+    former, now = (load_job(_written(tmp_path, text), {}) for text in (before, after))
+    assert describe_change(former.fingerprint(), now.fingerprint())
+    again = _former(now, former.fingerprint())
+    assert again.fingerprint() == former.fingerprint()
+    return list(_changed(RuleSet(again), RuleSet(now), {TABLE.id: TABLE}))
+
+
+def _written(tmp_path: Path, text: str) -> Path:
+    file = tmp_path / "job.toml"
+    file.write_text(HEAD + text)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "why", "recreates"),
+    [
+        (RULES, RULES + OF + 'where = "id > 1"\n', "rows: every row -> 'id > 1'", False),
+        (RULES + OF + 'where = "id > 1"\n', RULES, "rows: 'id > 1' -> every row", False),
+        (RULES, RULES.replace("public", "x"), "target: public.a -> x.a", False),
+        (RULES, RULES + OF + 'columns = { drop = ["w"] }\n', "column w: w int32 -> left out", True),
+        (RULES + OF + 'columns = { drop = ["w"] }\n', RULES, "column w: left out -> w int32", True),
+        (RULES, RULES + OF + 'columns = { rename = { w = "x" } }\n', "column w: w int32 -> x int32", True),
+        (RULES, RULES + '[types.map]\n"tinyint(1)" = "boolean"\n', "column v: v int8 -> v boolean", True),
+    ],
+)
+def test_what_is_otherwise_about_a_table(tmp_path: Path, before: str, after: str, why: str, recreates: bool) -> None:
+    assert change(tmp_path, before, after) == [TableChange(TABLE.id, "changed", why, recreates)]
+
+
+def test_what_concerns_other_tables_only_changes_nothing(tmp_path: Path) -> None:
+    other = RULES.replace('["shop.*"]', '["shop.*", "crm.*"]')
+    assert change(tmp_path, RULES, other) == []
+    assert change(tmp_path, RULES, RULES + '[types]\njson = "text"\n') == []
+    assert change(tmp_path, RULES, RULES.replace('["shop.*"]', '["crm.*"]')) == []  # left out, not changed
