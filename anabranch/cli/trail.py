@@ -1,4 +1,4 @@
-"""`anabranch trail ls|show|check`: what is in a job's trail.
+"""`anabranch trail ls|show|check|prune`: what is in a job's trail, and what may go.
 
 What does not live here: reading it and its readable form (`trail/`).
 """
@@ -13,13 +13,14 @@ import click
 from anabranch.cli.options import job_argument, json_option, log_level, table_option, write_json
 
 if TYPE_CHECKING:
+    from anabranch.job import Job
     from anabranch.trail.check import CheckReport
     from anabranch.trail.reader import TrailReader
 
 
 @click.group()
 def trail() -> None:
-    """Segments, transactions and rows, checksums of a job's trail."""
+    """Segments, transactions and rows, checksums of a job's trail; what of it may go."""
 
 
 @trail.command()
@@ -89,6 +90,54 @@ def check(job: str, as_json: bool) -> None:
         click.echo("\n".join([*report.problems, _summary(report)]))
     if report.problems:
         sys.exit(TrailCorrupt.exit_code)
+
+
+@trail.command()
+@job_argument
+@click.option("--older-than", type=click.FloatRange(min=0), metavar="HOURS", help="Instead of retain_hours.")
+@click.option("--keep-mb", type=click.IntRange(min=0), metavar="N", help="Instead of retain_mb.")
+@click.option("--keep-segments", type=click.IntRange(min=0), metavar="N", help="Instead of retain_segments.")
+@click.option("--upto", metavar="POSITION", help="With --force: up to here, whoever still needs it.")
+@click.option("--force", is_flag=True, help="Drop what readers need: who is behind has to load again. Recorded.")
+@click.option("--execute", is_flag=True, help="Drop them. Without this they are only shown.")
+@log_level("warning")
+def prune(
+    job: str,
+    older_than: float | None,
+    keep_mb: int | None,
+    keep_segments: int | None,
+    upto: str | None,
+    force: bool,
+    execute: bool,
+) -> None:
+    """Drop segments that everybody is past. Capture does so by itself whenever a segment is full; this is for now."""
+    from anabranch.job import Job
+
+    if force != bool(upto):
+        raise click.UsageError("--force and --upto go together")
+    made = Job.from_file(job)
+    if upto:
+        _prune_by_force(made, _sequence(upto, "--upto"), execute)
+        return
+    found = made.prune(older_than, keep_mb, keep_segments, execute=execute)
+    for name, size in found.segments.items():
+        click.echo(f"{'dropped' if execute else 'would drop'}: {name}  {size:,} bytes")
+    if not found.segments:
+        click.echo("nothing is to be dropped")
+    for reader in found.readers:
+        click.echo(f"held behind {reader.sequence:,} for {reader.name}")
+    if found.segments and not execute:
+        click.echo("nothing was changed; add --execute to drop them")
+
+
+def _prune_by_force(job: Job, upto: int, execute: bool) -> None:
+    if not execute:
+        raise click.UsageError(f"--force takes what readers need up to {upto}: add --execute if that is meant")
+    names, behind = job.prune_by_force(upto)
+    for name in names:
+        click.echo(f"dropped: {name}")
+    for reader in behind:
+        click.echo(f"left behind: {reader}")
 
 
 def _reader(job: str) -> TrailReader:

@@ -233,6 +233,10 @@ class Capture(Section):
     """Size at which a segment of the trail is sealed."""
     retain_hours: int = Field(default=24, ge=0)
     """How long a segment stays after everything in it was applied."""
+    retain_mb: int | None = Field(default=None, ge=0)
+    """No more than this of such segments, however young. What is not applied, or held for a table, is never counted."""
+    retain_segments: int | None = Field(default=None, ge=0)
+    """No more such segments than this, however young."""
     memory_limit_mb: int = Field(default=50, ge=1)
     """Memory for transactions that are not committed yet; beyond it they go to disk. Without effect on MySQL and MariaDB,
     whose logs have committed transactions only."""

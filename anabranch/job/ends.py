@@ -30,6 +30,7 @@ from anabranch.rows.conflict import NotedConflict
 from anabranch.trail import identity
 from anabranch.trail.failures import writing
 from anabranch.trail.reader import TrailReader, exists
+from anabranch.trail.retention import Limits
 from anabranch.trail.storage import LocalStorage
 from anabranch.trail.writer import TrailWriter
 
@@ -127,6 +128,12 @@ def _agreed_uuid(trail: Path) -> str:
         return (trail / "uuid").read_text()
 
 
+def limits_of(job: Job) -> Limits:
+    capture = job.config.capture
+    most = None if capture.retain_mb is None else capture.retain_mb * 1024 * 1024
+    return Limits(capture.retain_hours * 3600, most, capture.retain_segments)
+
+
 def open_trail(job: Job, source_identity: str, job_uuid: str, lock_timeout: float = 0.0) -> TrailWriter:
     capture = job.config.capture
     return TrailWriter.open(
@@ -135,7 +142,7 @@ def open_trail(job: Job, source_identity: str, job_uuid: str, lock_timeout: floa
         job_uuid=job_uuid,
         source_identity=source_identity,
         segment_bytes=capture.segment_mb * 1024 * 1024,
-        retain_seconds=capture.retain_hours * 3600,
+        limits=limits_of(job),
         lock_timeout=lock_timeout,
     )
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from anabranch.job.parking import ParkedTable
     from anabranch.job.planning import Plan
     from anabranch.job.printing import Script
+    from anabranch.job.pruning import Pruned
     from anabranch.preflight.report import Report
     from anabranch.rows.conflict import NotedConflict
     from anabranch.verify.report import Verification
@@ -154,6 +155,26 @@ class Job:
             from anabranch.job.planning import plan
 
             return plan(self, execute)
+
+    def prune(
+        self,
+        hours: float | None = None,
+        megabytes: int | None = None,
+        segments: int | None = None,
+        execute: bool = False,
+    ) -> Pruned:
+        """Segments of the trail that every reader is past and that these limits, or the job's, do not keep; dropped if told."""
+        with self._named():
+            from anabranch.job.pruning import prune
+
+            return prune(self, hours, megabytes, segments, execute)
+
+    def prune_by_force(self, upto: int) -> tuple[list[str], list[str]]:
+        """Drop what ends at `upto`, also where somebody needs it: names of segments, and of the readers left behind."""
+        with self._named():
+            from anabranch.job.pruning import prune_by_force
+
+            return prune_by_force(self, upto)
 
     def drop(self, execute: bool = False) -> Leftovers:
         """What the job left behind; removed if told. Raises nothing for an end that is away: look at the result."""

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, unquote
 
 from anabranch.errors import TrailError
@@ -26,6 +27,7 @@ from anabranch.trail.storage import LocalStorage, Storage, read_whole
 
 FOLDER = "readers"
 PASSED = "retention.json"
+FORCED = "forced.json"
 CLOCK_SECONDS = 1.0  # by less a clock drifts
 LOAD = "load "  # and a table's name: holds the trail until that table has joined
 
@@ -86,6 +88,15 @@ def refuse_before_start(name: str, sequence: int, first: int) -> None:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long segments stay that every reader is past; `bytes` and `count`: no more of them than that, however young."""
+
+    seconds: float
+    bytes: int | None = None
+    count: int | None = None
+
+
 class Clock:
     """The retention time has to outlast restarts, so it is told by the wall clock, which somebody may set. What it jumps by
     while this process lives is known; what it jumped by in between is not."""
@@ -101,19 +112,19 @@ class Clock:
 
 def drop_old(
     directory: str | Path,
-    retain_seconds: float,
+    limits: Limits,
     *,
     now: float | None = None,
     jump: float = 0.0,
     storage: Storage | None = None,
 ) -> list[str]:
-    """Drop the oldest segments that every registered reader was past `retain_seconds` ago. Returns their names. `jump`: by how
-    much the clock was set since the last call."""
+    """Drop the oldest segments that every registered reader is past and that `limits` do not keep. Returns their names.
+    `jump`: by how much the clock was set since the last call."""
     storage = storage or LocalStorage(directory)
     now = time.time() if now is None else now
     with writing(PASSED), maintenance(Path(directory)):
         passed = _passed_since(storage, directory, now, jump)
-        old = [name for name, since in passed.items() if now - since >= retain_seconds]
+        old = _outside(limits, storage, passed, now)
         reach("trail.drop")
         for name in old:
             storage.remove(str(name))
@@ -121,6 +132,61 @@ def drop_old(
         reach("trail.drop.removed")
         _save_passed(storage, passed)
     return [str(name) for name in old]
+
+
+def droppable(directory: str | Path, limits: Limits) -> dict[str, int]:
+    """What `drop_old` would drop now, with sizes."""
+    storage, now = LocalStorage(directory), time.time()
+    passed = _passed_since(storage, directory, now, 0.0)
+    return {str(name): _size(storage, name) for name in _outside(limits, storage, passed, now)}
+
+
+def drop_needed(directory: str | Path, upto: int) -> list[str]:
+    """Drop segments that end at `upto` or before it, whoever still needs them; never the newest. Who is behind it is refused
+    by name when it reads. Recorded in FORCED. Returns their names."""
+    storage = LocalStorage(directory)
+    with writing(FORCED), maintenance(Path(directory)):
+        names = segment_names(storage.names())
+        newest = _published_number(storage)
+        ended = [name for name, following in pairwise(names) if following.next - 1 <= upto and not following.fragments]
+        forced = [name for name in ended if name.number < newest]
+        behind = [one.name for one in readers(directory, storage=storage).values() if one.sequence < upto]
+        record = [*forced_drops(directory), {"upto": upto, "behind": sorted(behind), "at": time.time()}]
+        if forced:
+            storage.replace(FORCED, to_json(record))
+        for name in forced:
+            storage.remove(str(name))
+    return [str(name) for name in forced]
+
+
+def forced_drops(directory: str | Path) -> list[dict[str, Any]]:
+    """What was dropped though somebody needed it: `upto`, `behind` (readers), `at` (seconds since 1970 UTC)."""
+    try:
+        found: list[dict[str, Any]] = json.loads(read_whole(LocalStorage(directory), FORCED))
+    except FileNotFoundError:
+        return []
+    return found
+
+
+def _outside(limits: Limits, storage: Storage, passed: dict[SegmentName, float], now: float) -> list[SegmentName]:
+    """From the oldest on: too old, or more than there may be."""
+    names = list(passed)
+    first = next((place for place, name in enumerate(names) if now - passed[name] < limits.seconds), len(names))
+    if limits.count is not None:
+        first = max(first, len(names) - limits.count)
+    left = sum(_size(storage, name) for name in names[first:]) if limits.bytes is not None else 0
+    while first < len(names) and limits.bytes is not None and left > limits.bytes:
+        left -= _size(storage, names[first])
+        first += 1
+    return names[:first]
+
+
+def _size(storage: Storage, name: SegmentName) -> int:
+    file = storage.open(str(name))
+    try:
+        return file.size()
+    finally:
+        file.close()
 
 
 def _passed_since(storage: Storage, directory: str | Path, now: float, jump: float) -> dict[SegmentName, float]:

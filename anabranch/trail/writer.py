@@ -36,6 +36,8 @@ from anabranch.trail.storage import LocalStorage, Storage
 
 __all__ = ["TrailEnd", "TrailWriter"]
 
+KEPT = retention.Limits(24 * 3600)
+
 
 @dataclass(frozen=True, slots=True)
 class _Place:
@@ -58,12 +60,12 @@ class TrailWriter:
         lock: WriterLock,
         who: Identity,
         recovered: Recovered,
-        limits: tuple[int, int],
+        limits: tuple[int, retention.Limits],
         packer: Packer | None,
     ) -> None:
         self.directory = directory
         self._storage, self._lock, self._identity = storage, lock, who
-        self._segment_bytes, self._retain_seconds = limits
+        self._segment_bytes, self._limits = limits
         self._clock = retention.Clock()
         self._history, self._history_length = recovered.history, recovered.history_length
         self._history_file = storage.reopen(HISTORY)
@@ -86,7 +88,7 @@ class TrailWriter:
         job_uuid: str,
         source_identity: str,
         segment_bytes: int = 64 * 1024 * 1024,
-        retain_seconds: int = 24 * 3600,
+        limits: retention.Limits = KEPT,
         lock_timeout: float = 0.0,
         storage: Storage | None = None,
         pack: bool = True,
@@ -103,7 +105,7 @@ class TrailWriter:
             who = _identify(storage, Identity(job, job_uuid, source_identity))
             recovered = recover(directory, storage)
             packer = Packer(directory) if pack else None
-            writer = cls(directory, storage, lock, who, recovered, (segment_bytes, retain_seconds), packer)
+            writer = cls(directory, storage, lock, who, recovered, (segment_bytes, limits), packer)
             writer._publish(writer._appended)
         except BaseException:  # whatever it was: let go, and passed on
             lock.close()
@@ -234,7 +236,7 @@ class TrailWriter:
     def drop_old(self) -> list[str]:
         """Drop the segments that nobody needs any more (K12). Returns their names."""
         jump = self._clock.jump()
-        return retention.drop_old(self.directory, self._retain_seconds, jump=jump, storage=self._storage)
+        return retention.drop_old(self.directory, self._limits, jump=jump, storage=self._storage)
 
     def close(self) -> None:
         """Flush, unless a failure came before, and let the next writer in."""

@@ -80,6 +80,38 @@ def test_show_as_json_is_one_object_a_line(trail: Trail) -> None:
     assert [(row["position"], row["operation"], row["values"]["id"]) for row in rows] == [("3@log:3", "insert", "31")]
 
 
+def test_rule_12_prune_shows_drops_and_says_who_holds_the_rest(tmp_path: Path, trail: Trail, job: Path) -> None:
+    from anabranch.trail import retention
+
+    directory = job.parent / "pruned" / "trail"
+    source = samples()
+    with TrailWriter.open(directory, **{**source.JOB, "job": "pruned"}, pack=False, segment_bytes=600) as writer:
+        writer.schema(source.definition(source.ORDERS))
+        writer.schema(source.definition(source.NOTES))
+        for number in range(1, 30):
+            writer.append(source.chunk(number, number))
+        writer.flush()
+    job.write_text(job.read_text().replace('name = "shop"', 'name = "pruned"', 1))
+    try:
+        retention.register(directory, "apply", 20)
+        retention.hold(directory, "load shop.notes", 10)
+        assert trail("prune").stdout.startswith(
+            "nothing is to be dropped\nheld behind 10 for load shop.notes\nheld behind 20"
+        )
+        shown = trail("prune", "--older-than", "0").stdout
+        assert "would drop: 00000001-" in shown and "--execute" in shown
+        count = shown.count("would drop")
+        assert trail("prune", "--keep-segments", "2").stdout.count("would drop") == count - 2
+        assert trail("prune", "--older-than", "0", "--execute").stdout.count("dropped: ") == count
+        assert trail("prune", "--upto", "15").returncode == trail("prune", "--force").returncode == 2
+        assert trail("prune", "--force", "--upto", "15").returncode == 2
+        forced = trail("prune", "--force", "--upto", "15@log:15", "--execute").stdout
+        assert "dropped: " in forced and forced.endswith("left behind: load shop.notes\n")
+        assert trail("prune", "--force", "--upto", "5", "--execute").returncode == 2
+    finally:
+        job.write_text(job.read_text().replace('name = "pruned"', 'name = "shop"', 1))
+
+
 def test_check_and_damage(job: Path, trail: Trail) -> None:
     good = trail("check")
     assert good.returncode == 0

@@ -17,6 +17,7 @@ from anabranch.errors import TrailError
 from anabranch.model.position import Position
 from anabranch.rows.chunk import Barrier, BarrierKind, Chunk, Part
 from anabranch.trail.reader import TrailReader, exists, rows_after, rows_until
+from anabranch.trail.retention import Limits
 from anabranch.trail.writer import TrailWriter
 
 
@@ -208,7 +209,7 @@ ROWS = st.lists(
 def test_any_rows_come_back_as_they_were(tmp_path_factory, samples: Any, chunks, segment_bytes, data):
     directory: Path = tmp_path_factory.mktemp("any")
     written = []
-    settings_ = {**samples.JOB, "segment_bytes": segment_bytes, "retain_seconds": 60, "pack": False}
+    settings_ = {**samples.JOB, "segment_bytes": segment_bytes, "limits": Limits(60), "pack": False}
     with TrailWriter.open(directory, **settings_) as writer:
         writer.schema(samples.definition())
         for found in chunks:

@@ -158,7 +158,7 @@ def test_dropped_segment_is_not_brought_back(open_writer, samples, tmp_path, mon
 
     def drop_meanwhile(source, target) -> None:
         copy(source, target)
-        retention.drop_old(directory, 0)
+        retention.drop_old(directory, retention.Limits(0))
 
     monkeypatch.setattr(pack, "_copy", drop_meanwhile)
     assert pack.pack_all(directory) == []

@@ -1,0 +1,64 @@
+"""Dropping segments of the trail by hand (K12): what nobody needs any more, or, by force, what somebody does.
+
+What does not live here: the rules of it (`trail/retention.py`), and the dropping that capture does by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from anabranch.errors import ConfigError, StateError
+from anabranch.job import ends
+from anabranch.trail import retention
+from anabranch.trail.reader import exists
+from anabranch.trail.retention import Limits, Registered
+
+if TYPE_CHECKING:
+    from anabranch.job.job import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """`segments`: names and bytes, in order. `readers`: who holds what is behind them, the furthest behind first."""
+
+    segments: dict[str, int]
+    readers: tuple[Registered, ...]
+
+
+def prune(job: Job, hours: float | None, megabytes: int | None, segments: int | None, execute: bool) -> Pruned:
+    """Drop what every reader is past, and what limits do not keep: the job's own where None is given."""
+    _require_trail(job)
+    own = ends.limits_of(job)
+    limits = Limits(
+        own.seconds if hours is None else hours * 3600,
+        own.bytes if megabytes is None else megabytes * 1024 * 1024,
+        own.count if segments is None else segments,
+    )
+    found = Pruned(retention.droppable(job.trail, limits), _readers(job))
+    if not execute:
+        return found
+    dropped = retention.drop_old(job.trail, limits)
+    return replace(found, segments={name: found.segments.get(name, 0) for name in dropped})
+
+
+def prune_by_force(job: Job, upto: int) -> tuple[list[str], list[str]]:
+    """Drop what ends at `upto`, also where somebody needs it. Names of the segments, and of the readers left behind."""
+    _require_trail(job)
+    behind = [reader.name for reader in _readers(job) if reader.sequence < upto]
+    if not behind:
+        raise ConfigError(
+            f"nobody is behind {upto}: nothing has to be forced",
+            job=job.config.name,
+            hint="leave --force and --upto out",
+        )
+    return retention.drop_needed(job.trail, upto), behind
+
+
+def _readers(job: Job) -> tuple[Registered, ...]:
+    return tuple(sorted(retention.readers(job.trail).values(), key=lambda reader: reader.sequence))
+
+
+def _require_trail(job: Job) -> None:
+    if not exists(job.trail):
+        raise StateError(f"no trail in {job.trail}", job=job.config.name, hint="start capture first")
