@@ -77,11 +77,11 @@ class Decider:
         other = self._row(change, new_key, policy) if new_key != change.old_key else None
         if other is not None and there is not None and _same_key(change, there, other):
             other = None  # the target takes both keys for equal
+        if there is not None and there.is_newer:
+            return self._kept(there)
         if other is not None:
             return self._arrives(change, policy, there, other, new_key)
-        if there is None:
-            return self._missing(change, policy)
-        return self._kept(there) if there.is_newer else Verdict((change,))
+        return self._missing(change, policy) if there is None else Verdict((change,))
 
     def _arrives(
         self, change: RowChange, policy: ConflictPolicy, there: FoundRow | None, other: FoundRow, new_key: Texts
@@ -95,7 +95,7 @@ class Decider:
             gone = (leaves,) if there is not None else ()
             return Verdict(gone, kind="exists", decision="target", found=other.values)
         if there is None:
-            changes: tuple[RowChange, ...] = (replace(change, old_key=dict(new_key)),)
+            changes: tuple[RowChange, ...] = (replace(change, old_key=dict(new_key), values=_whole(change)),)
         else:
             changes = (RowChange(change.table, "delete", dict(new_key)), change)
         return Verdict(changes, kind="exists", decision="source", found=other.values)
@@ -103,12 +103,8 @@ class Decider:
     def _missing(self, change: RowChange, policy: ConflictPolicy) -> Verdict:
         if policy.name in (IGNORE_MISSING, TARGET_WINS):
             return Verdict((), kind="missing", decision="ignored")
-        whole = {**change.before, **change.old_values, **change.values}
-        if not whole.keys() >= set(change.table.columns):
-            what = f"update in {change.table.target}: {IN_PART}"
-            raise Conflict(change.table.source, what, dict(change.old_key))
-        row = {name: whole[name] for name in change.table.columns}
-        return Verdict((RowChange(change.table, "insert", values=row),), kind="missing", decision="source")
+        row = RowChange(change.table, "insert", values=_whole(change))
+        return Verdict((row,), kind="missing", decision="source")
 
     def _keyless(self, change: RowChange, policy: ConflictPolicy) -> Verdict:
         """Only carrying it out tells whether one of the equal rows is there."""
@@ -131,6 +127,15 @@ class Decider:
 
     def _row(self, change: RowChange, key: Texts, policy: ConflictPolicy) -> FoundRow | None:
         return self.writer.row(change.table, key, _age(change, policy.newest_by) if policy.newest_by else None)
+
+
+def _whole(change: RowChange) -> dict[str, str | None]:
+    """The row as the source has it. Raises Conflict where the log has it in part."""
+    whole = {**change.before, **change.old_values, **change.values}
+    if not whole.keys() >= set(change.table.columns):
+        what = f"update in {change.table.target}: {IN_PART}"
+        raise Conflict(change.table.source, what, dict(change.old_key))
+    return {name: whole[name] for name in change.table.columns}
 
 
 def _same_key(change: RowChange, one: FoundRow, other: FoundRow) -> bool:

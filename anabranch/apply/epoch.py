@@ -26,7 +26,7 @@ from anabranch.apply.patience import Patience
 from anabranch.apply.plan import FilterImages, Group, Stage, group, stages
 from anabranch.apply.staging import Executors
 from anabranch.apply.work import Work
-from anabranch.errors import Fenced, StateError, TargetBusy, TargetError, TargetFull, TargetUnavailable
+from anabranch.errors import Fenced, RowRefused, StateError, TargetBusy, TargetFull, TargetUnavailable
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
@@ -118,7 +118,7 @@ class Applier:
     def apply(self, upto: int) -> None:
         """Carry out the transactions after the checkpoint, up to sequence `upto`. A target that goes away, refuses for
         now or is full is waited for; where it is then is where this goes on."""
-        refusal: TargetError | None = None
+        refusal: RowRefused | None = None
         while True:
             try:
                 self.look()
@@ -130,15 +130,24 @@ class Applier:
                     self.ask_again()  # a key of the target may be new
             except TargetUnavailable as lost:
                 self._wait_for_target(lost)
-            except TargetError as error:
+            except RowRefused as error:
                 self.writer.rollback()
                 refusal = error
-                if not self.parks or isinstance(error, Fenced) or refused_table(error, self.context) is None:
+                if not self.parks or refused_table(error, self.context) is None:
                     raise
             else:
                 return self._patience.success()
 
-    def _park(self, refusal: TargetError) -> None:
+    def take_out(self, refusal: RowRefused) -> bool:
+        """Park what is refused between two epochs. False where that is not asked for, or it is no table that is followed."""
+        if not self.parks or refused_table(refusal, self.context) is None:
+            return False
+        self.writer.rollback()
+        self.look()
+        self._park(refusal)
+        return True
+
+    def _park(self, refusal: RowRefused) -> None:
         """Take out the table that is refused, with what goes with it. The trail is held for them before the target says so."""
         table, at = refused_table(refusal, self.context), self.checkpoint.position
         parked = parked_with(table, refusal, at, self.states) if table else []
@@ -391,7 +400,7 @@ class Applier:
         self._cascade(step.ahead if verdict.stands else (), work)
         for change in verdict.changes:
             self.writer.change(change)
-        if verdict.kind:
+        if verdict.kind and not (step.may_be_gone and verdict.kind == "missing"):
             self.writer.note(self.job, note_of(step.change, step.policy, verdict, self._where(step.sequence)))
             work.note(step.change.table.source, f"{verdict.kind}, {verdict.decision}")
             reach("apply.conflict.noted")

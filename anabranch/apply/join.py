@@ -5,7 +5,7 @@ has parked together are resumed together, where they were parked.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from anabranch import log
@@ -13,8 +13,9 @@ from anabranch.abc import JOINS, RESUMES, TableState
 from anabranch.apply.cascade import hangs_on_hidden_rows
 from anabranch.apply.epoch import Applier
 from anabranch.apply.following import Following
+from anabranch.apply.park import together
 from anabranch.apply.window import is_joining, is_loaded
-from anabranch.errors import TargetError, TargetUnavailable
+from anabranch.errors import RowRefused, StateError
 from anabranch.model.ids import TableId
 from anabranch.trail import retention
 
@@ -32,22 +33,31 @@ def join_loaded(applier: Applier, following: Following) -> None:
     if not holds:
         return
     states = applier.store.tables(applier.job)
+    tried, through = set[TableId](), set[TableId]()
     for table, state in states.items():
-        is_new = table not in applier.context.tables
-        if is_new:
+        if table in applier.context.tables:
+            through.add(table)
+        elif table not in tried:
             applier.states[table] = state
-            is_new = not (is_joining(state) and is_loaded(state) and following.resolver.reached(state))
-            if not is_new:
-                is_new = not _join(applier, following, state, states)
-        hold = f"{retention.LOAD}{table}"
-        if not is_new and hold in holds:
-            retention.unregister(directory, hold)
+            if is_joining(state) and is_loaded(state) and following.resolver.reached(state):
+                group = together(state, states) if RESUMES in state.facts else [state]
+                names = {one.source for one in group}
+                tried |= names
+                through |= names if _let_join(applier, following, group) else set()
+    for name in (f"{retention.LOAD}{table}" for table in through):
+        if name in holds:
+            retention.unregister(directory, name)
 
 
-def _join(applier: Applier, following: Following, state: TableState, states: Mapping[TableId, TableState]) -> bool:
-    """Is it through: followed now, or parked for good? What cannot be resumed yet keeps its part of the trail."""
-    if RESUMES in state.facts:
-        return _resume(applier, following, together(state, states))
+def _let_join(applier: Applier, following: Following, group: Sequence[TableState]) -> bool:
+    """Are they through: followed now, or parked for good? What cannot be resumed yet keeps its part of the trail."""
+    if RESUMES in group[0].facts:
+        return _resume(applier, following, group)
+    _join(applier, following, group[0])
+    return True
+
+
+def _join(applier: Applier, following: Following, state: TableState) -> None:
     at = applier.checkpoint.position.sequence
     joining = _arriving(state)
     replayed, joined = following.joined(applier.context, [joining], at)
@@ -60,15 +70,22 @@ def _join(applier: Applier, following: Following, state: TableState, states: Map
     if reason:
         applier.park([replace(joining, state="parked", low="", high="", reason=reason)])
         bound.warning("table_parked", reason=reason)
-    else:
+        return
+    try:
         applier.join([joining], replayed, joined)
+    except RowRefused as refusal:
+        if not applier.parks:
+            raise
+        _back_out(applier)
+        applier.park([replace(joining, state="parked", low="", high="", reason=refusal.message)])
+        bound.warning("table_parked", reason=refusal.message)
+    else:
         bound.info("table_joined", low=low, at=at)
-    return True
 
 
-def together(state: TableState, states: Mapping[TableId, TableState]) -> list[TableState]:
-    """Tables that were parked at the same place: foreign keys lead from one to another."""
-    return [one for one in states.values() if one.facts.get(RESUMES) == state.facts[RESUMES]]
+def _back_out(applier: Applier) -> None:
+    applier.writer.rollback()
+    applier.look()
 
 
 def _resume(applier: Applier, following: Following, group: Sequence[TableState]) -> bool:
@@ -83,11 +100,8 @@ def _resume(applier: Applier, following: Following, group: Sequence[TableState])
         if not why:
             replayed, joined = following.joined(applier.context, group, at)
             applier.join([_arriving(state) for state in group], replayed, joined)
-    except TargetUnavailable:
-        raise
-    except TargetError as refusal:
-        applier.writer.rollback()
-        applier.look()
+    except (RowRefused, StateError) as refusal:  # also rows of another definition
+        _back_out(applier)
         why = refusal.message
     bound = log.get(job=applier.job, tables=[str(state.source) for state in group])
     if why:

@@ -55,6 +55,7 @@ class Disputable:
     ahead: tuple[Cascade, ...]
     change: RowChange
     follow: tuple[Cascade, ...]
+    may_be_gone: bool = False  # with a parent, in the same transaction: that it is missing says nothing
 
 
 Step = TargetTable | RowChange | TableNet | Cascade | Disputable
@@ -89,12 +90,11 @@ def steps(part: Group, context: ApplyContext, taken: Taken) -> Iterator[Step]:
         before = tuple(ahead for ahead in first if ahead is not None)
         after = tuple(one.cascade for one, ahead in zip(follow, first, strict=True) if ahead is not one.cascade)
         made: Sequence[RowChange | TableNet] = list(readers[table].changes(places)) if table is not None else []
-        if table in taken.tables:
-            made = [_may_be_gone(one) for one in made]
         policy = context.tables[table].on_conflict if table is not None else STRICT
         if isinstance(only := made[0] if made else None, RowChange) and only.checked and policy.decides:
-            yield Disputable(sequence_of(order, part.base), policy, before, only, after)
+            yield Disputable(sequence_of(order, part.base), policy, before, only, after, table in taken.tables)
         else:
+            made = [_may_be_gone(one) for one in made] if table in taken.tables else made
             yield from (*before, *made, *((truncates[order],) if table is None and order in truncates else ()), *after)
         for one in follow:
             if one.cascade.action is CascadeAction.DELETE:

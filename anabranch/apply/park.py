@@ -11,20 +11,28 @@ from dataclasses import replace
 
 from anabranch.abc import RESUMES, TableState
 from anabranch.apply.context import ApplyContext
-from anabranch.errors import TargetError
+from anabranch.errors import RowRefused
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import component
 
 
-def refused_table(refusal: TargetError, context: ApplyContext) -> TableId | None:
+def refused_table(refusal: RowRefused, context: ApplyContext) -> TableId | None:
     """The table that is followed and that the target refuses something of; it may say its own name for it."""
-    tables = context.tables.items()
-    return next((t for t, f in tables if refusal.table in (str(t), str(f.table.target))), None)
+    tables = {str(t): t for t in context.tables}
+    by_target = {str(f.table.target): t for t, f in context.tables.items()}
+    return tables.get(refusal.table or "") or by_target.get(refusal.table or "")
+
+
+def together(state: TableState, states: Mapping[TableId, TableState]) -> list[TableState]:
+    """Tables that were parked with this one: at the same place, and foreign keys lead from one to another."""
+    same = {t: s for t, s in sorted(states.items()) if s.facts.get(RESUMES) == state.facts[RESUMES]}
+    schemas = {t: s.schema for t, s in same.items() if s.schema}
+    return [same[t] for t in sorted(component([state.source], schemas))]
 
 
 def parked_with(
-    table: TableId, refusal: TargetError, at: Position, states: Mapping[TableId, TableState]
+    table: TableId, refusal: RowRefused, at: Position, states: Mapping[TableId, TableState]
 ) -> list[TableState]:
     """The states of the table and all that goes with it, parked at `at`."""
     schemas = {t: state.schema for t, state in states.items() if state.schema and state.state != "parked"}

@@ -20,6 +20,7 @@ from anabranch.apply.epoch import Applier
 from anabranch.apply.taken import with_taken
 from anabranch.apply.window import WindowResolver
 from anabranch.apply.work import Texts, key_of, waiting, with_waiting
+from anabranch.errors import RowRefused
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.rows.lines import parse_line
@@ -48,8 +49,16 @@ class Rereader:
         """Read again where a window has passed."""
         for table, followed in list(applier.context.tables.items()):
             state = applier.states[table]
-            if waiting(state) and self.resolver.window(state)[1] <= applier.checkpoint.position.sequence:
-                self._read_again(applier, followed, state)
+            is_followed = table in applier.context.tables  # not parked meanwhile
+            if is_followed and waiting(state) and self._is_passed(applier, state):
+                try:
+                    self._read_again(applier, followed, state)
+                except RowRefused as refusal:
+                    if not applier.take_out(refusal):
+                        raise
+
+    def _is_passed(self, applier: Applier, state: TableState) -> bool:
+        return self.resolver.window(state)[1] <= applier.checkpoint.position.sequence
 
     def _read_again(self, applier: Applier, followed: Followed, state: TableState) -> None:
         keys = waiting(state)

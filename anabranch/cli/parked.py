@@ -112,8 +112,7 @@ def _facts(one: ParkedTable) -> dict[str, Any]:
 def _lines(found: list[ParkedTable]) -> Iterator[str]:
     yield f"{'TABLE':<30} {'WAITING':>12} {'HELD BYTES':>14}  BACK BY"
     for one in found:
-        held = one.resumes_after is not None
-        waiting, size = (f"{one.waiting:,}", f"{one.held_bytes:,}") if held else ("-", "-")
+        waiting, size = (f"{one.waiting:,}", f"{one.held_bytes:,}") if one.held_bytes else ("-", "-")
         yield f"{one.source!s:<30} {waiting:>12} {size:>14}  {_back(one)}"
         yield f"    {one.reason}"
 
@@ -126,8 +125,9 @@ def _back(one: ParkedTable) -> str:
 def _whole(one: ParkedTable) -> Iterator[str]:
     yield f"table       {one.source} -> {one.target}"
     yield f"reason      {one.reason}"
+    if one.held_bytes:
+        yield f"waiting     {one.waiting:,} row images, in {one.held_bytes:,} bytes of the trail"
     if one.resumes_after is not None:
         yield f"stands at   {one.position}"
-        yield f"waiting     {one.waiting:,} row images, in {one.held_bytes:,} bytes of the trail"
         yield f"look        anabranch trail show JOB --from {one.resumes_after + 1} --table {one.source} --limit 5"
     yield f"back by     {_back(one)}"

@@ -29,7 +29,7 @@ def skip() -> None:
 @click.option("--execute", is_flag=True, help="Do it. Without this it is only shown what would be left out.")
 @log_level("warning")
 def add(job: str, position: str, execute: bool) -> None:
-    """Leave one out, from the next start of apply on."""
+    """Leave one out. Apply has to stand still for it."""
     from anabranch.job import Job
 
     found = Job.from_file(job).skip(position, execute=execute)

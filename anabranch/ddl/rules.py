@@ -6,7 +6,7 @@ patterns (`config/patterns.py`), and asking a database which tables there are (p
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -30,6 +30,7 @@ class Filter:
     columns: tuple[str, ...]
 
 
+TEXTS = ("text", "varchar", "character", "char", "bytea", "json")
 # what may say which of two rows is newer
 ORDERED = frozenset(
     {
@@ -157,10 +158,26 @@ class RuleSet:
             return ConflictPolicy(self._config.apply.on_conflict)
         if entry.newest_by is None:
             return ConflictPolicy(entry.on_conflict)
-        if problem := _unfit(entry.newest_by, schema, self.dropped(schema.id)):
+        if problem := self._unfit(entry, entry.newest_by, schema):
             at = self._at(entry, problem, "newest_by")
             raise ConfigError(f"the settings of {schema.id} do not fit the table", problems=[at])
         return ConflictPolicy(entry.on_conflict, self._renames(schema.id).get(entry.newest_by, entry.newest_by))
+
+    def _unfit(self, entry: TableEntry, name: str, schema: TableSchema) -> str:
+        """Why the column cannot tell which row is newest; "" if it can."""
+        known = [column.name for column in schema.columns]
+        if name not in known:
+            nearest = "".join(f"; did you mean {n}?" for n in get_close_matches(name, known, 1))
+            return f"the table has no column {name}{nearest}"
+        if name in entry.columns.drop:
+            return f"{name} is left out, so the target cannot tell which row is newest"
+        if not schema.primary_key:
+            return "the table has no primary key, so there is no one row to compare with"
+        column = schema.column(name)
+        type_ = self._types.of(column, entry.columns.type.get(name, ""))
+        if type_ is not None and type_.target.startswith(TEXTS):
+            return f"{name} is {type_.target} at the target, which sorts as text"
+        return "" if type_ and type_.kind in ORDERED else f"{name} is no number, date or time: {column.native}"
 
     def _renames(self, table: TableId) -> Mapping[str, str]:
         entry = self._entries.get(table)
@@ -234,20 +251,6 @@ def _dropped_keys(entry: TableEntry, schema: TableSchema) -> Iterator[tuple[tupl
     for name in schema.primary_key:
         if name in entry.columns.drop:
             yield ("columns", "drop"), f"{name} belongs to the primary key and cannot be left out"
-
-
-def _unfit(name: str, schema: TableSchema, dropped: Collection[str]) -> str:
-    """Why the column cannot tell which row is newest; "" if it can."""
-    known = [column.name for column in schema.columns]
-    if name not in known:
-        nearest = "".join(f"; did you mean {n}?" for n in get_close_matches(name, known, 1))
-        return f"the table has no column {name}{nearest}"
-    if name in dropped:
-        return f"{name} is left out, so the target cannot tell which row is newest"
-    if not schema.primary_key:
-        return "the table has no primary key, so there is no one row to compare with"
-    kind = type_.kind if (type_ := schema.column(name).type) else None
-    return "" if kind in ORDERED else f"{name} is no number, date or time: {schema.column(name).native}"
 
 
 def _doubled_names(entry: TableEntry, schema: TableSchema) -> Iterator[tuple[tuple[str, ...], str]]:

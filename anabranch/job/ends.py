@@ -27,7 +27,7 @@ from anabranch.preflight.known import Known
 from anabranch.preflight.report import Report
 from anabranch.preflight.run import preflight
 from anabranch.rows.conflict import NotedConflict
-from anabranch.trail import identity
+from anabranch.trail import identity, retention
 from anabranch.trail.failures import writing
 from anabranch.trail.reader import TrailReader, exists
 from anabranch.trail.retention import Limits
@@ -248,10 +248,11 @@ def known(job: Job) -> Known:
     finally:
         store.close()
     in_force, parked = _history(job)
+    left_out = [table for table in in_force if states and table not in states and not is_asked_for(job, table)]
     return Known(
         {**in_force, **{table: state.schema for table, state in states.items() if state.schema}},
         frozenset(table for table, state in states.items() if state.generation > 0),
-        frozenset((*parked, *(table for table, state in states.items() if state.state == "parked"))),
+        frozenset((*parked, *left_out, *(table for table, state in states.items() if state.state == "parked"))),
     )
 
 
@@ -278,6 +279,11 @@ def forget_conflicts(job: Job, upto: int) -> int:
         return store.forget_conflicts(job.config.name, upto) if store.exists() else 0
     finally:
         store.close()
+
+
+def is_asked_for(job: Job, table: TableId) -> bool:
+    """Has a `load --table` of it begun? Then the trail is held for it."""
+    return f"{retention.LOAD}{table}" in retention.readers(job.trail)
 
 
 def preflight_report(job: Job) -> Report:

@@ -52,12 +52,15 @@ class Joining:
         self._refuse_unconfirmed(now[table], state, recreate)
         hold = f"{retention.LOAD}{table}"
         with TrailReader(self.job.trail) as trail:
-            retention.hold(self.job.trail, hold, trail.end().position.sequence)
+            held = retention.readers(self.job.trail).get(hold)  # of a table that may still go on where it stood
+            end = trail.end().position.sequence
+            retention.hold(self.job.trail, hold, min(end, held.sequence) if held else end)
         requests.request_table(self.job.trail, table)
         log.get(job=self.name, table=str(table)).info("waiting_for_capture", why="it has to bring the table in")
         answer = requests.answer(self.job.trail, table)
         while answer is None or answer.is_pending:
             if self.stop():
+                requests.withdraw(self.job.trail, table)
                 return None
             time.sleep(0.2)
             answer = requests.answer(self.job.trail, table)
@@ -66,6 +69,17 @@ class Joining:
             raise SchemaError(answer.refusal, table=str(table), job=self.name, hint="look at the table at the source")
         with TrailReader(self.job.trail) as trail:
             return trail.history.latest(table)
+
+    def require_room(self, schema: TableSchema) -> None:
+        """Where the job file has given the table another target: nobody else's rows are there. Raises PreflightFailed."""
+        target = self.job.rules.target_table(schema)
+        choices = {"load.existing": self.job.config.load.existing, "types.json": self.job.config.types.json}
+        checks = self.target.checks()
+        try:
+            results = checks.run(PreflightContext(self.name, choices, {schema.id: schema}, {schema.id: target}))
+        finally:
+            checks.close()
+        Report(self.name, tuple(result for result in results if result.table == str(schema.id))).require()
 
     def _at_source(self, table: TableId) -> dict[TableId, TableSchema]:
         """The definitions that the source has now, of all included tables; this one can be replicated."""

@@ -64,6 +64,7 @@ class Loading:
             self._leave_parked(store, states, schemas)
         finally:
             store.close()
+        schemas = {table: schema for table, schema in schemas.items() if table in states}
         if any(_is_open(states[table]) for table in schemas):
             self.state.phase("loading")
             self._load(schemas, states)
@@ -102,7 +103,7 @@ class Loading:
         facts = {JOINS: "yes"} if store.checkpoint(self.name) else {}
         for table, schema in schemas.items():
             target = self.job.rules.target_table(schema)
-            if table not in states:
+            if table not in states and (not facts or ends.is_asked_for(self.job, table)):
                 states[table] = TableState(table, target.target, "pending", facts=facts)
                 store.save_table(self.name, states[table], None)
         return states
@@ -247,6 +248,8 @@ class Loading:
             schema = joining.definition(table, state, recreate)
         if schema is None:
             return
+        if state is not None and state.target != self.job.rules.target_table(schema).target:
+            joining.require_room(schema)
         changed = bool(
             state and (RECREATE in state.facts or (state.schema and not state.schema.same_definition(schema)))
         )
@@ -258,7 +261,7 @@ class Loading:
             self.job.rules.where(schema),
             generation,
             empty=True,
-            recreate=changed and recreate,
+            recreate=recreate and (changed or state is None),
             exact=demand.exact,
             changed_with=demand.changed_with,
             joins=True,

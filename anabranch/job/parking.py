@@ -10,12 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from anabranch import log
 from anabranch.abc import JOINS, RESUMES, TableState, TargetStore
+from anabranch.apply.park import together
 from anabranch.errors import ConfigError
 from anabranch.job import ends
 from anabranch.model.ids import TableId
 from anabranch.model.schema import component
-from anabranch.trail import retention
+from anabranch.trail import requests, retention
 from anabranch.trail.reader import TrailReader, exists
 
 if TYPE_CHECKING:
@@ -55,13 +57,16 @@ def parked_tables(job: Job, table: TableId | None = None) -> list[ParkedTable]:
 
 
 def _told(state: TableState, trail: TrailReader | None) -> ParkedTable:
-    after = resumes_after(state, trail) if trail else None
-    if trail is None or after is None:
+    hold = retention.readers(trail.directory).get(f"{retention.LOAD}{state.source}") if trail else None
+    if trail is None or hold is None:
         return ParkedTable(state.source, state.target, state.reason, None, "", 0, 0)
-    refs = trail.descriptors(after)
+    after = resumes_after(state, trail)
+    refs = trail.descriptors(max(hold.sequence, trail.first() - 1))
     waiting = sum(rows for ref in refs for name, rows in ref.tables if name == str(state.source))
-    position, held = str(trail.position_at(after)), sum(ref.length for ref in refs)
-    return ParkedTable(state.source, state.target, state.reason, after, position, waiting, held)
+    position = str(trail.position_at(after)) if after is not None else ""
+    return ParkedTable(
+        state.source, state.target, state.reason, after, position, waiting, sum(ref.length for ref in refs)
+    )
 
 
 def resumes_after(state: TableState, trail: TrailReader) -> int | None:
@@ -69,7 +74,11 @@ def resumes_after(state: TableState, trail: TrailReader) -> int | None:
     trail does not reach back."""
     if RESUMES not in state.facts or trail.history.parked_by(state.source):
         return None
-    after = int(state.facts[RESUMES])
+    after, latest = int(state.facts[RESUMES]), trail.history.latest(state.source)
+    asked = requests.answer(trail.directory, state.source)
+    is_other = latest is not None and state.schema is not None and latest.version != state.schema.version
+    if is_other or trail.history.joined_after(state.source, after) or (asked is not None and asked.is_pending):
+        return None  # a load has begun, or is asked for
     return after if after >= trail.first() - 1 else None
 
 
@@ -100,17 +109,37 @@ def _groups(job: Job, states: Mapping[TableId, TableState], table: TableId | Non
         if table not in states or states[table].state != "parked":
             raise _not_parked(job, table, states)
         wanted = {states[table].facts.get(RESUMES, "")}
-    group = [state for _, state in sorted(states.items()) if state.facts.get(RESUMES) in wanted]
+    groups = _by_knot([state for _, state in sorted(states.items()) if state.facts.get(RESUMES) in wanted], states)
+    if table is not None:
+        groups = [group for group in groups if table in [state.source for state in group]]
     with TrailReader(job.trail) as trail:
-        lost = [state.source for state in group if resumes_after(state, trail) is None]
-    if not group or lost or (lost := _without_the_rest(group, states)):
+        lost = [name for group in groups for name in _lost(group, states, trail)]
+        found = [state for group in groups if not _lost(group, states, trail) for state in group]
+    if not found:
         name = lost[0] if lost else table
         raise ConfigError(
             f"{name} cannot go on where it stood",
             job=job.config.name,
             hint=f"load it again: anabranch parked reload JOB {name}",
         )
-    return group
+    for name in lost:
+        log.get(job=job.config.name, table=str(name)).warning("table_not_resumed", why="it has to be loaded again")
+    return found
+
+
+def _by_knot(tables: Sequence[TableState], states: Mapping[TableId, TableState]) -> list[list[TableState]]:
+    """Those that were parked together, each once."""
+    groups: list[list[TableState]] = []
+    for state in tables:
+        if not any(state in group for group in groups):
+            groups.append(together(state, states))
+    return groups
+
+
+def _lost(group: Sequence[TableState], states: Mapping[TableId, TableState], trail: TrailReader) -> list[TableId]:
+    """Those of tables that were parked together for whose sake none of them can go on."""
+    lost = [state.source for state in group if resumes_after(state, trail) is None]
+    return lost or _without_the_rest(group, states)
 
 
 def _without_the_rest(group: Sequence[TableState], states: Mapping[TableId, TableState]) -> list[TableId]:
@@ -133,8 +162,8 @@ def give_up(job: Job, table: TableId) -> int:
     store = ends.target_of(job).store()
     try:
         states = store.tables(job.config.name)
-        after = states[table].facts.get(RESUMES, "")
-        for state in [one for one in states.values() if after and one.facts.get(RESUMES) == after]:
+        mine = states[table]
+        for state in together(mine, states) if RESUMES in mine.facts else [mine]:
             facts = {name: value for name, value in state.facts.items() if name != RESUMES}
             store.save_table(job.config.name, replace(state, facts=facts), state)
             retention.unregister(job.trail, f"{retention.LOAD}{state.source}")

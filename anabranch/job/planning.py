@@ -19,8 +19,11 @@ from anabranch.ddl.rules import RuleSet
 from anabranch.errors import ConfigError, StateError
 from anabranch.job import ends
 from anabranch.job.drop import running
+from anabranch.model.datatype import Kind
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema, component
+from anabranch.preflight.cascades import ancestors, check_cascades
+from anabranch.preflight.report import Report
 from anabranch.rows.net import TargetTable
 from anabranch.trail import retention
 
@@ -85,15 +88,35 @@ def _plan(job: Job, before: dict[str, Any], states: Mapping[TableId, TableState]
             hint="put it back, or remove the job's state (anabranch drop JOB --execute) and load again",
         )
     schemas = {table: state.schema for table, state in states.items() if state.schema}
-    former, present = RuleSet(_former(job.config, before)), _present(job)
-    job.rules.targets({*states, *present} if lines else ())  # none shares its target with another
-    changed = {c.table: c for c in _changed(former, job.rules, schemas)}
+    if not lines:
+        return Plan((), ())
+    former, (present, logs_cascades) = RuleSet(_former(job.config, before)), _source(job)
+    job.rules.targets({*states, *present})  # none shares its target with another
+    if not logs_cascades:
+        Report(job.config.name, tuple(check_cascades(job.rules, present.values()))).require()
     gone = [TableChange(table, GONE) for table in sorted(states) if not job.rules.includes(table)]
+    _require_built(job, [states[change.table] for change in gone])
+    changed = {c.table: c for c in _changed(former, job.rules, schemas, present, has_json="[types] json" in str(lines))}
+    new = present.keys() - states.keys()
     kept = {table: schema for table, schema in schemas.items() if job.rules.includes(table)}
-    beside = sorted(component(changed, kept) - changed.keys())
-    with_it = [TableChange(table, WITH, _connected(table, changed, kept)) for table in beside]
-    new = [TableChange(table, NEW) for table in sorted(present.keys() - states.keys())]
-    return Plan(tuple(lines), (*gone, *changed.values(), *with_it, *(new if lines else ())))
+    below = set() if logs_cascades else {t for t in kept if ancestors({**present, **kept}, t) & new}
+    beside = sorted(component([*changed, *below], kept) - changed.keys())
+    with_it = [
+        TableChange(table, WITH, _connected(table, [*changed, *sorted(new)], {**present, **kept})) for table in beside
+    ]
+    fresh = [TableChange(table, NEW) for table in sorted(new)]
+    return Plan(tuple(lines), (*gone, *changed.values(), *with_it, *fresh))
+
+
+def _require_built(job: Job, states: Iterable[TableState]) -> None:
+    """Keys that were taken off for a load, also of other tables, are back when it is through."""
+    for state in states:
+        if state.state in ("pending", "loading") or (state.state == "streaming" and "built" not in state.facts):
+            raise ConfigError(
+                f"the load of {state.source} is not through",
+                job=job.config.name,
+                hint="put the file back, let it end (anabranch run JOB --until-caught-up), then leave the table out",
+            )
 
 
 def _former(config: JobConfig, before: Mapping[str, Any]) -> JobConfig:
@@ -113,26 +136,40 @@ def _former(config: JobConfig, before: Mapping[str, Any]) -> JobConfig:
     return config.model_copy(update={"rules": rules, "tables": entries, "types": Types.model_validate(types)})
 
 
-def _present(job: Job) -> dict[TableId, TableSchema]:
+def _source(job: Job) -> tuple[dict[TableId, TableSchema], bool]:
+    """The definitions that the source has of included tables now, and whether its log has what foreign keys change."""
     catalog = ends.source_of(job).catalog()
     try:
-        return catalog.tables(job.rules.includes, whole=False)
+        return catalog.tables(job.rules.includes, whole=False), catalog.logs_cascades()
     finally:
         catalog.close()
 
 
-def _changed(former: RuleSet, now: RuleSet, schemas: Mapping[TableId, TableSchema]) -> Iterator[TableChange]:
+def _changed(
+    former: RuleSet,
+    now: RuleSet,
+    schemas: Mapping[TableId, TableSchema],
+    present: Mapping[TableId, TableSchema],
+    has_json: bool,
+) -> Iterator[TableChange]:
+    """`has_json`: the target's type for JSON is another one."""
     for table, schema in sorted(schemas.items()):
         if not now.includes(table):
             continue
-        was, is_ = former.target_table(schema), now.target_table(schema)
-        where_was, where_is = former.where(schema), now.where(schema)
+        was, where_was = former.target_table(schema), former.where(schema)
+        try:
+            is_, where_is = now.target_table(schema), now.where(schema)
+        except ConfigError:  # settings for columns that the source has got since
+            newer = present.get(table, schema)
+            is_, where_is = now.target_table(newer), now.where(newer)
         why = [*_differences(was, is_)]
+        json_columns = [n for n, t in zip(is_.columns, is_.types, strict=True) if t.kind is Kind.JSON and not t.target]
+        why += [f"column {name}: another type for JSON" for name in json_columns if has_json]
         if where_was != where_is:
             texts = [f"{one.text!r}" if one else "every row" for one in (where_was, where_is)]
             why.append(f"rows: {texts[0]} -> {texts[1]}")
         if why:
-            recreates = was.target == is_.target and was != is_
+            recreates = was.target == is_.target and (was != is_ or bool(has_json and json_columns))
             yield TableChange(table, CHANGED, "; ".join(why), recreates)
 
 
@@ -151,8 +188,8 @@ def _shown(column: tuple[str, object] | None) -> str:
 
 
 def _connected(table: TableId, changed: Iterable[TableId], schemas: Mapping[TableId, TableSchema]) -> str:
-    found = next(one for one in changed if table in component([one], schemas))
-    return f"foreign keys connect it with {found}"
+    found = [str(one) for one in changed if table in component([one], schemas)]
+    return f"foreign keys connect it with {', '.join(found)}"
 
 
 # --- taking it over ---------------------------------------------------------------------------------------------------

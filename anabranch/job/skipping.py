@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from anabranch.abc import Skipped, TargetStore
+from anabranch.abc import RESUMES, Skipped, TableState, TargetStore
 from anabranch.errors import ConfigError, StateError
 from anabranch.job import ends
+from anabranch.job.drop import running
+from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.rows.chunk import BarrierKind
 from anabranch.trail.reader import TrailReader, exists
@@ -36,10 +38,13 @@ def skip(job: Job, position: str, execute: bool) -> Skipped:
 
     Raises ConfigError for one that is not there, is applied already, or changes definitions."""
     found = _in_trail(job, position)
+    if execute:
+        _require_still(job)
     store = ends.target_of(job).store()
     try:
         _require_ahead(job, store, found)
         if execute:
+            store.prepare()
             store.skip(job.config.name, found)
     finally:
         store.close()
@@ -54,7 +59,10 @@ def unskip(job: Job, position: str) -> int:
         known = {one.sequence: one for one in (store.skipped(job.config.name) if store.exists() else [])}
         if sequence not in known:
             raise ConfigError(f"{position} is not to be skipped", job=job.config.name, hint="anabranch skip ls JOB")
-        _require_ahead(job, store, known[sequence])
+        _require_still(job)
+        if _applied(job, store) >= sequence:
+            hint = "load its tables again, where what it did is wanted after all"
+            raise ConfigError(f"{known[sequence].position} was left out already", job=job.config.name, hint=hint)
         store.unskip(job.config.name, sequence)
     finally:
         store.close()
@@ -98,11 +106,36 @@ def _held(job: Job, trail: TrailReader, there: Position) -> Skipped:
     return Skipped(there.sequence, str(there), time, dict(changes))
 
 
-def _require_ahead(job: Job, store: TargetStore, found: Skipped) -> None:
+def _require_still(job: Job) -> None:
+    """Apply asks when it starts, and may have passed the place by now."""
+    if parts := [part for part in running(job) if not part.startswith("capture")]:
+        raise StateError(f"the job is running: {', '.join(parts)}", job=job.config.name, hint="stop it first")
+
+
+def _waits(state: TableState | None, sequence: int) -> bool:
+    """Does a parked table still have the transaction before it?"""
+    return state is not None and RESUMES in state.facts and int(state.facts[RESUMES]) < sequence
+
+
+def _applied(job: Job, store: TargetStore) -> int:
     checkpoint = store.checkpoint(job.config.name) if store.exists() else None
-    if checkpoint is not None and found.sequence <= checkpoint.position.sequence:
-        raise ConfigError(
-            f"{found.position} is applied already: the target is at {checkpoint.position}",
-            job=job.config.name,
-            hint="what it did is undone at the target by hand, or by a load of its tables",
-        )
+    return checkpoint.position.sequence if checkpoint else -1
+
+
+def _require_ahead(job: Job, store: TargetStore, found: Skipped) -> None:
+    if not store.exists() or store.job(job.config.name) is None:
+        raise StateError("the job has not begun at the target", job=job.config.name, hint="load its tables first")
+    if (applied := _applied(job, store)) < found.sequence:
+        return
+    states = store.tables(job.config.name)
+    if found.changes and all(_waits(states.get(TableId.parse(name)), found.sequence) for name in found.changes):
+        return  # the others have nothing in it
+    parked = [
+        str(table)
+        for table, state in sorted(states.items())
+        if str(table) in found.changes and _waits(state, found.sequence)
+    ]
+    hint = "what it did is undone at the target by hand, or by a load of its tables"
+    if parked:
+        hint += f"; for {', '.join(parked)}, parked before it, mend the target, or load again"
+    raise ConfigError(f"{found.position} is passed already: the target is at {applied}", job=job.config.name, hint=hint)

@@ -161,6 +161,19 @@ def test_rule_01_children_of_a_row_that_is_kept_stay(made: Callable[..., Any], h
     assert (len(one.rows()["parent"]), len(one.rows()["child"])) == (left, left)
 
 
+def test_rule_01_a_row_that_went_with_its_parent_is_no_conflict(made: Callable[..., Any]) -> None:
+    """MySQL logs the removal by a DELETE of several tables also of rows that a key has taken along; others are looked at."""
+    one = made("ignore_missing", PARENT, CHILD)
+    children = [{"id": 10, "p": 1}, {"id": 20, "p": 2}]
+    one.apply(
+        [("parent", "i", {"id": number, "age": 0}) for number in (1, 2)], [("child", "i", child) for child in children]
+    )
+    one.database.execute(f"DELETE FROM {one.where}.child WHERE id = 20")
+    one.apply([("parent", "d", {"id": 1, "age": 0}), *(("child", "d", child) for child in children)])
+    assert one.rows()["child"] == {} and sorted(one.rows()["parent"]) == [2]
+    assert noted(one) == []  # nor can be told of the other one, in that transaction
+
+
 def test_a_crash_after_the_note_leaves_none(made: Callable[..., Any]) -> None:
     one = made("source_wins", ONE)
     upto = one.log([("one", "u", {"id": 1, "age": 0, "v": 0}, {"id": 1, "age": 1, "v": 1})])

@@ -70,8 +70,8 @@ def one_transaction_may_be_left_out(made: Scenario) -> None:
     assert position in made.cli("skip", "ls").stdout
     stopped = made.cli("run", "--until-caught-up", code=6, seconds=240).stderr
     assert "transaction_skipped" in stopped and f"position {position}" not in stopped
-    assert "is applied already" in made.cli("skip", "remove", position, code=2).stderr
-    assert "is applied already" in made.cli("skip", "add", position, code=2).stderr
+    assert "was left out already" in made.cli("skip", "remove", position, code=2).stderr
+    assert "is passed already" in made.cli("skip", "add", position, code=2).stderr
 
 
 def a_policy_holds_from_the_next_start(made: Scenario) -> None:

@@ -54,8 +54,8 @@ SELECT {COLUMNS}, number, (extract(epoch FROM noted_at) * 1000000)::bigint FROM 
  WHERE job = %s AND number > %s AND (%s::text IS NULL OR source_table = %s) ORDER BY number LIMIT %s
 """
 FORGET = "DELETE FROM anabranch.conflict WHERE job = %s AND number <= %s"
-# The rows are locked first, and then as they are compared: another session may be changing one. Only a common table
-# expression is sure to be done whole. https://www.postgresql.org/docs/current/queries-with.html
+# The rows are locked before they are compared, since another session may be changing one. EXISTS stops where it finds one
+# that is newer, and nothing is done then; else every row was locked.
 NEWER = sql.SQL("""
 WITH held AS MATERIALIZED (
 SELECT t.{column} AS there, s.age AS age FROM {target} AS t JOIN {stage} AS s ON {same} FOR UPDATE OF t

@@ -105,6 +105,8 @@ CASES = [
     ("update 1 5 x to 2 5 y", "newest", "exists target", GONE),
     ("update 1 5 x to 2 7 y", "newest", "exists source", {"2": "7 y"}),
     ("update 1 5 x to 2 5 y", "ignore_missing", "stop", SAME),
+    ("update 1 4 x to 2 4 y", "newest", "newer target", SAME),
+    ("update 1 4 x to 9 4 y", "newest", "newer target", SAME),
     ("update 3 1 x to 2 9 y", "source_wins", "exists source", {**THERE, "2": "9 y"}),
     ("update 3 1 x to 2 9 y", "target_wins", "exists target", SAME),
     ("update 1 5 x to 3 5 y", "newest", "", {"2": "6 ours", "3": "5 y"}),
@@ -136,6 +138,9 @@ def test_a_row_that_the_log_has_in_part_is_not_written_anew(writer: Writer) -> N
     with pytest.raises(Conflict, match=IN_PART[:30]) as stopped:
         Decider(writer).decide(partial, POLICIES["source_wins"])
     assert stopped.value.key == {"id": "3"}
+    moving = RowChange(TABLE, "update", {"id": "3"}, {"id": "2", "v": "y"}, before={"id": "3"})
+    with pytest.raises(Conflict, match=IN_PART[:30]):
+        Decider(writer).decide(moving, POLICIES["source_wins"])
     with pytest.raises(Conflict, match="lacks age"):
         Decider(writer).decide(partial, POLICIES["newest"])
 

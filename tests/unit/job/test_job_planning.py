@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,13 @@ from anabranch.model.schema import Column, TableSchema
 HEAD = 'name = "shop"\n[source]\nurl = "mysql://u:p@h"\n[target]\nurl = "postgresql://u:p@h/d"\n'
 RULES = '[[rules]]\ninclude = ["shop.*"]\ntarget = "public.{table}"\n'
 OF = '[[tables]]\nname = "shop.a"\n'
-INT, BOOL = LogicalType(Kind.INT32), LogicalType(Kind.INT8)
+INT, BOOL, JSON = LogicalType(Kind.INT32), LogicalType(Kind.INT8), LogicalType(Kind.JSON)
 TABLE = TableSchema(
-    TableId("shop", "a"), (Column("id", INT, "int"), Column("v", BOOL, "tinyint(1)"), Column("w", INT, "int")), ("id",)
+    TableId("shop", "a"),
+    (Column("id", INT, "int"), Column("v", BOOL, "tinyint(1)"), Column("w", INT, "int"), Column("j", JSON, "json")),
+    ("id",),
 )
+NEWER = replace(TABLE, columns=(*TABLE.columns, Column("added", INT, "int")))
 
 
 def change(tmp_path: Path, before: str, after: str) -> list[TableChange]:
@@ -27,7 +31,10 @@ def change(tmp_path: Path, before: str, after: str) -> list[TableChange]:
     assert describe_change(former.fingerprint(), now.fingerprint())
     again = _former(now, former.fingerprint())
     assert again.fingerprint() == former.fingerprint()
-    return list(_changed(RuleSet(again), RuleSet(now), {TABLE.id: TABLE}))
+    lines = describe_change(former.fingerprint(), now.fingerprint())
+    return list(
+        _changed(RuleSet(again), RuleSet(now), {TABLE.id: TABLE}, {TABLE.id: NEWER}, "[types] json" in str(lines))
+    )
 
 
 def _written(tmp_path: Path, text: str) -> Path:
@@ -45,6 +52,8 @@ def _written(tmp_path: Path, text: str) -> Path:
         (RULES, RULES + OF + 'columns = { drop = ["w"] }\n', "column w: w int32 -> left out", True),
         (RULES + OF + 'columns = { drop = ["w"] }\n', RULES, "column w: left out -> w int32", True),
         (RULES, RULES + OF + 'columns = { rename = { w = "x" } }\n', "column w: w int32 -> x int32", True),
+        (RULES, RULES + '[types]\njson = "text"\n', "column j: another type for JSON", True),
+        (RULES, RULES + OF + 'columns = { rename = { added = "x" } }\n', "column added: left out -> x int32", True),
         (RULES, RULES + '[types.map]\n"tinyint(1)" = "boolean"\n', "column v: v int8 -> v boolean", True),
     ],
 )
@@ -55,5 +64,4 @@ def test_what_is_otherwise_about_a_table(tmp_path: Path, before: str, after: str
 def test_what_concerns_other_tables_only_changes_nothing(tmp_path: Path) -> None:
     other = RULES.replace('["shop.*"]', '["shop.*", "crm.*"]')
     assert change(tmp_path, RULES, other) == []
-    assert change(tmp_path, RULES, RULES + '[types]\njson = "text"\n') == []
     assert change(tmp_path, RULES, RULES.replace('["shop.*"]', '["crm.*"]')) == []  # left out, not changed
