@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from anabranch import log
 from anabranch.abc import RESUMES, Checkpoint, Conflict, StagedNet, TableState, TargetStore, Writer
 from anabranch.apply.compact import NeedsSlowWay
-from anabranch.apply.conflict import Decider, Where, note_of
+from anabranch.apply.conflict import Decider, Verdict, Where, note_of
 from anabranch.apply.context import ApplyContext, replace_context
 from anabranch.apply.feed import Feed, SourceTransaction, stops
 from anabranch.apply.images import order_of
@@ -394,9 +394,9 @@ class Applier:
 
     def _settle(self, step: Disputable, work: Work) -> None:
         """A change that may find the target otherwise: what its table's policy makes of it, noted beside it."""
-        if work.leaves_out(step.change):
-            return
-        verdict = Decider(self.writer, work.context.keys is not None).decide(step.change, step.policy)
+        waits = work.leaves_out(step.change)  # its row is read again from the source; what follows from it is not
+        decider = Decider(self.writer, work.context.keys is not None)
+        verdict = Verdict(()) if waits else decider.decide(step.change, step.policy)
         self._cascade(step.ahead if verdict.stands else (), work)
         for change in verdict.changes:
             self.writer.change(change)

@@ -99,7 +99,7 @@ def resume(job: Job, table: TableId | None) -> list[TableId]:
 
 
 def _groups(job: Job, states: Mapping[TableId, TableState], table: TableId | None) -> Sequence[TableState]:
-    """Those that are to go on. Raises ConfigError where one of them cannot."""
+    """Those that are to go on. Raises ConfigError where none of them can."""
     parked = [state for state in states.values() if state.state == "parked"]
     if table is None:
         wanted = {state.facts[RESUMES] for state in parked if RESUMES in state.facts}
@@ -159,6 +159,10 @@ def give_up(job: Job, table: TableId) -> int:
     """Hold nothing of the trail for a parked table any more, nor for those that were parked with it: only a load brings them
     back. Returns the bytes that were held."""
     (parked,) = parked_tables(job, table)
+    if (asked := requests.answer(job.trail, table)) is not None and asked.is_pending:
+        raise ConfigError(
+            f"a load of {table} is under way", job=job.config.name, hint="it holds what it needs: let it end"
+        )
     store = ends.target_of(job).store()
     try:
         states = store.tables(job.config.name)
