@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.failpoints import POINTS
+from anabranch.testing.torture.faults_plan import WEIGHTS
 
 TESTS = Path(__file__).parents[2]
 RUN = json.loads((TESTS / "torture" / "results.json").read_text())
@@ -23,6 +24,13 @@ RARE = {
     "apply.conflict.noted": "live/test_postgresql_conflicts.py::test_a_crash_after_the_note_leaves_none",
     "apply.parking": "live/test_postgresql_parking.py::test_rule_15_a_crash_while_it_parks_loses_nothing",
 }
+
+
+def test_what_is_kept_is_a_whole_run_of_one_commit() -> None:
+    """Three thousand histories that count, in a row, with faults of every kind, of code that is somewhere."""
+    first, last = RUN["seeds"]
+    assert RUN["failed"] == [] and RUN["passed"] == last - first + 1 and RUN["counted"] >= 3000
+    assert RUN["faults"].keys() == WEIGHTS.keys() and re.fullmatch("[0-9a-f]{12}", RUN["commit"])
 
 
 def test_every_failpoint_was_reached_by_the_histories_that_are_kept() -> None:
