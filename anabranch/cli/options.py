@@ -25,16 +25,22 @@ json_option = click.option(
 
 def table_option(help: str) -> Callable[[Command], Command]:
     """`--table schema.table`, checked and handed on as text."""
+    return click.option("--table", metavar="T", callback=_parsed_table, help=help)
 
-    def parse(context: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
-        from anabranch.model.ids import TableId
 
-        try:
-            return str(TableId.parse(text)) if text else None
-        except ValueError as error:
-            raise click.BadParameter(str(error), context, parameter) from None
+def table_argument(required: bool) -> Callable[[Command], Command]:
+    """The same as an argument."""
+    metavar = "TABLE" if required else "[TABLE]"
+    return click.argument("table", metavar=metavar, required=required, callback=_parsed_table)
 
-    return click.option("--table", metavar="T", callback=parse, help=help)
+
+def _parsed_table(context: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
+    from anabranch.model.ids import TableId
+
+    try:
+        return str(TableId.parse(text)) if text else None
+    except ValueError as error:
+        raise click.BadParameter(str(error), context, parameter) from None
 
 
 def log_level(default: str) -> Callable[[Command], Command]:

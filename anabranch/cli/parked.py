@@ -5,32 +5,16 @@ What does not live here: doing it (`Job`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.cli.options import job_argument, json_option, log_level, write_json
+from anabranch.cli.options import job_argument, json_option, log_level, table_argument, write_json
 
 if TYPE_CHECKING:
     from anabranch.job.parking import ParkedTable
-
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-def table_argument(required: bool) -> Callable[[Command], Command]:
-    """A source table, checked."""
-
-    def parse(context: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
-        from anabranch.model.ids import TableId
-
-        try:
-            return str(TableId.parse(text)) if text else None
-        except ValueError as error:
-            raise click.BadParameter(str(error), context, parameter) from None
-
-    return click.argument("table", metavar="TABLE" if required else "[TABLE]", required=required, callback=parse)
 
 
 @click.group()

@@ -6,17 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 
-from anabranch.abc import Bounds, Checkpoint, Conflict, Skipped, TableState, TargetConnector, ValueRules, Writer
+from anabranch.abc import Bounds, Checkpoint, Conflict, TableState, TargetConnector, ValueRules, Writer
 from anabranch.errors import Fenced, RowRefused, StateError, TargetError, TargetUnavailable
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import Action, Column, ForeignKey, Index, TableSchema
-from anabranch.rows.conflict import Age, FoundRow, NotedConflict
 from anabranch.rows.lines import escaped_line, parse_line
 from anabranch.rows.net import Cascade, CascadeAction, CascadeRule, RowChange, TableNet, TargetTable, Updates
 from anabranch.testing.conformance.subject import refuses
@@ -414,101 +412,12 @@ def single_changes_take_one_of_equal_rows(target: Target) -> None:
     assert rows(target, of) == [("1", None, "x"), ("1", None, "y")]
 
 
-# --- disagreement (K28) -----------------------------------------------------------------------------------------------
-
-AGES = [("1", "5", "a"), ("2", None, "b"), ("3", "7", "c")]  # `parent` says how new a row is
-
-
-def a_row_is_found_with_its_age(target: Target) -> None:
-    of = make(target, table("aged"), AGES)
-    asked = {("1", "4"): True, ("1", "5"): False, ("1", "6"): False, ("1", None): True, ("2", "0"): False}
-    with Epochs(target) as epochs:
-        for (number, value), is_newer in {**asked, ("2", None): False}.items():
-            found = epochs.do(
-                lambda writer, n=number, v=value: writer.row(of, {"id": n}, Age("parent", v))  # type: ignore[misc]  # mypy knows no types of bound defaults
-            )
-            values = dict(zip(of.columns, AGES[int(number) - 1], strict=True))
-            assert found == FoundRow(values, is_newer)
-        assert epochs.do(lambda writer: writer.row(of, {"id": "4"}, None)) is None
-        assert epochs.do(lambda writer: writer.row(of, {"id": "3"}, None)) == FoundRow(
-            {"id": "3", "parent": "7", "word": "c"}
-        )
-
-
-def rule_28_a_newer_row_is_a_conflict(target: Target) -> None:
-    """In deletes, updates, updates that contend; also where executors staged them."""
-    of = make(target, table("newer"), AGES)
-
-    def net(*ages: int | None, **parts: Any) -> TableNet:
-        found = pa.chunked_array([pa.array(ages, pa.int32())])
-        updates = tuple(replace(one, ages=found) for one in parts.get("updates", ()))
-        deletes = parts.get("deletes")
-        return TableNet(of, deletes, updates, newest_by="parent", ages=found if deletes else None)
-
-    word = Updates(keys(1, 3), arrow(("x",), ("y",), names=("word",)))
-    with Epochs(target) as epochs:
-        for refused in (
-            net(4, deletes=keys(1)),
-            net(None, deletes=keys(3)),
-            net(5, 6, updates=(word,)),
-            net(5, 6, updates=(replace(word, contends=True),)),
-        ):
-            refuses(Conflict, partial(epochs.merge, refused))
-            with closing(target.connector.stager(RULES)) as stager:
-                staged = list(stager.stage(JOB, [refused]))
-            refuses(Conflict, lambda staged=staged: epochs.do(lambda writer: writer.merge_staged(staged[0])))  # type: ignore[misc]  # mypy knows no types of bound defaults
-        assert rows(target, of) == AGES
-        epochs.merge(net(5, 7, updates=(word,)))
-        epochs.merge(net(None, deletes=keys(2)))
-        epochs.merge(net(9, deletes=keys(3)))
-    assert rows(target, of) == [("1", "5", "x")]
-
-
-def conflicts_are_noted_with_the_epoch(target: Target) -> None:
-    of = make(target, table("noted"))
-    first = NotedConflict(
-        *(7, "7@log.1:5", 1_700_000_000_000_001, of.source, of.target, {"id": "1"}, "update", "missing", "source_wins"),
-        *("source", {"id": "1", "word": "tab\tund\nnul\0"}, {"word": None}, None),
-    )
-    second = replace(first, source=TableId("shop", "other"), before=None, found={"word": "\\x00"})
-
-    def breaks(writer: Writer) -> None:
-        writer.note(JOB, first)
-        raise Conflict(of.source, "made by the suite")
-
-    with Epochs(target) as epochs, closing(target.connector.store()) as store:
-        before = len(store.conflicts(JOB))
-        refuses(Conflict, lambda: epochs.do(breaks))
-        assert len(store.conflicts(JOB)) == before
-        for one in (first, second):
-            epochs.do(lambda writer, one=one: writer.note(JOB, one))  # type: ignore[misc]  # mypy knows no types of bound defaults
-        found = store.conflicts(JOB)[before:]
-        assert found == [first, second] and found[0].number < found[1].number and found[0].noted_at > 0
-        assert store.conflicts(JOB, of.source)[-1] == first and store.conflicts("another") == []
-        assert store.conflicts(JOB, after=found[0].number) == [second]
-        assert store.conflicts(JOB, after=found[0].number - 1, limit=1) == [first]
-        assert store.forget_conflicts("another", found[1].number) == 0
-        assert store.forget_conflicts(JOB, found[0].number) == before + 1 and store.conflicts(JOB) == [second]
-
-
 def a_truncate_empties_the_table(target: Target) -> None:
     for how in ("truncate", "delete"):
         of = three(target, f"t_{how}")
         with Epochs(target) as epochs:
             epochs.do(lambda writer, of=of, how=how: writer.truncate(of, how))  # type: ignore[misc]  # mypy knows no types of bound defaults
         assert rows(target, of) == []
-
-
-def transactions_to_leave_out_are_kept(target: Target) -> None:
-    one, other = Skipped(12, "12@log.1:7", 5, {"shop.a": 2, "shop.b": 1}), Skipped(3, "3@log.1:2", 0, {})
-    with closing(target.connector.store()) as store:
-        for each in (one, other, replace(one, changes={})):
-            store.skip(JOB, each)
-        found = store.skipped(JOB)
-        assert [replace(each, asked_at=0) for each in found] == [other, one] and found[0].asked_at > 0
-        assert store.skipped("another") == []
-        assert store.unskip(JOB, 3) and not store.unskip(JOB, 3) and not store.unskip("another", 12)
-        assert [each.sequence for each in store.skipped(JOB)] == [12]
 
 
 # --- foreign keys that the target enforces (K7) -----------------------------------------------------------------------
@@ -674,11 +583,7 @@ CHECKS: tuple[Callable[[Target], None], ...] = (
     rule_28_equal_rows_are_counted,
     single_changes_hit_exactly_one_row,
     single_changes_take_one_of_equal_rows,
-    a_row_is_found_with_its_age,
-    rule_28_a_newer_row_is_a_conflict,
-    conflicts_are_noted_with_the_epoch,
     a_truncate_empties_the_table,
-    transactions_to_leave_out_are_kept,
     rule_07_keys_accept_what_comes_in_their_order,
     rule_01_cascades_run_over_levels,
     rule_29_a_chunk_is_loaded_once,
