@@ -14,6 +14,7 @@ from anabranch.model.datatype import Fidelity, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark, Position
 from anabranch.model.schema import TableSchema
+from anabranch.model.state import Checkpoint, Skipped, TableState
 from anabranch.rows.chunk import Chunk
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict
 from anabranch.rows.keys import EnforcedKey
@@ -238,53 +239,6 @@ class SnapshotReader(Protocol):
 
 
 # --- target ----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """The row that decides where the target is (K9)."""
-
-    owner: str
-    epoch: int
-    position: Position
-    commit_time: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class TableState:
-    """A row of anabranch.table_state. `low`, `high`: JSON lists of LogMark.resume texts, set while loading and until
-    the table is past its window; `generation` counts loads of the table; `rows_loaded`, `changes_applied` are for
-    status."""
-
-    source: TableId
-    target: TableId
-    state: str  # pending | loading | streaming | parked
-    generation: int = 0
-    low: str = ""
-    high: str = ""
-    reason: str = ""
-    rows_loaded: int = 0
-    changes_applied: int = 0
-    schema: TableSchema | None = None  # the source's definition that the load used
-    facts: Mapping[str, str] = field(default_factory=dict)  # e.g. {"indexes": "built", "analyzed": "yes"}
-
-
-@dataclass(frozen=True, slots=True)
-class Skipped:
-    """A source transaction that a person has told the job to leave out. `changes`: rows by source table. Times are
-    microseconds since 1970 UTC: the source's clock, and the target's."""
-
-    sequence: int
-    position: str
-    commit_time: int
-    changes: Mapping[str, int]
-    asked_at: int = 0
-
-
-JOINS = "joins"  # a fact: the table is loaded while the others stream already
-RECREATE = "recreate"  # a fact: the job file changed, and the target table has to be made anew
-RESUMES = "resumes"  # a fact: the sequence from which a table that apply has parked can go on
-CONFLICTS = "conflicts"  # a fact: how many were settled and noted since the load
 
 
 class Conflict(Exception):

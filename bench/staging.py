@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch import connectors
-from anabranch.abc import TableState, ValueRules
+from anabranch.abc import ValueRules
 from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.epoch import Applier
 from anabranch.apply.staging import Executors
@@ -24,6 +24,7 @@ from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import Column, TableSchema
+from anabranch.model.state import TableState
 from anabranch.rows.chunk import META_FIELDS, TRANSACTION_SCHEMA, Chunk, Op, Shape, TableRows
 from anabranch.rows.net import TargetTable
 from anabranch.spark.engine import SparkEngine

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from anabranch import log
-from anabranch.abc import RESUMES, Checkpoint, Conflict, StagedNet, TableState, TargetStore, Writer
+from anabranch.abc import Conflict, StagedNet, TargetStore, Writer
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.conflict import Decider, Verdict, Where, note_of
 from anabranch.apply.context import ApplyContext, replace_context
@@ -30,6 +30,7 @@ from anabranch.errors import Fenced, RowRefused, StateError, TargetBusy, TargetF
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
+from anabranch.model.state import RESUMES, Checkpoint, TableState
 from anabranch.rows.chunk import Chunk
 from anabranch.rows.net import Cascade, RowChange, TableNet, TargetTable
 from anabranch.trail import retention

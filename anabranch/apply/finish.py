@@ -9,12 +9,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from anabranch import log
-from anabranch.abc import TableState, TargetConnector, ValueRules
+from anabranch.abc import TargetConnector, ValueRules
 from anabranch.apply.reach import reached
 from anabranch.errors import AnabranchError, TargetUnavailable
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Action, TableSchema
+from anabranch.model.state import TableState
 from anabranch.rows.net import TargetTable
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # a large index that finds no room is not begun again every second

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from anabranch.abc import RESUMES, TableState, TargetConnector, ValueRules
+from anabranch.abc import TargetConnector, ValueRules
 from anabranch.apply.cascade import rules_of
 from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.order import KeyOrder, key_order
@@ -19,6 +19,7 @@ from anabranch.ddl.rules import Filter
 from anabranch.errors import StateError
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
+from anabranch.model.state import RESUMES, TableState
 from anabranch.rows.conflict import ConflictPolicy
 from anabranch.rows.net import TargetTable
 

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from anabranch import log
-from anabranch.abc import JOINS, RESUMES, TableState
 from anabranch.apply.cascade import hangs_on_hidden_rows
 from anabranch.apply.epoch import Applier
 from anabranch.apply.following import Following
@@ -17,6 +16,7 @@ from anabranch.apply.park import together
 from anabranch.apply.window import is_joining, is_loaded
 from anabranch.errors import RowRefused, StateError
 from anabranch.model.ids import TableId
+from anabranch.model.state import JOINS, RESUMES, TableState
 from anabranch.trail import retention
 
 HIDDEN_ROWS = (

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from anabranch.abc import RESUMES, TableState
 from anabranch.apply.context import ApplyContext
 from anabranch.errors import RowRefused
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import component
+from anabranch.model.state import RESUMES, TableState
 
 
 def refused_table(refusal: RowRefused, context: ApplyContext) -> TableId | None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from anabranch import log
-from anabranch.abc import SourceConnector, TableState, ValueRules
+from anabranch.abc import SourceConnector, ValueRules
 from anabranch.apply.context import Followed, replace_context
 from anabranch.apply.epoch import Applier
 from anabranch.apply.taken import with_taken
@@ -23,6 +23,7 @@ from anabranch.apply.work import Texts, key_of, waiting, with_waiting
 from anabranch.errors import RowRefused
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
+from anabranch.model.state import TableState
 from anabranch.rows.lines import parse_line
 from anabranch.rows.net import RowChange, TargetTable
 

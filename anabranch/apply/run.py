@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from anabranch import log
-from anabranch.abc import Checkpoint, SourceConnector, TableState, TargetConnector, TargetStore, ValueRules
+from anabranch.abc import SourceConnector, TargetConnector, TargetStore, ValueRules
 from anabranch.apply.epoch import Applier, Totals
 from anabranch.apply.filter import StreamFilter
 from anabranch.apply.finish import Finisher
@@ -30,6 +30,7 @@ from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema
+from anabranch.model.state import Checkpoint, TableState
 from anabranch.rows.conflict import ConflictPolicy
 from anabranch.rows.net import TargetTable
 from anabranch.spark.engine import Engine, Epochs

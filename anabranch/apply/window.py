@@ -12,8 +12,9 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from anabranch.abc import JOINS, LogOrder, TableState
+from anabranch.abc import LogOrder
 from anabranch.model.position import LogMark
+from anabranch.model.state import JOINS, TableState
 from anabranch.rows.chunk import Part
 from anabranch.trail.reader import ChunkRef, TrailReader
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from anabranch.abc import CONFLICTS, TableState
 from anabranch.apply.context import ApplyContext, KeyTexts, closed, replace_context
 from anabranch.apply.onebyone import Taken
 from anabranch.apply.plan import Group, Parked
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
+from anabranch.model.state import CONFLICTS, TableState
 from anabranch.rows.lines import texts
 from anabranch.rows.net import RowChange, TargetTable
 

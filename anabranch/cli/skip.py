@@ -12,7 +12,7 @@ import click
 from anabranch.cli.options import job_argument, json_option, log_level, write_json
 
 if TYPE_CHECKING:
-    from anabranch.abc import Skipped
+    from anabranch.model.state import Skipped
 
 position_argument = click.argument("position", metavar="POSITION")
 

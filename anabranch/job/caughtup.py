@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from anabranch.abc import Checkpoint, TableState, TargetStore
+from anabranch.abc import TargetStore
 from anabranch.errors import AnabranchError, SourceUnavailable
 from anabranch.job import ends
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
+from anabranch.model.state import Checkpoint, TableState
 from anabranch.trail.reader import TrailReader, exists
 
 if TYPE_CHECKING:

@@ -14,12 +14,12 @@ from anabranch.errors import AnabranchError, ConfigError, install_hint
 from anabranch.model.ids import TableId
 
 if TYPE_CHECKING:
-    from anabranch.abc import Skipped
     from anabranch.job.drop import Leftovers
     from anabranch.job.parking import ParkedTable
     from anabranch.job.planning import Plan
     from anabranch.job.printing import Script
     from anabranch.job.pruning import Pruned
+    from anabranch.model.state import Skipped
     from anabranch.preflight.report import Report
     from anabranch.rows.conflict import NotedConflict
     from anabranch.verify.report import Verification

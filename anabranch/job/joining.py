@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 import click
 
 from anabranch import log
-from anabranch.abc import RECREATE, PreflightContext, SourceConnector, TableState, TargetConnector
+from anabranch.abc import PreflightContext, SourceConnector, TargetConnector
 from anabranch.errors import ConfigError, SchemaError
 from anabranch.job import ends
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
+from anabranch.model.state import RECREATE, TableState
 from anabranch.preflight.cascades import ancestors, cascading_parents, check_cascades
 from anabranch.preflight.report import Report
 from anabranch.trail import requests, retention

@@ -11,8 +11,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from anabranch.abc import Checkpoint
 from anabranch.errors import TrailError
+from anabranch.model.state import Checkpoint
 from anabranch.rows.chunk import Part
 from anabranch.trail.reader import TrailReader, exists
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from anabranch import log
-from anabranch.abc import JOINS, RECREATE, RESUMES, TableState, TargetStore
+from anabranch.abc import TargetStore
 from anabranch.errors import (
     AnabranchError,
     ConfigError,
@@ -30,6 +30,7 @@ from anabranch.load.run import load_tables
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema
+from anabranch.model.state import JOINS, RECREATE, RESUMES, TableState
 from anabranch.spark.engine import Engine
 from anabranch.state.store import StateStore
 from anabranch.trail import retention

@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from anabranch import log
-from anabranch.abc import JOINS, RESUMES, TableState, TargetStore
+from anabranch.abc import TargetStore
 from anabranch.apply.park import together
 from anabranch.errors import ConfigError
 from anabranch.job import ends
 from anabranch.model.ids import TableId
 from anabranch.model.schema import component
+from anabranch.model.state import JOINS, RESUMES, TableState
 from anabranch.trail import requests, retention
 from anabranch.trail.reader import TrailReader, exists
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from anabranch.abc import JOINS, RECREATE, RESUMES, TableState, TargetStore
+from anabranch.abc import TargetStore
 from anabranch.config import JobConfig, describe_change
 from anabranch.config.job import Rule, TableEntry, Types
 from anabranch.ddl.rules import RuleSet
@@ -22,6 +22,7 @@ from anabranch.job.drop import running
 from anabranch.model.datatype import Kind
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema, component
+from anabranch.model.state import JOINS, RECREATE, RESUMES, TableState
 from anabranch.preflight.cascades import ancestors, check_cascades
 from anabranch.preflight.report import Report
 from anabranch.rows.net import TargetTable

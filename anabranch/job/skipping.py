@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from anabranch.abc import RESUMES, Skipped, TableState, TargetStore
+from anabranch.abc import TargetStore
 from anabranch.errors import ConfigError, StateError
 from anabranch.job import ends
 from anabranch.job.drop import running
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
+from anabranch.model.state import RESUMES, Skipped, TableState
 from anabranch.rows.chunk import BarrierKind
 from anabranch.trail.reader import TrailReader, exists
 from anabranch.trail.show import show

@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from anabranch.abc import CONFLICTS, Checkpoint, TableState
 from anabranch.errors import SourceError, TargetError
 from anabranch.job import ends
 from anabranch.job.lag import Lag, lives
 from anabranch.model.position import LogMark, Position
+from anabranch.model.state import CONFLICTS, Checkpoint, TableState
 from anabranch.state.store import StateStore, time_text
 from anabranch.trail.reader import TrailEnd, TrailReader, exists
 from anabranch.trail.staging import waiting

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from anabranch.abc import TableState
 from anabranch.errors import StateError
 from anabranch.job import ends
 from anabranch.model.ids import TableId
+from anabranch.model.state import TableState
 from anabranch.trail import identity
 from anabranch.trail.storage import LocalStorage
 from anabranch.verify.plan import VerifyTable

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from anabranch.abc import Checkpoint
 from anabranch.errors import AnabranchError
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
+from anabranch.model.state import Checkpoint
 from anabranch.state.store import StateStore
 from anabranch.trail.writer import TrailWriter
 

@@ -10,7 +10,8 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from anabranch.abc import LoadedChunk, TableState
+from anabranch.abc import LoadedChunk
+from anabranch.model.state import TableState
 
 LOADED = {"loaded": "yes"}
 

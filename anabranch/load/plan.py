@@ -10,13 +10,11 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 
 from anabranch.abc import (
-    JOINS,
     Bounds,
     LoadedChunk,
     Loader,
     SnapshotReader,
     SourceConnector,
-    TableState,
     TargetConnector,
     TargetStore,
     ValueRules,
@@ -26,6 +24,7 @@ from anabranch.failpoints import reach
 from anabranch.load.handover import is_loaded
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
+from anabranch.model.state import JOINS, TableState
 from anabranch.rows.net import TargetTable
 from anabranch.spark.where import Named
 

@@ -11,13 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from anabranch import log
-from anabranch.abc import Loader, SourceConnector, TableState, TargetConnector, TargetStore, ValueRules
+from anabranch.abc import Loader, SourceConnector, TargetConnector, TargetStore, ValueRules
 from anabranch.errors import AnabranchError, Fenced, Retry, SourceUnavailable, StateError, TargetUnavailable
 from anabranch.failpoints import reach
 from anabranch.load.copy import ChunkWork, Quiet
 from anabranch.load.handover import is_loaded, loaded
 from anabranch.load.plan import Knot, LoadTable, Piece, Planned, pieces_of, plan
 from anabranch.model.ids import TableId
+from anabranch.model.state import TableState
 from anabranch.spark.engine import Engine
 from anabranch.spark.where import where
 from anabranch.spark.work import Bundle, Outcome

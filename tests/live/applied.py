@@ -14,11 +14,12 @@ from urllib.parse import unquote, urlsplit
 from apply_images import ITEMS, KEYLESS, chunk_of, context
 
 from anabranch import connectors
-from anabranch.abc import TableState, ValueRules
+from anabranch.abc import ValueRules
 from anabranch.apply.epoch import Applier
 from anabranch.apply.patience import Patience
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import Position
+from anabranch.model.state import TableState
 from anabranch.testing.databases import Database
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.writer import TrailWriter

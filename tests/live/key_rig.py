@@ -13,7 +13,7 @@ from typing import Any
 from apply_images import INT, chunk_of, reference, schema
 from customers import endpoint_of
 
-from anabranch.abc import JOINS, TableState, ValueRules
+from anabranch.abc import ValueRules
 from anabranch.apply.cascade import rules_of
 from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.epoch import Applier
@@ -22,6 +22,7 @@ from anabranch.connectors.postgresql import target
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import Action, ForeignKey, Index, TableSchema
+from anabranch.model.state import JOINS, TableState
 from anabranch.rows.chunk import Barrier, BarrierKind, Chunk
 from anabranch.rows.conflict import STRICT, ConflictPolicy
 from anabranch.rows.net import TargetTable

@@ -13,7 +13,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from anabranch.abc import Checkpoint, Conflict, TableState, ValueRules
+from anabranch.abc import Conflict, ValueRules
 from anabranch.connectors.postgresql import apply
 from anabranch.connectors.postgresql.apply import PostgresWriter
 from anabranch.connectors.postgresql.store import PostgresStore
@@ -22,6 +22,7 @@ from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
+from anabranch.model.state import Checkpoint, TableState
 from anabranch.rows.net import RowChange, TableNet, TargetTable, Updates
 
 INT, BIG = LogicalType(Kind.INT32), LogicalType(Kind.INT64)

@@ -9,13 +9,14 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 import pytest
 
-from anabranch.abc import Checkpoint, ValueRules
+from anabranch.abc import ValueRules
 from anabranch.connectors.postgresql.apply import PostgresWriter
 from anabranch.connectors.postgresql.store import PostgresStore
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
+from anabranch.model.state import Checkpoint
 from anabranch.rows.net import Cascade, CascadeAction, CascadeRule, TargetTable
 
 INT = LogicalType(Kind.INT32)

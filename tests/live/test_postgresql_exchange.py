@@ -14,7 +14,7 @@ from apply_images import INT, TEXT, chunk_of, schema
 from test_postgresql_apply import endpoint_of
 from unique_histories import UNIQUE, history
 
-from anabranch.abc import Checkpoint, Conflict, ValueRules
+from anabranch.abc import Conflict, ValueRules
 from anabranch.apply.compact import compact
 from anabranch.apply.images import gather
 from anabranch.connectors.postgresql import apply
@@ -27,6 +27,7 @@ from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema
+from anabranch.model.state import Checkpoint
 from anabranch.rows.net import TableNet, TargetTable, Updates
 
 WIDE = schema("wide", {"id": INT, "u": INT, "v": INT, "w": TEXT}, ["id"])

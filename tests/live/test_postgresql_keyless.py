@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from applied import TABLES, Applied, endpoint_of
 
-from anabranch.abc import Checkpoint, ValueRules
+from anabranch.abc import ValueRules
 from anabranch.connectors.postgresql import keyless
 from anabranch.connectors.postgresql.apply import PostgresWriter
 from anabranch.connectors.postgresql.store import PostgresStore
@@ -20,6 +20,7 @@ from anabranch.errors import TargetError
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
+from anabranch.model.state import Checkpoint
 from anabranch.rows.net import RowChange, TableNet, TargetTable
 from anabranch.testing.databases import Database
 

@@ -13,7 +13,6 @@ import pytest
 from key_rig import RULES, key, rig, table
 
 from anabranch import failpoints
-from anabranch.abc import JOINS, RESUMES, TableState
 from anabranch.apply.following import Following
 from anabranch.apply.join import join_loaded
 from anabranch.apply.window import WindowResolver
@@ -22,6 +21,7 @@ from anabranch.connectors.mysql import source
 from anabranch.errors import RowRefused
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.schema import Action
+from anabranch.model.state import JOINS, RESUMES, TableState
 from anabranch.rows.conflict import STRICT
 from anabranch.trail import retention
 

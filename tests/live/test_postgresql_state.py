@@ -13,7 +13,6 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from anabranch.abc import TableState
 from anabranch.connectors.postgresql.connection import connect, session_name
 from anabranch.connectors.postgresql.store import LOCK, PostgresStore
 from anabranch.errors import ConfigError, Fenced, StateError, TargetError, TargetUnavailable
@@ -22,6 +21,7 @@ from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import Column, TableSchema
+from anabranch.model.state import TableState
 
 ORDERS = TableId("shop", 'odd "orders".x')
 

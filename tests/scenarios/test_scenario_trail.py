@@ -15,11 +15,12 @@ import pytest
 from scenario import MARKS, Running, Scenario, wait_until
 
 from anabranch import connectors
-from anabranch.abc import TableState, TargetStore
+from anabranch.abc import TargetStore
 from anabranch.errors import TrailError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
+from anabranch.model.state import TableState
 from anabranch.testing.databases import Database, connect
 from anabranch.testing.faults import Proxy
 from anabranch.testing.servers import Server, start_mariadb

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from anabranch import connectors
-from anabranch.abc import TableState, ValueRules
+from anabranch.abc import ValueRules
 from anabranch.config.url import parse_url
 from anabranch.ddl.rules import Filter
 from anabranch.errors import ConfigError, RowRefused, SchemaError, SourceError, TargetError
@@ -23,6 +23,7 @@ from anabranch.load.run import load_tables
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
+from anabranch.model.state import TableState
 from anabranch.rows.net import TargetTable
 from anabranch.spark.engine import SparkEngine
 from anabranch.testing.databases import Database, unique_name

@@ -12,9 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from anabranch.abc import Checkpoint, Conflict, StagedNet, TableState, ValueRules
+from anabranch.abc import Conflict, StagedNet, ValueRules
 from anabranch.connectors.memory.database import Database, Relation, Texts, Transaction
 from anabranch.errors import Fenced, StateError
+from anabranch.model.state import Checkpoint, TableState
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict
 from anabranch.rows.lines import texts
 from anabranch.rows.net import Cascade, CascadeAction, CascadeRule, RowChange, TableNet, TargetTable, Updates

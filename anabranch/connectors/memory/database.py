@@ -14,11 +14,12 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field
 
-from anabranch.abc import Checkpoint, LoadedChunk, Skipped, TableState
+from anabranch.abc import LoadedChunk
 from anabranch.errors import TargetError
 from anabranch.model.datatype import LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
+from anabranch.model.state import Checkpoint, Skipped, TableState
 from anabranch.rows.conflict import NotedConflict
 from anabranch.rows.net import TableNet
 

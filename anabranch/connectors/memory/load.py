@@ -9,13 +9,14 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from anabranch.abc import Bounds, DdlStep, LoadedChunk, TableState, ValueRules
+from anabranch.abc import Bounds, DdlStep, LoadedChunk, ValueRules
 from anabranch.connectors.memory.capture import mark
 from anabranch.connectors.memory.database import Database, Relation, Row, Texts, database
 from anabranch.errors import Fenced, RowRefused, SourceError, TargetError, ValueRefused
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
+from anabranch.model.state import TableState
 from anabranch.rows.arrow import parse_text
 from anabranch.rows.keys import EnforcedKey
 from anabranch.rows.lines import escaped_line, parse_line

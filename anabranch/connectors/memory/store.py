@@ -6,11 +6,11 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
-from anabranch.abc import Checkpoint, Skipped, TableState
 from anabranch.connectors.memory.database import Database
 from anabranch.errors import Fenced
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
+from anabranch.model.state import Checkpoint, Skipped, TableState
 from anabranch.rows.conflict import NotedConflict
 
 

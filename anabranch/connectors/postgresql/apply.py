@@ -16,7 +16,7 @@ import psycopg
 from psycopg import sql
 from psycopg.pq import TransactionStatus
 
-from anabranch.abc import Checkpoint, StagedNet, TableState, ValueRules
+from anabranch.abc import StagedNet, ValueRules
 from anabranch.connectors.postgresql import cascade as cascades
 from anabranch.connectors.postgresql import conflicts, merge, onerow, stage
 from anabranch.connectors.postgresql.catalog import may_bypass_constraints
@@ -31,6 +31,7 @@ from anabranch.connectors.postgresql.store import READ_CHECKPOINT, TARGET, check
 from anabranch.errors import Fenced, StateError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
+from anabranch.model.state import Checkpoint, TableState
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict
 from anabranch.rows.net import Cascade, CascadeRule, RowChange, TableNet, TargetTable
 

@@ -9,8 +9,8 @@ from typing import LiteralString
 
 from psycopg.types.json import Json
 
-from anabranch.abc import Skipped
 from anabranch.connectors.postgresql.connection import Connection
+from anabranch.model.state import Skipped
 
 CREATE: LiteralString = """
 CREATE TABLE anabranch.skipped (

@@ -13,7 +13,6 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg.types.json import Jsonb
 
-from anabranch.abc import Checkpoint, Skipped, TableState
 from anabranch.connectors.postgresql import conflicts, skipped
 from anabranch.connectors.postgresql.connection import Connection, connect
 from anabranch.connectors.postgresql.errors import translated
@@ -23,6 +22,7 @@ from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema
+from anabranch.model.state import Checkpoint, Skipped, TableState
 from anabranch.rows.conflict import NotedConflict
 
 VERSION = 1

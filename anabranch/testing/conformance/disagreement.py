@@ -11,8 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from anabranch.abc import Conflict, Skipped, Writer
+from anabranch.abc import Conflict, Writer
 from anabranch.model.ids import TableId
+from anabranch.model.state import Skipped
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict
 from anabranch.rows.net import TableNet, Updates
 from anabranch.testing.conformance.subject import refuses

@@ -9,12 +9,13 @@ from functools import partial
 
 import pyarrow as pa
 
-from anabranch.abc import Bounds, Checkpoint, Conflict, TableState, TargetConnector, ValueRules, Writer
+from anabranch.abc import Bounds, Conflict, TargetConnector, ValueRules, Writer
 from anabranch.errors import Fenced, RowRefused, StateError, TargetError, TargetUnavailable
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import Action, Column, ForeignKey, Index, TableSchema
+from anabranch.model.state import Checkpoint, TableState
 from anabranch.rows.lines import escaped_line, parse_line
 from anabranch.rows.net import Cascade, CascadeAction, CascadeRule, RowChange, TableNet, TargetTable, Updates
 from anabranch.testing.conformance.subject import refuses

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from anabranch.abc import TableState
 from anabranch.errors import AnabranchError
 from anabranch.job import Job, ends
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
+from anabranch.model.state import TableState
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 from anabranch.testing.torture.contract import PipelineFailed

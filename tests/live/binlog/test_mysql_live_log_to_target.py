@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 from scenario import Scenario
 
 from anabranch import connectors
-from anabranch.abc import TableState, ValueRules
+from anabranch.abc import ValueRules
 from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.epoch import Applier
 from anabranch.config.url import parse_url
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
+from anabranch.model.state import TableState
 from anabranch.rows.chunk import Chunk
 from anabranch.rows.net import TargetTable
 from anabranch.testing.databases import Database

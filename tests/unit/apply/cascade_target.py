@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from apply_images import chunk_of, context
 from cascade_histories import Change, History
 
-from anabranch.abc import Checkpoint, Conflict, ValueRules
+from anabranch.abc import Conflict, ValueRules
 from anabranch.apply.cascade import NeedsReferencedColumns
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.context import ApplyContext
@@ -18,6 +18,7 @@ from anabranch.connectors.memory.apply import MemoryWriter
 from anabranch.connectors.memory.database import Database
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema
+from anabranch.model.state import Checkpoint
 from anabranch.rows.net import Cascade, RowChange, TableNet
 
 JOB = "shop"

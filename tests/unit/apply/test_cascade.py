@@ -9,7 +9,6 @@ from apply_images import INT, chunk_of, context, reference, schema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.abc import TableState
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.context import ApplyContext
 from anabranch.apply.images import order_of
@@ -18,6 +17,7 @@ from anabranch.apply.plan import group, stages
 from anabranch.apply.taken import taken_in
 from anabranch.apply.work import Work
 from anabranch.model.schema import Action
+from anabranch.model.state import TableState
 from anabranch.rows.chunk import Chunk
 from anabranch.rows.net import Cascade, CascadeAction, RowChange, TableNet
 

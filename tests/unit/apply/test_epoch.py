@@ -13,7 +13,7 @@ import pytest
 from apply_images import ITEMS, chunk_of, context, followed
 
 from anabranch import connectors, failpoints
-from anabranch.abc import Skipped, TableState, ValueRules
+from anabranch.abc import ValueRules
 from anabranch.apply.context import ApplyContext, replace_context
 from anabranch.apply.epoch import Applier
 from anabranch.apply.plan import group, stages
@@ -23,6 +23,7 @@ from anabranch.connectors.memory.database import database, forget
 from anabranch.errors import TargetUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark, Position
+from anabranch.model.state import Skipped, TableState
 from anabranch.rows.chunk import TRANSACTION_SCHEMA, Barrier, BarrierKind, Chunk
 from anabranch.rows.net import RowChange
 from anabranch.trail.reader import TrailReader

@@ -6,10 +6,10 @@ from typing import Any
 
 from apply_images import INT, reference, schema
 
-from anabranch.abc import TableState
 from anabranch.apply.finish import Finisher, _deepest_first
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Action, TableSchema
+from anabranch.model.state import TableState
 
 A = TableId("shop", "a")
 NOBODY: Any = None

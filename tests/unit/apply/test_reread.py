@@ -11,7 +11,7 @@ import pytest
 from apply_images import ITEMS, followed
 
 from anabranch import connectors, failpoints
-from anabranch.abc import LogOptions, TableState, ValueRules
+from anabranch.abc import LogOptions, ValueRules
 from anabranch.apply.cascade import rules_of
 from anabranch.apply.context import ApplyContext
 from anabranch.apply.epoch import Applier
@@ -22,6 +22,7 @@ from anabranch.connectors.memory.capture import mark
 from anabranch.connectors.memory.database import database, forget
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import Position
+from anabranch.model.state import TableState
 from anabranch.rows.chunk import Chunk
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.writer import TrailWriter

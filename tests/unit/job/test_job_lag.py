@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from anabranch.abc import Checkpoint
 from anabranch.config import load_job
 from anabranch.connectors.memory.capture import mark
 from anabranch.connectors.memory.database import Database, database, forget
@@ -23,6 +22,7 @@ from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import Column, TableSchema
+from anabranch.model.state import Checkpoint
 from anabranch.rows.chunk import TRANSACTION_SCHEMA, Chunk, Part
 from anabranch.state.store import StateStore
 from anabranch.trail.writer import TrailWriter

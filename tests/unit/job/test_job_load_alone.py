@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.abc import TableState
 from anabranch.config import load_job
 from anabranch.connectors.memory.database import database, forget
 from anabranch.connectors.memory.store import MemoryStore
@@ -17,6 +16,7 @@ from anabranch.job.signals import SUPERVISED
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
+from anabranch.model.state import TableState
 from anabranch.trail.identity import load as identity
 from anabranch.trail.storage import LocalStorage
 

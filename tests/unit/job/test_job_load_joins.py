@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from anabranch.abc import JOINS, TableState
 from anabranch.config import load_job
 from anabranch.connectors.memory.catalog import MemoryCatalog
 from anabranch.connectors.memory.database import database, forget
@@ -23,6 +22,7 @@ from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import Action, Column, ForeignKey, TableSchema
+from anabranch.model.state import JOINS, TableState
 from anabranch.trail import retention
 
 A, B = TableId("shop", "a"), TableId("shop", "b")

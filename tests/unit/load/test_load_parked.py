@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from anabranch import connectors
-from anabranch.abc import SourceConnector, TableState, ValueRules
+from anabranch.abc import SourceConnector, ValueRules
 from anabranch.connectors.memory.database import database, forget
 from anabranch.load.copy import ChunkWork
 from anabranch.load.plan import LoadTable, plan
@@ -18,6 +18,7 @@ from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
+from anabranch.model.state import TableState
 from anabranch.rows.net import TargetTable
 from anabranch.spark.work import do
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from anabranch import connectors
-from anabranch.abc import Bounds, LoadedChunk, SnapshotReader, SourceConnector, TableState, ValueRules
+from anabranch.abc import Bounds, LoadedChunk, SnapshotReader, SourceConnector, ValueRules
 from anabranch.connectors.memory.database import database, forget
 from anabranch.errors import SchemaError, SourceError, StateError
 from anabranch.load.copy import TRIES, ChunkWork
@@ -24,6 +24,7 @@ from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.schema import Column, TableSchema
+from anabranch.model.state import TableState
 from anabranch.rows.net import TargetTable
 from anabranch.spark.work import do
 
