@@ -160,7 +160,7 @@ def drop_at_source(source: Server, name: str) -> None:
         Database(source, "").execute(
             f"SET SESSION lock_wait_timeout = {LOCK_SECONDS}", f"DROP DATABASE IF EXISTS {name}"
         )
-    except Exception as error:
+    except Exception as error:  # whatever it was: said who may be in the way, and passed on
         with contextlib.suppress(Exception):  # a server that is away
             for question in WHO:
                 error.add_note(f"{question}: {Database(source, '').query(question)}")
