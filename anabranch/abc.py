@@ -433,6 +433,9 @@ class Loader(Protocol):
         """In one transaction: table state `loading` with `generation`, the ledger's chunks, the table emptied if
         asked."""
 
+    def take_off_keys(self, job: str, table: TargetTable) -> None:
+        """What rows out of order may break, foreign keys at both ends and other unique keys; `build` puts them back."""
+
     def chunks(self, job: str, source: TableId, generation: int) -> list[LoadedChunk]: ...
 
     def together(self) -> AbstractContextManager[None]:

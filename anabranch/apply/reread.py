@@ -23,7 +23,7 @@ from anabranch.apply.work import Texts, key_of, waiting, with_waiting
 from anabranch.errors import RowRefused
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
-from anabranch.model.state import TableState
+from anabranch.model.state import WINDOW, TableState
 from anabranch.rows.lines import parse_line
 from anabranch.rows.net import RowChange, TargetTable
 
@@ -72,7 +72,7 @@ class Rereader:
         finally:
             snapshot.close()
         reach("apply.reread")
-        if self._is_reached(replace(state, high=json.dumps([high.resume]))):
+        if self.is_reached(replace(state, high=json.dumps([high.resume]))):
             at = self.resolver.low(low.resume)
             if at >= applier.checkpoint.position.sequence:  # else the snapshot lacks what the target has: soon again
                 applier.apply(at)
@@ -84,12 +84,11 @@ class Rereader:
         if table not in before.tables:
             return  # parked meanwhile
         left = [key for key in waiting(state) if key not in keys]
-        read = replace(with_waiting(state, left), high=json.dumps([high]))
         at, target = applier.checkpoint.position.sequence, before.tables[table].table
+        last = max(at, self.resolver.high(high))
+        read = with_waiting(replace(state, facts={**state.facts, WINDOW: f"{at},{last}"}), left)
         dirty = frozenset(key_of(target, key) for key in left)
-        window = replace(
-            before.tables[table], low=at, high=max(at, self.resolver.window(read)[1]), taken={}, dirty=dirty
-        )
+        window = replace(before.tables[table], low=at, high=last, taken={}, dirty=dirty)
         applier.context = with_taken(replace_context(before, {**before.tables, table: window}), applier.trail)
         try:
             applier.save(read, _changes(target, keys, lines))
@@ -98,7 +97,7 @@ class Rereader:
             raise
         log.get(job=applier.job, table=str(table)).info("rows_read_again", keys=len(keys), left=len(left))
 
-    def _is_reached(self, read: TableState) -> bool:
+    def is_reached(self, read: TableState) -> bool:
         """Hold the stream until capture is past the snapshot; while capture is away, later again."""
         until = time.monotonic() + PATIENCE
         while not self.resolver.reached(read):

@@ -20,12 +20,15 @@ from anabranch.apply.filter import StreamFilter
 from anabranch.apply.finish import Finisher
 from anabranch.apply.following import Following
 from anabranch.apply.join import join_loaded
+from anabranch.apply.leave import let_leave
 from anabranch.apply.patience import Patience
+from anabranch.apply.repair import Repairer
 from anabranch.apply.reread import Rereader
+from anabranch.apply.same_trail import refuse_other_trail
 from anabranch.apply.staging import Executors
 from anabranch.apply.window import WindowResolver, is_followed, is_joining
 from anabranch.ddl.rules import Filter
-from anabranch.errors import SourceUnavailable, StateError, StorageFull, TargetUnavailable
+from anabranch.errors import SourceUnavailable, StorageFull, TargetUnavailable
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
@@ -87,6 +90,7 @@ class ApplyRun:
     watcher: Watcher
     resolver: WindowResolver = field(init=False)
     rereader: Rereader = field(init=False)
+    repairer: Repairer = field(init=False)
     applier: Applier = field(init=False)
     following: Following = field(init=False)
     finisher: Finisher = field(init=False)
@@ -145,12 +149,7 @@ class ApplyRun:
             return
         self.applier = applier
         start = self.applier.checkpoint.position.sequence
-        if start > trail.end().position.sequence:
-            raise StateError(
-                f"the target is at {self.applier.checkpoint.position}, past the trail's end {trail.end().position}",
-                job=self.job,
-                hint="the trail lost its tail or is another one: restore it, or load again",
-            )
+        refuse_other_trail(self.job, trail, self.applier.checkpoint.position)
         self._with_room(lambda: retention.register(self.trail_directory, READER, start))
         reach("apply.registered")
         self.finisher = Finisher(self.job, self.target, self.rules, self.target_table)
@@ -210,6 +209,7 @@ class ApplyRun:
         self.resolver = WindowResolver(trail, self.source.order)
         identity = trail.identity.source_identity
         self.rereader = Rereader(self.source, self.resolver, self.rules, self.lock, identity, self.stop)
+        self.repairer = Repairer(self.rereader)
         enforces = not writer.bypasses()
         if is_guarded:
             self.watcher.enforcing(enforces)
@@ -243,6 +243,7 @@ class ApplyRun:
             ),
         )
         applier.look()
+        let_leave(applier)  # the first epoch may meet what the table is loaded again for
         return applier
 
     def _is_guarded(self, states: Mapping[TableId, TableState]) -> bool:
@@ -310,6 +311,8 @@ class ApplyRun:
         if end.position.sequence == at.sequence and (end.position.native != at.native or self._has_ended_windows()):
             applier.move_on(Position(at.sequence, end.position.native), end.commit_time)
         self.rereader.look(applier)
+        self.repairer.look(applier)
+        let_leave(applier)
         join_loaded(applier, self.following)
         self.watcher.applied(applier.checkpoint)
         consistent = all(state.state != "loading" for state in applier.states.values())

@@ -14,7 +14,7 @@ from itertools import islice
 
 from anabranch.abc import LogOrder
 from anabranch.model.position import LogMark
-from anabranch.model.state import JOINS, TableState
+from anabranch.model.state import JOINS, WINDOW, TableState
 from anabranch.rows.chunk import Part
 from anabranch.trail.reader import ChunkRef, TrailReader
 
@@ -37,8 +37,11 @@ class WindowResolver:
 
     def window(self, state: TableState) -> tuple[int, int]:
         """(low, high) as sequences; call only when `reached`."""
+        if WINDOW in state.facts:
+            known_low, known_high = state.facts[WINDOW].split(",")
+            return int(known_low), int(known_high)
         low = self._low(state.low or "[]")
-        return low, max((self._high(mark) for mark in json.loads(state.high or "[]")), default=low)
+        return low, max((self.high(mark) for mark in json.loads(state.high or "[]")), default=low)
 
     def low(self, resume: str) -> int:
         """The last sequence up to which every transaction is included in one mark, as far as the trail goes now."""
@@ -71,8 +74,8 @@ class WindowResolver:
         )
         return next(outside, self.trail.end().position.sequence + 1)
 
-    def _high(self, resume: str) -> int:
-        """The last sequence that is included at all: in the first chunk that ends outside, or before it."""
+    def high(self, resume: str) -> int:
+        """The last sequence that one mark includes at all: in the first chunk that ends outside, or before it."""
         if resume not in self._highs:
             mark, refs = self.order.mark(resume), self._refs()
             at = bisect_left(refs, True, key=lambda ref: not self._ends_inside([mark], ref))

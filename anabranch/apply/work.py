@@ -14,7 +14,7 @@ from anabranch.apply.onebyone import Taken
 from anabranch.apply.plan import Group, Parked
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
-from anabranch.model.state import CONFLICTS, TableState
+from anabranch.model.state import CONFLICTS, WINDOW, TableState
 from anabranch.rows.lines import texts
 from anabranch.rows.net import RowChange, TargetTable
 
@@ -77,7 +77,8 @@ class Work:
             if state.state == "loading" and followed.high <= sequence and REREAD not in state.facts:
                 reach("apply.window")
                 tables[table] = closed(followed)
-                self.states[table] = replace(state, state="streaming", low="", high="")
+                facts = {name: value for name, value in state.facts.items() if name != WINDOW}
+                self.states[table] = replace(state, state="streaming", low="", high="", facts=facts)
         if tables != self.context.tables:
             self.context = replace_context(self.context, tables)
 

@@ -35,6 +35,7 @@ VERBS = (
     "conflicts",
     "parked",
     "skip",
+    "rewind",
     "drop",
     "demo",
     "torture",

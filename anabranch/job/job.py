@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from anabranch.job.planning import Plan
     from anabranch.job.printing import Script
     from anabranch.job.pruning import Pruned
+    from anabranch.job.rewinding import Rewound
     from anabranch.model.state import Skipped
     from anabranch.preflight.report import Report
     from anabranch.rows.conflict import NotedConflict
@@ -51,12 +52,12 @@ class Job:
 
             run_capture(self)
 
-    def load(self, table: str | None = None, recreate: bool = False) -> None:
-        """Copy what is not loaded yet, or bring in one table that is parked or new."""
+    def load(self, table: str | None = None, recreate: bool = False, with_children: bool = False) -> None:
+        """Copy what is not loaded yet; or one table, new or again, with those that foreign keys change with it if told."""
         with self._named():
             from anabranch.job.parts import run_load
 
-            run_load(self, TableId.parse(table) if table else None, recreate)
+            run_load(self, TableId.parse(table) if table else None, recreate, with_children)
 
     def apply(self) -> None:
         """The trail into the target, until stopped."""
@@ -85,12 +86,13 @@ class Job:
 
             return status(self)
 
-    def verify(self) -> Verification:
-        """Compare every loaded table. Raises nothing for differences: look at the result."""
+    def verify(self, repair: bool = False) -> Verification:
+        """Compare every loaded table; with `repair` put right what differs, and compare again. Raises nothing for differences:
+        look at the result."""
         with self._named():
             from anabranch.job.parts import run_verify
 
-            return run_verify(self)
+            return run_verify(self, repair)
 
     def conflicts(self, table: str | None = None, after: int = 0, limit: int = 0) -> list[NotedConflict]:
         """Disagreements that were settled, in their order: of one source table, with numbers behind `after`, the first
@@ -148,6 +150,13 @@ class Job:
             from anabranch.job.skipping import unskip
 
             return unskip(self, position)
+
+    def rewind(self, position: str, execute: bool = False) -> Rewound:
+        """What going back to an earlier place of the trail means; done, if told."""
+        with self._named():
+            from anabranch.job.rewinding import rewind
+
+            return rewind(self, position, execute)
 
     def plan(self, execute: bool = False) -> Plan | None:
         """What the job file says otherwise than when the job last ran; taken over if told. None: it has never run."""

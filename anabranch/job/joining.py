@@ -14,8 +14,10 @@ import click
 
 from anabranch import log
 from anabranch.abc import PreflightContext, SourceConnector, TargetConnector
+from anabranch.apply.leave import left
 from anabranch.errors import ConfigError, SchemaError
 from anabranch.job import ends
+from anabranch.job.drop import running
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.model.state import RECREATE, TableState
@@ -42,7 +44,8 @@ class Joining:
         return self.job.config.name
 
     def definition(self, table: TableId, state: TableState | None, recreate: bool) -> TableSchema | None:
-        """The definition from which on capture writes the table's rows; None when stopped while waiting."""
+        """The definition from which on capture writes the table's rows; None when stopped while waiting. A table that streams
+        is taken out first, by apply."""
         now = self._at_source(table)
         self._source_report(table, now).require()
         if not ends.logs_cascades(self.job, self.source):
@@ -51,6 +54,8 @@ class Joining:
         if self.stop():
             return None
         self._refuse_unconfirmed(now[table], state, recreate)
+        if not self.await_leaving([table]):
+            return None
         hold = f"{retention.LOAD}{table}"
         with TrailReader(self.job.trail) as trail:
             held = retention.readers(self.job.trail).get(hold)  # of a table that may still go on where it stood
@@ -70,6 +75,57 @@ class Joining:
             raise SchemaError(answer.refusal, table=str(table), job=self.name, hint="look at the table at the source")
         with TrailReader(self.job.trail) as trail:
             return trail.history.latest(table)
+
+    def children(self, table: TableId, states: Mapping[TableId, TableState]) -> list[TableId]:
+        """The job's tables of which foreign keys change rows with those of this one, where the source's log does not show it;
+        parents first."""
+        if ends.logs_cascades(self.job, self.source):
+            return []
+        schemas = {name: state.schema for name, state in states.items() if state.schema}
+        above = {name: ancestors(schemas, name) for name in schemas}
+        found = [name for name in sorted(schemas) if table in above[name] and name != table]
+        return sorted(found, key=lambda name: len(above[name]))
+
+    def refuse_children(self, table: TableId, children: Sequence[TableId]) -> None:
+        """They would miss what the table's changes did to them while it is loaded."""
+        if children:
+            names = ", ".join(map(str, children))
+            raise ConfigError(
+                f"foreign keys change rows of {names} with those of {table}, and the source's log does not show it",
+                job=self.name,
+                hint=f"load them again with it: anabranch load JOB --table {table} --with-children",
+            )
+
+    def await_leaving(self, tables: Sequence[TableId]) -> bool:
+        """Those that stream are taken out, by apply where it runs. False when stopped before."""
+        is_asked = False
+        while streaming := [s for t in tables if (s := self.states().get(t)) and s.state == "streaming"]:
+            if self.stop():
+                for state in streaming:
+                    retention.unregister(self.job.trail, f"{retention.LEAVE}{state.source}")
+                return False
+            if not is_asked:
+                self._ask_to_leave(streaming)
+            is_asked = True
+            time.sleep(0.2)
+        return True
+
+    def _ask_to_leave(self, streaming: Sequence[TableState]) -> None:
+        """Without apply it is done here; one that starts at this moment sees that it was asked for, and does it, too."""
+        with TrailReader(self.job.trail) as trail:
+            end = trail.end().position.sequence
+        for state in streaming:
+            retention.hold(self.job.trail, f"{retention.LEAVE}{state.source}", end)
+        names = [str(state.source) for state in streaming]
+        if any(part.startswith(("run", "apply")) for part in running(self.job)):
+            log.get(job=self.name, tables=names).info("waiting_for_apply", why="it has to take them out")
+            return
+        store = self.target.store()
+        try:
+            for state in streaming:
+                store.save_table(self.name, left(state), state)
+        finally:
+            store.close()
 
     def require_room(self, schema: TableSchema) -> None:
         """Where the job file has given the table another target: nobody else's rows are there. Raises PreflightFailed."""

@@ -221,19 +221,29 @@ class Loading:
 
     # --- one table, while the others stream ---------------------------------------------------------------------------
 
-    def one_table(self, table: TableId, recreate: bool) -> None:
-        """A parked or a new table: asked from capture, emptied, loaded; apply lets it join (K15)."""
+    def one_table(self, table: TableId, recreate: bool, with_children: bool = False) -> None:
+        """A table that streams, is parked or new: taken out by apply if need be, asked from capture, emptied, loaded; apply
+        lets it join (K15). `with_children`: then those of which foreign keys change rows with its own, unseen by the log."""
         if not self.job.rules.includes(table):
             raise ConfigError(f"no rule includes {table}", job=self.name, hint="name it as schema.table")
         store = self.target.store()
         try:
             ends.prepare_target(self.job, store)
-            state = store.table(self.name, table)
+            states = store.tables(self.name)
         finally:
             store.close()
         joining = Joining(self.job, self.source, self.target, self.stop)
-        if state is not None and state.state == "streaming":
-            raise ConfigError(f"{table} streams already", job=self.name, hint="only parked and new tables join")
+        children = joining.children(table, states)
+        if with_children and not joining.await_leaving([*reversed(children), table]):
+            return
+        if not with_children and table in states and states[table].state == "streaming":
+            joining.refuse_children(table, [child for child in children if states[child].state == "streaming"])
+        for one in (table, *(children if with_children else ())):
+            if not self.stop():
+                self._one_table(joining, one, recreate and one == table)
+
+    def _one_table(self, joining: Joining, table: TableId, recreate: bool) -> None:
+        state = joining.states().get(table)
         if state is not None and state.state == "loading" and RESUMES in state.facts:
             raise ConfigError(
                 f"{table} is about to go on where it stood", job=self.name, hint="start apply, it does it"

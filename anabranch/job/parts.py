@@ -83,7 +83,9 @@ def spark_factory(job: Job, part_name: str) -> Callable[[], SparkSession]:
     return make
 
 
-def run_load(job: Job, table: TableId | None, recreate: bool, engine: Engine | None = None) -> None:
+def run_load(
+    job: Job, table: TableId | None, recreate: bool, with_children: bool = False, engine: Engine | None = None
+) -> None:
     """`engine`: instead of Spark."""
     from anabranch.job.loading import Loading
 
@@ -98,7 +100,7 @@ def run_load(job: Job, table: TableId | None, recreate: bool, engine: Engine | N
             if table is None:
                 loading.all_tables()
             else:
-                loading.one_table(table, recreate)
+                loading.one_table(table, recreate, with_children)
     stop.exit_if_signalled()
 
 
@@ -108,7 +110,7 @@ def _await_trail(job: Job, stop: Stop) -> None:
         stop.wait(0.1)
 
 
-def run_verify(job: Job) -> Verification:
+def run_verify(job: Job, repairs: bool = False) -> Verification:
     from anabranch.job.verifying import verify
 
-    return verify(job, spark_factory(job, "verify"))
+    return verify(job, spark_factory(job, "verify"), repairs=repairs)

@@ -40,7 +40,7 @@ def skip(job: Job, position: str, execute: bool) -> Skipped:
     Raises ConfigError for one that is not there, is applied already, or changes definitions."""
     found = _in_trail(job, position)
     if execute:
-        _require_still(job)
+        require_still(job)
     store = ends.target_of(job).store()
     try:
         _require_ahead(job, store, found)
@@ -54,13 +54,13 @@ def skip(job: Job, position: str, execute: bool) -> Skipped:
 
 def unskip(job: Job, position: str) -> int:
     """Take the word back, as long as apply has not come to it. Returns the sequence."""
-    sequence = _sequence(job, position)
+    sequence = sequence_of(job, position)
     store = ends.target_of(job).store()
     try:
         known = {one.sequence: one for one in (store.skipped(job.config.name) if store.exists() else [])}
         if sequence not in known:
             raise ConfigError(f"{position} is not to be skipped", job=job.config.name, hint="anabranch skip ls JOB")
-        _require_still(job)
+        require_still(job)
         if _applied(job, store) >= sequence:
             hint = "load its tables again, where what it did is wanted after all"
             raise ConfigError(f"{known[sequence].position} was left out already", job=job.config.name, hint=hint)
@@ -70,7 +70,8 @@ def unskip(job: Job, position: str) -> int:
     return sequence
 
 
-def _sequence(job: Job, position: str) -> int:
+def sequence_of(job: Job, position: str) -> int:
+    """Of a position as messages have it, or of its sequence alone. Raises ConfigError."""
     number = position.partition("@")[0]
     if not (number.isascii() and number.isdigit()):
         raise ConfigError(f"{position!r} is no position", job=job.config.name, hint="like 4711@mysql-bin.000003:15499")
@@ -78,7 +79,7 @@ def _sequence(job: Job, position: str) -> int:
 
 
 def _in_trail(job: Job, position: str) -> Skipped:
-    sequence = _sequence(job, position)
+    sequence = sequence_of(job, position)
     if not exists(job.trail):
         raise StateError(f"no trail in {job.trail}", job=job.config.name, hint="start capture first")
     with TrailReader(job.trail) as trail:
@@ -107,8 +108,8 @@ def _held(job: Job, trail: TrailReader, there: Position) -> Skipped:
     return Skipped(there.sequence, str(there), time, dict(changes))
 
 
-def _require_still(job: Job) -> None:
-    """Apply asks when it starts, and may have passed the place by now."""
+def require_still(job: Job) -> None:
+    """Neither load nor apply runs: what is changed here is asked for when they start. Raises StateError."""
     if parts := [part for part in running(job) if not part.startswith("capture")]:
         raise StateError(f"the job is running: {', '.join(parts)}", job=job.config.name, hint="stop it first")
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from anabranch.errors import StateError
 from anabranch.job import ends
+from anabranch.job.repairing import KEYS, repair, require_apply
 from anabranch.model.ids import TableId
 from anabranch.model.state import TableState
 from anabranch.trail import identity
 from anabranch.trail.storage import LocalStorage
 from anabranch.verify.plan import VerifyTable
 from anabranch.verify.report import Parked, Verification
-from anabranch.verify.run import verify_tables
+from anabranch.verify.run import LIMIT_KEYS, verify_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,21 +23,30 @@ if TYPE_CHECKING:
     from anabranch.job.job import Job
 
 
-def verify(job: Job, spark: Callable[[], SparkSession]) -> Verification:
-    """Both ends as they are now: the writer has to be quiet and the stream caught up."""
+def verify(
+    job: Job, spark: Callable[[], SparkSession], *, repairs: bool = False, stop: Callable[[], bool] = lambda: False
+) -> Verification:
+    """Both ends as they are now: the writer has to be quiet and the stream caught up. With `repairs`, what differs is put to
+    what it is at the source, by apply, and compared once more; then changes may go on meanwhile."""
+    if repairs:
+        require_apply(job)
     states = _states(job)
-    loading = [str(t) for t, s in states.items() if s.state in ("pending", "loading")]
-    if loading:
-        raise StateError(
-            f"{len(loading)} tables are not past their load: {', '.join(loading[:5])}",
-            job=job.config.name,
-            hint="let the job run until it has caught up: anabranch run JOB --until-caught-up",
-        )
     tables = [
         VerifyTable(s.schema, job.rules.target_table(s.schema), job.rules.where(s.schema))
         for s in states.values()
         if s.state == "streaming" and s.schema
     ]
+    parked = tuple(Parked(str(t), s.reason) for t, s in sorted(states.items()) if s.state == "parked")
+    found = _compared(job, spark, tables, repairs)
+    if repairs and not found.identical:
+        done = repair(job, tables, found.tables, stop)
+        found = replace(_compared(job, spark, tables, repairs), repaired=tuple(done))
+    return replace(found, parked=parked)
+
+
+def _compared(
+    job: Job, spark: Callable[[], SparkSession], tables: Sequence[VerifyTable], repairs: bool
+) -> Verification:
     trail = identity.load(LocalStorage(job.trail))
     found = verify_tables(
         spark,
@@ -44,11 +54,11 @@ def verify(job: Job, spark: Callable[[], SparkSession]) -> Verification:
         ends.target_of(job),
         tables,
         rules=ends.value_rules(job),
+        limit_keys=KEYS if repairs else LIMIT_KEYS,
         expected_identity=trail.source_identity if trail else "",
     )
     assert found is not None, "nothing stops it"
-    parked = tuple(Parked(str(t), s.reason) for t, s in sorted(states.items()) if s.state == "parked")
-    return replace(found, parked=parked)
+    return found
 
 
 def _states(job: Job) -> dict[TableId, TableState]:
@@ -59,4 +69,11 @@ def _states(job: Job) -> dict[TableId, TableState]:
         store.close()
     if not found:
         raise StateError("the job has loaded nothing yet", job=job.config.name, hint="anabranch run JOB")
+    loading = [str(table) for table, state in found.items() if state.state in ("pending", "loading")]
+    if loading:
+        raise StateError(
+            f"{len(loading)} tables are not past their load: {', '.join(loading[:5])}",
+            job=job.config.name,
+            hint="let the job run until it has caught up: anabranch run JOB --until-caught-up",
+        )
     return found

@@ -30,6 +30,7 @@ PASSED = "retention.json"
 FORCED = "forced.json"
 CLOCK_SECONDS = 1.0  # by less a clock drifts
 LOAD = "load "  # and a table's name: holds the trail until that table has joined
+LEAVE = "leave "  # and a table's name: apply is asked to take it out, because it is to be loaded again
 
 
 @dataclass(frozen=True, slots=True)

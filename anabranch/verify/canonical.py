@@ -35,6 +35,10 @@ class Canonical:
         forms = {place: _form(type, rules) for place, type in enumerate(table.types)}
         self._cells = {place: form for place, form in forms.items() if form is not None}
 
+    def has_forms(self, *columns: int) -> bool:
+        """Does one of these columns, by place, get another form than it is read in?"""
+        return any(place in self._cells for place in columns)
+
     def rows(self, block: bytes) -> list[bytes]:
         """The block's rows without their newlines."""
         rows = _same_escapes(block).split(b"\n")

@@ -73,9 +73,30 @@ class Parked:
 
 
 @dataclass(frozen=True, slots=True)
+class Repaired:
+    """Rows that were put to what they are at the source; `refused`: keys that the target did not take, and why. `left`: why
+    nothing was done for the table."""
+
+    source: str
+    rows: int = 0
+    refused: tuple[tuple[Mapping[str, str | None], str], ...] = ()
+    left: str = ""
+
+    def __str__(self) -> str:
+        if self.left:
+            return f"NOT REPAIRED  {self.source}: {self.left}"
+        return f"repaired   {self.source}: {self.rows} rows" + (
+            f", {len(self.refused)} refused" if self.refused else ""
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Verification:
+    """`repaired`: what was done about differences; then `tables` is how they are afterwards."""
+
     tables: tuple[TableResult, ...]
     parked: tuple[Parked, ...] = ()
+    repaired: tuple[Repaired, ...] = ()
 
     @property
     def identical(self) -> bool:
@@ -99,9 +120,14 @@ class Verification:
             "identical": self.identical,
             "tables": [asdict(table) for table in self.tables],
             "parked": [asdict(table) for table in self.parked],
+            **({"repaired": [asdict(table) for table in self.repaired]} if self.repaired else {}),
         }
 
     def write(self, file: IO[str]) -> None:
+        for repaired in self.repaired:
+            file.write(f"{repaired}\n")
+            for key, why in repaired.refused[:SHOWN]:
+                file.write(f"    {', '.join(f'{name}={value}' for name, value in key.items())}: {why}\n")
         for table in self.tables:
             file.write(f"{table}\n")
             for difference in table.sample[:SHOWN]:

@@ -164,6 +164,9 @@ class MemoryLoader:
             )
             state.chunks[table.source, generation] = [LoadedChunk(n, b) for n, b in enumerate(bounds)]
 
+    def take_off_keys(self, job: str, table: TargetTable) -> None:
+        """None are enforced."""
+
     def chunks(self, job: str, source: TableId, generation: int) -> list[LoadedChunk]:
         with self._database.lock:
             return list(self._database.job(job).chunks.get((source, generation), []))

@@ -141,6 +141,13 @@ class PostgresLoader:
             with connection.cursor() as cursor:
                 cursor.executemany(ADD_CHUNK, [(job, source, generation, n, *_bounds(b)) for n, b in enumerate(bounds)])
 
+    def take_off_keys(self, job: str, table: TargetTable) -> None:
+        connection = self._session()
+        with translated(f"take keys off {table.target}", table.source), connection.transaction():
+            existing = read_table(connection, table.target)
+            if existing is not None:
+                constraints.take_off(connection, job, table, existing)
+
     def chunks(self, job: str, source: TableId, generation: int) -> list[LoadedChunk]:
         with translated("read the load's ledger"):
             rows = self._session().execute(READ_LEDGER, [job, str(source), generation]).fetchall()

@@ -181,7 +181,7 @@ def _ended(name: str, job_file: str, small: Small) -> tuple[int, BaseException |
         if name == "capture":
             parts.run_capture(job)
         elif name == "load":
-            parts.run_load(job, None, False, LocalEngine(small))
+            parts.run_load(job, None, False, engine=LocalEngine(small))
         else:
             parts.run_apply(job, LocalEngine(small))
     except SystemExit as end:

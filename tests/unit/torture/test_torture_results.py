@@ -22,6 +22,12 @@ RARE = {
     "apply.one": "unit/apply/test_epoch.py::test_rule_08_a_unique_key_that_is_new_costs_one_slow_epoch",
     "apply.conflict": "unit/apply/test_epoch.py::test_rule_08_a_unique_key_that_is_new_costs_one_slow_epoch",
     "apply.conflict.noted": "live/test_postgresql_conflicts.py::test_a_crash_after_the_note_leaves_none",
+    "apply.left": "unit/apply/test_repair.py::test_a_table_that_is_to_be_loaded_again_is_taken_out_once",
+    "apply.repair": "unit/apply/test_repair.py::test_a_crash_before_rows_are_put_leaves_the_request",
+    "rewind.held": "scenarios/test_scenario_going_back.py::test_going_back",
+    "rewind.opened": "scenarios/test_scenario_going_back.py::test_going_back",
+    "rewind.commit": "scenarios/test_scenario_going_back.py::test_going_back",
+    "rewind.committed": "scenarios/test_scenario_going_back.py::test_going_back",
     "apply.parking": "live/test_postgresql_parking.py::test_rule_15_a_crash_while_it_parks_loses_nothing",
 }
 

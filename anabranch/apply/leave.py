@@ -1,0 +1,45 @@
+"""Tables that stream and are to be loaded again: apply takes them out between two epochs, and a load brings them back.
+
+Who asks, and waits for it, is the load (`job/joining.py`): by a hold with the table's name. Only apply may do it, because it
+keeps the states of what it follows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from anabranch import log
+from anabranch.apply.epoch import Applier
+from anabranch.apply.work import with_waiting
+from anabranch.failpoints import reach
+from anabranch.model.ids import TableId
+from anabranch.model.state import RESUMES, TableState
+from anabranch.trail import retention
+
+
+def let_leave(applier: Applier) -> None:
+    """Take out what is asked for, as soon as it streams."""
+    directory = applier.trail.directory
+    asked = [name for name in retention.readers(directory) if name.startswith(retention.LEAVE)]
+    if not asked:
+        return
+    applier.look()
+    tables = {name: TableId.parse(name.removeprefix(retention.LEAVE)) for name in asked}
+    leaving = [
+        state for table in tables.values() if (state := applier.states.get(table)) and state.state == "streaming"
+    ]
+    if leaving:
+        applier.park([left(state) for state in leaving])
+        reach("apply.left")
+        for state in leaving:
+            log.get(job=applier.job, table=str(state.source)).info("table_taken_out", why="it is to be loaded again")
+    for name, table in tables.items():
+        if table not in applier.context.tables:
+            retention.unregister(directory, name)
+
+
+def left(state: TableState) -> TableState:
+    """Its state, once it is taken out."""
+    reason = f"it is to be loaded again: anabranch load JOB --table {state.source}"
+    facts = {name: value for name, value in state.facts.items() if name != RESUMES}
+    return with_waiting(replace(state, state="parked", low="", high="", reason=reason, facts=facts), [])

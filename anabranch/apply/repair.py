@@ -1,0 +1,150 @@
+"""Rows that differ are put to what they are at the source, between two epochs and at one place of the stream.
+
+The rows are read in a snapshot, the stream is carried out up to where that snapshot begins, and they are put there. What
+came between the snapshot's two marks is carried out as in a load's window. So a row that changes meanwhile is the
+stream's, and what was compared may be long past: it only says which rows to look at.
+
+A row that the source had and has no more is left to the stream, which brings its end. Where the target refuses rows, they
+are tried in halves, and what is left is said.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+
+from anabranch import log
+from anabranch.apply.context import Followed, replace_context
+from anabranch.apply.epoch import Applier
+from anabranch.apply.reread import Rereader
+from anabranch.apply.taken import with_taken
+from anabranch.errors import RowRefused
+from anabranch.failpoints import reach
+from anabranch.model.ids import TableId
+from anabranch.model.state import WINDOW
+from anabranch.rows.lines import parse_line
+from anabranch.rows.net import RowChange, TargetTable
+from anabranch.trail import repairs
+from anabranch.trail.repairs import Key, Repair
+
+BATCH = 1_000  # rows read and put at once
+NOT_NOW = "the table does not stream, or not with all its rows by a key"
+TRIES = 5  # for a row whose unique value another one leaves meanwhile
+
+Keys = tuple[tuple[Key, bool], ...]
+"""Keys, each with: did the source have it when it was compared?"""
+
+
+@dataclass
+class _Open:
+    """A repair that is going on: what of it is left, and what the target refuses."""
+
+    asked: Repair
+    left: deque[tuple[Keys, int]]  # with how often it was tried
+    refused: list[tuple[Key, str]] = field(default_factory=list)
+
+
+@dataclass
+class Repairer:
+    """Called between two epochs. Kept in memory only: what was asked stays in the mailbox until all of it is done."""
+
+    reader: Rereader
+    _open: dict[TableId, _Open] = field(default_factory=dict, init=False)
+
+    def look(self, applier: Applier) -> None:
+        """A batch of every table that somebody asked for, while it streams."""
+        directory = applier.trail.directory
+        for asked in repairs.asked(directory):
+            state, followed = applier.states.get(asked.table), applier.context.tables.get(asked.table)
+            if state is None or followed is None or followed.filter or not followed.table.key:
+                repairs.answer(directory, asked, [(key, NOT_NOW) for key in (*asked.present, *asked.extra)])
+            elif state.state == "streaming":  # not in the window of the last batch
+                work = self._work(asked)
+                if work.left:
+                    self._do(applier, followed, work)
+                if not work.left:
+                    del self._open[asked.table]
+                    repairs.answer(directory, asked, work.refused)
+
+    def _work(self, asked: Repair) -> _Open:
+        known = self._open.get(asked.table)
+        if known is None or known.asked.id != asked.id:
+            keys = [*((key, True) for key in asked.present), *((key, False) for key in asked.extra)]
+            batches = (tuple(keys[start : start + BATCH]) for start in range(0, len(keys), BATCH))
+            known = self._open[asked.table] = _Open(asked, deque((batch, 0) for batch in batches))
+        return known
+
+    def _do(self, applier: Applier, followed: Followed, work: _Open) -> None:
+        keys, tries = work.left[0]
+        lines, high = self._read(applier, followed, keys)
+        if high is None:
+            return
+        try:
+            if followed.table.source in applier.context.tables:  # not parked meanwhile
+                self._put(applier, followed.table.source, keys, [*_rows(followed.table, lines)], high)
+        except RowRefused as refusal:
+            applier.writer.rollback()
+            applier.look()
+            middle = len(keys) // 2
+            if middle:
+                work.left.extend([(keys[:middle], 0), (keys[middle:], 0)])
+            elif tries + 1 < TRIES:
+                work.left.append((keys, tries + 1))
+            else:
+                work.refused.append((keys[0][0], refusal.message))
+        work.left.popleft()
+
+    def _read(self, applier: Applier, followed: Followed, keys: Keys) -> tuple[bytes, int | None]:
+        """The rows, the stream carried out up to where their snapshot begins, and the last sequence that it may have. None
+        where the stream is past it already, or capture does not come to it: soon again."""
+        target, reader = followed.table, self.reader
+        names = dict(zip(target.columns, target.source_columns, strict=True))
+        with closing(reader.source.snapshot(reader.identity)) as snapshot:
+            low, high = snapshot.open(followed.schema, reader.lock)
+            wanted = [{names[name]: value for name, value in key.items()} for key, _ in keys]
+            lines = b"".join(snapshot.lines_of(followed.schema, target.source_columns, wanted, reader.rules))
+        reach("apply.repair")
+        if not reader.is_reached(replace(applier.states[target.source], high=json.dumps([high.resume]))):
+            return b"", None
+        at = reader.resolver.low(low.resume)
+        if at < applier.checkpoint.position.sequence:
+            return b"", None
+        applier.apply(at)
+        return lines, max(at, reader.resolver.high(high.resume))
+
+    def _put(
+        self, applier: Applier, table: TableId, keys: Keys, rows: Sequence[Mapping[str, str | None]], high: int
+    ) -> None:
+        state, before, at = applier.states[table], applier.context, applier.checkpoint.position.sequence
+        followed = before.tables[table]
+        if high > at:
+            state = replace(state, state="loading", facts={**state.facts, "loaded": "yes", WINDOW: f"{at},{high}"})
+            window = replace(followed, low=at, high=high, taken={})
+            applier.context = with_taken(replace_context(before, {**before.tables, table: window}), applier.trail)
+        try:
+            applier.save(state, _changes(followed.table, keys, rows, keys_act=before.keys is not None))
+        except BaseException:  # whatever it was: put back, and passed on
+            applier.context = before
+            raise
+        log.get(job=applier.job, table=str(table)).warning("rows_repaired", keys=len(keys), found=len(rows))
+
+
+def _changes(
+    table: TargetTable, keys: Keys, rows: Sequence[Mapping[str, str | None]], keys_act: bool
+) -> Iterator[RowChange]:
+    """What leaves goes first, so that its unique values are free. Where foreign keys act, rows that stay are only set."""
+    found = {tuple(row[name] for name in table.key) for row in rows}
+    for key, is_present in keys:
+        is_found = tuple(key[name] for name in table.key) in found
+        if (not is_present and not is_found) or (is_found and not keys_act):
+            yield RowChange(table, "delete", dict(key), checked=False, keys_off=keys_act)
+    for row in rows:
+        yield RowChange(table, "insert", values=dict(row), checked=False)
+
+
+def _rows(table: TargetTable, lines: bytes) -> Iterator[Mapping[str, str | None]]:
+    for line in lines.split(b"\n")[:-1]:
+        yield dict(zip(table.columns, parse_line(line), strict=True))

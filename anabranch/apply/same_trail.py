@@ -1,0 +1,34 @@
+"""Is this the trail by which the target came to where it is? Copies of one home that both ran have two trails under one name,
+and the same sequence may be another transaction in each.
+"""
+
+from __future__ import annotations
+
+from anabranch.errors import StateError
+from anabranch.model.position import Position
+from anabranch.trail.reader import TrailReader
+
+NEAR = 5_000  # transactions to both sides among which the target's position is looked for
+
+
+def refuse_other_trail(job: str, trail: TrailReader, at: Position) -> None:
+    """The target's position is that of its sequence in the trail, or lies behind it where the log had nothing for us: then no
+    other transaction of the trail has it. Raises StateError."""
+    end, first = trail.end().position, trail.first()
+    if at.sequence > end.sequence:
+        raise StateError(
+            f"the target is at {at}, past the trail's end {end}",
+            job=job,
+            hint="the trail lost its tail or is another one: restore it, or load again",
+        )
+    if not at.native or at.sequence < first or trail.position_at(at.sequence).native == at.native:
+        return
+    for ref in trail.descriptors(max(first, at.sequence - NEAR) - 1, min(at.sequence + NEAR, end.sequence)):
+        natives = trail.transactions(ref).column("native").to_pylist()
+        if at.native in natives:
+            there = Position(ref.first_sequence + natives.index(at.native), at.native)
+            raise StateError(
+                f"the target is at {at}, which is {there} in this trail",
+                job=job,
+                hint="it came there by another copy of the job's home: go on with that one, or load again",
+            )

@@ -1,0 +1,60 @@
+"""`anabranch rewind`: the target goes back to an earlier place of the trail.
+
+What does not live here: what that means, and doing it (`Job.rewind`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from anabranch.cli.options import job_argument, json_option, log_level, write_json
+
+if TYPE_CHECKING:
+    from anabranch.job.rewinding import Rewound
+
+
+@click.command()
+@job_argument
+@click.option("--to", "position", required=True, metavar="POSITION", help="As messages have it, or its sequence alone.")
+@click.option(
+    "--execute", is_flag=True, help="Do it; load and apply have to stand still. Without this it is only shown."
+)
+@json_option
+@log_level("warning")
+def rewind(job: str, position: str, execute: bool, as_json: bool) -> None:
+    """Carry out a part of the trail once more: the target goes back to POSITION, and from there to where it was each row is
+    made what it is at the source, whatever it is by now. The next start of apply does it."""
+    from anabranch.job import Job
+
+    found = Job.from_file(job).rewind(position, execute=execute)
+    if as_json:
+        write_json({"version": 1, "executed": execute, **_facts(found)})
+    else:
+        click.echo("\n".join(_lines(found, execute)))
+
+
+def _facts(found: Rewound) -> dict[str, object]:
+    return {
+        "now": str(found.now),
+        "to": str(found.to),
+        "transactions": found.transactions,
+        "tables": {str(table): rows for table, rows in found.tables.items()},
+        "later": {str(table): str(place) for table, place in found.later.items()},
+        "left": {str(table): why for table, why in found.left.items()},
+    }
+
+
+def _lines(found: Rewound, execute: bool) -> Iterator[str]:
+    yield f"from {found.now} back to {found.to}: {found.transactions:,} transactions once more"
+    for table, rows in found.tables.items():
+        since = f", from {found.later[table]} on, where it joined" if table in found.later else ""
+        yield f"    {table}: about {rows:,} row images{since}"
+    for table, why in found.left.items():
+        yield f"    {table} stays as it is: {why}"
+    if execute:
+        yield "the target is back there; start the job, or apply"
+    else:
+        yield "nothing was changed; add --execute to go back"

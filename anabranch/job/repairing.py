@@ -1,0 +1,87 @@
+"""`verify --repair`: rows that differ are handed to apply, which puts them to what they are at the source.
+
+What does not live here: finding them (`verify/`), doing it (`apply/repair.py`), the mailbox between (`trail/repairs.py`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from anabranch import log
+from anabranch.errors import StateError
+from anabranch.job import ends
+from anabranch.job.drop import running
+from anabranch.model.ids import TableId
+from anabranch.trail import repairs
+from anabranch.verify.canonical import Canonical
+from anabranch.verify.plan import VerifyTable
+from anabranch.verify.report import Repaired, TableResult
+
+if TYPE_CHECKING:
+    from anabranch.job.job import Job
+
+KEYS = 10_000  # per table and call; where more differ, a load is quicker
+POLL_SECONDS = 0.2
+WITH_KEYS = "anabranch load JOB --table {} brings it in again"
+
+
+def require_apply(job: Job) -> None:
+    """It is what writes at the target. Raises StateError."""
+    if not any(part.startswith("apply") for part in running(job)):
+        raise StateError("apply does not run, which does the repair", job=job.config.name, hint="anabranch run JOB")
+
+
+def repair(
+    job: Job, tables: Sequence[VerifyTable], results: Sequence[TableResult], stop: Callable[[], bool]
+) -> list[Repaired]:
+    """Ask for every table that differs, and wait until apply has done it. Raises StateError where apply ends before."""
+    by_name = {str(one.table.source): one for one in tables}
+    left = {one.source: why for one in results if not one.identical and (why := _why_not(job, by_name[one.source]))}
+    asked = {}
+    for one in results:
+        if not one.identical and one.source not in left:
+            keys = {kind: [d.key for d in one.sample if (d.kind == "extra") is (kind == "extra")] for kind in KINDS}
+            asked[TableId.parse(one.source)] = repairs.ask(
+                job.trail, TableId.parse(one.source), keys["present"], keys["extra"]
+            )
+    done = [*_done(job, asked, stop)]
+    return [*done, *(Repaired(name, left=why) for name, why in sorted(left.items()))]
+
+
+KINDS = ("present", "extra")
+
+
+def _why_not(job: Job, one: VerifyTable) -> str:
+    """Why rows of the table cannot be found by a key at both ends; "" where they can."""
+    again = WITH_KEYS.format(one.table.source)
+    if not one.table.key:
+        return f"it has no key: {again}"
+    if one.filter is not None:
+        return f"it has a filter: {again}"
+    places = [one.table.columns.index(name) for name in one.table.key]
+    if Canonical(one.table, ends.value_rules(job)).has_forms(*places):
+        return f"values of its key have several forms: {again}"
+    return ""
+
+
+def _done(job: Job, asked: Mapping[TableId, repairs.Repair], stop: Callable[[], bool]) -> Iterator[Repaired]:
+    """Table by table; what is not done when this ends is asked for no more."""
+    bound = log.get(job=job.config.name)
+    if asked:
+        bound.info("waiting_for_apply", why="it puts the rows right", tables=list(map(str, asked)))
+    try:
+        for table, one in asked.items():
+            while (found := repairs.found(job.trail, table)) is not None and not found.is_done:
+                if stop():
+                    return
+                require_apply(job)
+                time.sleep(POLL_SECONDS)
+            if found is not None and found.id == one.id:
+                yield Repaired(str(table), one.keys - len(found.refused), found.refused)
+            else:
+                yield Repaired(str(table), left="another repair of it was asked for meanwhile")
+    finally:
+        for table in asked:
+            repairs.withdraw(job.trail, table)

@@ -1,0 +1,185 @@
+"""Going back: the target's checkpoint is put to an earlier place of the trail, and what lies between is carried out once more,
+as in a load's window: whatever the rows are by now, behind the former place they are the source's again.
+
+Keys that rows out of order may break are taken off first, as before a load, and built again behind the former place. What
+does not live here: the replay itself (apply).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from anabranch.abc import TargetStore
+from anabranch.apply.run import READER
+from anabranch.errors import ConfigError, StateError
+from anabranch.failpoints import reach
+from anabranch.job import ends
+from anabranch.job.skipping import require_still, sequence_of
+from anabranch.model.ids import TableId
+from anabranch.model.position import Position
+from anabranch.model.state import WINDOW, Checkpoint, TableState
+from anabranch.preflight.cascades import ancestors
+from anabranch.trail import retention
+from anabranch.trail.reader import TrailReader, exists
+
+if TYPE_CHECKING:
+    from anabranch.job.job import Job
+
+BUILT = ("built", "not_built", "analyzed")  # facts of what stands beside the rows: it is looked at again
+KEYLESS = "it has no key: what is in it twice cannot be told from what came twice"
+
+
+@dataclass(frozen=True)
+class Rewound:
+    """`tables`: row images that are carried out again, roughly. `later`: tables that joined behind the place, and from where on
+    they are replayed. `left`: tables that stay as they are, and why."""
+
+    now: Position
+    to: Position
+    tables: Mapping[TableId, int]
+    later: Mapping[TableId, Position]
+    left: Mapping[TableId, str]
+
+    @property
+    def transactions(self) -> int:
+        return self.now.sequence - self.to.sequence
+
+
+def rewind(job: Job, position: str, execute: bool) -> Rewound:
+    """What going back to a position, or sequence, means; done, if told. Raises ConfigError for a place that the trail does not
+    have or the target has not passed, StateError where a load is not through or apply runs."""
+    if not exists(job.trail):
+        raise StateError(f"no trail in {job.trail}", job=job.config.name, hint="start capture first")
+    if execute:
+        require_still(job)
+    store = ends.target_of(job).store()
+    try:
+        now = store.checkpoint(job.config.name) if store.exists() else None
+        if now is None:
+            raise StateError("the job has not begun at the target", job=job.config.name, hint="load its tables first")
+        ends.refuse_changed_job(job)
+        states = store.tables(job.config.name)
+        with TrailReader(job.trail) as trail:
+            found = _Plan(job, trail, states, now.position, _place(job, trail, position, now.position)).made()
+        if execute:
+            _go_back(job, store, states, now, found)
+        return found
+    finally:
+        store.close()
+
+
+def _place(job: Job, trail: TrailReader, position: str, now: Position) -> Position:
+    sequence, first = sequence_of(job, position), trail.first() - 1
+    if not first <= sequence < now.sequence:
+        raise ConfigError(
+            f"cannot go back to {position}: the trail reaches back to {first}, the target is at {now}",
+            job=job.config.name,
+            hint="anabranch trail show JOB shows what is where; what the trail does not have comes by a load",
+        )
+    there = trail.position_at(sequence)
+    if "@" in position and position != str(there):
+        hint = "anabranch trail show JOB shows what is where"
+        raise ConfigError(f"there is no {position}, but {there}", job=job.config.name, hint=hint)
+    return there
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What is between two places of the trail, for the tables that stream."""
+
+    job: Job
+    trail: TrailReader
+    states: Mapping[TableId, TableState]
+    now: Position
+    to: Position
+
+    def made(self) -> Rewound:
+        open_tables = [str(t) for t, s in sorted(self.states.items()) if s.state in ("pending", "loading")]
+        if open_tables:
+            raise StateError(
+                f"{', '.join(open_tables[:5])} are not past their load",
+                job=self.job.config.name,
+                hint="let them catch up: anabranch run JOB --until-caught-up",
+            )
+        schemas = {t: s.schema for t, s in self.states.items() if s.state == "streaming" and s.schema}
+        begins = {t: max(self.to.sequence, self._readable_after(t)) for t in schemas}
+        images = self._images()
+        met = {t for t in schemas if images[t] or begins[t] > self.to.sequence}
+        if not ends.logs_cascades(self.job, ends.source_of(self.job)):
+            met |= {t for t in schemas if ancestors(schemas, t) & met}
+        left = {t: KEYLESS for t in met if not self.job.rules.target_table(schemas[t]).key}
+        left |= {t: "it is parked" for t, s in self.states.items() if s.state == "parked" and images[t]}
+        tables = {t: images[t] for t in sorted(met - left.keys())}
+        later = {t: begins[t] for t in tables if begins[t] > self.to.sequence}
+        return Rewound(self.now, self.to, tables, {t: self.trail.position_at(s) for t, s in later.items()}, left)
+
+    def _readable_after(self, table: TableId) -> int:
+        """The last sequence before the definition that the table has now."""
+        schema = self.states[table].schema
+        return self.trail.history.valid_from(table, schema.version) - 1 if schema else 0
+
+    def _images(self) -> Counter[TableId]:
+        found: Counter[TableId] = Counter()
+        for ref in self.trail.descriptors(self.to.sequence, self.now.sequence):
+            for name, rows in ref.tables:
+                found[TableId.parse(name)] += rows
+        return found
+
+
+def _go_back(
+    job: Job, store: TargetStore, states: Mapping[TableId, TableState], now: Checkpoint, found: Rewound
+) -> None:
+    """The trail is held first. Keys are built again by whoever applies next, from before they are taken off."""
+    retention.register(job.trail, READER, found.to.sequence)
+    windows = {table: _in_window(states[table], found) for table in (*found.tables, *found.left) if table in states}
+    reach("rewind.held")
+    loader = ends.target_of(job).loader(ends.value_rules(job))
+    try:
+        for table in found.tables:
+            state = states[table]
+            unbuilt = replace(state, facts={name: v for name, v in state.facts.items() if name not in BUILT})
+            store.save_table(job.config.name, unbuilt, state)
+            if state.schema:
+                loader.take_off_keys(job.config.name, job.rules.target_table(state.schema))
+            reach("rewind.opened")
+    finally:
+        loader.close()
+    _move(job, now, found, [state for state in windows.values() if state])
+
+
+def _in_window(state: TableState, found: Rewound) -> TableState | None:
+    """A table that is replayed is in a window again; one that stays as it is has nothing to do up to the former place."""
+    if state.state != "streaming":
+        return None
+    low = found.now.sequence if state.source in found.left else found.to.sequence
+    if state.source in found.later:
+        low = found.later[state.source].sequence
+    facts = {name: value for name, value in state.facts.items() if name not in BUILT or state.source in found.left}
+    window = {WINDOW: f"{low},{found.now.sequence}", "loaded": "yes"}
+    return replace(state, state="loading", low="", high="", facts={**facts, **window})
+
+
+def _move(job: Job, now: Checkpoint, found: Rewound, states: list[TableState]) -> None:
+    """The checkpoint and the windows, in one transaction of the target."""
+    writer = ends.target_of(job).writer(ends.value_rules(job), False)
+    try:
+        mine = writer.claim(job.config.name, uuid.uuid4().hex)
+        if mine.position != now.position:
+            raise StateError("apply has moved on meanwhile", job=job.config.name, hint="stop it, then try again")
+        with TrailReader(job.trail) as trail:
+            refs = trail.descriptors(found.to.sequence, found.to.sequence + 1)
+        then = Checkpoint(mine.owner, mine.epoch + 1, found.to, refs[0].last_commit_time if refs else now.commit_time)
+        if writer.begin(mine, then) != "open":
+            raise StateError("the target has moved meanwhile", job=job.config.name, hint="stop apply, then try again")
+        for state in states:
+            writer.save_table(job.config.name, state)
+        reach("rewind.commit")
+        writer.commit()
+        reach("rewind.committed")
+    finally:
+        writer.rollback()
+        writer.close()

@@ -1,0 +1,94 @@
+"""A small durable mailbox: `verify --repair` asks apply to put rows that differ to what they are at the source.
+
+One file per table, always replaced whole: asked, then answered by apply. Keys are by target names, in text form.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from urllib.parse import quote
+
+from anabranch.errors import TrailCorrupt
+from anabranch.model.ids import TableId
+from anabranch.trail.failures import writing
+from anabranch.trail.format import to_json
+from anabranch.trail.storage import LocalStorage, read_whole
+
+FOLDER = "repairs"
+
+Key = Mapping[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """`present`: keys that the source had when it was compared; `extra`: keys that only the target had. `is_done`: then
+    `refused` says which of them the target did not take, and why, the others are as at the source."""
+
+    table: TableId
+    present: tuple[Key, ...]
+    extra: tuple[Key, ...]
+    id: str = ""
+    is_done: bool = False
+    refused: tuple[tuple[Key, str], ...] = ()
+
+    @property
+    def keys(self) -> int:
+        return len(self.present) + len(self.extra)
+
+
+def ask(directory: str | Path, table: TableId, present: Sequence[Key], extra: Sequence[Key]) -> Repair:
+    """What was asked for this table before is forgotten."""
+    asked = Repair(table, tuple(present), tuple(extra), uuid.uuid4().hex)
+    _save(directory, asked)
+    return asked
+
+
+def asked(directory: str | Path) -> list[Repair]:
+    """What apply has to see to. Cheap enough for its loop."""
+    storage = LocalStorage(directory)
+    found = (_load(storage, name) for name in storage.names(FOLDER) if name.endswith(".json"))
+    return [one for one in found if one and not one.is_done]
+
+
+def answer(directory: str | Path, repair: Repair, refused: Sequence[tuple[Key, str]]) -> None:
+    """All of it is done, but for these. One that was withdrawn, or asked anew, is left as it is."""
+    known = found(directory, repair.table)
+    if known is not None and known.id == repair.id:
+        _save(directory, replace(repair, present=(), extra=(), is_done=True, refused=tuple(refused)))
+
+
+def found(directory: str | Path, table: TableId) -> Repair | None:
+    """What was asked for a table and what became of it; None if nobody asked."""
+    return _load(LocalStorage(directory), _file(table))
+
+
+def withdraw(directory: str | Path, table: TableId) -> None:
+    storage = LocalStorage(directory)
+    if _file(table) in storage.names(FOLDER):
+        storage.remove(f"{FOLDER}/{_file(table)}")
+
+
+def _save(directory: str | Path, repair: Repair) -> None:
+    data = asdict(repair) | {"table": str(repair.table)}
+    with writing(f"the repair of {repair.table}"):
+        LocalStorage(directory).replace(f"{FOLDER}/{_file(repair.table)}", to_json(data))
+
+
+def _load(storage: LocalStorage, name: str) -> Repair | None:
+    try:
+        data = json.loads(read_whole(storage, f"{FOLDER}/{name}"))
+        refused = tuple((key, why) for key, why in data["refused"])
+        keys = {kind: tuple(data[kind]) for kind in ("present", "extra")}
+        return Repair(**{**data, **keys, "refused": refused, "table": TableId.parse(data["table"])})
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, KeyError) as error:
+        raise TrailCorrupt(f"{FOLDER}/{name} cannot be read", hint="remove it, then verify again") from error
+
+
+def _file(table: TableId) -> str:
+    return quote(str(table), safe="") + ".json"
