@@ -86,6 +86,21 @@ class Joining:
         found = [name for name in sorted(schemas) if table in above[name] and name != table]
         return sorted(found, key=lambda name: len(above[name]))
 
+    def refuse_hidden(self, tables: Sequence[TableId], states: Mapping[TableId, TableState]) -> None:
+        """Foreign keys reach such a table over a table between, whose changed rows the log does not show: what they do to it
+        while it is loaded would be lost. It is loaded while apply stands still."""
+        streaming = [table for table in tables if table in states and states[table].state == "streaming"]
+        if not streaming or not is_applied(self.job) or ends.logs_cascades(self.job, self.source):
+            return
+        schemas = {name: state.schema for name, state in states.items() if state.schema}
+        for table in streaming:
+            if any(cascading_parents(schemas, parent) for parent in cascading_parents(schemas, table)):
+                raise ConfigError(
+                    f"foreign keys change {table} over a table between, and the source's log does not show it",
+                    job=self.name,
+                    hint="stop apply (and run; capture goes on), load the table, start again",
+                )
+
     def refuse_children(self, table: TableId, children: Sequence[TableId]) -> None:
         """They would miss what the table's changes did to them while it is loaded."""
         if children:
@@ -117,7 +132,7 @@ class Joining:
         for state in streaming:
             retention.hold(self.job.trail, f"{retention.LEAVE}{state.source}", end)
         names = [str(state.source) for state in streaming]
-        if any(part.startswith(("run", "apply")) for part in running(self.job)):
+        if is_applied(self.job):
             log.get(job=self.name, tables=names).info("waiting_for_apply", why="it has to take them out")
             return
         store = self.target.store()
@@ -209,6 +224,11 @@ class Joining:
             job=self.name,
             hint=f"anabranch load JOB --table {now.id} --recreate",
         )
+
+
+def is_applied(job: Job) -> bool:
+    """Does apply run, or what starts it again?"""
+    return any(part.startswith(("run", "apply")) for part in running(job))
 
 
 def _is_on_its_way(state: TableState) -> bool:

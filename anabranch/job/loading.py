@@ -234,6 +234,7 @@ class Loading:
             store.close()
         joining = Joining(self.job, self.source, self.target, self.stop)
         children = joining.children(table, states)
+        joining.refuse_hidden([table, *children] if with_children else [table], states)
         if with_children and not joining.await_leaving([*reversed(children), table]):
             return
         if not with_children and table in states and states[table].state == "streaming":

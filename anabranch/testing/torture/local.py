@@ -16,6 +16,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -26,9 +27,10 @@ import pyarrow as pa
 
 from anabranch import failpoints, log
 from anabranch.errors import AnabranchError, ConfigError
-from anabranch.job import Job, parts
+from anabranch.job import Job, ends, parts
 from anabranch.load import run as load_run
 from anabranch.model.datatype import LogicalType
+from anabranch.model.ids import TableId
 from anabranch.spark.engine import Epochs
 from anabranch.spark.work import Bundle, Outcome, Work, do
 from anabranch.trail.reader import TrailReader
@@ -182,6 +184,12 @@ def _ended(name: str, job_file: str, small: Small) -> tuple[int, BaseException |
             parts.run_capture(job)
         elif name == "load":
             parts.run_load(job, None, False, engine=LocalEngine(small))
+        elif name.startswith("reload "):
+            parts.run_load(job, TableId.parse(name.partition(" ")[2]), False, True, LocalEngine(small))
+        elif name == "resume":
+            _resume(job)
+        elif name.startswith("rewind "):
+            _rewind(job, int(name.partition(" ")[2]))
         else:
             parts.run_apply(job, LocalEngine(small))
     except SystemExit as end:
@@ -193,6 +201,22 @@ def _ended(name: str, job_file: str, small: Small) -> tuple[int, BaseException |
         traceback.print_exc()
         return 1, error
     return 0, None
+
+
+def _resume(job: Job) -> None:
+    """All that is parked, where anything still is."""
+    with suppress(ConfigError):
+        job.resume()
+
+
+def _rewind(job: Job, transactions: int) -> None:
+    """So far back, or as far as the trail reaches."""
+    with closing(ends.target_of(job).store()) as store:
+        checkpoint = store.checkpoint(job.config.name)
+    with TrailReader(job.trail) as trail:
+        first = trail.first() - 1
+    if checkpoint is not None and first < checkpoint.position.sequence:
+        job.rewind(str(max(first, checkpoint.position.sequence - transactions)), execute=True)
 
 
 def _jump(_: int, __: FrameType | None) -> None:

@@ -91,7 +91,7 @@ class Parts:
         number = self.starts[part] = self.starts.get(part, 0) + 1
         if number > RESTARTS:
             raise PipelineFailed(f"{part} was started {RESTARTS} times\n{self.tail(part)}")
-        output = self.directory / f"{part}.{number}.log"
+        output = self.directory / f"{part.replace(' ', '.')}.{number}.log"
         return Running(part, output, fork(part, self.job_file, self.environment, output, self.small))
 
     def restart(self, part: str) -> None:

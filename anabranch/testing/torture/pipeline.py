@@ -15,15 +15,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
+import psycopg
+
+from anabranch.errors import AnabranchError
 from anabranch.failpoints import LOG_VARIABLE, VARIABLE
 from anabranch.job.signals import SUPERVISED
+from anabranch.model.ids import TableId
+from anabranch.model.state import TableState
 from anabranch.testing.faults import Proxy
 from anabranch.testing.torture.beside import TABLE, Beside
 from anabranch.testing.torture.contract import Fault, PipelineFailed
+from anabranch.testing.torture.deeds import PARK, Deed, Deeds, Doing, Refusing, draw_deed
 from anabranch.testing.torture.explain import ON_LINES, ON_SERVERS, explains
 from anabranch.testing.torture.local import CLOCK, Small
 from anabranch.testing.torture.parts import PARTS, Ended, Parts, Running
-from anabranch.testing.torture.place import Place
+from anabranch.testing.torture.place import Looking, Place
 from anabranch.testing.torture.waiting import AT_FAILPOINTS, Waiting, asked
 
 WATCH_SECONDS = 0.005
@@ -33,6 +39,7 @@ LOADING = ("load.begun", "load.generation", "load.snapshot")  # before tables ar
 PACKED = (45_000, 60_000)  # bytes of segments that are packed when they are sealed
 PACK_SECONDS = 3.0
 AFTER_SECONDS = 10.0  # in which a process may still end because of a line or a server that was away
+STOPPED = (0, 128 + signal.SIGTERM, -signal.SIGTERM)  # a part that was asked to end
 AGAIN_SECONDS = 0.1  # before a part is started again whose end was away
 
 Restart = Callable[[str, bool], None]
@@ -71,13 +78,17 @@ class LocalPipeline(Waiting):
         self._stack, self._proxies = ExitStack(), dict[str, Proxy]()
         self._loses = any(fault.kind == "lose" for fault in self.faults)
         packs = any(fault.where.startswith("trail.pack") for fault in self.faults)
-        self._small, more = _sizes(drawn, keeps=self._loses, packs=packs)
+        self._deed = None if self._loses else draw_deed(self.seed)
+        parks = self._deed is not None and self._deed.kind == PARK
+        self._small, more = _sizes(drawn, keeps=self._loses, packs=packs, parks=parks)
         self.truncates = '"delete"' not in more
         self.meets = drawn.choice(("", *LOADING))
         self._beside: Beside | None = None
         stays = not any((fault.kind, fault.where) == ("restart", "source") for fault in self.faults)
         if drawn.random() < TWO_PHASE and stays:
             self._beside = Beside(self.place.source, self.place.target, self.place.name, self.seed)
+            self._deed = None
+        self._doing: Deeds | None = None
         self._mutex = threading.RLock()
         self.place.directory.mkdir(parents=True, exist_ok=True)
         for end in sorted({fault.where for fault in self.faults if fault.kind in ON_LINES}):
@@ -104,8 +115,17 @@ class LocalPipeline(Waiting):
         self._open = [one for one in self.faults if one.kind not in AT_FAILPOINTS]
         self._parts = Parts(self._place.directory, self._place.job_file, environment, self._small)
         self._parts.start()
+        if self._deed:
+            self._looking_on = Looking(self.looking.job)  # of the thread that watches
+            self._doing = self._deeds(self._deed, self._looking_on.states)
         self._thread = threading.Thread(target=self._watch, name="torture", daemon=True)
         self._thread.start()
+
+    def _deeds(self, deed: Deed, states: Callable[[], Mapping[TableId, TableState]]) -> Deeds:
+        if deed.kind != PARK:
+            return Doing(deed, self._parts, states, self._judge)
+        self.looking.is_patient = True
+        return Refusing(deed.draw, self.place.target, self.place.name, self._parts, states, self._judge)
 
     def committed(self, transactions: int) -> None:
         self._committed = transactions
@@ -145,7 +165,8 @@ class LocalPipeline(Waiting):
             is_over = all(one.until is not None for one in self._begun) and not any(map(self._is_due, self._open))
             alive = (self._parts.running[part].is_alive for part in PARTS if part != "load")
             load = self._parts.running["load"].ended()
-            return is_over and not self._parts.others and all(alive) and (load is None or load.code == 0)
+            is_quiet = self._doing is None or self._doing.is_done or not self._is_time_for_it()
+            return is_over and is_quiet and not self._parts.others and all(alive) and (load is None or load.code == 0)
 
     def unrest(self) -> str:
         others = ", ".join(f"{one.part} ({one.pid})" for one in self._parts.others)
@@ -164,6 +185,9 @@ class LocalPipeline(Waiting):
             self._thread.join(60)
             self._parts.kill()
             self.looking.close()
+            if self._doing:
+                self._doing.kill()
+                self._looking_on.close()
         if self._beside:
             self._beside.stop()
         if hasattr(self, "_thread"):
@@ -196,10 +220,18 @@ class LocalPipeline(Waiting):
                 self._end(one)
         for part in PARTS:
             self._keep(part)
+        if self._doing and self._is_time_for_it():
+            with contextlib.suppress(AnabranchError, psycopg.Error):  # the target is away, or the table in use
+                self._doing.turn()
         for other in list(self._parts.others):
             if (ended := other.ended()) is not None:
                 self._parts.others.remove(other)
                 self._judge(ended)
+
+    def _is_time_for_it(self) -> bool:
+        load = self._parts.running["load"].ended()
+        is_loaded = self._is_consistent and load is not None and load.code == 0
+        return is_loaded and self._deed is not None and self._committed >= self._deed.after
 
     def _is_due(self, fault: Fault) -> bool:
         is_there = fault.where not in PARTS or self._parts.running[fault.where].is_alive
@@ -263,7 +295,13 @@ class LocalPipeline(Waiting):
         running = self._parts.running[part]
         if running.is_alive or (ended := running.ended()) is None or (part == "load" and ended.code == 0):
             return
+        if part == "apply" and self._doing and self._doing.stops_apply and ended.code in STOPPED:
+            if not self._doing.pauses_apply:
+                self._parts.restart(part)
+            return
         self._judge(ended)
+        if part == "apply" and self._doing and self._doing.pauses_apply:
+            return
         if ended.error == "TrailLocked" and (first := self._first_owner(part)) is not None:
             self._parts.back(first)
             return
@@ -299,7 +337,7 @@ class LocalPipeline(Waiting):
                 yield one
 
 
-def _sizes(drawn: random.Random, *, keeps: bool, packs: bool) -> tuple[Small, str]:
+def _sizes(drawn: random.Random, *, keeps: bool, packs: bool, parks: bool) -> tuple[Small, str]:
     """Sizes that bring a short history to what a long one meets: segments that end, epochs of executors, small
     epochs, tables that are loaded in several chunks (K3).
     `keeps`: a target that loses commits needs them from the trail again, which therefore drops nothing at once. `packs`:
@@ -307,7 +345,7 @@ def _sizes(drawn: random.Random, *, keeps: bool, packs: bool) -> tuple[Small, st
     segment = drawn.choice(PACKED if packs else (*[0] * 12, *[2_000, 8_000] * 3, *PACKED))
     rows = drawn.choice((500_000, 500_000, 500_000, 1, 20))
     more = "retain_hours = 0\n" if segment and drawn.random() < 0.5 and not keeps else ""
-    apply = []
+    apply = ['on_error = "park"'] if parks else []
     if drawn.random() < 0.1:
         apply.append('mode = "transaction"')
     elif drawn.random() < 0.3:

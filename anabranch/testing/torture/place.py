@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from anabranch.apply.leave import left
 from anabranch.errors import AnabranchError
 from anabranch.job import Job, ends
 from anabranch.model.ids import TableId
@@ -127,24 +128,26 @@ class Looking:
 
     job: Job
     goal: LogMark | None = field(default=None, init=False)
+    is_patient: bool = field(default=False, init=False)  # may tables be parked for a while?
 
     def __post_init__(self) -> None:
         self._store = ends.target_of(self.job).store()
         self._source = ends.source_of(self.job)
 
     def is_consistent(self) -> bool:
-        """Every table streams. Raises PipelineFailed where one was parked: no statement of a history does that."""
-        states = self._states()
-        parked = [f"{t}: {s.reason}" for t, s in states.items() if s.state == "parked"]
-        if parked:
+        """Every table streams. Raises PipelineFailed where one was parked, which no statement of a history does, unless it is
+        to be loaded again."""
+        states = self.states()
+        parked = [f"{t}: {s.reason}" for t, s in states.items() if s.state == "parked" and s.reason != left(s).reason]
+        if parked and not self.is_patient:
             raise PipelineFailed("tables were parked: " + "; ".join(parked))
         return bool(states) and all(state.state == "streaming" for state in states.values())
 
-    def is_built(self) -> bool:
-        return self.is_consistent() and all("built" in state.facts for state in self._states().values())
-
-    def _states(self) -> dict[TableId, TableState]:
+    def states(self) -> dict[TableId, TableState]:
         return self._store.tables(self.job.config.name) if self._store.exists() else {}
+
+    def is_built(self) -> bool:
+        return self.is_consistent() and all("built" in state.facts for state in self.states().values())
 
     def take_goal(self) -> bool:
         """Where the source is now is what has to be reached."""

@@ -19,18 +19,23 @@ from anabranch.testing.torture.tables import LEDGER, Column, Schema
 
 REST = 0.005  # seconds between two observations
 CONNECT_SECONDS = 10
+AWAY = """
+COPY (SELECT split_part(source_table, '.', 2) FROM anabranch.table_state WHERE job = '{job}' AND state <> 'streaming'
+       ORDER BY 1) TO STDOUT"""
 SILENCE = 30.0  # seconds after which a target that does not answer counts as lost
 
 
 @dataclass(slots=True, eq=False)
 class Observation:
     """Of one snapshot, by table: the lines of COPY, as they came. Contents that stay the same are the same objects. `times`:
-    how many in a row showed the same. `more`: tables that are no part of the history."""
+    how many in a row showed the same. `more`: tables that are no part of the history. `away`: tables that the job says are
+    loading or parked, in the same snapshot."""
 
     number: int
     contents: dict[str, bytes] = field(repr=False)
     times: int = 1
     more: dict[str, bytes] = field(default_factory=dict, repr=False)
+    away: frozenset[str] = frozenset()
 
 
 class Watcher:
@@ -45,6 +50,7 @@ class Watcher:
         columns = {LEDGER: (Column("n", "int"),), **{table.name: table.columns for table in schema.tables}}
         copies = [f'COPY "{namespace}"."{t}" ({_names(columns[t])}) TO STDOUT' for t in self.tables]
         copies += [f'COPY "{namespace}"."{table}" TO STDOUT' for table in beside]
+        copies.append(AWAY.format(job=namespace))
         self.beside = tuple(beside)
         self._query = "; ".join(("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", *copies, "COMMIT")).encode()
         self.observations: list[Observation] = []
@@ -78,15 +84,16 @@ class Watcher:
         last = self.observations[-1] if self.observations else None
         read = self._read()
         contents = dict(zip(self.tables, read, strict=False))
-        more = dict(zip(self.beside, read[len(self.tables) :], strict=True))
+        more = dict(zip(self.beside, read[len(self.tables) : -1], strict=True))
+        away = frozenset(read[-1].decode().split())
         if last is not None:
             for table, seen in last.contents.items():
                 if contents[table] == seen:
                     contents[table] = seen
         self.made += 1
         is_new = last is None or any(contents[table] is not last.contents[table] for table in self.tables)
-        if last is None or is_new or more != last.more:
-            last = Observation(self.made, contents, more=more)
+        if last is None or is_new or (more, away) != (last.more, last.away):
+            last = Observation(self.made, contents, more=more, away=away)
             self.observations.append(last)
         else:
             last.times += 1
@@ -124,7 +131,7 @@ class Watcher:
     def _read(self) -> list[bytes]:
         if self._connection is None:
             self._connection = self.target.connect(options=_OPTIONS, connect_timeout=CONNECT_SECONDS)
-        return _copied(self._connection.pgconn, self._query, len(self.tables) + len(self.beside))
+        return _copied(self._connection.pgconn, self._query, len(self.tables) + len(self.beside) + 1)
 
 
 _OPTIONS = "-c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=postgres -c bytea_output=hex -c client_encoding=UTF8"

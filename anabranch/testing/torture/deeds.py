@@ -1,0 +1,209 @@
+"""What an operator does to a job while a history runs: a table is loaded again, the job goes back; a table of the target
+takes no rows for a while, and what was parked goes on.
+
+Drawn from the seed, once in some histories, and done by processes of their own that faults meet like any other; one that
+ended early is begun again. What does not live here: what is allowed to be seen meanwhile (check.py, by the states of tables).
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from anabranch.model.ids import TableId
+from anabranch.model.schema import TableSchema
+from anabranch.model.state import TableState
+from anabranch.preflight.cascades import ancestors, cascading_parents
+from anabranch.testing.databases import Database
+from anabranch.testing.torture.parts import Ended, Parts, Running
+from anabranch.testing.torture.tables import LEDGER
+
+RELOAD, REWIND, PARK = "reload", "rewind", "park"
+SHARE = 0.3  # of the histories
+RESUME = "resume"  # the part that lets what was parked go on
+REFUSED_SECONDS = 1.0
+AGAIN_SECONDS = 0.05  # before a process that ended is begun again
+LATEST = 25  # committed transactions of the stream before it begins
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """`after`: committed source transactions of the stream before it begins. `draw`: which of the tables that may be loaded
+    again, or how many transactions it goes back."""
+
+    kind: str
+    after: int
+    draw: int
+
+
+def draw_deed(seed: int) -> Deed | None:
+    drawn = random.Random(f"deeds of {seed}")
+    if drawn.random() > SHARE:
+        return None
+    return Deed(drawn.choice((RELOAD, REWIND, PARK)), drawn.randrange(LATEST), drawn.randrange(1 << 16))
+
+
+class Deeds(Protocol):
+    """A deed that is drawn, from when it is time for it. `is_done`: nothing of it is under way."""
+
+    is_done: bool
+
+    @property
+    def pauses_apply(self) -> bool:
+        """Is apply to stand still for it?"""
+
+    @property
+    def stops_apply(self) -> bool:
+        """Has it asked apply to end, or may it have?"""
+
+    def turn(self) -> None:
+        """A step of the thread that watches. Raises AnabranchError or a driver's error where the target is away."""
+
+    def kill(self) -> None: ...
+
+
+@dataclass
+class Doing:
+    """One deed, turn by turn of the thread that watches. `judge` is given each process of it that ended otherwise than well."""
+
+    deed: Deed
+    parts: Parts
+    states: Callable[[], Mapping[TableId, TableState]]
+    judge: Callable[[Ended], None]
+    is_done: bool = field(default=False, init=False)
+    _running: Running | None = field(default=None, init=False)
+    _name: str = field(default="", init=False)
+    _has_failed: bool = field(default=False, init=False)
+
+    @property
+    def pauses_apply(self) -> bool:
+        return self.deed.kind == REWIND and bool(self._name) and not self.is_done
+
+    @property
+    def stops_apply(self) -> bool:
+        return self.deed.kind == REWIND and bool(self._name)
+
+    def turn(self) -> None:
+        """Raises AnabranchError where the target is away."""
+        if self.is_done:
+            return
+        if not self._name:
+            self._name = self._named()
+            self.is_done = not self._name
+        elif self._running is None:
+            self._begin()
+        elif (ended := self._running.ended()) is not None:
+            self._end(ended)
+
+    def _end(self, ended: Ended) -> None:
+        self.is_done = ended.code == 0 or self._is_through()
+        self._running = None
+        if ended.code and not (
+            self._has_failed and ended.error == "Fenced"
+        ):  # what came of the first try is in the way
+            self.judge(ended)
+        self._has_failed = True
+        time.sleep(AGAIN_SECONDS)
+
+    def _is_through(self) -> bool:
+        """A process that ended right behind its last step: the target is back, and waits for apply."""
+        return self.deed.kind == REWIND and any(state.state == "loading" for state in self.states().values())
+
+    def kill(self) -> None:
+        if self._running is not None:
+            self._running.kill()
+
+    def _named(self) -> str:
+        """The part that does it; "" where no table may be loaded again."""
+        if self.deed.kind == REWIND:
+            return f"{REWIND} {1 + self.deed.draw % 30}"
+        tables = reloadable({t: s.schema for t, s in self.states().items() if s.schema})
+        return f"{RELOAD} {tables[self.deed.draw % len(tables)]}" if tables else ""
+
+    def _begin(self) -> None:
+        apply = self.parts.running["apply"]
+        if self.pauses_apply and self.parts.others:
+            return  # one of two owners has not noticed yet
+        if self.pauses_apply and apply.is_alive:
+            apply.process.send(signal.SIGTERM)
+        else:
+            self._running = self.parts.begin(self._name)
+
+
+@dataclass
+class Refusing:
+    """A table of the target that takes no rows for a while; then everything that was parked by it goes on."""
+
+    draw: int
+    target: Database
+    namespace: str
+    parts: Parts
+    states: Callable[[], Mapping[TableId, TableState]]
+    judge: Callable[[Ended], None]
+    is_done: bool = field(default=False, init=False)
+    pauses_apply: bool = field(default=False, init=False)
+    stops_apply: bool = field(default=False, init=False)
+    _table: str = field(default="", init=False)
+    _until: float = field(default=0.0, init=False)
+    _is_over: bool = field(default=False, init=False)
+    _running: Running | None = field(default=None, init=False)
+
+    def turn(self) -> None:
+        if not self._table:
+            self._refuse()
+        elif not self._is_over:
+            if time.monotonic() > self._until or self._parked():
+                self._alter("DROP CONSTRAINT IF EXISTS deed")
+                self._is_over = True
+        elif self._running is not None:
+            self._end(self._running)
+        elif not (self._parked() and self._resume()):
+            self.is_done = True
+
+    def kill(self) -> None:
+        if self._running is not None:
+            self._running.kill()
+
+    def _refuse(self) -> None:
+        tables = [table.name for table in sorted(self.states()) if table.name != LEDGER]
+        table = tables[self.draw % len(tables)]
+        self._until = time.monotonic() + REFUSED_SECONDS
+        self._alter("DROP CONSTRAINT IF EXISTS deed, ADD CONSTRAINT deed CHECK (false) NOT VALID", table)
+        self._table = table
+
+    def _parked(self) -> bool:
+        return any(state.state == "parked" for state in self.states().values())
+
+    def _resume(self) -> bool:
+        self.is_done, self._running = False, self.parts.begin(RESUME)
+        return True
+
+    def _end(self, running: Running) -> None:
+        if (ended := running.ended()) is None:
+            return
+        self._running = None
+        if ended.code and ended.error != "Fenced":
+            self.judge(ended)
+        time.sleep(AGAIN_SECONDS)
+
+    def _alter(self, what: str, table: str = "") -> None:
+        """Apply holds the table while it writes: short waits, many of them. Raises psycopg.Error."""
+        with closing(self.target.connect(connect_timeout=5)) as connection:
+            connection.execute("SET lock_timeout = '0.3s'")
+            connection.execute(f'ALTER TABLE "{self.namespace}"."{table or self._table}" {what}')
+
+
+def reloadable(schemas: Mapping[TableId, TableSchema]) -> list[TableId]:
+    """Tables that, with those that go along, are not reached by foreign keys over a table between."""
+    above = {table: ancestors(schemas, table) for table in schemas}
+    hidden = {t for t in schemas if any(cascading_parents(schemas, p) for p in cascading_parents(schemas, t))}
+    return [
+        table
+        for table in sorted(schemas)
+        if table.name != LEDGER and not any(each in hidden for each in schemas if table == each or table in above[each])
+    ]
