@@ -216,6 +216,13 @@ class Applier:
         for transaction in feed.transactions():
             self._slow(transaction)
 
+    def forget_unbuilt(self) -> None:
+        """What could not be built, and stands in `not_built`, is tried once more: rows may have been mended since."""
+        for state in list(self.states.values()):
+            if state.state == "streaming" and "not_built" in state.facts:
+                facts = {name: value for name, value in state.facts.items() if name not in ("built", "not_built")}
+                self.save(replace(state, facts=facts))
+
     # --- between two epochs: one attempt each, the caller tries again -----------------------------------------
 
     def move_on(self, position: Position, commit_time: int) -> None:

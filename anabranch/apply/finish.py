@@ -37,6 +37,9 @@ class Finisher:
         self._thread: threading.Thread | None = None
         self._results: dict[TableId, tuple[int, dict[str, str]]] = {}  # generation that it was built for, facts
         self._is_closing = threading.Event()
+        self._at: TableId | None = None  # what the thread is at
+        self._gone: set[TableId] = set()  # what it is to leave alone
+        self._mutex = threading.Lock()
         self.failure: AnabranchError | None = None
         self._not_before, self._pause = 0.0, FIRST_PAUSE
 
@@ -50,6 +53,7 @@ class Finisher:
         todo = {t: s for t, s in states.items() if s.state == "streaming" and "built" not in s.facts and s.schema}
         if todo and not self._is_closing.is_set():
             streaming = {t: s for t, s in states.items() if s.state == "streaming" and s.schema}
+            self._gone.clear()
             self._thread = threading.Thread(target=self._build, args=(todo, streaming), name="finish", daemon=True)
             self._thread.start()
 
@@ -59,6 +63,12 @@ class Finisher:
         for table, (generation, facts) in done.items():
             if table in states and (states[table].state, states[table].generation) == ("streaming", generation):
                 yield table, facts
+
+    def lets_go(self, table: TableId) -> bool:
+        """A table that is to be loaded again is left alone from here on. False while it is being worked at."""
+        with self._mutex:
+            self._gone.add(table)
+            return self._at != table
 
     def raise_sequences(self, states: Mapping[TableId, TableState]) -> None:
         """Where apply ends: rows that came by the stream have their numbers from the source."""
@@ -101,12 +111,20 @@ class Finisher:
             self._pause = min(self._pause * 2, LONGEST_PAUSE)
         except AnabranchError as failure:
             self.failure = failure
+        finally:
+            self._at = None
 
     def _some(self, todo: Mapping[TableId, TableState]) -> Iterator[tuple[TableId, TableSchema]]:
-        """Until closing is asked for."""
+        """Until closing is asked for, without what was let go."""
         for table, state in todo.items():
-            if state.schema is not None and not self._is_closing.is_set():
+            if state.schema is None or self._is_closing.is_set():
+                continue
+            with self._mutex:
+                self._at = None if table in self._gone else table
+            if self._at is not None:
                 yield table, state.schema
+        with self._mutex:
+            self._at = None
 
     def _facts(self, table: TableId, open_points: Sequence[str]) -> dict[str, str]:
         if not open_points:

@@ -34,16 +34,15 @@ def join_loaded(applier: Applier, following: Following) -> None:
         return
     states = applier.store.tables(applier.job)
     tried, through = set[TableId](), set[TableId]()
+    applier.states |= {table: state for table, state in states.items() if table not in applier.context.tables}
     for table, state in states.items():
         if table in applier.context.tables:
             through.add(table)
-        elif table not in tried:
-            applier.states[table] = state
-            if is_joining(state) and is_loaded(state) and following.resolver.reached(state):
-                group = together(state, states) if RESUMES in state.facts else [state]
-                names = {one.source for one in group}
-                tried |= names
-                through |= names if _let_join(applier, following, group) else set()
+        elif table not in tried and is_joining(state) and is_loaded(state) and following.resolver.reached(state):
+            group = together(state, states) if RESUMES in state.facts else [state]
+            names = {one.source for one in group}
+            tried |= names
+            through |= names if _let_join(applier, following, group) else set()
     for name in (f"{retention.LOAD}{table}" for table in through):
         if name in holds:
             retention.unregister(directory, name)
@@ -53,8 +52,20 @@ def _let_join(applier: Applier, following: Following, group: Sequence[TableState
     """Are they through: followed now, or parked for good? What cannot be resumed yet keeps its part of the trail."""
     if RESUMES in group[0].facts:
         return _resume(applier, following, group)
+    if _comes_after(applier, following, group[0]):
+        return False
     _join(applier, following, group[0])
     return True
+
+
+def _comes_after(applier: Applier, following: Following, state: TableState) -> bool:
+    """Is a table to join first, of which foreign keys change rows of this one with its own, unseen by the log (K1)?"""
+    if following.logs_cascades or state.schema is None:
+        return False
+    parents = {key.parent for key in state.schema.foreign_keys if key.changes_rows} - {state.source}
+    return any(
+        p not in applier.context.tables and is_joining(applier.states[p]) for p in parents & applier.states.keys()
+    )
 
 
 def _join(applier: Applier, following: Following, state: TableState) -> None:
@@ -73,8 +84,8 @@ def _join(applier: Applier, following: Following, state: TableState) -> None:
         return
     try:
         applier.join([joining], replayed, joined)
-    except RowRefused as refusal:
-        if not applier.parks:
+    except (RowRefused, StateError) as refusal:  # StateError: rows of another definition
+        if isinstance(refusal, RowRefused) and not applier.parks:
             raise
         _back_out(applier)
         applier.park([replace(joining, state="parked", low="", high="", reason=refusal.message)])
@@ -92,6 +103,8 @@ def _resume(applier: Applier, following: Following, group: Sequence[TableState])
     """All of them, or none: where the trail or the target still refuses, they are parked again."""
     if not all(is_joining(state) for state in group):
         return False  # somebody is about to resume the rest
+    if applier.checkpoint.position.sequence < int(group[0].facts[RESUMES]):
+        return False  # the job went back
     for state in group:
         applier.states[state.source] = state
     why = next((e.reason for s in group if (e := applier.trail.history.parked_by(s.source))), "")

@@ -6,6 +6,7 @@ keeps the states of what it follows.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from anabranch import log
@@ -13,22 +14,20 @@ from anabranch.apply.epoch import Applier
 from anabranch.apply.work import with_waiting
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
-from anabranch.model.state import RESUMES, TableState
+from anabranch.model.state import JOINS, RESUMES, WINDOW, TableState
 from anabranch.trail import retention
 
 
-def let_leave(applier: Applier) -> None:
-    """Take out what is asked for, as soon as it streams."""
+def let_leave(applier: Applier, lets_go: Callable[[TableId], bool] = lambda table: True) -> None:
+    """Take out what is asked for, as soon as it streams and `lets_go` of it who builds its keys."""
     directory = applier.trail.directory
     asked = [name for name in retention.readers(directory) if name.startswith(retention.LEAVE)]
     if not asked:
         return
     applier.look()
     tables = {name: TableId.parse(name.removeprefix(retention.LEAVE)) for name in asked}
-    leaving = [
-        state for table in tables.values() if (state := applier.states.get(table)) and state.state == "streaming"
-    ]
-    if leaving:
+    there = [s for table in tables.values() if (s := applier.states.get(table)) and s.state == "streaming"]
+    if leaving := [state for state in there if lets_go(state.source)]:
         applier.park([left(state) for state in leaving])
         reach("apply.left")
         for state in leaving:
@@ -41,5 +40,5 @@ def let_leave(applier: Applier) -> None:
 def left(state: TableState) -> TableState:
     """Its state, once it is taken out."""
     reason = f"it is to be loaded again: anabranch load JOB --table {state.source}"
-    facts = {name: value for name, value in state.facts.items() if name != RESUMES}
+    facts = {name: value for name, value in state.facts.items() if name not in (JOINS, RESUMES, WINDOW)}
     return with_waiting(replace(state, state="parked", low="", high="", reason=reason, facts=facts), [])

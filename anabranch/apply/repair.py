@@ -19,9 +19,10 @@ from dataclasses import dataclass, field, replace
 from anabranch import log
 from anabranch.apply.context import Followed, replace_context
 from anabranch.apply.epoch import Applier
+from anabranch.apply.feed import GROUP_ROWS
 from anabranch.apply.reread import Rereader
 from anabranch.apply.taken import with_taken
-from anabranch.errors import RowRefused
+from anabranch.errors import RowRefused, SourceError, SourceUnavailable
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.state import WINDOW
@@ -63,7 +64,7 @@ class Repairer:
                 repairs.answer(directory, asked, [(key, NOT_NOW) for key in (*asked.present, *asked.extra)])
             elif state.state == "streaming":  # not in the window of the last batch
                 work = self._work(asked)
-                if work.left:
+                if work.left and not _is_behind(applier):
                     self._do(applier, followed, work)
                 if not work.left:
                     del self._open[asked.table]
@@ -79,7 +80,14 @@ class Repairer:
 
     def _do(self, applier: Applier, followed: Followed, work: _Open) -> None:
         keys, tries = work.left[0]
-        lines, high = self._read(applier, followed, keys)
+        try:
+            lines, high = self._read(applier, followed, keys)
+        except SourceUnavailable:
+            raise
+        except SourceError as error:  # the table is another one by now, or the server
+            work.refused += [(key, error.message) for batch, _ in work.left for key, _ in batch]
+            work.left.clear()
+            return
         if high is None:
             return
         try:
@@ -135,14 +143,21 @@ class Repairer:
 def _changes(
     table: TargetTable, keys: Keys, rows: Sequence[Mapping[str, str | None]], keys_act: bool
 ) -> Iterator[RowChange]:
-    """What leaves goes first, so that its unique values are free. Where foreign keys act, rows that stay are only set."""
+    """What leaves goes first, so that its unique values are free. Rows that stay are only set: the target may have columns of
+    its own."""
     found = {tuple(row[name] for name in table.key) for row in rows}
-    for key, is_present in keys:
-        is_found = tuple(key[name] for name in table.key) in found
-        if (not is_present and not is_found) or (is_found and not keys_act):
+    for key, was_present in keys:
+        if not was_present and tuple(key[name] for name in table.key) not in found:
             yield RowChange(table, "delete", dict(key), checked=False, keys_off=keys_act)
     for row in rows:
         yield RowChange(table, "insert", values=dict(row), checked=False)
+
+
+def _is_behind(applier: Applier) -> bool:
+    """By more than an epoch: then the stream comes first, in steps of its own."""
+    end, at = applier.trail.end().position.sequence, applier.checkpoint.position.sequence
+    refs = applier.trail.descriptors(at, limit_rows=GROUP_ROWS)
+    return bool(refs) and refs[-1].last_sequence < end
 
 
 def _rows(table: TargetTable, lines: bytes) -> Iterator[Mapping[str, str | None]]:

@@ -244,6 +244,7 @@ class ApplyRun:
         )
         applier.look()
         let_leave(applier)  # the first epoch may meet what the table is loaded again for
+        applier.forget_unbuilt()
         return applier
 
     def _is_guarded(self, states: Mapping[TableId, TableState]) -> bool:
@@ -311,9 +312,9 @@ class ApplyRun:
         if end.position.sequence == at.sequence and (end.position.native != at.native or self._has_ended_windows()):
             applier.move_on(Position(at.sequence, end.position.native), end.commit_time)
         self.rereader.look(applier)
-        self.repairer.look(applier)
-        let_leave(applier)
+        let_leave(applier, self.finisher.lets_go)
         join_loaded(applier, self.following)
+        self.repairer.look(applier)
         self.watcher.applied(applier.checkpoint)
         consistent = all(state.state != "loading" for state in applier.states.values())
         if consistent:

@@ -24,6 +24,8 @@ def refuse_other_trail(job: str, trail: TrailReader, at: Position) -> None:
     if not at.native or at.sequence < first or trail.position_at(at.sequence).native == at.native:
         return
     for ref in trail.descriptors(max(first, at.sequence - NEAR) - 1, min(at.sequence + NEAR, end.sequence)):
+        if ref.has_barriers and ref.rows == 0 and trail.load(ref).is_ours:
+            continue  # it stands in no log, and has the native position of what comes before
         natives = trail.transactions(ref).column("native").to_pylist()
         if at.native in natives:
             there = Position(ref.first_sequence + natives.index(at.native), at.native)

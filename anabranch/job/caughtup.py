@@ -6,8 +6,10 @@ import time
 from typing import TYPE_CHECKING
 
 from anabranch.abc import TargetStore
+from anabranch.apply.leave import left
 from anabranch.errors import AnabranchError, SourceUnavailable
 from anabranch.job import ends
+from anabranch.job.alone import is_loading_again
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.state import Checkpoint, TableState
@@ -62,6 +64,11 @@ class Progress:
         """Indexes and foreign keys stand, or are reported."""
         return all("built" in s.facts for s in self.states.values() if s.state == "streaming")
 
+    def is_loading_again(self) -> bool:
+        """Is a table parked only because a `load --table` has just taken it out?"""
+        asked = [s for s in self.states.values() if s.state == "parked" and s.reason == left(s).reason]
+        return bool(asked) and is_loading_again(self.job)
+
     def parked(self) -> list[str]:
         return [str(table) for table, state in self.states.items() if state.state == "parked"]
 
@@ -92,7 +99,8 @@ class CaughtUp:
             self._sequence = self._sequence_of_goal()
         if self._sequence is None:
             return False
-        return progress.checkpoint.position.sequence >= self._sequence and progress.is_built
+        is_there = progress.checkpoint.position.sequence >= self._sequence and progress.is_built
+        return is_there and not progress.is_loading_again()
 
     def _source_end(self) -> LogMark | None:
         """None while the source is away: the parts decide how long that may last."""

@@ -20,7 +20,7 @@ from anabranch.job import ends
 from anabranch.job.drop import running
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
-from anabranch.model.state import RECREATE, TableState
+from anabranch.model.state import JOINS, RECREATE, WINDOW, TableState
 from anabranch.preflight.cascades import ancestors, cascading_parents, check_cascades
 from anabranch.preflight.report import Report
 from anabranch.trail import requests, retention
@@ -111,33 +111,49 @@ class Joining:
                 hint=f"load them again with it: anabranch load JOB --table {table} --with-children",
             )
 
-    def await_leaving(self, tables: Sequence[TableId]) -> bool:
-        """Those that stream are taken out, by apply where it runs. False when stopped before."""
-        is_asked = False
-        while streaming := [s for t in tables if (s := self.states().get(t)) and s.state == "streaming"]:
+    def let_out(self, children: Sequence[TableId], table: TableId) -> bool:
+        """A table and its children: also those that are being loaded begin anew, behind the table. False when stopped
+        before."""
+        while joining := [s for t in children if (s := self.states().get(t)) and JOINS in s.facts]:
             if self.stop():
-                for state in streaming:
+                return False
+            is_waited_for = is_applied(self.job)  # those that are loaded join at any moment
+            self._take_out([s for s in joining if s.facts.get("loaded") != "yes" or not is_waited_for])
+            time.sleep(0.2)
+        return self.await_leaving([*reversed(children), table])
+
+    def await_leaving(self, tables: Sequence[TableId]) -> bool:
+        """Those that are followed are taken out, by apply where it runs. False when stopped before."""
+        is_told = False
+        while followed := [s for t in tables if (s := self.states().get(t)) and _is_followed(s)]:
+            if self.stop():
+                for state in followed:
                     retention.unregister(self.job.trail, f"{retention.LEAVE}{state.source}")
                 return False
-            if not is_asked:
-                self._ask_to_leave(streaming)
-            is_asked = True
+            self._ask_to_leave(followed)
+            if not is_applied(self.job):
+                self._take_out(followed)
+                continue
+            if not is_told:
+                names = [str(state.source) for state in followed]
+                log.get(job=self.name, tables=names).info("waiting_for_apply", why="it has to take them out")
+            is_told = True
             time.sleep(0.2)
         return True
 
-    def _ask_to_leave(self, streaming: Sequence[TableState]) -> None:
-        """Without apply it is done here; one that starts at this moment sees that it was asked for, and does it, too."""
+    def _ask_to_leave(self, followed: Sequence[TableState]) -> None:
+        """Also where apply does not run: one that starts at this moment sees it, and does the same."""
+        asked = retention.readers(self.job.trail).keys()
         with TrailReader(self.job.trail) as trail:
             end = trail.end().position.sequence
-        for state in streaming:
-            retention.hold(self.job.trail, f"{retention.LEAVE}{state.source}", end)
-        names = [str(state.source) for state in streaming]
-        if is_applied(self.job):
-            log.get(job=self.name, tables=names).info("waiting_for_apply", why="it has to take them out")
-            return
+        for state in followed:
+            if (name := f"{retention.LEAVE}{state.source}") not in asked:
+                retention.hold(self.job.trail, name, end)
+
+    def _take_out(self, followed: Sequence[TableState]) -> None:
         store = self.target.store()
         try:
-            for state in streaming:
+            for state in followed:
                 store.save_table(self.name, left(state), state)
         finally:
             store.close()
@@ -183,8 +199,8 @@ class Joining:
             away = [parent for parent in sorted(parents) if parent not in states or not _is_on_its_way(states[parent])]
             if away:
                 raise self._parents_first(table, away, now)
-            if all(states[parent].state == "streaming" for parent in parents):
-                return
+            if all(states[parent].state == "streaming" for parent in parents) or not is_applied(self.job):
+                return  # where apply stands still, they join first when it starts
             if not is_told:
                 log.get(job=self.name, table=str(table)).info("waiting_for_parents", parents=list(map(str, parents)))
             is_told = True
@@ -224,6 +240,13 @@ class Joining:
             job=self.name,
             hint=f"anabranch load JOB --table {now.id} --recreate",
         )
+
+
+def _is_followed(state: TableState) -> bool:
+    """By apply: also in a window that a repair or a rewind has opened."""
+    return state.state == "streaming" or (
+        state.state == "loading" and WINDOW in state.facts and JOINS not in state.facts
+    )
 
 
 def is_applied(job: Job) -> bool:

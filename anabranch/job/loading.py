@@ -20,6 +20,7 @@ from anabranch.errors import (
 )
 from anabranch.failpoints import reach
 from anabranch.job import ends
+from anabranch.job.alone import alone
 from anabranch.job.joining import Joining
 from anabranch.job.signals import SUPERVISED
 from anabranch.job.watching import LoadWatcher
@@ -226,19 +227,25 @@ class Loading:
         lets it join (K15). `with_children`: then those of which foreign keys change rows with its own, unseen by the log."""
         if not self.job.rules.includes(table):
             raise ConfigError(f"no rule includes {table}", job=self.name, hint="name it as schema.table")
-        store = self.target.store()
-        try:
-            ends.prepare_target(self.job, store)
-            states = store.tables(self.name)
-        finally:
-            store.close()
+        with alone(self.job, self.stop):
+            store = self.target.store()
+            try:
+                ends.prepare_target(self.job, store)
+                states = store.tables(self.name)
+            finally:
+                store.close()
+            self._with_children(table, states, recreate, with_children)
+
+    def _with_children(
+        self, table: TableId, states: Mapping[TableId, TableState], recreate: bool, with_children: bool
+    ) -> None:
         joining = Joining(self.job, self.source, self.target, self.stop)
         children = joining.children(table, states)
         joining.refuse_hidden([table, *children] if with_children else [table], states)
-        if with_children and not joining.await_leaving([*reversed(children), table]):
+        if with_children and not joining.let_out(children, table):
             return
-        if not with_children and table in states and states[table].state == "streaming":
-            joining.refuse_children(table, [child for child in children if states[child].state == "streaming"])
+        if not with_children and table in states and JOINS not in states[table].facts:
+            joining.refuse_children(table, [child for child in children if states[child].state != "parked"])
         for one in (table, *(children if with_children else ())):
             if not self.stop():
                 self._one_table(joining, one, recreate and one == table)

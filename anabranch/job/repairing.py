@@ -83,5 +83,5 @@ def _done(job: Job, asked: Mapping[TableId, repairs.Repair], stop: Callable[[], 
             else:
                 yield Repaired(str(table), left="another repair of it was asked for meanwhile")
     finally:
-        for table in asked:
-            repairs.withdraw(job.trail, table)
+        for one in asked.values():
+            repairs.withdraw(job.trail, one)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -18,9 +19,12 @@ from anabranch.apply.run import READER
 from anabranch.errors import ConfigError, StateError
 from anabranch.failpoints import reach
 from anabranch.job import ends
+from anabranch.job.alone import alone
 from anabranch.job.skipping import require_still, sequence_of
+from anabranch.load.order import demands
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
+from anabranch.model.schema import TableSchema
 from anabranch.model.state import WINDOW, Checkpoint, TableState
 from anabranch.preflight.cascades import ancestors
 from anabranch.trail import retention
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
     from anabranch.job.job import Job
 
 BUILT = ("built", "not_built", "analyzed")  # facts of what stands beside the rows: it is looked at again
+UNSEEN = "foreign keys change it unseen by the log, as only a load can tell: anabranch load JOB --table brings it anew"
 KEYLESS = "it has no key: what is in it twice cannot be told from what came twice"
 
 
@@ -54,6 +59,11 @@ def rewind(job: Job, position: str, execute: bool) -> Rewound:
     have or the target has not passed, StateError where a load is not through or apply runs."""
     if not exists(job.trail):
         raise StateError(f"no trail in {job.trail}", job=job.config.name, hint="start capture first")
+    with alone(job) if execute else nullcontext():
+        return _rewind(job, position, execute)
+
+
+def _rewind(job: Job, position: str, execute: bool) -> Rewound:
     if execute:
         require_still(job)
     store = ends.target_of(job).store()
@@ -111,11 +121,24 @@ class _Plan:
         met = {t for t in schemas if images[t] or begins[t] > self.to.sequence}
         if not ends.logs_cascades(self.job, ends.source_of(self.job)):
             met |= {t for t in schemas if ancestors(schemas, t) & met}
-        left = {t: KEYLESS for t in met if not self.job.rules.target_table(schemas[t]).key}
+        left = dict.fromkeys(met & self._between(schemas), UNSEEN)
+        left |= {t: KEYLESS for t in met if not self.job.rules.target_table(schemas[t]).key}
         left |= {t: "it is parked" for t, s in self.states.items() if s.state == "parked" and images[t]}
         tables = {t: images[t] for t in sorted(met - left.keys())}
         later = {t: begins[t] for t in tables if begins[t] > self.to.sequence}
         return Rewound(self.now, self.to, tables, {t: self.trail.position_at(s) for t, s in later.items()}, left)
+
+    def _between(self, schemas: Mapping[TableId, TableSchema]) -> set[TableId]:
+        """Tables that a load reads at one moment, or behind others, for what foreign keys do to them unseen (K1): no window
+        over all of them at once would be right."""
+        catalog = ends.source_of(self.job).catalog()
+        try:
+            levels = demands(schemas, catalog.logs_cascades(), catalog.logs_whole_rows())
+        finally:
+            catalog.close()
+        first, *others = levels or [[]]
+        held = [d for d in first if d.exact or d.together] + [d for level in others for d in level]
+        return {demand.table for demand in held}
 
     def _readable_after(self, table: TableId) -> int:
         """The last sequence before the definition that the table has now."""
@@ -148,7 +171,7 @@ def _go_back(
             reach("rewind.opened")
     finally:
         loader.close()
-    _move(job, now, found, [state for state in windows.values() if state])
+    _move(job, store, now, found, [state for state in windows.values() if state])
 
 
 def _in_window(state: TableState, found: Rewound) -> TableState | None:
@@ -163,12 +186,22 @@ def _in_window(state: TableState, found: Rewound) -> TableState | None:
     return replace(state, state="loading", low="", high="", facts={**facts, **window})
 
 
-def _move(job: Job, now: Checkpoint, found: Rewound, states: list[TableState]) -> None:
+def _require_same(job: Job, store: TargetStore, states: Sequence[TableState]) -> None:
+    """Behind the claim nobody applies any more: are these tables still as they were looked at?"""
+    there = store.tables(job.config.name)
+    for state in states:
+        known = there.get(state.source)
+        if known is None or (known.state, known.generation) != ("streaming", state.generation):
+            raise StateError(f"{state.source} has changed meanwhile", job=job.config.name, hint="try again")
+
+
+def _move(job: Job, store: TargetStore, now: Checkpoint, found: Rewound, states: list[TableState]) -> None:
     """The checkpoint and the windows, in one transaction of the target."""
     writer = ends.target_of(job).writer(ends.value_rules(job), False)
     try:
         mine = writer.claim(job.config.name, uuid.uuid4().hex)
-        if mine.position != now.position:
+        _require_same(job, store, states)
+        if (mine.position, mine.epoch) != (now.position, now.epoch):
             raise StateError("apply has moved on meanwhile", job=job.config.name, hint="stop it, then try again")
         with TrailReader(job.trail) as trail:
             refs = trail.descriptors(found.to.sequence, found.to.sequence + 1)

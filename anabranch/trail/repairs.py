@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
@@ -66,10 +67,12 @@ def found(directory: str | Path, table: TableId) -> Repair | None:
     return _load(LocalStorage(directory), _file(table))
 
 
-def withdraw(directory: str | Path, table: TableId) -> None:
-    storage = LocalStorage(directory)
-    if _file(table) in storage.names(FOLDER):
-        storage.remove(f"{FOLDER}/{_file(table)}")
+def withdraw(directory: str | Path, repair: Repair) -> None:
+    """Ask for it no more; what somebody else has asked for since stays."""
+    known = found(directory, repair.table)
+    if known is not None and known.id == repair.id:
+        with suppress(FileNotFoundError):
+            LocalStorage(directory).remove(f"{FOLDER}/{_file(repair.table)}")
 
 
 def _save(directory: str | Path, repair: Repair) -> None:

@@ -1,0 +1,37 @@
+"""What only one process of a job may do at a time beside its parts: load a table again, go back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from anabranch.errors import StateError
+from anabranch.trail.lock import LockHeld, OsLock, holder
+
+if TYPE_CHECKING:
+    from anabranch.job.job import Job
+
+LOCK = "load-table.lock"  # in the job's home
+
+
+@contextmanager
+def alone(job: Job, stop: Callable[[], bool] = lambda: False) -> Iterator[None]:
+    """Raises StateError, with whoever is at it."""
+    try:
+        lock = OsLock(job.config.home / LOCK, stop=stop)
+    except LockHeld as held:
+        raise StateError(
+            f"a table is being loaded again, or the job goes back, by {held}",
+            job=job.config.name,
+            hint="let that end first",
+        ) from None
+    try:
+        yield
+    finally:
+        lock.close()
+
+
+def is_loading_again(job: Job) -> bool:
+    """Is somebody at it?"""
+    return bool(holder(job.config.home / LOCK))
