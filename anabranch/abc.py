@@ -276,6 +276,9 @@ class TargetStore(Protocol):
 
     def table(self, job: str, table: TableId) -> TableState | None: ...
 
+    def others(self, job: str) -> frozenset[TableId]:
+        """The target tables of all other jobs."""
+
     def save_table(self, job: str, state: TableState, before: TableState | None) -> None:
         """Write it, if the table's state, generation and facts are still those of `before` (None: there is no row).
         Otherwise raises Fenced: somebody else has come first."""
@@ -428,10 +431,10 @@ class Loader(Protocol):
         """All that a load of these tables into an empty target runs, in its order. Does not ask the target."""
 
     def begin_generation(
-        self, job: str, table: TargetTable, generation: int, bounds: Sequence[Bounds], empty: bool
+        self, job: str, table: TargetTable, generation: int, bounds: Sequence[Bounds], empty: bool, keep: bool = False
     ) -> None:
-        """In one transaction: table state `loading` with `generation`, the ledger's chunks, the table emptied if
-        asked."""
+        """In one transaction: table state `loading` with `generation`, the ledger's chunks, the table emptied if asked.
+        TargetError for one with rows, unless they are to `keep`, and for emptying one that another job writes to."""
 
     def take_off_keys(self, job: str, table: TargetTable) -> None:
         """What rows out of order may break, foreign keys at both ends and other unique keys; `build` puts them back."""

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import structlog
+
+_ABOUT: dict[str, Any] = {}  # of all threads: a context variable would be the calling thread's
 
 
 def configure(level: str = "info", *, json: bool | None = None) -> None:
@@ -19,6 +23,7 @@ def configure(level: str = "info", *, json: bool | None = None) -> None:
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
+            lambda _, __, event: {**_ABOUT, **event},
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             renderer,
@@ -27,6 +32,18 @@ def configure(level: str = "info", *, json: bool | None = None) -> None:
         logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),  # as it is then
         cache_logger_on_first_use=False,
     )
+
+
+@contextmanager
+def about(**facts: Any) -> Iterator[None]:
+    """Every line of this process says so meanwhile."""
+    before = dict(_ABOUT)
+    _ABOUT.update(facts)
+    try:
+        yield
+    finally:
+        _ABOUT.clear()
+        _ABOUT.update(before)
 
 
 def get(**facts: Any) -> Any:

@@ -74,6 +74,7 @@ class Applier:
     per_transaction: bool = False
     parks: bool = False  # tables whose rows are refused
     executors: Executors | None = None  # None: every epoch is planned here
+    names: retention.Names = field(default_factory=retention.Names)  # of what this target holds of the trail
     stop: Callable[[], bool] = lambda: False  # asked where a target that is away is waited for
     waiting: Callable[[str], None] = lambda why: None  # told what for
     totals: Totals = field(default_factory=Totals)
@@ -154,7 +155,7 @@ class Applier:
         parked = parked_with(table, refusal, at, self.states) if table else []
         for state in parked:
             if RESUMES in state.facts:
-                retention.hold(self.trail.directory, f"{retention.LOAD}{state.source}", at.sequence)
+                retention.hold(self.trail.directory, self.names.table(state.source), at.sequence)
         reach("apply.parking")
         self.park(parked)
         for state in parked:

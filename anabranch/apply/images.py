@@ -84,11 +84,16 @@ class Images:
         return Images(ops[keep], self.order[keep], self.shape[keep], self.presence, self.keys_off, rows)
 
 
-def gather(chunks: Sequence[Chunk], table: TargetTable, schema: TableSchema, base: int, low: int = 0) -> Images | None:
-    """All images of `table` in `chunks`, or None. Images of another definition count only up to sequence `low`, where
-    they are in the loaded rows already; after it they raise StateError."""
+def gather(
+    chunks: Sequence[Chunk], table: TargetTable, schema: TableSchema, base: int, low: int = 0, parked: int = END
+) -> Images | None:
+    """All images of `table` in `chunks`, or None. Those of another definition are left out up to sequence `low`, where they
+    are in the loaded rows already, and from sequence `parked` on, where the table is not followed any more (another target
+    has had it brought in again); between they raise StateError."""
     parts = [(chunk, rows) for chunk in chunks for rows in chunk.tables if rows.table == table.source]
-    parts = [(chunk, rows) for chunk, rows in parts if rows.batch.num_rows and _is_readable(chunk, rows, schema, low)]
+    parts = [
+        (chunk, rows) for chunk, rows in parts if rows.batch.num_rows and _is_readable(chunk, rows, schema, low, parked)
+    ]
     if not parts:
         return None
     places = [schema.index_of(name) for name in table.source_columns]
@@ -103,11 +108,11 @@ def gather(chunks: Sequence[Chunk], table: TargetTable, schema: TableSchema, bas
     )
 
 
-def _is_readable(chunk: Chunk, rows: TableRows, schema: TableSchema, low: int) -> bool:
+def _is_readable(chunk: Chunk, rows: TableRows, schema: TableSchema, low: int, parked: int) -> bool:
     if rows.version == schema.version:
         return True
-    last = chunk.first_sequence + int(rows.batch.column(1)[-1].as_py())
-    if last > low:
+    first, last = (chunk.first_sequence + int(rows.batch.column(1)[place].as_py()) for place in (0, -1))
+    if last > low and first < parked:
         raise StateError(
             f"rows of definition version {rows.version} where version {schema.version} was loaded",
             table=str(schema.id),

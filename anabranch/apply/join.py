@@ -29,7 +29,7 @@ def join_loaded(applier: Applier, following: Following) -> None:
     """Let every table join that has been loaded or resumed since, as soon as the trail reaches past its load. They
     announce themselves by what they hold of the trail."""
     directory = applier.trail.directory
-    holds = {name for name in retention.readers(directory) if name.startswith(retention.LOAD)}
+    holds = set(filter(applier.names.is_table, retention.readers(directory)))
     if not holds:
         return
     states = applier.store.tables(applier.job)
@@ -43,7 +43,7 @@ def join_loaded(applier: Applier, following: Following) -> None:
             names = {one.source for one in group}
             tried |= names
             through |= names if _let_join(applier, following, group) else set()
-    for name in (f"{retention.LOAD}{table}" for table in through):
+    for name in map(applier.names.table, through):
         if name in holds:
             retention.unregister(directory, name)
 

@@ -21,11 +21,11 @@ from anabranch.trail import retention
 def let_leave(applier: Applier, lets_go: Callable[[TableId], bool] = lambda table: True) -> None:
     """Take out what is asked for, as soon as it streams and `lets_go` of it who builds its keys."""
     directory = applier.trail.directory
-    asked = [name for name in retention.readers(directory) if name.startswith(retention.LEAVE)]
-    if not asked:
+    found = {name: applier.names.leaving(name) for name in retention.readers(directory)}
+    tables = {name: table for name, table in found.items() if table is not None}
+    if not tables:
         return
     applier.look()
-    tables = {name: TableId.parse(name.removeprefix(retention.LEAVE)) for name in asked}
     there = [s for table in tables.values() if (s := applier.states.get(table)) and s.state == "streaming"]
     if leaving := [state for state in there if lets_go(state.source)]:
         applier.park([left(state) for state in leaving])

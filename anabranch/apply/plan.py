@@ -80,13 +80,18 @@ def group(chunks: Sequence[Chunk], context: ApplyContext, filtered: FilterImages
     """Gather what `context` follows. Rows of a table after its PARK barrier are left out."""
     base = chunks[0].first_sequence
     barriers = [(order_of(c.first_sequence + b.tx, base, b.ordinal), c, b) for c in chunks for b in c.barriers]
-    parked = {
-        b.table: order
+    parks = [
+        (b.table, order, c.first_sequence + b.tx)
         for order, c, b in reversed(barriers)
         if b.kind is BarrierKind.PARK and c.first_sequence + b.tx > _low(context, b.table)
-    }
+    ]
+    parked = {table: order for table, order, _ in parks}
+    parked_at = {table: sequence for table, _, sequence in parks}
     present = {rows.table for chunk in chunks for rows in chunk.tables} & context.tables.keys()
-    whole = {table: _images(chunks, context.tables[table], base, filtered) for table in sorted(present)}
+    whole = {
+        table: _images(chunks, context.tables[table], base, filtered, parked_at.get(table, END))
+        for table in sorted(present)
+    }
     seen = {table: images for table, images in whole.items() if images is not None}
     mine = {
         table: images.between(order_of(context.tables[table].low + 1, base), parked.get(table, END))
@@ -108,8 +113,10 @@ def _low(context: ApplyContext, table: TableId) -> int:
     return context.tables[table].low if table in context.tables else 0
 
 
-def _images(chunks: Sequence[Chunk], followed: Followed, base: int, filtered: FilterImages | None) -> Images | None:
-    images = gather(chunks, with_filter_columns(followed), followed.schema, base, followed.low)
+def _images(
+    chunks: Sequence[Chunk], followed: Followed, base: int, filtered: FilterImages | None, parked: int
+) -> Images | None:
+    images = gather(chunks, with_filter_columns(followed), followed.schema, base, followed.low, parked)
     if images is None or followed.filter is None:
         return images
     assert filtered is not None, "a table with a filter is planned where Spark SQL can be asked"

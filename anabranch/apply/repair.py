@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from anabranch import log
 from anabranch.apply.context import Followed, replace_context
@@ -57,7 +58,7 @@ class Repairer:
 
     def look(self, applier: Applier) -> None:
         """A batch of every table that somebody asked for, while it streams."""
-        directory = applier.trail.directory
+        directory = applier.names.repairs(Path(applier.trail.directory))
         for asked in repairs.asked(directory):
             state, followed = applier.states.get(asked.table), applier.context.tables.get(asked.table)
             if state is None or followed is None or followed.filter or not followed.table.key:

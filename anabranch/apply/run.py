@@ -40,7 +40,6 @@ from anabranch.spark.engine import Engine, Epochs
 from anabranch.trail import retention
 from anabranch.trail.reader import TrailReader
 
-READER = "apply"
 TICK_SECONDS = 0.2
 CHORES_SECONDS = 1.0
 REGISTER_SECONDS = 5.0
@@ -88,6 +87,7 @@ class ApplyRun:
     engine: Engine
     stop: Callable[[], bool]
     watcher: Watcher
+    names: retention.Names = field(default_factory=retention.Names)  # of what this target holds of the trail
     resolver: WindowResolver = field(init=False)
     rereader: Rereader = field(init=False)
     repairer: Repairer = field(init=False)
@@ -150,7 +150,7 @@ class ApplyRun:
         self.applier = applier
         start = self.applier.checkpoint.position.sequence
         refuse_other_trail(self.job, trail, self.applier.checkpoint.position)
-        self._with_room(lambda: retention.register(self.trail_directory, READER, start))
+        self._with_room(lambda: retention.register(self.trail_directory, self.names.apply, start))
         reach("apply.registered")
         self.finisher = Finisher(self.job, self.target, self.rules, self.target_table)
         self.watcher.slow(self.applier.totals)
@@ -193,7 +193,7 @@ class ApplyRun:
     def _note_place(self) -> None:
         """How far the trail has been read. That it cannot be noted keeps more of the trail, and nothing else."""
         with suppress(StorageFull):
-            retention.advance(self.trail_directory, READER, self.applier.checkpoint.position.sequence)
+            retention.advance(self.trail_directory, self.names.apply, self.applier.checkpoint.position.sequence)
 
     def _applier(self, store: TargetStore, trail: TrailReader) -> Applier:
         owner = uuid.uuid4().hex
@@ -241,6 +241,7 @@ class ApplyRun:
             executors=Executors(
                 self.job, self.trail_directory, self.target, self.rules, self.engine, self.stage_rows or STAGE_ROWS
             ),
+            names=self.names,
         )
         applier.look()
         let_leave(applier)  # the first epoch may meet what the table is loaded again for

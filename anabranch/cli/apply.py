@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import click
 
-from anabranch.cli.options import job_argument, log_level
+from anabranch.cli.options import job_argument, log_level, target_option
 
 
 @click.command()
 @job_argument
+@target_option
 @log_level("info")
-def apply(job: str) -> None:
+def apply(job: str, target: str | None) -> None:
     """Bring the trail to the target, until stopped; waits for the load."""
     from anabranch.job import Job
 
-    Job.from_file(job).apply()
+    Job.from_file(job).on(target).apply()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.cli.options import job_argument, json_option, log_level, table_option, write_json
+from anabranch.cli.options import job_argument, json_option, log_level, table_option, target_option, write_json
 
 if TYPE_CHECKING:
     from anabranch.rows.conflict import NotedConflict
@@ -26,6 +26,7 @@ def conflicts() -> None:
 
 @conflicts.command()
 @job_argument
+@target_option
 @table_option("Only this source table (schema.table).")
 @click.option("--after", type=click.IntRange(min=0), default=0, metavar="N", help="Only numbers behind N.")
 @click.option(
@@ -33,11 +34,11 @@ def conflicts() -> None:
 )
 @json_option
 @log_level("warning")
-def ls(job: str, table: str | None, after: int, limit: int, as_json: bool) -> None:
+def ls(job: str, target: str | None, table: str | None, after: int, limit: int, as_json: bool) -> None:
     """List them in their order, one a line."""
     from anabranch.job import Job
 
-    found = Job.from_file(job).conflicts(table, after, limit + 1)
+    found = Job.from_file(job).on(target).conflicts(table, after, limit + 1)
     some = found[:limit]
     if as_json:
         write_json({"version": 1, "conflicts": [_facts(one) for one in some], "more": len(found) > limit})
@@ -49,14 +50,15 @@ def ls(job: str, table: str | None, after: int, limit: int, as_json: bool) -> No
 
 @conflicts.command()
 @job_argument
+@target_option
 @click.argument("number", metavar="N", type=click.IntRange(min=1))
 @json_option
 @log_level("warning")
-def show(job: str, number: int, as_json: bool) -> None:
+def show(job: str, target: str | None, number: int, as_json: bool) -> None:
     """Show the conflict with number N: the change, what the target had, what was decided."""
     from anabranch.job import Job
 
-    found = Job.from_file(job).conflicts(after=number - 1, limit=1)
+    found = Job.from_file(job).on(target).conflicts(after=number - 1, limit=1)
     if not found or found[0].number != number:
         click.echo(f"error: there is no conflict {number} — anabranch conflicts ls lists them", err=True)
         sys.exit(2)
@@ -65,13 +67,14 @@ def show(job: str, number: int, as_json: bool) -> None:
 
 @conflicts.command()
 @job_argument
+@target_option
 @click.option("--upto", type=click.IntRange(min=1), required=True, metavar="N", help="The last number that is removed.")
 @log_level("warning")
-def forget(job: str, upto: int) -> None:
+def forget(job: str, target: str | None, upto: int) -> None:
     """Remove what was noted, up to number N. Rows of tables stay as they are."""
     from anabranch.job import Job
 
-    click.echo(f"{Job.from_file(job).forget_conflicts(upto):,} removed")
+    click.echo(f"{Job.from_file(job).on(target).forget_conflicts(upto):,} removed")
 
 
 def _facts(one: NotedConflict) -> dict[str, Any]:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import click
 
-from anabranch.cli.options import job_argument, log_level
+from anabranch.cli.options import each_target_option, job_argument, log_level
 
 
 @click.command()
 @job_argument
+@each_target_option
 @click.option("--execute", is_flag=True, help="Remove it. Without this it is only shown.")
 @log_level("warning")
-def drop(job: str, execute: bool) -> None:
-    """Show what the job left at source, target and home; remove it with --execute. Replicated tables stay."""
+def drop(job: str, target: str | None, execute: bool) -> None:
+    """Show what the job left at source, targets and home; remove it with --execute. Replicated tables stay. With --target
+    what it left at that one and holds of the trail for it: the others go on."""
     from anabranch.job import Job
 
-    found = Job.from_file(job).drop(execute=execute)
+    made = Job.from_file(job)
+    found = (made.on(target) if target else made).drop(execute=execute)
     for line in found.lines:
         click.echo(f"{'removed' if execute else 'would remove'}: {line}")
     found.require()

@@ -23,6 +23,10 @@ json_option = click.option(
 )
 
 
+target_option = click.option("--target", metavar="NAME", help="Which of several targets.")
+each_target_option = click.option("--target", metavar="NAME", help="Only this one of several targets.")
+
+
 def table_option(help: str) -> Callable[[Command], Command]:
     """`--table schema.table`, checked and handed on as text."""
     return click.option("--table", metavar="T", callback=_parsed_table, help=help)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.cli.options import job_argument, json_option, log_level, table_argument, write_json
+from anabranch.cli.options import job_argument, json_option, log_level, table_argument, target_option, write_json
 
 if TYPE_CHECKING:
     from anabranch.job.parking import ParkedTable
@@ -24,13 +24,14 @@ def parked() -> None:
 
 @parked.command()
 @job_argument
+@target_option
 @json_option
 @log_level("warning")
-def ls(job: str, as_json: bool) -> None:
+def ls(job: str, target: str | None, as_json: bool) -> None:
     """List them, with what brings each back."""
     from anabranch.job import Job
 
-    found = Job.from_file(job).parked()
+    found = Job.from_file(job).on(target).parked()
     if as_json:
         write_json({"version": 1, "parked": [_facts(one) for one in found]})
     else:
@@ -39,54 +40,58 @@ def ls(job: str, as_json: bool) -> None:
 
 @parked.command()
 @job_argument
+@target_option
 @table_argument(required=True)
 @json_option
 @log_level("warning")
-def show(job: str, table: str, as_json: bool) -> None:
+def show(job: str, target: str | None, table: str, as_json: bool) -> None:
     """Show one: the reason in full, where it stands, what waits for it."""
     from anabranch.job import Job
 
-    (one,) = Job.from_file(job).parked(table)
+    (one,) = Job.from_file(job).on(target).parked(table)
     write_json({"version": 1, **_facts(one)}) if as_json else click.echo("\n".join(_whole(one)))
 
 
 @parked.command()
 @job_argument
+@target_option
 @table_argument(required=False)
 @log_level("info")
-def resume(job: str, table: str | None) -> None:
+def resume(job: str, target: str | None, table: str | None) -> None:
     """Go on where it was parked, once the target takes the row: all that can, or one with those that were parked with it.
     Apply does it while it runs, or when it starts."""
     from anabranch.job import Job
 
-    for name in Job.from_file(job).resume(table):
+    for name in Job.from_file(job).on(target).resume(table):
         click.echo(f"{name} goes on where it stood")
 
 
 @parked.command()
 @job_argument
+@target_option
 @table_argument(required=True)
 @click.option(
     "--recreate", is_flag=True, help="Where its definition changed: drop the target table and create it anew."
 )
 @log_level("info")
-def reload(job: str, table: str, recreate: bool) -> None:
+def reload(job: str, target: str | None, table: str, recreate: bool) -> None:
     """Load it again, as load --table does; it joins when the stream has caught up with it."""
     from anabranch.job import Job
 
-    Job.from_file(job).load(table=table, recreate=recreate)
+    Job.from_file(job).on(target).load(table=table, recreate=recreate)
 
 
 @parked.command()
 @job_argument
+@target_option
 @table_argument(required=True)
 @log_level("warning")
-def drop(job: str, table: str) -> None:
+def drop(job: str, target: str | None, table: str) -> None:
     """Give up the part of the trail that is held for it and those that were parked with it. They stay parked, and only a load
     brings them back."""
     from anabranch.job import Job
 
-    click.echo(f"{Job.from_file(job).give_up(table):,} bytes of the trail are held for {table} no more")
+    click.echo(f"{Job.from_file(job).on(target).give_up(table):,} bytes of the trail are held for {table} no more")
 
 
 def _facts(one: ParkedTable) -> dict[str, Any]:

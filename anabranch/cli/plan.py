@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.cli.options import job_argument, json_option, log_level, write_json
+from anabranch.cli.each import of_each
+from anabranch.cli.options import each_target_option, job_argument, json_option, log_level
 
 if TYPE_CHECKING:
     from anabranch.job.planning import Plan
@@ -26,22 +27,43 @@ DONE = {
 
 @click.command()
 @job_argument
+@each_target_option
 @click.option(
     "--execute", is_flag=True, help="Take it over. Without this it is only shown; the job has to stand still."
 )
 @json_option
 @log_level("warning")
-def plan(job: str, execute: bool, as_json: bool) -> None:
+def plan(job: str, target: str | None, execute: bool, as_json: bool) -> None:
     """Show what the job file says otherwise than when the job last ran, and which tables have to be loaded for that."""
     from anabranch.job import Job
 
-    found = Job.from_file(job).plan(execute=execute)
-    if as_json:
-        changes = [{**asdict(one), "table": str(one.table)} for one in found.changes] if found else []
-        lines = list(found.lines) if found else []
-        write_json({"version": 1, "has_run": found is not None, "differences": lines, "changes": changes})
-    else:
-        click.echo("\n".join(_lines(found, execute)))
+    made = Job.from_file(job)
+    gone = made.targets_left_out(execute=execute) if target is None else []
+    answers = of_each(made, target, lambda one: one.plan(execute=execute))
+    if not as_json:
+        for name in gone:
+            click.echo(
+                f"target {name}  left out\n    what is held of the trail for it is let go; its rows and state stay"
+            )
+        if gone and not execute:
+            click.echo("nothing was changed; add --execute to take it over")
+    left_out = {"targets_left_out": gone} if gone else {}
+    answers.show(as_json, lambda found: left_out | _facts(found), lambda found: _show(found, execute))
+    answers.exit([])
+
+
+def _facts(found: Plan | None) -> dict[str, Any]:
+    changes = [{**asdict(one), "table": str(one.table)} for one in found.changes] if found else []
+    return {
+        "version": 1,
+        "has_run": found is not None,
+        "differences": list(found.lines) if found else [],
+        "changes": changes,
+    }
+
+
+def _show(found: Plan | None, execute: bool) -> None:
+    click.echo("\n".join(_lines(found, execute)))
 
 
 def _lines(found: Plan | None, execute: bool) -> Iterator[str]:

@@ -6,19 +6,20 @@ import sys
 
 import click
 
-from anabranch.cli.options import job_argument, json_option, log_level, write_json
+from anabranch.cli.each import of_each
+from anabranch.cli.options import each_target_option, job_argument, json_option, log_level
 
 
 @click.command()
 @job_argument
+@each_target_option
 @json_option
 @log_level("warning")
-def preflight(job: str, as_json: bool) -> None:
+def preflight(job: str, target: str | None, as_json: bool) -> None:
     """Check both ends and the rules, all at once, with what mends each finding. Exit 3 if a check fails."""
     from anabranch.errors import PreflightFailed
     from anabranch.job import Job
 
-    report = Job.from_file(job).preflight()
-    write_json(report.to_json()) if as_json else report.write(sys.stdout)
-    if report.failed:
-        sys.exit(PreflightFailed.exit_code)
+    answers = of_each(Job.from_file(job), target, lambda one: one.preflight())
+    answers.show(as_json, lambda report: report.to_json(), lambda report: report.write(sys.stdout))
+    answers.exit([PreflightFailed.exit_code for report in answers.found.values() if report.failed])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from anabranch.cli.options import job_argument, json_option, log_level, write_json
+from anabranch.cli.options import job_argument, json_option, log_level, target_option, write_json
 
 if TYPE_CHECKING:
     from anabranch.job.rewinding import Rewound
@@ -18,18 +18,19 @@ if TYPE_CHECKING:
 
 @click.command()
 @job_argument
+@target_option
 @click.option("--to", "position", required=True, metavar="POSITION", help="As messages have it, or its sequence alone.")
 @click.option(
     "--execute", is_flag=True, help="Do it; load and apply have to stand still. Without this it is only shown."
 )
 @json_option
 @log_level("warning")
-def rewind(job: str, position: str, execute: bool, as_json: bool) -> None:
+def rewind(job: str, target: str | None, position: str, execute: bool, as_json: bool) -> None:
     """Carry out a part of the trail once more: the target goes back to POSITION, and from there to where it was each row is
     made what it is at the source, whatever it is by now. The next start of apply does it."""
     from anabranch.job import Job
 
-    found = Job.from_file(job).rewind(position, execute=execute)
+    found = Job.from_file(job).on(target).rewind(position, execute=execute)
     if as_json:
         write_json({"version": 1, "executed": execute, **_facts(found)})
     else:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from anabranch.cli.options import job_argument, json_option, log_level, write_json
+from anabranch.cli.options import job_argument, json_option, log_level, target_option, write_json
 
 if TYPE_CHECKING:
     from anabranch.model.state import Skipped
@@ -25,14 +25,15 @@ def skip() -> None:
 
 @skip.command()
 @job_argument
+@target_option
 @position_argument
 @click.option("--execute", is_flag=True, help="Do it. Without this it is only shown what would be left out.")
 @log_level("warning")
-def add(job: str, position: str, execute: bool) -> None:
+def add(job: str, target: str | None, position: str, execute: bool) -> None:
     """Leave one out. Apply has to stand still for it."""
     from anabranch.job import Job
 
-    found = Job.from_file(job).skip(position, execute=execute)
+    found = Job.from_file(job).on(target).skip(position, execute=execute)
     for line in _whole(found):
         click.echo(line)
     click.echo("is left out" if execute else "nothing was changed; add --execute to leave it out")
@@ -40,14 +41,15 @@ def add(job: str, position: str, execute: bool) -> None:
 
 @skip.command()
 @job_argument
+@target_option
 @json_option
 @log_level("warning")
-def ls(job: str, as_json: bool) -> None:
+def ls(job: str, target: str | None, as_json: bool) -> None:
     """List what was left out, or will be when apply comes to it."""
     from anabranch.job import Job
     from anabranch.state.store import time_text
 
-    found = Job.from_file(job).skipped()
+    found = Job.from_file(job).on(target).skipped()
     if as_json:
         facts = [
             {
@@ -65,13 +67,14 @@ def ls(job: str, as_json: bool) -> None:
 
 @skip.command()
 @job_argument
+@target_option
 @position_argument
 @log_level("warning")
-def remove(job: str, position: str) -> None:
+def remove(job: str, target: str | None, position: str) -> None:
     """Take the word back, as long as apply has not come to it."""
     from anabranch.job import Job
 
-    click.echo(f"{Job.from_file(job).unskip(position)} is applied after all")
+    click.echo(f"{Job.from_file(job).on(target).unskip(position)} is applied after all")
 
 
 def _whole(one: Skipped) -> list[str]:

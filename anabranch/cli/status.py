@@ -32,7 +32,7 @@ def status(job: str, as_json: bool) -> None:
 
 def lines(found: Mapping[str, Any]) -> Iterable[str]:
     """The status as text; works on what `--json` prints."""
-    parts = ", ".join(f"{part['name']} (pid {part['pid']} on {part['host']})" for part in found["parts"])
+    parts = ", ".join(f"{_part(part)} (pid {part['pid']} on {part['host']})" for part in found["parts"])
     yield f"job         {found['job']}"
     yield f"phase       {_styled(found['phase'])}" + (f": {found['detail']}" if found.get("detail") else "")
     yield f"parts       {parts or 'none is running'}"
@@ -68,8 +68,17 @@ def _error(error: Any) -> str:
     return f"{where}: {error.get('message', '')}" if where else str(error.get("message", ""))
 
 
+def _part(part: Mapping[str, Any]) -> str:
+    return f"{part['name']} of {part['target']}" if "target" in part else str(part["name"])
+
+
 def _target(target: Mapping[str, Any]) -> Iterable[str]:
-    yield f"target      {target['name']}"
+    """Of several, each has a phase of its own."""
+    yield f"target      {target['name']}" + (f"  {target['url']}" if "url" in target else "")
+    if "phase" in target:
+        yield f"phase       {_styled(target['phase'])}" + (f": {target['detail']}" if target["detail"] else "")
+    if target.get("last_error"):
+        yield f"last error  {_error(target['last_error'])}"
     yield f"applied     {_position(target['applied'])}"
     yield f"lag         {_lag(target.get('lag') or {})}"
     if slow := target.get("slow_epochs"):

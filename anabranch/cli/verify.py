@@ -9,7 +9,8 @@ import sys
 
 import click
 
-from anabranch.cli.options import job_argument, json_option, log_level, write_json
+from anabranch.cli.each import of_each
+from anabranch.cli.options import each_target_option, job_argument, json_option, log_level
 
 
 @click.command()
@@ -19,13 +20,13 @@ from anabranch.cli.options import job_argument, json_option, log_level, write_js
     is_flag=True,
     help="Put rows that differ to what they are at the source, then compare again. Apply does it.",
 )
+@each_target_option
 @json_option
 @log_level("warning")
-def verify(job: str, repair: bool, as_json: bool) -> None:
+def verify(job: str, target: str | None, repair: bool, as_json: bool) -> None:
     """Compare every table, row by row. Run it while the writer is quiet. Exit 4 when they differ."""
     from anabranch.job import Job
 
-    result = Job.from_file(job).verify(repair=repair)
-    write_json(result.to_json()) if as_json else result.write(sys.stdout)
-    if result.exit_code:
-        sys.exit(result.exit_code)
+    answers = of_each(Job.from_file(job), target, lambda one: one.verify(repair=repair))
+    answers.show(as_json, lambda result: result.to_json(), lambda result: result.write(sys.stdout))
+    answers.exit([result.exit_code for result in answers.found.values()])

@@ -36,7 +36,9 @@ from anabranch.errors import Problem
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 
+ONLY = "target"  # what the database in [target] is called among several
 JOB_NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}"
+TARGET_NAME = r"[a-z][a-z0-9_-]{0,30}"
 
 
 def refuse(*problems: Problem) -> PydanticCustomError:
@@ -91,6 +93,13 @@ def _job_name(text: str) -> str:
     return text
 
 
+def _target_name(text: str) -> str:
+    if not re.fullmatch(TARGET_NAME, text):
+        expected = "1 to 31 small letters, digits, '_' or '-', beginning with a letter (it names a directory)"
+        raise refuse(Problem(f"{text!r} cannot be a target's name", expected=expected))
+    return text
+
+
 def _settings(value: Any) -> Any:
     """Settings as text. `spark.executor.memory = "4g"` without quotes around the name is a nest of tables to TOML: give
     it back its dots."""
@@ -142,10 +151,20 @@ class Source(Section):
 
 
 class Target(Section):
-    """The database that is written."""
+    """The database that is written. A job of one target has this section, or one entry of `[[targets]]`."""
 
     endpoint: TargetUrl = Field(alias="url")
     """`postgresql://user:${PASSWORD}@host:port/database`; variables and options as for the source."""
+
+
+class NamedTarget(Section):
+    """Databases that are written from one trail, each at its own pace. All other settings hold for every one of them."""
+
+    name: Annotated[str, AfterValidator(_target_name)]
+    """What commands and status call it: small letters, digits, `_`, `-`. `target` is the name of the one in `[target]`,
+    beside which these may stand."""
+    endpoint: TargetUrl = Field(alias="url")
+    """As in `[target]`. A database is one target of a job."""
 
 
 class Rule(Section):
@@ -214,8 +233,9 @@ class Load(Section):
 
     parallel: int = Field(default=4, ge=1, le=1024)
     """Chunks that are copied at the same time."""
-    existing: Literal["refuse", "empty"] = "refuse"
-    """What to do with target tables that hold rows: refuse to start, or empty them."""
+    existing: Literal["refuse", "empty", "keep"] = "refuse"
+    """What to do with target tables that hold rows: refuse to start, empty them, or keep the rows: for tables that several
+    jobs write to, each its own keys."""
     lock: Literal["none", "table", "global"] = "none"
     """A short read lock at the source where nothing else gives a consistent snapshot (no key; no GTIDs; XA on MariaDB)."""
     defer_constraints: bool = False
@@ -295,12 +315,13 @@ class Spark(Section):
 
 
 class JobConfig(Section):
-    """A job: one source, one target, rules, settings."""
+    """A job: one source, one target or several, rules, settings."""
 
     name: Annotated[str, AfterValidator(_job_name)]
     """The job's name; its home is `$ANABRANCH_HOME/<name>`, by default `./.anabranch/<name>`."""
     source: Source
-    target: Target
+    target: Target | None = None
+    targets: list[NamedTarget] = []
     rules: list[Rule] = Field(min_length=1)
     tables: list[TableEntry] = []
     load: Load = Load()
@@ -322,6 +343,12 @@ class JobConfig(Section):
     def file(self) -> Path | None:
         """The job file this came from."""
         return self._file
+
+    @property
+    def ends(self) -> dict[str, Endpoint]:
+        """The targets by their names; that of `[target]` is ONLY."""
+        alone = {ONLY: self.target.endpoint} if self.target else {}
+        return alone | {one.name: one.endpoint for one in self.targets}
 
     def line_of(self, *path: str | int) -> int | None:
         """The line of a key in the job file, for messages of later checks."""

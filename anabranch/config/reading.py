@@ -21,6 +21,7 @@ from anabranch.config.entries import found_in
 from anabranch.config.job import JobConfig, Section
 from anabranch.config.lines import Path as KeyPath
 from anabranch.config.lines import key_lines, line_of
+from anabranch.config.targets import names_in, shared_in
 from anabranch.errors import ConfigError, Problem
 
 # pydantic's error type -> (message, expected); {…} come from the error's context, {value} is what stands in the file.
@@ -52,9 +53,10 @@ def load_job(
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{file} is not TOML", problems=[_syntax(error, text)]) from None
     lines = key_lines(text)
-    problems = list(found_in(data, check_filter))
+    problems = [*found_in(data, check_filter), *names_in(data)]
     try:
         config = JobConfig.model_validate(data, context={"env": env})
+        problems += shared_in(config)
     except ValidationError as error:
         details = error.errors(include_url=False)
         problems += [p for detail in details for p in _problems(detail)]
@@ -160,7 +162,7 @@ def _elsewhere(name: str) -> str:
     return ""
 
 
-_LISTS = {"rules", "tables"}
+_LISTS = {"rules", "tables", "targets"}
 
 
 def _key_text(key: KeyPath) -> str:

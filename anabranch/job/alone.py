@@ -1,4 +1,4 @@
-"""What only one process of a job may do at a time beside its parts: load a table again, go back."""
+"""What only one process of a job may do at a time at a target, beside its parts: load a table again, go back."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from anabranch.trail.lock import LockHeld, OsLock, holder
 if TYPE_CHECKING:
     from anabranch.job.job import Job
 
-LOCK = "load-table.lock"  # in the job's home
+LOCK = "load-table.lock"  # beside what is kept for the target
 
 
 @contextmanager
 def alone(job: Job, stop: Callable[[], bool] = lambda: False) -> Iterator[None]:
     """Raises StateError, with whoever is at it."""
     try:
-        lock = OsLock(job.config.home / LOCK, stop=stop)
+        job.target_home.mkdir(parents=True, exist_ok=True)
+        lock = OsLock(job.target_home / LOCK, stop=stop)
     except LockHeld as held:
         raise StateError(
             f"a table is being loaded again, or the job goes back, by {held}",
@@ -34,4 +35,4 @@ def alone(job: Job, stop: Callable[[], bool] = lambda: False) -> Iterator[None]:
 
 def is_loading_again(job: Job) -> bool:
     """Is somebody at it?"""
-    return bool(holder(job.config.home / LOCK))
+    return bool(holder(job.target_home / LOCK))

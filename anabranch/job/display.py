@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from anabranch import log
 from anabranch.job.lag import Lag
-from anabranch.job.status import as_seen
+from anabranch.job.status import Picture
 from anabranch.model.ids import TableId
-from anabranch.state.store import StateStore
 
 if TYPE_CHECKING:
     from anabranch.job import caughtup
-    from anabranch.job.job import Job
+    from anabranch.job.lanes import Lane
 
 LOG_SECONDS = 5.0
 RATE_SECONDS = 5.0
@@ -28,22 +28,11 @@ RATE_SECONDS = 5.0
 class Display:
     """Refreshed by the supervisor's loop. Shows; decides nothing."""
 
-    def __init__(self, job: Job, state: StateStore) -> None:
-        self.job, self.state = job, state
+    def __init__(self, lanes: Sequence[Lane]) -> None:
         self.console = Console(stderr=True)
-        self.bars = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(compact=True),
-            console=self.console,
-        )
-        self._lag = Lag(job.trail)
+        self._panes = [Pane(lane, self.console) for lane in lanes]
         self._live = Live(console=self.console, refresh_per_second=4, transient=True)
-        self._bars: dict[str, TaskID] = {}
-        self._changes: deque[tuple[float, int]] = deque()
-        self._next = self._next_log = 0.0
-        self._phase = ""
+        self._next = 0.0
 
     def __enter__(self) -> Display:
         if self.console.is_terminal:
@@ -51,25 +40,56 @@ class Display:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._lag.close()
+        for pane in self._panes:
+            pane.close()
         if self.console.is_terminal:
             self._live.stop()
 
-    def refresh(self, progress: caughtup.Progress) -> None:
+    def refresh(self) -> None:
         now = time.monotonic()
         if now < self._next:
             return
         self._next = now + 0.25
-        snapshot = as_seen(self.state.snapshot())
-        facts = self._facts(progress, snapshot, now)
+        shown = [pane.refresh(now) for pane in self._panes]
         if self.console.is_terminal:
-            self._live.update(self._line(facts) if progress.is_streaming else self._loading(snapshot))
+            self._live.update(Group(*shown))
+
+
+class Pane:
+    """What is shown of one target."""
+
+    def __init__(self, lane: Lane, console: Console) -> None:
+        self.lane, self.job, self.console = lane, lane.job, console
+        self.bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(compact=True),
+            console=self.console,
+        )
+        self._named = {"target": self.job.target} if self.job.is_one_of_several else {}
+        self._lag, self._picture = Lag(self.job.trail), Picture(self.job)
+        self._bars: dict[str, TaskID] = {}
+        self._changes: deque[tuple[float, int]] = deque()
+        self._next_log = 0.0
+        self._phase = ""
+
+    def close(self) -> None:
+        self._lag.close()
+        self._picture.close()
+
+    def refresh(self, now: float) -> RenderableType:
+        """What a terminal shows; without one, a log line now and then."""
+        progress = self.lane.progress
+        snapshot = self._picture.now()
+        facts = self._facts(progress, snapshot, now)
         if progress.is_streaming != (self._phase == "streaming"):
             self._phase = "streaming" if progress.is_streaming else "loading"
-            log.get(job=self.job.config.name).info(self._phase, **facts)
+            log.get(job=self.job.config.name, **self._named).info(self._phase, **facts)
         elif not self.console.is_terminal and now >= self._next_log:
             self._next_log = now + LOG_SECONDS
-            log.get(job=self.job.config.name).info("progress", **facts)
+            log.get(job=self.job.config.name, **self._named).info("progress", **facts)
+        return self._line(facts) if progress.is_streaming else self._loading(snapshot)
 
     def _facts(self, progress: caughtup.Progress, snapshot: dict[str, Any], now: float) -> dict[str, Any]:
         changes = sum(state.changes_applied for state in progress.states.values())
@@ -93,7 +113,7 @@ class Display:
         lag = facts["lag_seconds"]
         parked = f"  [{facts['parked']} parked]" if "parked" in facts else ""
         return Text(
-            f"{facts['phase']}  lag {'?' if lag is None else f'{lag:.1f} s'}  "
+            f"{self._name()}{facts['phase']}  lag {'?' if lag is None else f'{lag:.1f} s'}  "
             f"{facts['changes_per_second']:,} changes/s  {facts['changes']:,} applied  at {facts['position']}{parked}"
         )
 
@@ -102,7 +122,10 @@ class Display:
             if table not in self._bars:
                 self._bars[table] = self.bars.add_task(_short(table), total=done["total"] or None)
             self.bars.update(self._bars[table], completed=done["done"], total=done["total"] or None)
-        return self.bars if self._bars else Text(f"{snapshot['phase']} {snapshot['detail']}".strip())
+        return self.bars if self._bars else Text(f"{self._name()}{snapshot['phase']} {snapshot['detail']}".strip())
+
+    def _name(self) -> str:
+        return "".join(f"{name:<12}" for name in self._named.values())
 
 
 def _short(table: str) -> str:

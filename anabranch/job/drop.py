@@ -6,15 +6,17 @@ An end that cannot be reached is said, and the rest goes on: after a move the so
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anabranch.errors import AnabranchError, SourceError, StateError, TargetError, TrailCorrupt
 from anabranch.job import ends
 from anabranch.job.supervisor import LOCK
 from anabranch.state.store import StateStore
-from anabranch.trail import lock
+from anabranch.trail import lock, retention
+from anabranch.trail.reader import exists
 from anabranch.trail.staging import waiting
 
 if TYPE_CHECKING:
@@ -39,22 +41,29 @@ class Leftovers:
 
 
 def drop(job: Job, execute: bool) -> Leftovers:
-    """Refuses while a part runs."""
-    parts = list(running(job))
+    """Refuses while a part runs. Of one of several targets: what is its own, and the others may go on with capture."""
+    is_alone = not job.is_one_of_several
+    parts = [part for part in running(job) if is_alone or not part.startswith("capture")]
     if parts and execute:
         raise StateError(f"the job is running: {', '.join(parts)}", job=job.config.name, hint="stop it first")
     lines: list[str] = []
     errors: list[AnabranchError] = []
-    for part in (_source, _target, _home):
-        _try(job, part, execute, lines, errors)
+    if is_alone:
+        _try(job, _source, execute, lines, errors)
+    for one in job.targets():
+        _try(one, _target, execute, lines, errors)
+    _try(job, _home if is_alone else _beside_the_trail, execute, lines, errors)
     return Leftovers(tuple(lines), tuple(errors))
 
 
 def running(job: Job) -> Iterator[str]:
     """By what the parts hold, too: state.db may have been deleted."""
-    state = StateStore(job.config.home)
-    parts = {part["name"]: f"{part['name']} (pid {part['pid']})" for part in state.snapshot()["parts"]}
-    state.close()
+    parts: dict[str, str] = {}
+    for home in dict.fromkeys((job.config.home, *(one.target_home for one in job.targets()))):
+        state = StateStore(home)
+        of = f" of {home.name}" if home != job.config.home else ""
+        parts |= {f"{p['name']}{of}": f"{p['name']}{of} (pid {p['pid']})" for p in state.snapshot()["parts"]}
+        state.close()
     yield from parts.values()
     for name, path in (("run", job.config.home / LOCK), ("capture", job.trail / lock.FILE)):
         if name not in parts and (found := lock.holder(path)):
@@ -71,7 +80,7 @@ def _try(
     try:
         lines += part(job, execute)
     except (SourceError, TargetError) as error:
-        error.job, error.hint = job.config.name, LEFT
+        error.job, error.hint = job.label, LEFT
         errors.append(error)
 
 
@@ -88,9 +97,25 @@ def _target(job: Job, execute: bool) -> list[str]:
         tables = store.tables(job.config.name)
         if execute:
             store.drop(job.config.name)
-        return [f"target: state of job {job.config.name} in schema anabranch ({len(tables)} tables; their rows stay)"]
+        where = f"target {job.target}" if job.is_one_of_several else "target"
+        return [f"{where}: state of job {job.config.name} in schema anabranch ({len(tables)} tables; their rows stay)"]
     finally:
         store.close()
+
+
+def _beside_the_trail(job: Job, execute: bool) -> list[str]:
+    """What is kept there for one of several targets."""
+    held = [name for name in retention.readers(job.trail) if job.names.has(name)] if exists(job.trail) else []
+    if execute:
+        let_go(job.trail, held)
+        shutil.rmtree(job.target_home, ignore_errors=True)
+        shutil.rmtree(job.names.repairs(job.trail), ignore_errors=True)
+    return [f"what is held of the trail for target {job.target}"] if held else []
+
+
+def let_go(trail: Path, held: Iterable[str]) -> None:
+    for name in held:
+        retention.unregister(trail, name)
 
 
 def _home(job: Job, execute: bool) -> list[str]:

@@ -6,12 +6,13 @@ import contextlib
 import json
 import os
 import uuid
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from anabranch import connectors
 from anabranch.abc import LogOptions, SourceConnector, TargetConnector, TargetStore, ValueRules
-from anabranch.config import describe_change
+from anabranch.config import ONLY, describe_change
 from anabranch.errors import (
     AnabranchError,
     JobChanged,
@@ -19,10 +20,12 @@ from anabranch.errors import (
     SourceError,
     SourceUnavailable,
     StateError,
+    TargetUnavailable,
     TrailLocked,
 )
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
+from anabranch.model.state import Checkpoint
 from anabranch.preflight.known import Known
 from anabranch.preflight.report import Report
 from anabranch.preflight.run import preflight
@@ -37,6 +40,8 @@ from anabranch.trail.writer import TrailWriter
 if TYPE_CHECKING:
     from anabranch.job.job import Job
 
+T = TypeVar("T")
+TARGET = "target"  # among a job's facts at a target that has a name: which one it is
 SERVER_ID_FLOOR = 1 << 20  # derived ids stay clear of the small numbers that people give their servers
 
 
@@ -45,12 +50,12 @@ def source_of(job: Job) -> SourceConnector:
 
 
 def target_of(job: Job) -> TargetConnector:
-    return connectors.target(job.config.target.endpoint)
+    return connectors.target(job.endpoint)
 
 
 def told(job: Job, error: AnabranchError) -> str:
     """An error's message, with the job in it."""
-    error.job = error.job or job.config.name
+    error.job = error.job or job.label
     return str(error)
 
 
@@ -79,12 +84,7 @@ def followed_identity(job: Job) -> str | None:
 
 def refuse_switch_while_loading(job: Job, followed: str, now: str) -> None:
     """Another server's log has other positions: the marks of a load that is not finished would mean nothing in it."""
-    store = target_of(job).store()
-    try:
-        states = store.tables(job.config.name) if store.exists() else {}
-    finally:
-        store.close()
-    loading = [str(table) for table, state in states.items() if state.state in ("pending", "loading")]
+    loading = [str(table) for one in job.whole.targets() for table in _loading(one)]
     if loading:
         raise SourceError(
             f"this server is {now}, the trail follows {followed}, and {', '.join(loading[:5])} are not past their load",
@@ -93,19 +93,24 @@ def refuse_switch_while_loading(job: Job, followed: str, now: str) -> None:
         )
 
 
+def _loading(job: Job) -> list[TableId]:
+    store = target_of(job).store()
+    try:
+        states = store.tables(job.config.name) if store.exists() else {}
+    finally:
+        store.close()
+    return [table for table, state in states.items() if state.state in ("pending", "loading")]
+
+
 def new_trail_uuid(job: Job) -> str:
     """For a trail that is begun now. Refuses to begin one anew under a target that has followed another.
 
     Who begins the same trail at the same moment may be quicker and have its checkpoint at the target already: so
-    whether there is a trail is asked after the checkpoint.
+    whether there is a trail is asked after the checkpoint. One of several targets that is away is passed over: where it has
+    followed another trail, its load and apply refuse this one.
     """
-    store = target_of(job).store()
-    try:
-        facts = store.job(job.config.name) if store.exists() else None
-        checkpoint = store.checkpoint(job.config.name) if facts else None
-    finally:
-        store.close()
-    if checkpoint is not None:
+    found = of_each(job.whole, _checkpoint)
+    for checkpoint in filter(None, found):
         if begun := trail_uuid(job):
             return begun
         raise StateError(
@@ -114,6 +119,28 @@ def new_trail_uuid(job: Job) -> str:
             hint="restore the trail; or remove the job's state (anabranch drop JOB --execute) and load again",
         )
     return _agreed_uuid(job.trail)
+
+
+def _checkpoint(job: Job) -> Checkpoint | None:
+    store = target_of(job).store()
+    try:
+        facts = store.job(job.config.name) if store.exists() else None
+        return store.checkpoint(job.config.name) if facts else None
+    finally:
+        store.close()
+
+
+def of_each(job: Job, ask: Callable[[Job], T]) -> list[T]:
+    """The answers of a job's targets; without those that are away, unless all of them are."""
+    found, away = list[T](), list[TargetUnavailable]()
+    for one in job.targets():
+        try:
+            found.append(ask(one))
+        except TargetUnavailable as error:
+            away.append(error)
+    if away and not found:
+        raise away[0]
+    return found
 
 
 def _agreed_uuid(trail: Path) -> str:
@@ -182,12 +209,34 @@ def prepare_target(job: Job, store: TargetStore) -> None:
             "uuid": trail.job_uuid,
             "source_identity": trail.source_identity,
             "definition": json.dumps(job.config.fingerprint()),
+            **({TARGET: job.names.target} if job.names.target else {}),
         },
     )
 
 
 def refuse_changed_job(job: Job) -> None:
     """Before anything runs by a job file that says otherwise than when the job last ran. Raises JobChanged."""
+    if lost := targets_left_out(job):
+        raise JobChanged(
+            f"the trail is held for {', '.join(lost)}, which the job file has no more",
+            job=job.config.name,
+            hint="anabranch plan JOB --execute lets it go; or put it back into the job file",
+        )
+    of_each(job, _refuse_changed)
+
+
+def targets_left_out(job: Job) -> dict[str, list[str]]:
+    """Targets that the job file does not have, and what of the trail is held for them."""
+    found: dict[str, list[str]] = {}
+    for name in retention.readers(job.trail) if exists(job.trail) else ():
+        whose = retention.Names.of(name)
+        target = whose.target or ONLY
+        if whose.has(name) and target not in job.config.ends:
+            found.setdefault(target, []).append(name)
+    return found
+
+
+def _refuse_changed(job: Job) -> None:
     store = target_of(job).store()
     try:
         known = store.job(job.config.name) if store.exists() else None
@@ -201,14 +250,20 @@ def _refuse_changes(job: Job, known: dict[str, str], trail_job_uuid: str) -> Non
     if known["uuid"] != trail_job_uuid:
         raise StateError(
             f"the target belongs to job {known['uuid']}, the trail to {trail_job_uuid}",
-            job=job.config.name,
+            job=job.label,
             hint="use the home this job was begun with, or remove its state (anabranch drop JOB --execute)",
+        )
+    if known.get(TARGET, "") != job.names.target:
+        raise StateError(
+            f"this database is the target {known.get(TARGET) or ONLY!r} of the job, not {job.target!r}",
+            job=job.label,
+            hint="name it so in the job file: the one in [target] may stand beside [[targets]]",
         )
     changes = describe_change(json.loads(known["definition"]), job.config.fingerprint())
     if changes:
         raise JobChanged(
             "the job file differs from the job as last run: " + "; ".join(changes),
-            job=job.config.name,
+            job=job.label,
             hint="anabranch plan JOB says what that means for its tables, and takes it over; or put it back",
         )
 
@@ -230,6 +285,12 @@ def parked_because(job: Job, table: TableId) -> str:
     """Why capture has parked a table, as apply would say it; "" where it is not parked."""
     with TrailReader(job.trail) as trail:
         return parked_in(trail, table)
+
+
+def parked_in_trail(job: Job) -> dict[TableId, str]:
+    """Included tables that capture has parked, and why."""
+    with TrailReader(job.trail) as trail:
+        return {table: parked_in(trail, table) for table in trail.history.parked() if job.rules.includes(table)}
 
 
 def parked_in(trail: TrailReader, table: TableId) -> str:
@@ -283,7 +344,7 @@ def forget_conflicts(job: Job, upto: int) -> int:
 
 def is_asked_for(job: Job, table: TableId) -> bool:
     """Has a `load --table` of it begun? Then the trail is held for it."""
-    return f"{retention.LOAD}{table}" in retention.readers(job.trail)
+    return job.names.table(table) in retention.readers(job.trail)
 
 
 def preflight_report(job: Job) -> Report:
@@ -291,7 +352,7 @@ def preflight_report(job: Job) -> Report:
 
 
 def spark_home(job: Job) -> Path:
-    return job.config.home / "spark"
+    return job.target_home / "spark"
 
 
 def logs_cascades(job: Job, source: SourceConnector) -> bool:

@@ -7,11 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anabranch.config import JobConfig, load_job
+from anabranch.config import ONLY, JobConfig, load_job
 from anabranch.ddl.expressions import check_syntax
 from anabranch.ddl.rules import RuleSet
 from anabranch.errors import AnabranchError, ConfigError, install_hint
+from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
+from anabranch.trail.retention import Names
 
 if TYPE_CHECKING:
     from anabranch.job.drop import Leftovers
@@ -27,16 +29,69 @@ if TYPE_CHECKING:
 
 
 class Job:
-    """One job. Methods block until they are done, and raise AnabranchError subclasses."""
+    """One job. Methods block until they are done, and raise AnabranchError subclasses. Of a job with several targets, `on`
+    gives the job as one of them sees it: what concerns one target is asked there."""
 
-    def __init__(self, config: JobConfig, path: Path) -> None:
+    def __init__(self, config: JobConfig, path: Path, target: str = "") -> None:
+        """`target`: the name of the one that this is about; "" for a job with several, as a whole."""
         self.config, self.path = config, path
         self.rules = RuleSet(config)
+        self.target = target or (next(iter(config.ends)) if len(config.ends) == 1 else "")
 
     @classmethod
     def from_file(cls, path: str | Path) -> Job:
         """Raises ConfigError with every problem of the file."""
         return cls(load_job(str(path), check_filter=check_syntax), Path(path))
+
+    def targets(self) -> list[Job]:
+        """The job as each of its targets sees it; of one that is a target's view, that one."""
+        return [self] if self.target else [Job(self.config, self.path, name) for name in self.config.ends]
+
+    @property
+    def whole(self) -> Job:
+        """The job as a whole, also of one target's view."""
+        return Job(self.config, self.path)
+
+    def on(self, target: str | None) -> Job:
+        """As this target sees it. None: there is only one. Raises ConfigError."""
+        if target is not None and target not in self.config.ends:
+            hint = f"one of {', '.join(self.config.ends)}"
+            raise ConfigError(f"the job has no target {target!r}", job=self.config.name, hint=hint)
+        if target is None and not self.target:
+            raise self._ambiguous()
+        return self if target in (None, self.target) else Job(self.config, self.path, target or "")
+
+    def _ambiguous(self) -> ConfigError:
+        names = ", ".join(self.config.ends)
+        return ConfigError(
+            f"the job has several targets: {names}", job=self.config.name, hint="say which: --target NAME"
+        )
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """The target. Raises ConfigError where there are several."""
+        if not self.target:
+            raise self._ambiguous()
+        return self.config.ends[self.target]
+
+    @property
+    def label(self) -> str:
+        """For messages."""
+        return f"{self.config.name}, target {self.target}" if self.is_one_of_several else self.config.name
+
+    @property
+    def is_one_of_several(self) -> bool:
+        return bool(self.target) and len(self.config.ends) > 1
+
+    @property
+    def names(self) -> Names:
+        """Of what this target holds of the trail."""
+        return Names("" if self.target == ONLY else self.target)
+
+    @property
+    def target_home(self) -> Path:
+        """What is kept beside the trail for this target; it can be rebuilt."""
+        return self.config.home / "targets" / self.target if self.is_one_of_several else self.config.home
 
     def run(self, until_caught_up: bool = False, seconds: float | None = None) -> None:
         """Preflight, load if needed, capture and apply together, until stopped, caught up, or `seconds` are over."""
@@ -52,12 +107,15 @@ class Job:
 
             run_capture(self)
 
-    def load(self, table: str | None = None, recreate: bool = False, with_children: bool = False) -> None:
-        """Copy what is not loaded yet; or one table, new or again, with those that foreign keys change with it if told."""
+    def load(
+        self, table: str | None = None, recreate: bool = False, with_children: bool = False, keep: bool = False
+    ) -> None:
+        """Copy what is not loaded yet; or one table, new or again, with those that foreign keys change with it if told. `keep`:
+        what its target table has stays."""
         with self._named():
             from anabranch.job.parts import run_load
 
-            run_load(self, TableId.parse(table) if table else None, recreate, with_children)
+            run_load(self, TableId.parse(table) if table else None, recreate, with_children, keep=keep)
 
     def apply(self) -> None:
         """The trail into the target, until stopped."""
@@ -165,6 +223,13 @@ class Job:
 
             return plan(self, execute)
 
+    def targets_left_out(self, execute: bool = False) -> list[str]:
+        """Targets that the job file has no more, and the trail is held for; let go if told."""
+        with self._named():
+            from anabranch.job.planning import left_out
+
+            return left_out(self, execute)
+
     def prune(
         self,
         hours: float | None = None,
@@ -198,7 +263,7 @@ class Job:
         try:
             yield
         except AnabranchError as error:
-            error.job = error.job or self.config.name
+            error.job = error.job or self.label
             raise
         except ModuleNotFoundError as missing:
             if (missing.name or "").partition(".")[0] != "pyspark":

@@ -5,8 +5,10 @@ What does not live here: copying it (`loading.py`), and letting it join (apply).
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,10 +26,14 @@ from anabranch.model.state import JOINS, RECREATE, WINDOW, TableState
 from anabranch.preflight.cascades import ancestors, cascading_parents, check_cascades
 from anabranch.preflight.report import Report
 from anabranch.trail import requests, retention
+from anabranch.trail.lock import LockHeld, OsLock, holder
 from anabranch.trail.reader import TrailReader
 
 if TYPE_CHECKING:
     from anabranch.job.job import Job
+
+
+ASKING = "asking.lock"  # in the job's home
 
 
 @dataclass(frozen=True)
@@ -56,11 +62,37 @@ class Joining:
         self._refuse_unconfirmed(now[table], state, recreate)
         if not self.await_leaving([table]):
             return None
-        hold = f"{retention.LOAD}{table}"
+        hold = self.job.names.table(table)
         with TrailReader(self.job.trail) as trail:
             held = retention.readers(self.job.trail).get(hold)  # of a table that may still go on where it stood
             end = trail.end().position.sequence
             retention.hold(self.job.trail, hold, min(end, held.sequence) if held else end)
+        try:
+            with asking_alone(self.job, self.stop):
+                return self._in_force(now[table], None if held else hold) or self._brought_in(table, hold)
+        except LockHeld:
+            return None  # stopped while another target's load asks
+
+    def _in_force(self, now: TableSchema, hold: str | None) -> TableSchema | None:
+        """The definition by which capture writes the table's rows already, for another target: brought in once more it would
+        be another one, for that target, too."""
+        if not self.job.is_one_of_several:
+            return None
+        with TrailReader(self.job.trail) as trail:
+            found = trail.history.in_force().get(now.id)
+        if found is not None and not found.same_definition(now):
+            if hold:
+                retention.unregister(self.job.trail, hold)
+            raise SchemaError(
+                "its definition changed at the source, and capture has not come to that yet",
+                table=str(now.id),
+                job=self.name,
+                hint="let capture run, then load it",
+            )
+        return found
+
+    def _brought_in(self, table: TableId, hold: str) -> TableSchema | None:
+        """The definition that capture answers a request with; None when stopped while waiting."""
         requests.request_table(self.job.trail, table)
         log.get(job=self.name, table=str(table)).info("waiting_for_capture", why="it has to bring the table in")
         answer = requests.answer(self.job.trail, table)
@@ -128,7 +160,7 @@ class Joining:
         while followed := [s for t in tables if (s := self.states().get(t)) and _is_followed(s)]:
             if self.stop():
                 for state in followed:
-                    retention.unregister(self.job.trail, f"{retention.LEAVE}{state.source}")
+                    retention.unregister(self.job.trail, self.job.names.leave(state.source))
                 return False
             self._ask_to_leave(followed)
             if not is_applied(self.job):
@@ -147,7 +179,7 @@ class Joining:
         with TrailReader(self.job.trail) as trail:
             end = trail.end().position.sequence
         for state in followed:
-            if (name := f"{retention.LEAVE}{state.source}") not in asked:
+            if (name := self.job.names.leave(state.source)) not in asked:
                 retention.hold(self.job.trail, name, end)
 
     def _take_out(self, followed: Sequence[TableState]) -> None:
@@ -252,6 +284,19 @@ def _is_followed(state: TableState) -> bool:
 def is_applied(job: Job) -> bool:
     """Does apply run, or what starts it again?"""
     return any(part.startswith(("run", "apply")) for part in running(job))
+
+
+@contextmanager
+def asking_alone(job: Job, stop: Callable[[], bool]) -> Iterator[None]:
+    """One target's load at a time asks capture for tables. Raises LockHeld when stopped while it waits."""
+    if not job.is_one_of_several:
+        yield
+        return
+    path = job.config.home / ASKING
+    if found := holder(path):
+        log.get(job=job.config.name).info("waiting_for_another_load", why=f"{found} asks capture for a table")
+    with closing(OsLock(path, math.inf, stop)):
+        yield
 
 
 def _is_on_its_way(state: TableState) -> bool:

@@ -31,7 +31,7 @@ from anabranch.load.run import load_tables
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema
-from anabranch.model.state import JOINS, RECREATE, RESUMES, TableState
+from anabranch.model.state import JOINS, KEPT, RECREATE, RESUMES, TableState
 from anabranch.spark.engine import Engine
 from anabranch.state.store import StateStore
 from anabranch.trail import retention
@@ -42,7 +42,6 @@ from anabranch.trail.storage import LocalStorage
 if TYPE_CHECKING:
     from anabranch.job.job import Job
 
-ALL = "load"  # holds the trail while the first load runs
 PARKING_SECONDS = 10.0  # for capture to come to the statement after which a table cannot be read any more
 
 
@@ -71,9 +70,23 @@ class Loading:
             self.state.phase("loading")
             self._load(schemas, states)
         reach("load.done")
-        retention.unregister(self.job.trail, ALL)
+        self._hand_on()
+        retention.unregister(self.job.trail, self.job.names.load)
         if not os.environ.get(SUPERVISED) and not self.stop():
             self._tell_parked()
+
+    def _hand_on(self) -> None:
+        """Where another target's apply reads the trail already, nothing of it may go before this one's has registered."""
+        names = self.job.names
+        if not self.job.is_one_of_several or names.apply in retention.readers(self.job.trail):
+            return
+        store = self.target.store()
+        try:
+            checkpoint = store.checkpoint(self.name)
+        finally:
+            store.close()
+        if checkpoint is not None:
+            retention.register(self.job.trail, names.apply, checkpoint.position.sequence)
 
     def _tell_parked(self) -> None:
         store = self.target.store()
@@ -90,7 +103,7 @@ class Loading:
         after the states: apply begins where it finds one, with the tables that it finds then."""
         with TrailReader(self.job.trail) as trail:
             before_first, end = trail.first() - 1, trail.end()
-        retention.hold(self.job.trail, ALL, before_first)
+        retention.hold(self.job.trail, self.job.names.load, before_first)
         reach("load.held")
         states = self._pending(store, schemas)
         native = end.position.native if end.position.sequence == before_first else ""
@@ -111,19 +124,39 @@ class Loading:
         return states
 
     def _leave_parked(
-        self, store: TargetStore, states: Mapping[TableId, TableState], schemas: Mapping[TableId, TableSchema]
+        self, store: TargetStore, states: dict[TableId, TableState], schemas: Mapping[TableId, TableSchema]
     ) -> None:
         """Tables that capture has parked before their load was through. Apply waits for the load, and comes to their
         barriers only behind it: nobody else would say it."""
-        for table, state in states.items():
+        for table, state in list(states.items()):
             if _is_open(state) and table not in schemas:
                 reason = ends.parked_because(self.job, table) or "the trail has no definition of it"
-                self._park(store, state, reason)
+                states[table] = self._park(store, state, reason)
+        if self.job.is_one_of_several:
+            self._leave_parked_elsewhere(store, states, schemas)
 
-    def _park(self, store: TargetStore, state: TableState, reason: str) -> None:
+    def _leave_parked_elsewhere(
+        self, store: TargetStore, states: dict[TableId, TableState], schemas: Mapping[TableId, TableSchema]
+    ) -> None:
+        """Those that were brought in again for another target meanwhile; and those of whose barriers the trail may have
+        nothing any more."""
+        for table, state in list(states.items()):
+            newer = schemas.get(table)
+            if _is_open(state) and newer and state.schema and newer.version != state.schema.version:
+                remedy = f"anabranch load JOB --table {table} --recreate brings it in"
+                states[table] = self._park(store, state, f"it was altered while it was being loaded; {remedy}")
+        for table, reason in ends.parked_in_trail(self.job).items():
+            if table not in states:
+                target = self.job.rules.target_of(table)
+                assert target is not None, "it is included"
+                store.save_table(self.name, TableState(table, target, "parked", reason=reason), None)
+
+    def _park(self, store: TargetStore, state: TableState, reason: str) -> TableState:
         log.get(job=self.name, table=str(state.source)).warning("table_parked", reason=reason)
-        store.save_table(self.name, replace(state, state="parked", low="", high="", reason=reason), state)
-        retention.unregister(self.job.trail, f"{retention.LOAD}{state.source}")
+        parked = replace(state, state="parked", low="", high="", reason=reason)
+        store.save_table(self.name, parked, state)
+        retention.unregister(self.job.trail, self.job.names.table(state.source))
+        return parked
 
     def _load(self, schemas: Mapping[TableId, TableSchema], states: Mapping[TableId, TableState]) -> None:
         """Level after level: what a cascade does to grandchildren is told by the table between (load/order.py). What a
@@ -208,12 +241,14 @@ class Loading:
         begun = state is not None and state.state == "loading"
         generation = (state.generation if state else 0) + (0 if begun else 1)
         joins = state is not None and JOINS in state.facts  # a `load --table` ended early
+        keeps = self._keeps(schema.id, state, generation)
         return LoadTable(
             schema,
             self.job.rules.target_table(schema),
             self.job.rules.where(schema),
             max(generation, 1),
-            empty=joins or self.job.config.load.existing == "empty",
+            empty=not keeps and (joins or self.job.config.load.existing == "empty"),
+            keep=keeps,
             exact=demand.exact,
             changed_with=demand.changed_with,
             together=frozenset() if joins else demand.together,
@@ -222,9 +257,26 @@ class Loading:
 
     # --- one table, while the others stream ---------------------------------------------------------------------------
 
-    def one_table(self, table: TableId, recreate: bool, with_children: bool = False) -> None:
+    def _keeps(self, table: TableId, state: TableState | None, generation: int) -> bool:
+        """Do the rows that are there stay? Those of an earlier load of ours would be there twice. Raises ConfigError."""
+        if state is not None and state.state == "loading" and state.generation == generation:
+            return KEPT in state.facts  # it has begun
+        if state is not None and state.state == "pending" and KEPT in state.facts:
+            return True  # the word for it was given
+        if self.job.config.load.existing != "keep":
+            return False
+        if generation > 1:
+            raise ConfigError(
+                f"{table} was loaded before, and nobody can say which rows of its target are this job's",
+                job=self.name,
+                hint="remove them by hand, then: anabranch load JOB --table T --keep",
+            )
+        return True
+
+    def one_table(self, table: TableId, recreate: bool, with_children: bool = False, keep: bool = False) -> None:
         """A table that streams, is parked or new: taken out by apply if need be, asked from capture, emptied, loaded; apply
-        lets it join (K15). `with_children`: then those of which foreign keys change rows with its own, unseen by the log."""
+        lets it join (K15). `with_children`: then those of which foreign keys change rows with its own, unseen by the log.
+        `keep`: what its target table has stays."""
         if not self.job.rules.includes(table):
             raise ConfigError(f"no rule includes {table}", job=self.name, hint="name it as schema.table")
         with alone(self.job, self.stop):
@@ -234,23 +286,26 @@ class Loading:
                 states = store.tables(self.name)
             finally:
                 store.close()
-            self._with_children(table, states, recreate, with_children)
+            self._with_children(table, states, recreate, with_children, keep)
 
     def _with_children(
-        self, table: TableId, states: Mapping[TableId, TableState], recreate: bool, with_children: bool
+        self, table: TableId, states: Mapping[TableId, TableState], recreate: bool, with_children: bool, keep: bool
     ) -> None:
         joining = Joining(self.job, self.source, self.target, self.stop)
         children = joining.children(table, states)
         joining.refuse_hidden([table, *children] if with_children else [table], states)
-        if with_children and not joining.let_out(children, table):
-            return
+        if with_children:
+            for one in (table, *children):  # refused before anything is taken out
+                self._keeps(one, None, states[one].generation + 1 if one in states else 1)
+            if not joining.let_out(children, table):
+                return
         if not with_children and table in states and JOINS not in states[table].facts:
             joining.refuse_children(table, [child for child in children if states[child].state != "parked"])
         for one in (table, *(children if with_children else ())):
             if not self.stop():
-                self._one_table(joining, one, recreate and one == table)
+                self._one_table(joining, one, recreate and one == table, keep)
 
-    def _one_table(self, joining: Joining, table: TableId, recreate: bool) -> None:
+    def _one_table(self, joining: Joining, table: TableId, recreate: bool, keep: bool) -> None:
         state = joining.states().get(table)
         if state is not None and state.state == "loading" and RESUMES in state.facts:
             raise ConfigError(
@@ -262,9 +317,11 @@ class Loading:
                 f"the first load of {table} is not through", job=self.name, hint="let it end: anabranch load JOB"
             )
         begun = state is not None and state.state == "loading" and not is_parked
+        generation = (state.generation if state else 0) + (0 if begun else 1)
+        keeps = keep or self._keeps(table, state, generation)
         schema = state.schema if state and begun else None
         if schema is None:
-            schema = joining.definition(table, state, recreate)
+            schema = joining.definition(table, state, recreate or keep)
         if schema is None:
             return
         if state is not None and state.target != self.job.rules.target_table(schema).target:
@@ -272,14 +329,14 @@ class Loading:
         changed = bool(
             state and (RECREATE in state.facts or (state.schema and not state.schema.same_definition(schema)))
         )
-        generation = (state.generation if state else 0) + (0 if begun else 1)
         demand = self._demand(schema, joining.states())  # parents may have come to stream meanwhile
         load = LoadTable(
             schema,
             self.job.rules.target_table(schema),
             self.job.rules.where(schema),
             generation,
-            empty=True,
+            empty=not keeps,
+            keep=keeps,
             recreate=recreate and (changed or state is None),
             exact=demand.exact,
             changed_with=demand.changed_with,

@@ -52,13 +52,13 @@ def parked_tables(job: Job, table: TableId | None = None) -> list[ParkedTable]:
     if table is not None and not found:
         raise _not_parked(job, table, states)
     if not exists(job.trail):
-        return [_told(state, None) for state in found]
+        return [_told(job, state, None) for state in found]
     with TrailReader(job.trail) as trail:
-        return [_told(state, trail) for state in found]
+        return [_told(job, state, trail) for state in found]
 
 
-def _told(state: TableState, trail: TrailReader | None) -> ParkedTable:
-    hold = retention.readers(trail.directory).get(f"{retention.LOAD}{state.source}") if trail else None
+def _told(job: Job, state: TableState, trail: TrailReader | None) -> ParkedTable:
+    hold = retention.readers(trail.directory).get(job.names.table(state.source)) if trail else None
     if trail is None or hold is None:
         return ParkedTable(state.source, state.target, state.reason, None, "", 0, 0)
     after = resumes_after(state, trail)
@@ -91,7 +91,7 @@ def resume(job: Job, table: TableId | None) -> list[TableId]:
         states = store.tables(job.config.name) if store.exists() else {}
         groups = _groups(job, states, table)
         for state in groups:
-            retention.hold(job.trail, f"{retention.LOAD}{state.source}", int(state.facts[RESUMES]))
+            retention.hold(job.trail, job.names.table(state.source), int(state.facts[RESUMES]))
             if state.state == "parked":
                 _let_join(job, store, state)
     finally:
@@ -171,7 +171,7 @@ def give_up(job: Job, table: TableId) -> int:
         for state in together(mine, states) if RESUMES in mine.facts else [mine]:
             facts = {name: value for name, value in state.facts.items() if name != RESUMES}
             store.save_table(job.config.name, replace(state, facts=facts), state)
-            retention.unregister(job.trail, f"{retention.LOAD}{state.source}")
+            retention.unregister(job.trail, job.names.table(state.source))
     finally:
         store.close()
     return parked.held_bytes

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from anabranch import log
 from anabranch.capture.run import Capture
 from anabranch.job import ends
-from anabranch.job.signals import SUPERVISED, Stop
+from anabranch.job.signals import PREFLIGHT, SUPERVISED, Stop
 from anabranch.job.watching import ApplyWatcher, CaptureWatcher, part
 from anabranch.spark.engine import Engine, SparkEngine
 from anabranch.trail.reader import TrailReader, exists
@@ -70,6 +70,7 @@ def run_apply(job: Job, engine: Engine | None = None) -> None:
             engine=engine,
             stop=stop.asked,
             watcher=ApplyWatcher(state),
+            names=job.names,
         ).run()
 
 
@@ -84,14 +85,20 @@ def spark_factory(job: Job, part_name: str) -> Callable[[], SparkSession]:
 
 
 def run_load(
-    job: Job, table: TableId | None, recreate: bool, with_children: bool = False, engine: Engine | None = None
+    job: Job,
+    table: TableId | None,
+    recreate: bool,
+    with_children: bool = False,
+    engine: Engine | None = None,
+    keep: bool = False,
 ) -> None:
     """`engine`: instead of Spark."""
     from anabranch.job.loading import Loading
 
     engine = engine or SparkEngine(spark_factory(job, "load"))
     with Stop() as stop, part(job, "load") as state:
-        if table is None and not os.environ.get(SUPERVISED):  # `run` has looked already
+        has_looked = os.environ.get(SUPERVISED) and not os.environ.get(PREFLIGHT)  # `run` has
+        if table is None and not has_looked:
             ends.preflight_report(job).require()
         ends.begin_trail_if_none(job)
         _await_trail(job, stop)
@@ -100,7 +107,7 @@ def run_load(
             if table is None:
                 loading.all_tables()
             else:
-                loading.one_table(table, recreate, with_children)
+                loading.one_table(table, recreate, with_children, keep)
     stop.exit_if_signalled()
 
 

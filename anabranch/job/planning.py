@@ -8,6 +8,7 @@ differences of the file (`config/changes.py`).
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from anabranch.config.job import Rule, TableEntry, Types
 from anabranch.ddl.rules import RuleSet
 from anabranch.errors import ConfigError, StateError
 from anabranch.job import ends
-from anabranch.job.drop import running
+from anabranch.job.drop import let_go, running
 from anabranch.model.datatype import Kind
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema, component
@@ -75,6 +76,19 @@ def plan(job: Job, execute: bool) -> Plan | None:
         return found
     finally:
         store.close()
+
+
+def left_out(job: Job, execute: bool) -> list[str]:
+    """Targets that the job file has no more: what is held of the trail for them is let go if told. What the job left in those
+    databases stays there."""
+    found = ends.targets_left_out(job)
+    if execute and found:
+        if parts := list(running(job)):
+            raise StateError(f"the job is running: {', '.join(parts)}", job=job.config.name, hint="stop it first")
+        for name, held in found.items():
+            let_go(job.trail, held)
+            shutil.rmtree(job.config.home / "targets" / name, ignore_errors=True)
+    return list(found)
 
 
 # --- what it means ----------------------------------------------------------------------------------------------------
@@ -205,7 +219,7 @@ def _take_over(job: Job, store: TargetStore, found: Plan, states: Mapping[TableI
             store.forget_table(job.config.name, state)
         else:
             store.save_table(job.config.name, _waiting(state, change), state)
-        retention.unregister(job.trail, f"{retention.LOAD}{change.table}")
+        retention.unregister(job.trail, job.names.table(change.table))
 
 
 def _waiting(state: TableState, change: TableChange) -> TableState:

@@ -61,7 +61,7 @@ def script(job: Job, table: TableId | None) -> Script:
     definitions = _definitions(job, table)
     job.rules.targets(definitions)
     tables = [(schema, job.rules.target_table(schema)) for _, schema in sorted(definitions.items())]
-    loader = ends.target_of(job).loader(ends.value_rules(job))
+    loader = ends.target_of(job.targets()[0]).loader(ends.value_rules(job))  # the same for each
     try:
         steps = list(loader.script(tables))
         if table is not None:  # its foreign keys need the others' names

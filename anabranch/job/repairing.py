@@ -42,15 +42,12 @@ def repair(
     asked = {}
     for one in results:
         if not one.identical and one.source not in left:
-            keys = {kind: [d.key for d in one.sample if (d.kind == "extra") is (kind == "extra")] for kind in KINDS}
-            asked[TableId.parse(one.source)] = repairs.ask(
-                job.trail, TableId.parse(one.source), keys["present"], keys["extra"]
-            )
+            table = by_name[one.source]
+            present = [d.key for d in one.sample if d.kind != "extra"]
+            extra = [d.key for d in one.sample if d.kind == "extra" and not table.is_shared]
+            asked[table.table.source] = repairs.ask(job.names.repairs(job.trail), table.table.source, present, extra)
     done = [*_done(job, asked, stop)]
     return [*done, *(Repaired(name, left=why) for name, why in sorted(left.items()))]
-
-
-KINDS = ("present", "extra")
 
 
 def _why_not(job: Job, one: VerifyTable) -> str:
@@ -73,7 +70,7 @@ def _done(job: Job, asked: Mapping[TableId, repairs.Repair], stop: Callable[[], 
         bound.info("waiting_for_apply", why="it puts the rows right", tables=list(map(str, asked)))
     try:
         for table, one in asked.items():
-            while (found := repairs.found(job.trail, table)) is not None and not found.is_done:
+            while (found := repairs.found(job.names.repairs(job.trail), table)) is not None and not found.is_done:
                 if stop():
                     return
                 require_apply(job)
@@ -84,4 +81,4 @@ def _done(job: Job, asked: Mapping[TableId, repairs.Repair], stop: Callable[[], 
                 yield Repaired(str(table), left="another repair of it was asked for meanwhile")
     finally:
         for one in asked.values():
-            repairs.withdraw(job.trail, one)
+            repairs.withdraw(job.names.repairs(job.trail), one)

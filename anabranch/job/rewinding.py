@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from anabranch.abc import TargetStore
-from anabranch.apply.run import READER
 from anabranch.errors import ConfigError, StateError
 from anabranch.failpoints import reach
 from anabranch.job import ends
@@ -25,7 +24,7 @@ from anabranch.load.order import demands
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema
-from anabranch.model.state import WINDOW, Checkpoint, TableState
+from anabranch.model.state import KEPT, WINDOW, Checkpoint, TableState
 from anabranch.preflight.cascades import ancestors
 from anabranch.trail import retention
 from anabranch.trail.reader import TrailReader, exists
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 
 BUILT = ("built", "not_built", "analyzed")  # facts of what stands beside the rows: it is looked at again
 UNSEEN = "foreign keys change it unseen by the log, as only a load can tell: anabranch load JOB --table brings it anew"
+SHARED = "rows of its target are another job's: anabranch verify JOB --repair puts single ones right"
 KEYLESS = "it has no key: what is in it twice cannot be told from what came twice"
 
 
@@ -74,7 +74,8 @@ def _rewind(job: Job, position: str, execute: bool) -> Rewound:
         ends.refuse_changed_job(job)
         states = store.tables(job.config.name)
         with TrailReader(job.trail) as trail:
-            found = _Plan(job, trail, states, now.position, _place(job, trail, position, now.position)).made()
+            there = _place(job, trail, position, now.position)
+            found = _Plan(job, trail, states, store.others(job.config.name), now.position, there).made()
         if execute:
             _go_back(job, store, states, now, found)
         return found
@@ -104,6 +105,7 @@ class _Plan:
     job: Job
     trail: TrailReader
     states: Mapping[TableId, TableState]
+    others: Collection[TableId]  # target tables of other jobs, too
     now: Position
     to: Position
 
@@ -122,6 +124,7 @@ class _Plan:
         if not ends.logs_cascades(self.job, ends.source_of(self.job)):
             met |= {t for t in schemas if ancestors(schemas, t) & met}
         left = dict.fromkeys(met & self._between(schemas), UNSEEN)
+        left |= {t: SHARED for t in met if KEPT in self.states[t].facts or self.states[t].target in self.others}
         left |= {t: KEYLESS for t in met if not self.job.rules.target_table(schemas[t]).key}
         left |= {t: "it is parked" for t, s in self.states.items() if s.state == "parked" and images[t]}
         tables = {t: images[t] for t in sorted(met - left.keys())}
@@ -157,7 +160,7 @@ def _go_back(
     job: Job, store: TargetStore, states: Mapping[TableId, TableState], now: Checkpoint, found: Rewound
 ) -> None:
     """The trail is held first. Keys are built again by whoever applies next, from before they are taken off."""
-    retention.register(job.trail, READER, found.to.sequence)
+    retention.register(job.trail, job.names.apply, found.to.sequence)
     windows = {table: _in_window(states[table], found) for table in (*found.tables, *found.left) if table in states}
     reach("rewind.held")
     loader = ends.target_of(job).loader(ends.value_rules(job))

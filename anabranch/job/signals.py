@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any
 
 SUPERVISED = "ANABRANCH_SUPERVISED"
+PREFLIGHT = "ANABRANCH_PREFLIGHT"  # set for a load that has to check what its supervisor could not
 
 
 class Stop:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import SourceError, TargetError
@@ -19,32 +19,94 @@ if TYPE_CHECKING:
     from anabranch.job.job import Job
 
 VERSION = 1
+HOLD_UP = ("preflight", "waiting")  # phases of the job as a whole in which no target goes on
+PHASES = ("preflight", "waiting", "loading", "draining", "streaming", "stopped")  # whose comes first is the job's
 
 
 def status(job: Job) -> dict[str, Any]:
     """The shape of `status --json` (docs: reference/status)."""
-    state = StateStore(job.config.home)
-    snapshot = as_seen(state.snapshot())
-    state.close()
+    pictures = [(view, _now(view)) for view in job.targets()]
+    snapshot = _now(job) if len(pictures) > 1 else pictures[0][1]
     errors: list[str] = []
     source_end, sizes = _source_end(job, errors)  # before the trail's: what is there now was there to be read
     end = _trail_end(job)
+    targets = [_target(view, found, end, source_end, sizes, errors) for view, found in pictures]
     return {
         "version": VERSION,
         "job": job.config.name,
-        "phase": snapshot["phase"],
-        "detail": snapshot["detail"],
-        "parts": [{k: part[k] for k in ("name", "pid", "host")} for part in snapshot["parts"]],
+        **_phase(targets, snapshot),
+        "parts": _parts([snapshot, *(found for _, found in pictures)]),
         "positions": {
             "read": _read(snapshot, end),
             "written": _position(end.position, end.commit_time) if end else None,
             "source_end": _mark(source_end),
         },
-        "targets": [_target(job, snapshot, end, source_end, sizes, errors)],
-        "last_error": snapshot["last_error"],
+        "targets": targets,
+        "last_error": _last_error([snapshot, *(found for _, found in pictures)]),
         **_prepared(job),
         **({"unreachable": errors} if errors else {}),
     }
+
+
+class Picture:
+    """What state.db says of a job as one target sees it: of the job as a whole, and of what is that target's."""
+
+    def __init__(self, job: Job) -> None:
+        self._whole = StateStore(job.config.home)
+        self._own = StateStore(job.target_home) if job.is_one_of_several else None
+        self._target = job.target
+
+    def now(self) -> dict[str, Any]:
+        whole = self._whole.snapshot()
+        if self._own is None:
+            return as_seen(whole)
+        own = self._own.snapshot()
+        own["parts"] = [{**part, "target": self._target} for part in own["parts"]]
+        told = whole if whole["phase"] in HOLD_UP else own
+        if told is own and whole["parts"] and not own["parts"]:
+            told = {"phase": "waiting", "detail": "for its load and apply, which are not running"}
+        return as_seen(
+            {
+                **own,
+                "phase": told["phase"],
+                "detail": told["detail"],
+                "parts": [*whole["parts"], *own["parts"]],
+                "positions": {**whole["positions"], **own["positions"]},
+            }
+        )
+
+    def close(self) -> None:
+        self._whole.close()
+        if self._own is not None:
+            self._own.close()
+
+
+def _now(job: Job) -> dict[str, Any]:
+    found = Picture(job)
+    try:
+        return found.now()
+    finally:
+        found.close()
+
+
+def _parts(snapshots: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each once."""
+    keys = ("name", "target", "pid", "host")
+    found = {(p["pid"], p["host"]): {k: p[k] for k in keys if k in p} for s in snapshots for p in s["parts"]}
+    return list(found.values())
+
+
+def _phase(targets: Sequence[dict[str, Any]], snapshot: dict[str, Any]) -> dict[str, str]:
+    """Of several targets that which is the furthest from streaming, of those that go on at all."""
+    if len(targets) == 1:
+        return {"phase": snapshot["phase"], "detail": snapshot["detail"]}
+    last = min(targets, key=lambda one: PHASES.index(one["phase"]))
+    told = f"{last['name']}: {last['detail']}" if last["detail"] else ""
+    return {"phase": last["phase"], "detail": told}
+
+
+def _last_error(snapshots: Sequence[dict[str, Any]]) -> Any:
+    return max((s["last_error"] for s in snapshots if s["last_error"]), key=lambda one: str(one["at"]), default=None)
 
 
 def _trail_end(job: Job) -> TrailEnd | None:
@@ -98,12 +160,20 @@ def _target(
     seconds = 0.0 if size == 0 else lag.seconds(snapshot, checkpoint, _is_all_read(job, end, source_end))
     lag.close()
     return {
-        "name": str(job.config.target.endpoint),
+        **_named(job, snapshot),
         "applied": _position(checkpoint.position, checkpoint.commit_time) if checkpoint else None,
         "lag": {"seconds": seconds, "bytes": size},
         "tables": tables,
         **({"slow_epochs": slow} if (slow := snapshot.get("slow_epochs")) else {}),
     }
+
+
+def _named(job: Job, snapshot: dict[str, Any]) -> dict[str, Any]:
+    """The only target is called by its place."""
+    if not job.is_one_of_several:
+        return {"name": str(job.endpoint)}
+    facts = {key: snapshot[key] for key in ("phase", "detail", "last_error")}
+    return {"name": job.target, "url": str(job.endpoint), **facts}
 
 
 def _table(state: TableState, snapshot: dict[str, Any]) -> dict[str, Any]:

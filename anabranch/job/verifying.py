@@ -10,7 +10,7 @@ from anabranch.errors import StateError
 from anabranch.job import ends
 from anabranch.job.repairing import KEYS, repair, require_apply
 from anabranch.model.ids import TableId
-from anabranch.model.state import TableState
+from anabranch.model.state import KEPT, TableState
 from anabranch.trail import identity
 from anabranch.trail.storage import LocalStorage
 from anabranch.verify.plan import VerifyTable
@@ -30,9 +30,11 @@ def verify(
     what it is at the source, by apply, and compared once more; then changes may go on meanwhile."""
     if repairs:
         require_apply(job)
-    states = _states(job)
+    states, others = _states(job)
     tables = [
-        VerifyTable(s.schema, job.rules.target_table(s.schema), job.rules.where(s.schema))
+        VerifyTable(
+            s.schema, job.rules.target_table(s.schema), job.rules.where(s.schema), KEPT in s.facts or s.target in others
+        )
         for s in states.values()
         if s.state == "streaming" and s.schema
     ]
@@ -61,10 +63,12 @@ def _compared(
     return found
 
 
-def _states(job: Job) -> dict[TableId, TableState]:
+def _states(job: Job) -> tuple[dict[TableId, TableState], frozenset[TableId]]:
+    """And the target tables that other jobs write to."""
     store = ends.target_of(job).store()
     try:
         found = store.tables(job.config.name) if store.exists() else {}
+        others = store.others(job.config.name) if found else frozenset()
     finally:
         store.close()
     if not found:
@@ -76,4 +80,4 @@ def _states(job: Job) -> dict[TableId, TableState]:
             job=job.config.name,
             hint="let the job run until it has caught up: anabranch run JOB --until-caught-up",
         )
-    return found
+    return found, others

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from anabranch import log
 from anabranch.errors import AnabranchError
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
@@ -23,15 +24,20 @@ INTERVAL = 0.25
 FOR_LOAD = ("for the load", "for capture to pass the positions of the load")  # what apply waits for before it begins
 
 
+OF_TARGET = ("load", "apply")
+
+
 @contextmanager
 def part(job: Job, name: str) -> Iterator[StateStore]:
-    """The life of a part, with the error it ends with."""
-    state, host = StateStore(job.config.home), os.uname().nodename
+    """The life of a part, with the error it ends with. Load and apply are a target's."""
+    state, host = StateStore(job.target_home if name in OF_TARGET else job.config.home), os.uname().nodename
     state.part(name, os.getpid(), host)
+    is_named = name in OF_TARGET and job.is_one_of_several
     try:
-        yield state
+        with log.about(**({"target": job.target} if is_named else {})):
+            yield state
     except AnabranchError as error:
-        error.job = error.job or job.config.name
+        error.job = error.job or job.label
         state.last_error(str(error), error.exit_code, name)
         raise
     finally:

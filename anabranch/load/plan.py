@@ -24,7 +24,7 @@ from anabranch.failpoints import reach
 from anabranch.load.handover import is_loaded
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
-from anabranch.model.state import JOINS, TableState
+from anabranch.model.state import JOINS, KEPT, TableState
 from anabranch.rows.net import TargetTable
 from anabranch.spark.where import Named
 
@@ -35,7 +35,8 @@ class LoadTable:
     `empty`: rows of the target table go away in the generation's first transaction; `recreate`: the table itself.
     `exact`: all rows are of one moment of the log (order.py); keyless tables always are. `changed_with`: tables whose
     changes change rows of this one, unseen in the log. `together`: tables of which all rows are of one moment with this
-    one's. `joins`: the others stream already (K15)."""
+    one's. `joins`: the others stream already (K15). `keep`: rows that
+    are there, of other jobs, stay."""
 
     schema: TableSchema
     table: TargetTable
@@ -47,6 +48,7 @@ class LoadTable:
     changed_with: frozenset[TableId] = frozenset()
     together: frozenset[TableId] = frozenset()
     joins: bool = False
+    keep: bool = False
 
 
 @dataclass(frozen=True)
@@ -141,13 +143,13 @@ class _Planner:
         of = (self.job, load.generation)
         self.loader.create_table(load.schema, load.table, self.rules, load.recreate, self.beside, of)
         bounds = [Bounds()] if load.exact else self.snapshot.bounds(load.schema, self.rows_per_chunk)
-        facts = {JOINS: "yes"} if load.joins else {}
+        facts = ({JOINS: "yes"} if load.joins else {}) | ({KEPT: "yes"} if load.keep else {})
         pending = TableState(load.schema.id, load.table.target, "pending", schema=load.schema, facts=facts)
         if state is not None:
             pending = replace(pending, generation=state.generation, changes_applied=state.changes_applied)
         self.store.save_table(self.job, pending, state)
         reach("load.table.created")
-        self.loader.begin_generation(self.job, load.table, load.generation, bounds, load.empty)
+        self.loader.begin_generation(self.job, load.table, load.generation, bounds, load.empty, load.keep)
         reach("load.generation")
         return self.loader.chunks(self.job, load.schema.id, load.generation)
 

@@ -58,4 +58,5 @@ JOINS = "joins"  # a fact: the table is loaded while the others stream already
 RECREATE = "recreate"  # a fact: the job file changed, and the target table has to be made anew
 RESUMES = "resumes"  # a fact: the sequence from which a table that apply has parked can go on
 WINDOW = "window"  # a fact: "low,high", sequences between which changes are carried out as in a load's window
+KEPT = "kept"  # a fact: rows were in the target table before the load, and stay
 CONFLICTS = "conflicts"  # a fact: how many were settled and noted since the load

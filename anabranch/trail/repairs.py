@@ -1,6 +1,7 @@
 """A small durable mailbox: `verify --repair` asks apply to put rows that differ to what they are at the source.
 
-One file per table, always replaced whole: asked, then answered by apply. Keys are by target names, in text form.
+One file per table in a folder of its own beside the trail's segments, always replaced whole: asked, then answered by apply.
+Keys are by target names, in text form.
 """
 
 from __future__ import annotations
@@ -18,8 +19,6 @@ from anabranch.model.ids import TableId
 from anabranch.trail.failures import writing
 from anabranch.trail.format import to_json
 from anabranch.trail.storage import LocalStorage, read_whole
-
-FOLDER = "repairs"
 
 Key = Mapping[str, str | None]
 
@@ -51,7 +50,7 @@ def ask(directory: str | Path, table: TableId, present: Sequence[Key], extra: Se
 def asked(directory: str | Path) -> list[Repair]:
     """What apply has to see to. Cheap enough for its loop."""
     storage = LocalStorage(directory)
-    found = (_load(storage, name) for name in storage.names(FOLDER) if name.endswith(".json"))
+    found = (_load(storage, name) for name in storage.names() if name.endswith(".json"))
     return [one for one in found if one and not one.is_done]
 
 
@@ -72,25 +71,25 @@ def withdraw(directory: str | Path, repair: Repair) -> None:
     known = found(directory, repair.table)
     if known is not None and known.id == repair.id:
         with suppress(FileNotFoundError):
-            LocalStorage(directory).remove(f"{FOLDER}/{_file(repair.table)}")
+            LocalStorage(directory).remove(_file(repair.table))
 
 
 def _save(directory: str | Path, repair: Repair) -> None:
     data = asdict(repair) | {"table": str(repair.table)}
     with writing(f"the repair of {repair.table}"):
-        LocalStorage(directory).replace(f"{FOLDER}/{_file(repair.table)}", to_json(data))
+        LocalStorage(directory).replace(_file(repair.table), to_json(data))
 
 
 def _load(storage: LocalStorage, name: str) -> Repair | None:
     try:
-        data = json.loads(read_whole(storage, f"{FOLDER}/{name}"))
+        data = json.loads(read_whole(storage, name))
         refused = tuple((key, why) for key, why in data["refused"])
         keys = {kind: tuple(data[kind]) for kind in ("present", "extra")}
         return Repair(**{**data, **keys, "refused": refused, "table": TableId.parse(data["table"])})
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, KeyError) as error:
-        raise TrailCorrupt(f"{FOLDER}/{name} cannot be read", hint="remove it, then verify again") from error
+        raise TrailCorrupt(f"{name} cannot be read", hint="remove it, then verify again") from error
 
 
 def _file(table: TableId) -> str:

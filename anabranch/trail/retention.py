@@ -19,6 +19,7 @@ from urllib.parse import quote, unquote
 
 from anabranch.errors import TrailError
 from anabranch.failpoints import reach
+from anabranch.model.ids import TableId
 from anabranch.trail import published
 from anabranch.trail.failures import writing
 from anabranch.trail.format import SegmentName, segment_names, to_json
@@ -29,8 +30,55 @@ FOLDER = "readers"
 PASSED = "retention.json"
 FORCED = "forced.json"
 CLOCK_SECONDS = 1.0  # by less a clock drifts
-LOAD = "load "  # and a table's name: holds the trail until that table has joined
-LEAVE = "leave "  # and a table's name: apply is asked to take it out, because it is to be loaded again
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What one target's reader and holds are called. `target`: "" for the one that has no name; else `@` and it come behind
+    the first word, where no name of a table can stand."""
+
+    target: str = ""
+
+    @property
+    def apply(self) -> str:
+        """The reader."""
+        return self._first("apply")
+
+    @property
+    def load(self) -> str:
+        """Holds the trail while the first load runs."""
+        return self._first("load")
+
+    def table(self, table: TableId) -> str:
+        """Holds the trail until that table has joined."""
+        return f"{self.load} {table}"
+
+    def is_table(self, name: str) -> bool:
+        return name.startswith(f"{self.load} ")
+
+    def leave(self, table: TableId) -> str:
+        """Apply is asked to take the table out, because it is to be loaded again."""
+        return f"{self._first('leave')} {table}"
+
+    def leaving(self, name: str) -> TableId | None:
+        """The table of such a name."""
+        word = f"{self._first('leave')} "
+        return TableId.parse(name.removeprefix(word)) if name.startswith(word) else None
+
+    def repairs(self, trail: Path) -> Path:
+        """The mailbox between `verify --repair` and apply."""
+        return trail / self._first("repairs")
+
+    def has(self, name: str) -> bool:
+        return name in (self.apply, self.load) or self.is_table(name) or self.leaving(name) is not None
+
+    @classmethod
+    def of(cls, name: str) -> Names:
+        """Whose a reader or hold is."""
+        return cls(name.partition(" ")[0].partition("@")[2])
+
+    def _first(self, word: str) -> str:
+        return f"{word}@{self.target}" if self.target else word
 
 
 @dataclass(frozen=True, slots=True)

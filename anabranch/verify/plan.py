@@ -14,11 +14,13 @@ from anabranch.spark.where import Named
 
 @dataclass(frozen=True)
 class VerifyTable:
-    """A table at both ends. Rows of the source that `filter` does not let pass are left out, as in load and stream."""
+    """A table at both ends. Rows of the source that `filter` does not let pass are left out, as in load and stream. Where the
+    target's `is_shared`, rows that only it has are somebody else's."""
 
     schema: TableSchema
     table: TargetTable
     filter: Named | None = None
+    is_shared: bool = False
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ class Difference:
 @dataclass(frozen=True, slots=True)
 class TableResult:
     """`missing`, `extra`, `different` count rows; they are exact if `is_complete`, else at least so many. `sample` has the
-    first of them."""
+    first of them. `others`: rows that only the target has, where other jobs write to it; nobody can say whose they are."""
 
     source: str
     target: str
@@ -50,10 +50,12 @@ class TableResult:
     different: int = 0
     is_complete: bool = True
     sample: tuple[Difference, ...] = ()
+    others: int = 0
 
     def __str__(self) -> str:
         if self.identical:
-            return f"identical  {self.source} -> {self.target}: {self.rows_source} rows"
+            beside = f", beside {self.others} of other jobs" if self.others else ""
+            return f"identical  {self.source} -> {self.target}: {self.rows_source} rows{beside}"
         least = "" if self.is_complete else "at least "
         counts = ", ".join(
             f"{least}{count} {what}"
@@ -61,6 +63,7 @@ class TableResult:
             if count
         )
         rows = f"{self.rows_source} rows at the source, {self.rows_target} at the target"
+        counts = counts or "not compared in full: too many rows of other jobs"
         return f"DIFFERENT  {self.source} -> {self.target}: {rows}; {counts}"
 
 

@@ -139,16 +139,21 @@ class _Run:
 
 def _result(one: VerifyTable, sides: _Sides, found: Sequence[Found], limit_keys: int) -> TableResult:
     sample = sorted((difference for bucket in found for difference in bucket.sample), key=_order)
+    missing, extra, different = (sum(getattr(b, what) for b in found) for what in ("missing", "extra", "different"))
+    is_complete = len(sides.chosen()) == len(sides.differing)
+    if one.is_shared:
+        sample = [difference for difference in sample if difference.kind != "extra"]
     return TableResult(
         source=str(one.table.source),
         target=str(one.table.target),
         rows_source=sum(count for count, _ in sides.source.values()),
         rows_target=sum(count for count, _ in sides.target.values()),
-        identical=not sides.differing,
-        missing=sum(bucket.missing for bucket in found),
-        extra=sum(bucket.extra for bucket in found),
-        different=sum(bucket.different for bucket in found),
-        is_complete=len(sides.chosen()) == len(sides.differing),
+        identical=not sides.differing or (one.is_shared and is_complete and not missing and not different),
+        missing=missing,
+        extra=0 if one.is_shared else extra,
+        different=different,
+        is_complete=is_complete,
+        others=extra if one.is_shared else 0,
         sample=tuple(sample[:limit_keys]),
     )
 

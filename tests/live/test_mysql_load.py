@@ -12,6 +12,7 @@ import pytest
 
 from anabranch import connectors
 from anabranch.abc import Bounds, SourceConnector, ValueRules
+from anabranch.connectors.mysql import watermark
 from anabranch.connectors.mysql.positions import place_of
 from anabranch.errors import SchemaError, SourceError, SourceUnavailable
 from anabranch.model.endpoint import Endpoint
@@ -385,6 +386,27 @@ def test_rule_02_mysql_watermark_without_gtids(mysql: Server, source_database: M
         assert check_snapshots(database, "none") == {False}
         assert source.leftovers(remove=False) == source.leftovers(remove=True) == ["table anabranch.watermark"]
         assert source.leftovers(remove=True) == []
+
+
+def test_rule_02_mysql_a_watermark_that_another_job_drops_is_made_again(mysql: Server, source_database: Make) -> None:
+    """Jobs of one source share it, and `drop` of one does not know of the others."""
+    source, dropped, stop = source_of(source_database(mysql)), [0], threading.Event()
+
+    def drop() -> None:
+        while not stop.is_set():
+            dropped[0] += len(source.leftovers(remove=True))
+
+    thread = threading.Thread(target=drop)
+    thread.start()
+    try:
+        with closing(connect(mysql)) as connection:
+            for _ in range(60):
+                watermark.write(connection)
+    finally:
+        stop.set()
+        thread.join()
+        source.leftovers(remove=True)
+    assert dropped[0] > 10
 
 
 @contextmanager

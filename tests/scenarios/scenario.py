@@ -31,7 +31,7 @@ from anabranch.trail.show import ShownRow, show
 POLL = 0.05
 SOURCE_SECRET, TARGET_SECRET = "SCENARIO_SOURCE_PASSWORD", "SCENARIO_TARGET_PASSWORD"
 WITH_SPARK = ("run", "load", "apply", "verify")
-MARKS = "CREATE TABLE scenario_mark (id INT PRIMARY KEY)"
+MARKS = "CREATE TABLE IF NOT EXISTS scenario_mark (id INT PRIMARY KEY)"
 
 
 @dataclass(frozen=True)
@@ -121,6 +121,9 @@ class Scenario:
     user: tuple[str, str] | None = None
     target_user: tuple[str, str] | None = None
     prefix: tuple[str, ...] = ()  # what every command is started with
+    is_quick: bool = (
+        False  # without Spark (quick/sitecustomize.py): for what is not about it, seconds instead of a minute
+    )
     _marks: int = 0
     _logs: int = 0
     _running: list[Running] = field(default_factory=list)
@@ -176,6 +179,7 @@ class Scenario:
         words.insert(2 if arguments[0] in ("trail", "schema", "conflicts", "parked", "skip") else 1, str(self.job_file))
         command = [*self.prefix, sys.executable, "-m", "anabranch", *words]
         faster = class_archive.environment() if arguments[0] in WITH_SPARK else {}
+        faster = {"PYTHONPATH": str(Path(__file__).parent / "quick")} if self.is_quick else faster
         running = Running(command, self.environment | faster, logs / f"{self._logs:02}-{arguments[0]}")
         self._running.append(running)
         return running

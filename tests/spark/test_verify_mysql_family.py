@@ -87,6 +87,27 @@ def test_loaded_tables_are_identical(mysql_family: Server, pair: Callable[..., P
     ]
 
 
+def test_rows_of_other_jobs_are_left_out_of_a_shared_table(mariadb: Server, pair: Callable[..., Pair]) -> None:
+    made = pair(mariadb, *SHOP)
+    made.target.execute(
+        "INSERT INTO public.item SELECT id, 'q' || part, note, price, weight, made FROM public.item",
+        "INSERT INTO public.log VALUES ('other', 1), ('w1', 1)",
+    )
+    assert not made.verify().identical
+    made.tables = [replace(one, is_shared=True) for one in made.tables]
+    result = made.verify()
+    assert result.identical and result.exit_code == 0
+    assert [(t.extra, t.others, t.rows_target) for t in result.tables] == [(0, 900, 1800), (0, 2, 902)]
+    made.target.execute(
+        "DELETE FROM public.item WHERE id = 7 AND part = 'p0'", "DELETE FROM public.log WHERE word = 'w2'"
+    )
+    made.target.execute("UPDATE public.item SET note = 'x' WHERE id = 8 AND part = 'p1'")
+    item, bag = made.verify().tables
+    assert (item.missing, item.different, item.extra, item.identical) == (1, 1, 0, False)
+    assert {difference.kind for difference in item.sample} == {"missing", "different"}
+    assert bag.missing == 300 and not bag.identical
+
+
 def test_pitfall_37_48_every_kind_of_difference_is_found(mariadb: Server, pair: Callable[..., Pair]) -> None:
     made = pair(mariadb, *SHOP)
     made.target.execute(

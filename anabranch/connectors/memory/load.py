@@ -149,7 +149,7 @@ class MemoryLoader:
             yield from (DdlStep("before the load", table.source, statement) for statement in self.ddl(schema, table))
 
     def begin_generation(
-        self, job: str, table: TargetTable, generation: int, bounds: Sequence[Bounds], empty: bool
+        self, job: str, table: TargetTable, generation: int, bounds: Sequence[Bounds], empty: bool, keep: bool = False
     ) -> None:
         with self._database.lock:
             state = self._database.job(job)
@@ -158,7 +158,10 @@ class MemoryLoader:
                 raise Fenced(f"load {generation} of the table was replaced by load {last.generation}")
             if last.generation == generation and (table.source, generation) in state.chunks:
                 return
-            self._make_room(table.target, empty)
+            if empty and self._is_shared(job, table.target):
+                raise TargetError(f"{table.target} has rows of other jobs: it is not emptied", job=job)
+            if not keep:
+                self._make_room(table.target, empty)
             state.tables[table.source] = replace(
                 last, state="loading", generation=generation, low="", high="", reason="", rows_loaded=0
             )
@@ -237,6 +240,10 @@ class MemoryLoader:
 
     def close(self) -> None:
         pass
+
+    def _is_shared(self, job: str, target: TableId) -> bool:
+        others = (of.tables.values() for name, of in self._database.jobs.items() if name != job)
+        return any(state.target == target for tables in others for state in tables)
 
     def _make_room(self, target: TableId, empty: bool) -> None:
         rows = self._database.table(target).rows

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from anabranch.connectors.memory.database import Database
-from anabranch.errors import Fenced
+from anabranch.errors import Fenced, StateError
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.state import Checkpoint, Skipped, TableState
@@ -29,7 +29,12 @@ class MemoryStore:
         return None if found is None else dict(found)
 
     def save_job(self, job: str, facts: Mapping[str, str]) -> None:
-        self._database.job(job).facts = dict(facts)
+        with self._database.lock:
+            state = self._database.job(job)
+            if state.facts is not None and state.facts.get("target") != facts.get("target"):
+                hint = "one database for each target"
+                raise StateError("this database is another target of the job", job=job, hint=hint)
+            state.facts = dict(facts)
 
     def checkpoint(self, job: str) -> Checkpoint | None:
         return self._database.job(job).checkpoint
@@ -46,6 +51,11 @@ class MemoryStore:
 
     def table(self, job: str, table: TableId) -> TableState | None:
         return self.tables(job).get(table)
+
+    def others(self, job: str) -> frozenset[TableId]:
+        with self._database.lock:
+            states = [of.tables for name, of in self._database.jobs.items() if name != job]
+            return frozenset(state.target for tables in states for state in tables.values())
 
     def save_table(self, job: str, state: TableState, before: TableState | None) -> None:
         with self._database.lock:

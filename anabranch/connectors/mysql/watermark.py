@@ -11,6 +11,7 @@ import pymysql
 
 from anabranch.connectors.mysql.connection import ask, connect
 from anabranch.connectors.mysql.versions import knows
+from anabranch.errors import AnabranchError
 from anabranch.model.endpoint import Endpoint
 
 SCHEMA, TABLE = "anabranch", "watermark"
@@ -23,16 +24,28 @@ _WRITE = f"REPLACE INTO {SCHEMA}.{TABLE} VALUES (CONNECTION_ID() % {SLOTS}, {{no
 # A row that is written as it was is no change, and is not logged: what is written has to differ each time.
 _CLOCK = {"type": "TIMESTAMP(6)", "now": "CURRENT_TIMESTAMP(6)"}
 _COARSE = {"type": "CHAR(36) CHARACTER SET ascii", "now": "UUID()"}  # where clocks stop at seconds
+# ER_NO_SUCH_TABLE, ER_BAD_DB_ERROR: https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html
+GONE = (1146, 1049)
+TRIES = 10
 _TABLES = "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s"
 
 
 def write(connection: pymysql.Connection) -> None:
-    """Committed when this returns. The table is made only when it is not there: that needs one more right."""
+    """Committed when this returns. The table is made only when it is not there: that needs one more right. Jobs of one source
+    share it, and one of them may be dropped at this moment: then it is made again."""
     kind = _CLOCK if knows(connection, "fractions of seconds") else _COARSE
-    if not _exists(connection):
-        for statement in _CREATE:
-            ask(connection, statement.format(**kind))
-    ask(connection, _WRITE.format(**kind))
+    for tries in range(TRIES):
+        try:
+            if not _exists(connection):
+                for statement in _CREATE:
+                    ask(connection, statement.format(**kind))
+            ask(connection, _WRITE.format(**kind))
+        except AnabranchError as error:
+            code = error.__cause__.args[0] if isinstance(error.__cause__, pymysql.err.Error) else None
+            if tries == TRIES - 1 or code not in GONE:
+                raise
+        else:
+            return
 
 
 def leftovers(endpoint: Endpoint, remove: bool) -> list[str]:

@@ -26,6 +26,7 @@ from anabranch.connectors.postgresql.enforced import Followers
 from anabranch.connectors.postgresql.errors import missing_parent, translate, translated
 from anabranch.connectors.postgresql.exchange import exchange
 from anabranch.connectors.postgresql.merge import Action, Piece, Texts
+from anabranch.connectors.postgresql.shared import refuse_truncate
 from anabranch.connectors.postgresql.staging import ANALYZE_ROWS, StagingTables, copy_rows
 from anabranch.connectors.postgresql.store import READ_CHECKPOINT, TARGET, checkpoint_of, save_table
 from anabranch.errors import Fenced, StateError
@@ -185,6 +186,7 @@ class PostgresWriter:
         connection, _ = self._transaction()
         name = table_name(table.target)
         with translated(f"empty {table.target}", table.source):
+            refuse_truncate(connection, self._job, table)
             if self._followers is not None:
                 self._followers.refuse_truncate(table)
             row = connection.execute(REFERENCED, [name.as_string(connection)]).fetchone()

@@ -15,7 +15,7 @@ import psycopg
 from psycopg import sql
 
 from anabranch.abc import Bounds, DdlStep, LoadedChunk, ValueRules
-from anabranch.connectors.postgresql import constraints, ddl, structures
+from anabranch.connectors.postgresql import constraints, ddl, shared, structures
 from anabranch.connectors.postgresql.catalog import holds_rows, read_table, read_tables
 from anabranch.connectors.postgresql.connection import Connection, column_list, connect, table_name
 from anabranch.connectors.postgresql.enforced import read_keys
@@ -28,6 +28,7 @@ from anabranch.failpoints import reach
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
+from anabranch.model.state import KEPT
 from anabranch.rows.keys import EnforcedKey
 from anabranch.rows.net import TargetTable
 
@@ -65,6 +66,7 @@ ON CONFLICT (job, source_table) DO UPDATE
    SET target_table = excluded.target_table, generation = excluded.generation, state = 'loading',
        low = '', high = '', reason = '', rows_loaded = 0
 """
+NOT_KEPT = "UPDATE anabranch.table_state SET facts = facts - %s WHERE job = %s AND source_table = %s"
 HAS_LEDGER = "SELECT 1 FROM anabranch.load_chunk WHERE job = %s AND source_table = %s AND generation = %s LIMIT 1"
 CLEAR_LEDGER = "DELETE FROM anabranch.load_chunk WHERE job = %s AND source_table = %s"
 ADD_CHUNK = """
@@ -110,6 +112,7 @@ class PostgresLoader:
             if recreate:
                 if load is not None:
                     _lock_generation(connection, load[0], table.source, load[1] - 1)
+                    shared.refuse_to_empty(connection, load[0], table)
                 constraints.drop_table(connection, table.target)
             if not connection.execute(SCHEMA_EXISTS, [table.target.schema]).fetchone():
                 _run(connection, ddl.create_schema(table.target.schema))
@@ -126,7 +129,7 @@ class PostgresLoader:
         return script(tables, self._rules)
 
     def begin_generation(
-        self, job: str, table: TargetTable, generation: int, bounds: Sequence[Bounds], empty: bool
+        self, job: str, table: TargetTable, generation: int, bounds: Sequence[Bounds], empty: bool, keep: bool = False
     ) -> None:
         """A generation that has begun already is left as it is; a newer one raises Fenced."""
         connection, source = self._session(), str(table.source)
@@ -135,8 +138,10 @@ class PostgresLoader:
             begun = connection.execute(HAS_LEDGER, [job, source, generation]).fetchone()
             if last == generation and begun:
                 return
-            self._make_room(connection, job, table, empty)
+            is_kept = self._make_room(connection, job, table, empty, keep)
             connection.execute(BEGIN_STATE, [job, source, str(table.target), generation])
+            if not is_kept:
+                connection.execute(NOT_KEPT, [KEPT, job, source])
             connection.execute(CLEAR_LEDGER, [job, source])
             with connection.cursor() as cursor:
                 cursor.executemany(ADD_CHUNK, [(job, source, generation, n, *_bounds(b)) for n, b in enumerate(bounds)])
@@ -233,19 +238,26 @@ class PostgresLoader:
             self._connection = connect(self._endpoint, "anabranch-load", autocommit=True)
         return self._connection
 
-    def _make_room(self, connection: Connection, job: str, table: TargetTable, empty: bool) -> None:
+    def _make_room(self, connection: Connection, job: str, table: TargetTable, empty: bool, keep: bool) -> bool:
+        """Are rows left in it?"""
         existing = read_table(connection, table.target)
         if existing is None:
             raise TargetError(f"the target table {table.target} does not exist", hint="create it before the load")
+        if empty:
+            shared.refuse_to_empty(connection, job, table)
+        shared.refuse_unfinished(connection, job, table)
         constraints.take_off(connection, job, table, existing)
         if empty:  # no other table refers to it any more
             connection.execute(sql.SQL("TRUNCATE {}").format(table_name(existing.id)))
-        elif holds_rows(connection, table.target):
+            return False
+        has_rows = holds_rows(connection, table.target)
+        if has_rows and not keep:
             raise TargetError(
                 f"the target table {table.target} holds rows",
                 table=str(table.source),
-                hint='empty it, or let the job do it: [load] existing = "empty"',
+                hint='empty it, or let the job do it: [load] existing = "empty"; "keep" leaves them there',
             )
+        return has_rows
 
     def _copy(self, connection: Connection, job: str, table: TargetTable, lines: Iterable[bytes]) -> int:
         """All lines, in one COPY after another of at most HELD_BYTES."""

@@ -13,25 +13,50 @@ from anabranch.connectors.postgresql.catalog import (
 )
 from anabranch.connectors.postgresql.fits import takes
 from anabranch.connectors.postgresql.preflight_facts import WRITABLE, Live, failed, some, value_rules, warning
+from anabranch.connectors.postgresql.shared import Other, named, others
 from anabranch.connectors.postgresql.typemap import PostgresTypes
+from anabranch.rows.net import TargetTable
 
 
 def check_existing(live: Live) -> Iterator[CheckResult]:
     """Absent or empty, unless the job says otherwise or loaded it itself (K29)."""
-    may_empty = live.context.user_choices.get("load.existing") == "empty"
+    choice = live.context.user_choices.get("load.existing")
     for table, existing in live.first_loads():
         if existing.kind not in WRITABLE:
             yield failed("existing", f"{existing.id} is a {existing.kind}", "choose another target name", table)
         elif not _may_read(live, existing):
             hint = f"GRANT SELECT ON {ddl.qualified(existing.id)} TO {ddl.quote(live.user)}"
             yield failed("existing", f"{live.user} may not read {existing.id}", hint, table)
-        elif holds_rows(live.connection, existing.id) and not may_empty:
+        elif found := others(live.connection, live.context.job, existing.id):
+            yield from _shared(found, existing, choice, table)
+        elif holds_rows(live.connection, existing.id) and choice == "keep":
+            yield warning("existing", f"{existing.id} holds rows, which stay", "", table)
+        elif holds_rows(live.connection, existing.id) and choice != "empty":
             yield failed(
                 "existing",
                 f"{existing.id} holds rows",
-                f'TRUNCATE {ddl.qualified(existing.id)}, or [load] existing = "empty"',
+                f'TRUNCATE {ddl.qualified(existing.id)}, or [load] existing = "empty"; "keep" leaves them there',
                 table,
             )
+
+
+def _shared(
+    found: list[Other], existing: ExistingTable, choice: str | None, table: TargetTable
+) -> Iterator[CheckResult]:
+    """Other jobs write to the table: to load beside them takes the user's word, and the end of their loads."""
+    busy = [one for one in found if not one.is_through]
+    if choice != "keep":
+        hint = (
+            '[load] existing = "keep" loads beside their rows, where no key is in two of the jobs; a job that is gone'
+        )
+        hint += " is removed by anabranch drop"
+        yield failed("existing", f"other jobs write to {existing.id}: {named(found)}", hint, table)
+    elif busy:
+        hint = "load one job after the other: let that one run until it has caught up"
+        yield failed("existing", f"{named(busy)} has not ended its load of {existing.id}", hint, table)
+    else:
+        text = f"other jobs write to {existing.id}: {named(found)}; no key may be in two of the jobs"
+        yield warning("existing", text, "", table)
 
 
 def _may_read(live: Live, existing: ExistingTable) -> bool:

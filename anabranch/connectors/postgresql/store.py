@@ -45,6 +45,7 @@ SAVE_JOB = """
 INSERT INTO anabranch.job (job, uuid, source_identity, definition, facts) VALUES (%s, %s, %s, %s, %s)
 ON CONFLICT (job) DO UPDATE SET uuid = excluded.uuid, source_identity = excluded.source_identity,
     definition = excluded.definition, facts = excluded.facts
+ WHERE job.facts -> 'target' IS NOT DISTINCT FROM excluded.facts -> 'target'
 """
 READ_CHECKPOINT = """
 SELECT owner, epoch, sequence, position, commit_time FROM anabranch.checkpoint WHERE job = %s AND target = %s
@@ -66,6 +67,7 @@ SELECT t.xmin::text || t.ctid::text, source_table, target_table, state, generati
        changes_applied, CASE WHEN known.version = t.xmin::text || t.ctid::text THEN NULL ELSE schema END, facts
   FROM anabranch.table_state t LEFT JOIN known USING (source_table) WHERE job = %s
 """
+READ_OTHERS = "SELECT DISTINCT target_table FROM anabranch.table_state WHERE job <> %s"
 # Who comes second waits for the first one's transaction, and adds nothing.
 ADD_TABLE = """
 INSERT INTO anabranch.table_state (job, source_table, target_table, state) VALUES (%s, %s, %s, 'pending')
@@ -123,7 +125,9 @@ class PostgresStore:
     def save_job(self, job: str, facts: Mapping[str, str]) -> None:
         rest = {name: value for name, value in facts.items() if name not in COLUMNS}
         with self._session("save the job") as connection:
-            connection.execute(SAVE_JOB, [job, *(facts.get(name) for name in COLUMNS), Jsonb(rest)])
+            saved = connection.execute(SAVE_JOB, [job, *(facts.get(name) for name in COLUMNS), Jsonb(rest)])
+        if saved.rowcount != 1:
+            raise StateError("this database is another target of the job", job=job, hint="one database for each target")
 
     def checkpoint(self, job: str) -> Checkpoint | None:
         row = self._read("read the checkpoint", READ_CHECKPOINT, [job, TARGET])
@@ -152,6 +156,11 @@ class PostgresStore:
         with self._session("read a table's state") as connection:
             row = connection.execute(READ_TABLE, [job, str(table)]).fetchone()
         return None if row is None else _state(row)
+
+    def others(self, job: str) -> frozenset[TableId]:
+        with self._session("read the tables of other jobs") as connection:
+            rows = connection.execute(READ_OTHERS, [job]).fetchall()
+        return frozenset(TableId.parse(target) for (target,) in rows)
 
     def save_table(self, job: str, state: TableState, before: TableState | None) -> None:
         with self._session("save a table's state") as connection, connection.transaction():

@@ -184,11 +184,15 @@ def test_rows_are_repaired_at_one_place_of_the_stream(make: Any, seed: int) -> N
         rig.follow()
     assert rig.rows(rig.target) == rig.rows(rig.source)
     assert (rig.state.state, dict(rig.state.facts).keys() & {WINDOW, "built"}) == ("streaming", {"built"})
-    assert repairs.found(rig.applier.trail.directory, ITEMS.id).is_done and asked.id
+    assert repairs.found(mailbox(rig), ITEMS.id).is_done and asked.id
+
+
+def mailbox(rig: Rig) -> Path:
+    return rig.applier.names.repairs(Path(rig.applier.trail.directory))
 
 
 def ask(rig: Rig) -> repairs.Repair:
-    return repairs.ask(rig.applier.trail.directory, ITEMS.id, *rig.differences())
+    return repairs.ask(mailbox(rig), ITEMS.id, *rig.differences())
 
 
 def test_a_crash_before_rows_are_put_leaves_the_request(make: Any) -> None:
@@ -208,7 +212,7 @@ def test_a_crash_before_rows_are_put_leaves_the_request(make: Any) -> None:
     again.look(rig.applier)
     assert rig.rows(rig.target) == rig.rows(rig.source)
     again.look(rig.applier)
-    assert repairs.found(rig.applier.trail.directory, ITEMS.id).refused == ()
+    assert repairs.found(mailbox(rig), ITEMS.id).refused == ()
 
 
 def test_one_row_that_the_target_refuses_is_said_and_the_others_are_put(make: Any) -> None:
@@ -224,11 +228,11 @@ def test_one_row_that_the_target_refuses_is_said_and_the_others_are_put(make: An
             open_.delete(ITEMS.id, {"id": str(number)})
         open_.insert(ITEMS.id, {"id": "99", "a": "2", "b": "x"})
     present, extra = rig.differences()
-    asked = repairs.ask(rig.applier.trail.directory, ITEMS.id, present, [])  # the row that is in the way is not named
+    asked = repairs.ask(mailbox(rig), ITEMS.id, present, [])  # the row that is in the way is not named
     assert extra == [{"id": "99"}]
     for _ in range(2 * TRIES + 6):
         rig.repairer.look(rig.applier)
-    found = repairs.found(rig.applier.trail.directory, ITEMS.id)
+    found = repairs.found(mailbox(rig), ITEMS.id)
     assert found is not None and (found.id, found.is_done) == (asked.id, True)
     assert [key for key, _ in found.refused] == [{"id": "2"}]
     assert rig.rows(rig.target).keys() == {"0", "1", "3", "4", "5", "6", "99"} and rig.state.state == "streaming"
@@ -238,7 +242,7 @@ def test_a_table_that_is_to_be_loaded_again_is_taken_out_once(make: Any) -> None
     rig = make()
     rig.applier.save(TableState(ITEMS.id, ITEMS.id, "streaming", schema=ITEMS, facts={"built": "yes", RESUMES: "3"}))
     directory = rig.applier.trail.directory
-    name = f"{retention.LEAVE}{ITEMS.id}"
+    name = retention.Names().leave(ITEMS.id)
     retention.hold(directory, name, 0)
     failpoints.arm({failpoints.VARIABLE: "apply.left=raise"})
     with pytest.raises(failpoints.FailpointReached):

@@ -62,7 +62,7 @@ def test_what_is_in_force_without_a_state_joins_once_there_is_a_checkpoint(load:
     assert load._pending(store(), {A: PARENT})[A].facts == {}
     store().create_checkpoint("shop", Position(0), 0)
     assert B not in load._pending(store(), {A: PARENT, B: CHILD})  # left out, and put back: it waits for a word
-    retention.hold(load.job.trail, f"{retention.LOAD}{B}", 0)
+    retention.hold(load.job.trail, load.job.names.table(B), 0)
     states = load._pending(store(), {A: PARENT, B: CHILD})
     assert (states[A].facts, states[B].facts) == ({}, {JOINS: "yes"})
 

@@ -16,8 +16,9 @@ import pytest
 from anabranch.config import load_job
 from anabranch.errors import StateError
 from anabranch.job import Job, supervisor
+from anabranch.job.children import Child, PartFailed
 from anabranch.job.signals import Stop
-from anabranch.job.supervisor import Child, PartFailed, only_one
+from anabranch.job.supervisor import only_one
 
 BOTH = (signal.SIGINT, signal.SIGTERM)
 HOLD = (

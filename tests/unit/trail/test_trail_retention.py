@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from anabranch.errors import TrailError
+from anabranch.model.ids import TableId
 from anabranch.trail import retention
 
 
@@ -221,3 +222,16 @@ def test_rule_12_by_force_a_reader_is_passed_and_that_is_recorded(open_writer, o
         retention.register(directory, "apply", 5)
     assert retention.drop_needed(directory, 10**9) and open_reader().end().position.sequence == 40  # the newest stays
     assert retention.drop_needed(directory, 10**9) == [] and len(retention.forced_drops(directory)) == 2
+
+
+def test_each_target_has_names_of_its_own_for_what_it_holds() -> None:
+    alone, south = retention.Names(), retention.Names("south")
+    table = TableId("shop", "a@south")
+    assert (alone.apply, alone.load, alone.table(table)) == ("apply", "load", 'load shop."a@south"')
+    assert (south.apply, south.load, south.table(table)) == ("apply@south", "load@south", 'load@south shop."a@south"')
+    for mine, other in ((alone, south), (south, alone)):
+        for name in (mine.apply, mine.load, mine.table(table)):
+            assert mine.has(name) and not other.has(name) and retention.Names.of(name) == mine
+        assert (
+            mine.is_table(mine.table(table)) and not mine.is_table(other.table(table)) and not mine.is_table(mine.load)
+        )

@@ -1,0 +1,46 @@
+"""What is wrong with `[target]` and `[[targets]]` beyond single values: none at all, a name twice, a database twice.
+
+What does not live here: single values (`job.py`). Whether two addresses are one server nobody can say here: the second load
+finds the first one's state (job/ends.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from anabranch.config.entries import Found
+from anabranch.config.job import ONLY, JobConfig
+from anabranch.errors import Problem
+
+HERE = ("localhost", "127.0.0.1", "::1")
+
+
+def names_in(data: Mapping[str, Any]) -> Iterator[Found]:
+    """In the file as it was read; values of a wrong kind are passed over."""
+    entries = data.get("targets", [])
+    if "target" not in data and entries in ([], None):
+        yield ("target",), Problem("is missing", expected="a section [target]")
+    seen = {ONLY} if "target" in data else set[str]()
+    for number, entry in enumerate(entries if isinstance(entries, list) else []):
+        name = entry.get("name") if isinstance(entry, dict) else None
+        if not isinstance(name, str):
+            continue
+        if name == ONLY:
+            yield ("targets", number, "name"), Problem(f"{name!r} is the name of [target]", expected="another name")
+        elif name in seen:
+            yield ("targets", number, "name"), Problem(f"{name!r} is there already", expected="a name of its own")
+        seen.add(name)
+
+
+def shared_in(config: JobConfig) -> Iterator[Found]:
+    """Two targets in one database: the state of one would be the other's."""
+    seen: dict[tuple[object, ...], str] = {}
+    for name, end in config.ends.items():
+        host = end.option("unix_socket") or ("localhost" if end.host.lower() in HERE else end.host.lower())
+        place = (end.scheme, host, end.port, end.database or end.user)
+        if place in seen:
+            number = next(number for number, one in enumerate(config.targets) if one.name == name)
+            problem = Problem(f"{name} is the database of {seen[place]}", expected="a database for each target")
+            yield ("targets", number, "url"), problem
+        seen.setdefault(place, name)

@@ -1,0 +1,86 @@
+"""Target tables that other jobs write to, too (consolidation), or that hold rows which are nobody's: what one job may not do
+to them. Who else is there stands in anabranch.table_state; a job's own row is written before it asks, one asks at a time, and
+of two that have not begun the first by name does.
+
+What does not live here: loading and applying rows, which is the same with or without others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anabranch.abc import Conflict
+from anabranch.connectors.postgresql.connection import Connection
+from anabranch.errors import TargetError
+from anabranch.model.ids import TableId
+from anabranch.model.state import KEPT
+from anabranch.rows.net import TargetTable
+
+HAS_STATES = "SELECT to_regclass('anabranch.table_state') IS NOT NULL"
+OTHERS = """
+SELECT job, state = 'parked' OR (state = 'streaming' AND facts ? 'built')
+       OR (state = 'pending' AND generation = 0 AND job COLLATE "C" > %(job)s)
+  FROM anabranch.table_state WHERE target_table = %(target)s AND job <> %(job)s ORDER BY job
+"""
+ONE_ASKS = "SELECT pg_advisory_xact_lock(7168358)"
+IS_KEPT = "SELECT facts ? %s FROM anabranch.table_state WHERE job = %s AND source_table = %s"
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """`is_through`: nothing of its load is under way, nor of what is built behind it; or it lets this job begin."""
+
+    job: str
+    is_through: bool
+
+
+def others(connection: Connection, job: str, target: TableId) -> list[Other]:
+    """Other jobs that write to the table, or are about to."""
+    there = connection.execute(HAS_STATES).fetchone()
+    if not there or not there[0]:
+        return []
+    return [Other(*row) for row in connection.execute(OTHERS, {"job": job, "target": str(target)}).fetchall()]
+
+
+def refuse_to_empty(connection: Connection, job: str, table: TargetTable) -> None:
+    """In the transaction in which the table is emptied, or dropped, for a load. Raises TargetError."""
+    connection.execute(ONE_ASKS)
+    found = others(connection, job, table.target)
+    if found:
+        raise TargetError(
+            f"{table.target} has rows of other jobs ({named(found)}): it is not emptied",
+            job=job,
+            table=str(table.source),
+            hint="remove this job's rows from it by hand, then: anabranch load JOB --table T --keep; a job that is gone is"
+            " removed by anabranch drop",
+        )
+
+
+def refuse_unfinished(connection: Connection, job: str, table: TargetTable) -> None:
+    """In the transaction in which this job's load begins beside others' rows. Raises TargetError."""
+    connection.execute(ONE_ASKS)
+    busy = [one for one in others(connection, job, table.target) if not one.is_through]
+    if busy:
+        raise TargetError(
+            f"{named(busy)} has not ended its load of {table.target}",
+            job=job,
+            table=str(table.source),
+            hint="load one job after the other: let that one run until it has caught up",
+        )
+
+
+def refuse_truncate(connection: Connection, job: str, table: TargetTable) -> None:
+    """A TRUNCATE of the source would take what is not the source's. Raises Conflict."""
+    found = others(connection, job, table.target)
+    row = connection.execute(IS_KEPT, [KEPT, job, str(table.source)]).fetchone()
+    if found or (row and row[0]):
+        whose = f"of other jobs ({named(found)})" if found else "that were there before the load"
+        raise Conflict(
+            table.source,
+            f"the source's table was truncated, and {table.target} has rows {whose}: remove this job's rows by hand, and leave"
+            " the transaction out (anabranch skip add JOB POSITION --execute)",
+        )
+
+
+def named(found: list[Other]) -> str:
+    return ", ".join(one.job for one in found)

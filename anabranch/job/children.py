@@ -1,0 +1,89 @@
+"""The parts of a job as processes of their own, started again when they die.
+
+What does not live here: which there are, and when the job ends (`supervisor.py`, `lanes.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections import deque
+from dataclasses import dataclass, field
+
+from anabranch import log
+from anabranch.errors import AnabranchError
+from anabranch.job.signals import SUPERVISED
+
+RESTARTS_PER_HOUR = 5
+FINAL_CODES = frozenset({2, 3, 5, 6, 7})  # the part has said what a person has to do
+
+
+class PartFailed(AnabranchError):
+    """A part ended for good; its own messages are on stderr already."""
+
+    def __init__(self, name: str, code: int) -> None:
+        super().__init__(f"{name} ended with code {code}", hint="its message stands above and in anabranch status")
+        self.exit_code = code or 1
+
+
+@dataclass
+class Child:
+    """One part as a process of its own. One that `may_end` has `ended_well` once it exited with 0."""
+
+    name: str
+    command: list[str]
+    may_end: bool = False
+    environment: dict[str, str] = field(default_factory=dict)
+    process: subprocess.Popen[bytes] | None = None
+    ended_well: bool = False
+    restarts: deque[float] = field(default_factory=deque)
+    not_before: float = 0.0
+
+    def start(self) -> None:
+        environment = {**os.environ, SUPERVISED: "1", **self.environment}
+        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, env=environment, start_new_session=True)
+
+    def poll(self, now: float) -> None:
+        """Start, or start again, what should be running. Raises PartFailed."""
+        if self.ended_well or now < self.not_before:
+            return
+        code = self.process.poll() if self.process else None
+        if self.process is None:
+            self.start()
+        elif code == 0 and self.may_end:
+            self.ended_well = True
+        elif code is not None:
+            self._again(code, now)
+
+    def _again(self, code: int, now: float) -> None:
+        while self.restarts and now - self.restarts[0] > 3600:
+            self.restarts.popleft()
+        if code in FINAL_CODES or len(self.restarts) >= RESTARTS_PER_HOUR:
+            raise PartFailed(self.name, code if code >= 0 else 128 - code)
+        self.restarts.append(now)
+        self.not_before = now + min(0.5 * 2 ** len(self.restarts), 30.0)
+        log.get().warning("part_restarts", part=self.name, code=code, restart=len(self.restarts))
+        self.process = None
+
+    def again_at(self, moment: float) -> None:
+        """After it ended for good: another try, as if it were the first."""
+        self.process, self.not_before = None, moment
+        self.restarts.clear()
+
+    def stop(self) -> None:
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+
+    def end(self, deadline: float) -> None:
+        """Wait for the end until `deadline`, then kill the part and what it started."""
+        if not self.process:
+            return
+        try:
+            self.process.wait(max(0.1, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()

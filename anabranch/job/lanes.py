@@ -1,0 +1,107 @@
+"""One target of a running job: its load and its apply as children, and how far it is. Of several targets, one whose part
+ended for good is tried again now and then, as long as another one goes on.
+
+What does not live here: the children themselves (`children.py`), when the job as a whole ends (`supervisor.py`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from anabranch import log
+from anabranch.errors import AnabranchError, TablesParked
+from anabranch.job.caughtup import CaughtUp, Progress
+from anabranch.job.children import Child, PartFailed
+from anabranch.job.signals import PREFLIGHT
+from anabranch.state.store import StateStore
+
+if TYPE_CHECKING:
+    from anabranch.job.job import Job
+
+PAUSES = (10.0, 300.0)  # seconds before what ended for good is tried again: the first time, and at most
+
+
+class Lane:
+    """`job` is one target's view. `is_away`: it could not be reached before the start, and its load asks it everything."""
+
+    def __init__(self, job: Job, state: StateStore, is_away: bool = False) -> None:
+        self.job, self.state = job, state
+        more = {PREFLIGHT: "1"} if is_away else {}
+        self.children = [_child(job, name, more) for name in ("load", "apply")]
+        self.progress = Progress(job)
+        self.caught_up = CaughtUp(self.progress)
+        self.failures: dict[str, PartFailed] = {}  # by part: of those that wait for another try
+        self._pause, self._sequence = PAUSES[0], -1
+
+    def poll(self, now: float) -> None:
+        """Start, or start again, what should be running."""
+        for child in self.children:
+            try:
+                child.poll(now)
+            except PartFailed as failed:
+                self.failures[child.name] = failed
+                if self.job.is_one_of_several:
+                    bound = log.get(job=self.job.config.name, target=self.job.target)
+                    bound.warning("target_failed", error=failed.message, again_in=self._pause)
+                child.again_at(now + self._pause)
+                self._pause = min(self._pause * 2, PAUSES[1])
+            else:
+                if child.process is not None:
+                    self.failures.pop(child.name, None)
+        self.progress.refresh()
+        self._note_progress()
+
+    @property
+    def failure(self) -> PartFailed | None:
+        """Why it does not go on at present; of several the lowest."""
+        return min(self.failures.values(), key=lambda failed: failed.exit_code, default=None)
+
+    @property
+    def is_streaming(self) -> bool:
+        return self.progress.is_followed and self.progress.is_streaming
+
+    def drain(self) -> None:
+        """What is to be reached is known: say so."""
+        if self.caught_up.has_goal:
+            self.state.drains()
+
+    def parked(self) -> TablesParked | None:
+        tables = self.progress.parked()
+        if not tables:
+            return None
+        where = f" at {self.job.target}" if self.job.is_one_of_several else ""
+        return TablesParked(
+            f"caught up, but {len(tables)} tables are parked{where}: {', '.join(tables)}",
+            job=self.job.config.name,
+            hint="anabranch status JOB says why and what to do",
+        )
+
+    def _note_progress(self) -> None:
+        found = self.progress.checkpoint
+        if found is not None and found.position.sequence > self._sequence:
+            self._sequence, self._pause = found.position.sequence, PAUSES[0]
+
+
+def _child(job: Job, name: str, environment: dict[str, str]) -> Child:
+    command = [sys.executable, "-m", "anabranch", name, str(job.path)]
+    if not job.is_one_of_several:
+        return Child(name, command, may_end=name == "load", environment=environment)
+    command += ["--target", job.target]
+    return Child(f"{name} of {job.target}", command, may_end=name == "load", environment=environment)
+
+
+def worst(errors: Iterator[AnabranchError | None]) -> AnabranchError | None:
+    """The one with the lowest exit code, the others as notes; None for none."""
+    found = sorted(filter(None, errors), key=lambda error: error.exit_code)
+    for other in found[1:]:
+        found[0].add_note(str(other))
+    return found[0] if found else None
+
+
+def refuse_if_all_failed(lanes: Sequence[Lane]) -> None:
+    """Raises PartFailed where no target goes on."""
+    failed = worst(lane.failure for lane in lanes) if all(lane.failure for lane in lanes) else None
+    if failed is not None:
+        raise failed

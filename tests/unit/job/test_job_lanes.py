@@ -1,0 +1,76 @@
+"""One target's part of a run: what ends for good is tried again beside others, and never hides what the others do."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from anabranch.config import load_job
+from anabranch.job import Job, lanes
+from anabranch.job.children import Child, PartFailed
+from anabranch.job.lanes import Lane, refuse_if_all_failed, worst
+from anabranch.state.store import StateStore
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> list[Lane]:
+    file = tmp_path / "job.toml"
+    targets = "".join(f'[[targets]]\nname = "{name}"\nurl = "memory:///{name}"\n' for name in ("north", "south"))
+    file.write_text(f'name = "shop"\n[source]\nurl = "memory:///s"\n{targets}[[rules]]\ninclude = ["shop.*"]\n')
+    job = Job(load_job(file, {"ANABRANCH_HOME": str(tmp_path)}), file)
+    return [Lane(one, StateStore(one.target_home)) for one in job.targets()]
+
+
+def ends_with(lane: Lane, code: int) -> Child:
+    """The lane's only part; it has ended so."""
+    child = Child(f"apply of {lane.job.target}", [sys.executable, "-c", f"raise SystemExit({code})"])
+    lane.children = [child]
+    lane.poll(0.0)
+    assert child.process is not None
+    child.process.wait(20)
+    return child
+
+
+def test_what_ended_for_good_is_tried_again_later_and_later(both: list[Lane]) -> None:
+    north, south = both
+    child = ends_with(north, 6)
+    now = 100.0
+    for pause in (10.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0):
+        north.poll(now)
+        assert north.failure is not None and north.failure.exit_code == 6
+        assert child.process is None and child.not_before == now + pause
+        refuse_if_all_failed([north, south])  # the other goes on
+        north.poll(now + pause - 0.1)
+        assert child.process is None
+        now += pause
+        north.poll(now)
+        assert child.process is not None and north.failure is None  # it has another try
+        child.process.wait(20)
+
+
+def test_a_run_ends_when_none_goes_on_with_the_lowest_code(both: list[Lane]) -> None:
+    for lane, code in zip(both, (7, 6), strict=True):
+        ends_with(lane, code)
+        lane.poll(100.0)
+    for _ in range(2):
+        with pytest.raises(PartFailed, match="apply of south ended with code 6") as failed:
+            refuse_if_all_failed(both)
+    assert failed.value.exit_code == 6 and "apply of north ended with code 7" in str(failed.value.__notes__)
+
+
+def test_a_part_that_was_killed_is_started_again_at_once_as_ever(both: list[Lane]) -> None:
+    child = ends_with(both[0], 1)
+    both[0].poll(100.0)
+    assert both[0].failure is None and len(child.restarts) == 1 and child.not_before < 100.0 + lanes.PAUSES[0]
+
+
+def test_each_part_is_started_for_its_target(both: list[Lane]) -> None:
+    assert [child.command[-2:] for lane in both for child in lane.children] == [
+        ["--target", name] for name in ("north", "north", "south", "south")
+    ]
+
+
+def test_nothing_is_worse_than_nothing() -> None:
+    assert worst(iter([None, None])) is None

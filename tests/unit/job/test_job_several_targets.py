@@ -1,0 +1,165 @@
+"""What the load of one of several targets does beside the others: what it holds, what it asks for, what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from anabranch.config import load_job
+from anabranch.connectors.memory.database import database, forget
+from anabranch.errors import ConfigError, JobChanged, SchemaError, StateError, TablesParked
+from anabranch.job import Job, ends
+from anabranch.job.joining import Joining
+from anabranch.job.loading import Loading
+from anabranch.job.planning import left_out
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.ids import TableId
+from anabranch.model.schema import Column, TableSchema
+from anabranch.model.state import KEPT, TableState
+from anabranch.state.store import StateStore
+from anabranch.trail import retention
+from anabranch.trail.writer import TrailWriter
+
+A, B = TableId("shop", "a"), TableId("shop", "b")
+NUMBER = Column("id", LogicalType(Kind.INT64), "bigint", nullable=False)
+TABLE, OTHER = (TableSchema(table, (NUMBER,), ("id",)) for table in (A, B))
+WIDER = TableSchema(A, (NUMBER, Column("v", LogicalType(Kind.INT64), "bigint")), ("id",))
+
+
+def job_of(directory: Path, *names: str, more: str = "") -> Job:
+    file = directory / "job.toml"
+    targets = "".join(f'[[targets]]\nname = "{name}"\nurl = "memory:///{name}"\n' for name in names)
+    rules = '[[rules]]\ninclude = ["shop.*"]\n'
+    file.write_text(f'name = "shop"\n[source]\nurl = "memory:///several"\n{targets}{rules}{more}')
+    return Job(load_job(file, {"ANABRANCH_HOME": str(directory)}), file)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[Job]:
+    made = job_of(tmp_path, "north", "south")
+    for schema in (TABLE, OTHER):
+        database("several").create(schema)
+    ends.begin_trail_if_none(made.on("north"))
+    yield made
+    forget()
+
+
+def loading(job: Job) -> Loading:
+    return Loading(job, None, lambda: False, StateStore(job.target_home))  # type: ignore[arg-type]  # nothing is copied
+
+
+def stream_all(job: Job) -> None:
+    """As if the load had been through."""
+    store = ends.target_of(job).store()
+    ends.prepare_target(job, store)
+    for table, schema in ((A, TABLE), (B, OTHER)):
+        store.save_table("shop", TableState(table, table, "streaming", 1, schema=schema), None)
+
+
+def write_trail(job: Job) -> TrailWriter:
+    return ends.open_trail(job, ends.followed_identity(job) or "", ends.trail_uuid(job) or "")
+
+
+def test_rule_12_a_load_that_ends_hands_what_it_held_to_its_apply(job: Job) -> None:
+    """Between the two another target's apply would let it go."""
+    north, south = job.targets()
+    for one in (north, south):
+        stream_all(one)
+    loading(north).all_tables()
+    assert set(retention.readers(job.trail)) == {"apply@north"}
+    retention.advance(job.trail, "apply@north", 7)
+    loading(south).all_tables()
+    held = retention.readers(job.trail)
+    assert set(held) == {"apply@north", "apply@south"} and held["apply@south"].sequence == 0
+    loading(north).all_tables()
+    assert retention.readers(job.trail)["apply@north"].sequence == 7  # it goes on where it is
+
+
+def test_a_table_that_was_parked_before_a_target_came_is_parked_there(job: Job) -> None:
+    south = job.on("south")
+    stream_all(south)
+    store = ends.target_of(south).store()
+    store.forget_table("shop", store.tables("shop")[B])
+    with write_trail(job) as trail:
+        trail.park(B, "altered", "ALTER TABLE b")
+        trail.flush()
+    with pytest.raises(TablesParked, match=r"1 tables are parked: shop\.b"):
+        loading(south).all_tables()
+    state = store.tables("shop")[B]
+    assert state.state == "parked" and state.reason.startswith("altered")
+
+
+def test_a_table_that_was_altered_and_brought_in_again_while_it_was_loaded_is_parked(job: Job) -> None:
+    """By the load of another target: nobody has it parked in the trail any more, and nobody could load it to its end."""
+    south = job.on("south")
+    stream_all(south)
+    store = ends.target_of(south).store()
+    before = store.tables("shop")[A]
+    store.save_table("shop", TableState(A, A, "loading", 2, schema=TABLE), before)
+    with write_trail(job) as trail:
+        trail.park(A, "altered", "")
+        trail.schema(WIDER.with_version(2), joined=True)
+        trail.flush()
+    with pytest.raises(TablesParked, match=r"1 tables are parked: shop\.a"):
+        loading(south).all_tables()
+    assert "altered while it was being loaded" in store.tables("shop")[A].reason
+    assert set(retention.readers(job.trail)) == {"apply@south"}
+
+
+def test_rule_15_a_table_that_the_trail_has_is_not_asked_for_again(job: Job) -> None:
+    """Brought in once more it would get another version, also for those that stream it."""
+    joining = Joining(job.on("south"), ends.source_of(job), ends.target_of(job.on("south")), lambda: False)
+    assert joining._in_force(TABLE, None) == TABLE
+    retention.hold(job.trail, "load@south shop.a", 0)
+    with pytest.raises(SchemaError, match="capture has not come to that yet"):
+        joining._in_force(WIDER, "load@south shop.a")
+    assert retention.readers(job.trail) == {}
+    with write_trail(job) as trail:
+        trail.park(A, "altered", "")
+        trail.flush()
+    assert joining._in_force(TABLE, None) is None
+
+
+def test_with_one_target_a_table_is_asked_for_each_time(job: Job, tmp_path: Path) -> None:
+    alone = job_of(tmp_path, "north")
+    joining = Joining(alone, ends.source_of(alone), ends.target_of(alone), lambda: False)
+    assert joining._in_force(TABLE, None) is None
+
+
+def test_rule_31_a_database_is_one_target_of_a_job(job: Job, tmp_path: Path) -> None:
+    """Also where two addresses lead to it, which no file shows."""
+    ends.prepare_target(job.on("north"), ends.target_of(job.on("north")).store())
+    other = job_of(tmp_path, "west", "south")
+    with pytest.raises(StateError, match="another target of the job"):
+        ends.target_of(job.on("north")).store().save_job("shop", {"uuid": "u", "target": "west"})
+    moved = Job(other.config.model_copy(update={"targets": [_renamed(job, "north", "west")]}), other.path)
+    with pytest.raises(StateError, match="this database is the target 'north' of the job, not 'west'"):
+        ends.refuse_changed_job(moved)
+
+
+def _renamed(job: Job, name: str, to: str) -> object:
+    return next(one for one in job.config.targets if one.name == name).model_copy(update={"name": to})
+
+
+def test_rule_32_a_target_that_is_left_out_lets_go_by_a_word_only(job: Job, tmp_path: Path) -> None:
+    for name in ("load@south shop.a", "apply@south", "apply@north"):
+        retention.register(job.trail, name, 0)
+    now = job_of(tmp_path, "north")
+    with pytest.raises(JobChanged, match="the trail is held for south"):
+        ends.refuse_changed_job(now)
+    assert left_out(now, execute=False) == ["south"] and len(retention.readers(job.trail)) == 3
+    assert left_out(now, execute=True) == ["south"]
+    assert set(retention.readers(job.trail)) == {"apply@north"} and left_out(now, execute=True) == []
+    ends.refuse_changed_job(now)
+
+
+def test_rows_that_stay_are_never_loaded_twice_without_a_word(job: Job, tmp_path: Path) -> None:
+    keeps = loading(job_of(tmp_path, "north", "south", more='[load]\nexisting = "keep"\n').on("north"))
+    pending, parked = (TableState(A, A, state, 1, facts={KEPT: "yes"}) for state in ("pending", "parked"))
+    assert keeps._keeps(A, None, 1) and keeps._keeps(A, pending, 2)  # the word was given for what did not begin
+    with pytest.raises(ConfigError, match="nobody can say which rows of its target are this job's"):
+        keeps._keeps(A, parked, 2)
+    plain = loading(job.on("north"))
+    assert not plain._keeps(A, None, 1) and not plain._keeps(A, parked, 2) and plain._keeps(A, pending, 2)
