@@ -15,6 +15,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark, Position
 from anabranch.model.schema import TableSchema
 from anabranch.model.state import Checkpoint, Skipped, TableState
+from anabranch.rows.aside import AsideStore, AsideWriter
 from anabranch.rows.chunk import Chunk
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict
 from anabranch.rows.keys import EnforcedKey
@@ -250,7 +251,7 @@ class Conflict(Exception):
         self.table, self.what, self.key = table, what, dict(key or {})
 
 
-class TargetStore(Protocol):
+class TargetStore(AsideStore, Protocol):
     """State at the target, schema `anabranch`: created on first use, versioned, every key starts with the job (K31).
 
     One connection, each call commits by itself."""
@@ -305,7 +306,7 @@ class TargetStore(Protocol):
     def close(self) -> None: ...
 
 
-class Writer(Protocol):
+class Writer(AsideWriter, Protocol):
     """Carries out epochs over the one committing connection of a job's apply process.
 
     Where foreign keys act on what it writes (`bypasses` is False) the caller gives the changes in an order that they accept

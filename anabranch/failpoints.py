@@ -103,6 +103,8 @@ POINTS = {
     "apply.parking": "the trail is held for a table that the target refuses rows of, which is not parked yet",
     "apply.left": "a table that is to be loaded again is taken out, who asked for it is not told",
     "apply.conflict.noted": "a disagreement is settled and noted in the epoch's transaction",
+    "apply.set.aside": "a row that the target refuses is set aside in the epoch's transaction",
+    "apply.aside.settled": "what was set aside for a row is released or discarded, before its commit",
     "apply.window": "a table's window ends with the epoch that is committed next",
     "apply.reread": "rows were read from the source again, the target does not have them yet",
     "apply.repair": "rows that differ were read from the source, the target does not have them yet",

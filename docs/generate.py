@@ -250,7 +250,7 @@ MEANINGS = {
     "TrailCorrupt": "a checksum, a count or a sequence of the trail is wrong",
     "StorageFull": "no room for the trail; nothing is published.",
     "StateError": "state at the target or beside the trail contradicts the job",
-    "TablesParked": "done, but tables are parked; `anabranch status JOB` says why",
+    "TablesParked": "done, but tables are parked or rows set aside; `anabranch status JOB` says why",
     "NotCaughtUp": "the time given with `--seconds` was not enough; a new start goes on from there",
 }
 

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from anabranch.apply.order import KeyOrder
+from anabranch.apply.watch import Known, Watch, watches
 from anabranch.ddl.rules import Filter
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
+from anabranch.rows.aside import Aside
 from anabranch.rows.conflict import STRICT, ConflictPolicy
 from anabranch.rows.net import CascadeRule, TargetTable
 
@@ -22,7 +24,7 @@ class Followed:
     may be (K3); later ones are strict. `filter` is the job's `where` for it (K27). `taken`: values that a parent took over
     inside the window (taken.py). `dirty`: keys whose rows wait to be read again (dirty.py). `unique`: columns (target names)
     on which unique keys beside the primary depend, the target's or the source's (K8). `on_conflict`: what the job declares
-    for rows that differ at the target."""
+    for rows that differ at the target. `aside`: changes that are set aside, None where none are and none may be (aside.py)."""
 
     schema: TableSchema
     table: TargetTable
@@ -33,25 +35,30 @@ class Followed:
     dirty: frozenset[KeyTexts] = frozenset()
     unique: frozenset[str] = frozenset()
     on_conflict: ConflictPolicy = STRICT
+    aside: Aside | None = None
 
 
 @dataclass(frozen=True)
 class ApplyContext:
     """`tables`: those that stream or are past their load. `cascades`: what the source's foreign keys do without logging
     it, between replicated tables (empty where its log has them). `keys`: the order that the target's foreign keys accept,
-    None where they are off for what we write (K7)."""
+    None where they are off for what we write (K7). `watches`: what has to do with rows that are set aside, by table."""
 
     tables: Mapping[TableId, Followed]
     cascades: tuple[CascadeRule, ...] = ()
     truncate: str = "truncate"
     keys: KeyOrder | None = None
     references: Mapping[TableId, tuple[CascadeRule, ...]] = field(init=False, repr=False)
+    watches: Mapping[TableId, tuple[Watch, ...]] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         by_parent: dict[TableId, list[CascadeRule]] = {}
         for rule in self.cascades:
             by_parent.setdefault(rule.parent.source, []).append(rule)
         object.__setattr__(self, "references", {t: tuple(rules) for t, rules in by_parent.items()})
+        if any(followed.aside and followed.aside.changes for followed in self.tables.values()):
+            known = {t: Known(f.schema, f.table, f.aside) for t, f in self.tables.items()}
+            object.__setattr__(self, "watches", watches(known))
 
     def without(self, tables: frozenset[TableId]) -> ApplyContext:
         """The same with some tables parked: their rows are left out, cascades do not reach them."""

@@ -15,7 +15,7 @@ from anabranch.rows.chunk import Op
 from anabranch.rows.lines import texts
 
 
-def set_aside(images: Images, followed: Followed) -> tuple[Images, frozenset[KeyTexts]]:
+def without_dirty(images: Images, followed: Followed) -> tuple[Images, frozenset[KeyTexts]]:
     """The images without those of rows that wait, and the keys that wait now."""
     columns = _key_texts(images, followed)
     first = pa.array([key[0] for key in followed.dirty], pa.string())

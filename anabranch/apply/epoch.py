@@ -12,14 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from anabranch import log
 from anabranch.abc import Conflict, StagedNet, TargetStore, Writer
+from anabranch.apply.aside import parks, to_set_aside, touches, unfit, with_aside
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.conflict import Decider, Verdict, Where, note_of
-from anabranch.apply.context import ApplyContext, replace_context
+from anabranch.apply.context import ApplyContext, Followed, replace_context
 from anabranch.apply.feed import Feed, SourceTransaction, stops
-from anabranch.apply.images import order_of
+from anabranch.apply.images import END, order_of, sequence_of
 from anabranch.apply.onebyone import Disputable, refused, steps
 from anabranch.apply.park import parked_with, refused_table
 from anabranch.apply.patience import Patience
@@ -30,7 +32,8 @@ from anabranch.errors import Fenced, RowRefused, StateError, TargetBusy, TargetF
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
-from anabranch.model.state import RESUMES, Checkpoint, TableState
+from anabranch.model.state import RESUMES, SET_ASIDE, Checkpoint, TableState
+from anabranch.rows.aside import AsideChange
 from anabranch.rows.chunk import Chunk
 from anabranch.rows.net import Cascade, RowChange, TableNet, TargetTable
 from anabranch.trail import retention
@@ -73,6 +76,8 @@ class Applier:
     filtered: FilterImages | None = None
     per_transaction: bool = False
     parks: bool = False  # tables whose rows are refused
+    sets_aside: bool = False  # single rows that are refused, where nothing comes to depend on it
+    aside_limit: int = 1000  # changes of a table
     executors: Executors | None = None  # None: every epoch is planned here
     names: retention.Names = field(default_factory=retention.Names)  # of what this target holds of the trail
     stop: Callable[[], bool] = lambda: False  # asked where a target that is away is waited for
@@ -103,9 +108,15 @@ class Applier:
         if self.executors:
             self.writer.sweep()  # what a failed epoch left
         self.states = self.store.tables(self.job)
-        self.context = self.context_of(self.states)
+        self.context = self._with_aside(self.context_of(self.states), self.states)
         self.skipped = [one.sequence for one in self.store.skipped(self.job)]
         self.checkpoint, self._is_in_doubt = found, False
+
+    def _with_aside(self, context: ApplyContext, states: Mapping[TableId, TableState]) -> ApplyContext:
+        """Also where the job sets nothing aside any more: what is stays so."""
+        has_some = any(SET_ASIDE in state.facts for state in states.values())
+        found = self.store.set_aside(self.job) if has_some else []
+        return with_aside(context, found, self.aside_limit, self.sets_aside)
 
     def look_for_another(self) -> None:
         """Also where nothing changes, whoever was replaced ends soon. Raises Fenced."""
@@ -246,6 +257,30 @@ class Applier:
         except (Conflict, NeedsSlowWay) as reason:
             raise refused(reason, then.position) from reason
 
+    def settle_aside(
+        self, state: TableState, changes: Sequence[AsideChange], followed: Followed, discard: bool
+    ) -> None:
+        """One epoch that carries out, in their order, changes of a row that is set aside, or forgets them. Raises Fenced
+        where the table is not as `state` says."""
+        then = self._then(self.checkpoint.position, self.checkpoint.commit_time)
+        self._begin(then)
+        work, table = self._work(), state.source
+        context, work.states[table] = work.context, state
+        work.context = replace_context(context, {**context.tables, table: followed})  # it may be parked
+        try:
+            for one in () if discard else changes:
+                where = Where(one.sequence, one.position, one.commit_time)
+                step = Disputable(one.sequence, 0, followed.on_conflict, (), one.change(followed.table), ())
+                self._settle(step, work, where)
+            self.writer.settle_aside(self.job, state, [one.number for one in changes], discard)
+            work.settle_aside(table, len(changes))
+            work.context = context  # and it stays so
+            reach("apply.aside.settled")
+            self._commit(then, work)
+        except Conflict as reason:
+            raise refused(reason, then.position) from reason
+        self.ask_again()  # what is set aside is known by the target
+
     def park(self, states: Sequence[TableState]) -> None:
         """Take tables out, as these states of theirs say, between two epochs."""
         then = self._then(self.checkpoint.position, self.checkpoint.commit_time)
@@ -278,14 +313,16 @@ class Applier:
         then = self._then(self.checkpoint.position, self.checkpoint.commit_time)
         self._begin(then)
         names = [state.source for state in states]
+        all_states = {**self.states, **{state.source: state for state in states}}
+        replayed, joined = (self._with_aside(one, all_states) for one in (replayed, joined))
         low, last = min(replayed.tables[name].low for name in names), then.position.sequence
-        work = Work(replayed, {**self.states, **{s.source: s for s in states}}, self.target_of, self._has_joined)
+        work = Work(replayed, all_states, self.target_of, self._has_joined)
         for stop in stops(self.skipped, low, last):
             if stop.after < stop.before:
                 for chunks in Feed(self.trail, stop.after, stop.before).groups():
                     carry_out(group(chunks, work.context, self.filtered), work)
         came = {name: work.context.tables[name] for name in names if name in work.context.tables}
-        followed = {name: replace(joined.tables[name], dirty=one.dirty) for name, one in came.items()}
+        followed = {name: replace(joined.tables[name], dirty=one.dirty, aside=one.aside) for name, one in came.items()}
         others = {name: one for name, one in joined.tables.items() if name not in names}
         work.context = replace_context(joined, {**others, **followed})
         self._commit(then, work)
@@ -358,15 +395,15 @@ class Applier:
                 self._note_slow(reason, transaction.sequence)
                 self._slow(transaction)
 
-    def _slow(self, transaction: SourceTransaction, may_repeat: bool = True) -> None:
+    def _slow(self, transaction: SourceTransaction, again: bool = False) -> None:
         try:
-            self._one(transaction, self._row_by_row)
+            self._one(transaction, partial(self._row_by_row, sets_aside=again and self.sets_aside))
         except (Conflict, NeedsSlowWay) as reason:
             self.writer.rollback()
             decides = any(followed.on_conflict.decides for followed in self.context.tables.values())
-            if not (decides and may_repeat):  # a row that was not there may have come meanwhile
+            if again or not (decides or self.sets_aside):  # a row that was not there may have come meanwhile
                 raise refused(reason, transaction.position) from reason
-            self._slow(transaction, may_repeat=False)
+            self._slow(transaction, again=True)
 
     def _one(self, transaction: SourceTransaction, carry_out: Callable[[Group, Work], None]) -> None:
         then = self._then(transaction.position, transaction.commit_time)
@@ -383,10 +420,20 @@ class Applier:
         part = self._grouped[2]
         return part.within(order_of(sequence, part.base), order_of(sequence + 1, part.base))
 
-    def _row_by_row(self, part: Group, work: Work) -> None:
+    def _row_by_row(self, part: Group, work: Work, sets_aside: bool = False) -> None:
+        waits = self._waiting(part, work)
         for step in steps(part, work.context, work.taken):
             if isinstance(step, Disputable):
-                self._settle(step, work)
+                number = len(work.asides)
+                if step.order in waits:
+                    waits.remove(step.order)
+                    self._set_aside(step, work, "it waits behind an earlier change of the row", is_first=False)
+                elif sets_aside and step.change.table.key and not (step.ahead or step.follow):
+                    self._settle_or_set_aside(step, work)
+                else:
+                    self._settle(step, work)
+                if len(work.asides) > number:  # what comes now may have to do with it
+                    waits = self._waiting(part.within(step.order + 1, END), work)
             elif isinstance(step, RowChange):
                 if not work.leaves_out(step):
                     work.reread_partial(step, met=self.writer.change(step))
@@ -396,12 +443,41 @@ class Applier:
                 work.reread(step.child.source, self.writer.cascade(step, step.rules))
             else:
                 self.writer.truncate(step, work.context.truncate)
+        if waits:  # of changes that are not checked nothing is set aside
+            raise parks(touches(part, work.context)[min(waits)], self._where(sequence_of(min(waits), part.base)))
         reach("apply.one")
         work.reread_dirty(part)
         work.count(part.counts())
         work.park(part.parked)
 
-    def _settle(self, step: Disputable, work: Work) -> None:
+    def _waiting(self, part: Group, work: Work) -> set[int]:
+        """The orders of changes that wait behind others of their rows. Raises RowRefused where something else has to do with
+        rows that are set aside."""
+        found = touches(part, work.context)
+        for order, touch in found.items():
+            if not touch.waits:
+                raise parks(touch, self._where(sequence_of(order, part.base)))
+        return set(found)
+
+    def _settle_or_set_aside(self, step: Disputable, work: Work) -> None:
+        """A change that needs no staging table, and that nothing follows from."""
+        try:
+            with self.writer.alone():
+                self._settle(step, work)
+        except Conflict as reason:
+            self._set_aside(step, work, refused(reason, self.checkpoint.position).message)
+
+    def _set_aside(self, step: Disputable, work: Work, reason: str, is_first: bool = True) -> None:
+        """In the epoch's transaction. Raises RowRefused where it may not be."""
+        table, where = step.change.table.source, self._where(step.sequence)
+        why_not = unfit(step, work.context, work.states, is_first)
+        if why_not:
+            raise RowRefused(f"{reason}; not set aside: {why_not}", table=str(table), position=where.position)
+        change = to_set_aside(step.change, where, reason)
+        work.set_aside(replace(change, number=self.writer.set_aside(self.job, change)))
+        reach("apply.set.aside")
+
+    def _settle(self, step: Disputable, work: Work, where: Where | None = None) -> None:
         """A change that may find the target otherwise: what its table's policy makes of it, noted beside it."""
         waits = work.leaves_out(step.change)  # its row is read again from the source; what follows from it is not
         decider = Decider(self.writer, work.context.keys is not None)
@@ -410,7 +486,8 @@ class Applier:
         for change in verdict.changes:
             self.writer.change(change)
         if verdict.kind and not (step.may_be_gone and verdict.kind == "missing"):
-            self.writer.note(self.job, note_of(step.change, step.policy, verdict, self._where(step.sequence)))
+            where = where or self._where(step.sequence)
+            self.writer.note(self.job, note_of(step.change, step.policy, verdict, where))
             work.note(step.change.table.source, f"{verdict.kind}, {verdict.decision}")
             reach("apply.conflict.noted")
         self._cascade(step.follow if verdict.stands else (), work)
@@ -463,3 +540,5 @@ class Applier:
         self._is_in_doubt = False
         for (table, what), number in work.conflicts.items():
             log.get(job=self.job, table=str(table)).warning("conflicts_settled", what=what, number=number)
+        for one in work.asides:
+            log.get(job=self.job, table=str(one.source)).warning("row_set_aside", number=one.number, reason=one.reason)

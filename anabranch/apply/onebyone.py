@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -47,10 +48,11 @@ def refused(reason: Conflict | NeedsSlowWay, position: Position) -> RowRefused:
 
 @dataclass(frozen=True)
 class Disputable:
-    """A change of a table whose policy decides where it finds the target otherwise (conflict.py): what comes just before
-    it, and what follows, if it stands."""
+    """A change of a table whose policy decides where it finds the target otherwise (conflict.py), or that may be set aside
+    (aside.py): what comes just before it, and what follows, if it stands."""
 
     sequence: int
+    order: int
     policy: ConflictPolicy
     ahead: tuple[Cascade, ...]
     change: RowChange
@@ -58,6 +60,7 @@ class Disputable:
     may_be_gone: bool = False  # with a parent, in the same transaction: that it is missing says nothing
 
 
+Made = TypeVar("Made", RowChange, RowChange | TableNet)
 Step = TargetTable | RowChange | TableNet | Cascade | Disputable
 
 
@@ -81,7 +84,8 @@ def steps(part: Group, context: ApplyContext, taken: Taken) -> Iterator[Step]:
     truncates = dict(part.truncates)
     readers = {table: _Reader(context.tables[table], images, part.base) for table, images in part.images.items()}
     alone = context.keys.inner if context.keys else frozenset()
-    alone |= {table for table in readers if context.tables[table].on_conflict.decides}
+    disputable = {table for table, reader in readers.items() if reader.is_disputable}
+    alone |= disputable
     for order, table, places in _runs(_in_order(part), readers, cascades.keys(), alone):
         taken.begin(sequence_of(order, part.base))
         changes = cascades.pop(order, [])
@@ -91,17 +95,19 @@ def steps(part: Group, context: ApplyContext, taken: Taken) -> Iterator[Step]:
         after = tuple(one.cascade for one, ahead in zip(follow, first, strict=True) if ahead is not one.cascade)
         made: Sequence[RowChange | TableNet] = list(readers[table].changes(places)) if table is not None else []
         policy = context.tables[table].on_conflict if table is not None else STRICT
-        if isinstance(only := made[0] if made else None, RowChange) and only.checked and policy.decides:
-            yield Disputable(sequence_of(order, part.base), policy, before, only, after, table in taken.tables)
+        gone = table in taken.tables
+        if isinstance(only := made[0] if made else None, RowChange) and only.checked and table in disputable:
+            only = _may_be_gone(only) if gone and not policy.decides else only
+            yield Disputable(sequence_of(order, part.base), order, policy, before, only, after, gone)
         else:
-            made = [_may_be_gone(one) for one in made] if table in taken.tables else made
+            made = [_may_be_gone(one) for one in made] if gone else made
             yield from (*before, *made, *((truncates[order],) if table is None and order in truncates else ()), *after)
         for one in follow:
             if one.cascade.action is CascadeAction.DELETE:
                 taken.tables |= cascade.removed_with(one.rule.child.source, context)
 
 
-def _may_be_gone(change: RowChange | TableNet) -> RowChange | TableNet:
+def _may_be_gone(change: Made) -> Made:
     """MySQL logs the removal of a row by a DELETE of several tables also where a key has taken that row along before."""
     is_removal = isinstance(change, RowChange) and change.operation == "delete"
     return replace(change, checked=False) if is_removal else change
@@ -144,7 +150,8 @@ class _Reader:
     """Row changes of one table, made from its images when they are asked for."""
 
     def __init__(self, followed: Followed, images: Images, base: int) -> None:
-        self.table, self.images, self.is_disputable = followed.table, images, followed.on_conflict.decides
+        self.table, self.images = followed.table, images
+        self.is_disputable = followed.on_conflict.decides or followed.aside is not None
         self.strict_from = order_of(followed.high + 1, base) if followed.high >= base else -1
         self.values: dict[str, list[str | None]] = {}
 

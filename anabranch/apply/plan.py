@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from anabranch.apply import cascade
+from anabranch.apply.aside import refuse_touched
 from anabranch.apply.compact import compact
 from anabranch.apply.context import ApplyContext, Followed, KeyTexts
 from anabranch.apply.cuts import cuts
-from anabranch.apply.dirty import set_aside
+from anabranch.apply.dirty import without_dirty
 from anabranch.apply.filter import with_filter_columns
 from anabranch.apply.images import END, Images, gather, order_of, sequence_of
 from anabranch.model.ids import TableId
@@ -97,7 +98,7 @@ def group(chunks: Sequence[Chunk], context: ApplyContext, filtered: FilterImages
         table: images.between(order_of(context.tables[table].low + 1, base), parked.get(table, END))
         for table, images in seen.items()
     }
-    clean = {t: set_aside(i, context.tables[t]) for t, i in mine.items() if context.tables[t].dirty and len(i)}
+    clean = {t: without_dirty(i, context.tables[t]) for t, i in mine.items() if context.tables[t].dirty and len(i)}
     mine |= {table: images for table, (images, _) in clean.items()}
     return Group(
         base,
@@ -140,6 +141,7 @@ def _parked(chunk: Chunk, barrier: Barrier) -> Parked:
 
 def stages(part: Group, context: ApplyContext) -> list[Stage]:
     """The group's stages in order. Raises NeedsSlowWay."""
+    refuse_touched(part, context)
     bounds = {order for order, _ in part.truncates}
     bounds.update(cuts(part.images, part.changes, context, part.base))
     bounds.update(order_of(f.high + 1, part.base) for f in context.tables.values() if f.high >= part.base)

@@ -22,6 +22,7 @@ from anabranch.apply.following import Following
 from anabranch.apply.join import join_loaded
 from anabranch.apply.leave import let_leave
 from anabranch.apply.patience import Patience
+from anabranch.apply.release import settle_wishes
 from anabranch.apply.repair import Repairer
 from anabranch.apply.reread import Rereader
 from anabranch.apply.same_trail import refuse_other_trail
@@ -83,6 +84,8 @@ class ApplyRun:
     lock: str
     per_transaction: bool
     parks: bool
+    sets_aside: bool
+    aside_limit: int
     stage_rows: int | None
     engine: Engine
     stop: Callable[[], bool]
@@ -236,6 +239,8 @@ class ApplyRun:
             filtered=StreamFilter(self.engine),
             per_transaction=self.per_transaction,
             parks=self.parks,
+            sets_aside=self.sets_aside,
+            aside_limit=self.aside_limit,
             stop=self.stop,
             waiting=self.watcher.waiting,
             executors=Executors(
@@ -314,6 +319,7 @@ class ApplyRun:
             applier.move_on(Position(at.sequence, end.position.native), end.commit_time)
         self.rereader.look(applier)
         let_leave(applier, self.finisher.lets_go)
+        settle_wishes(applier, self.following)
         join_loaded(applier, self.following)
         self.repairer.look(applier)
         self.watcher.applied(applier.checkpoint)

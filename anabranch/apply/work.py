@@ -14,7 +14,8 @@ from anabranch.apply.onebyone import Taken
 from anabranch.apply.plan import Group, Parked
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
-from anabranch.model.state import CONFLICTS, WINDOW, TableState
+from anabranch.model.state import CONFLICTS, SET_ASIDE, WINDOW, TableState
+from anabranch.rows.aside import AsideChange
 from anabranch.rows.lines import texts
 from anabranch.rows.net import RowChange, TargetTable
 
@@ -34,6 +35,7 @@ class Work:
     counts: Counter[TableId] = field(default_factory=Counter)
     conflicts: Counter[tuple[TableId, str]] = field(default_factory=Counter)  # settled, by table and what became of it
     taken: Taken = field(default_factory=Taken)
+    asides: list[AsideChange] = field(default_factory=list)  # changes that are set aside in it
 
     def count(self, changes: Mapping[TableId, int]) -> None:
         for table, number in changes.items():
@@ -47,6 +49,25 @@ class Work:
         state = self.states[table]
         number = int(state.facts.get(CONFLICTS, "0")) + 1
         self.states[table] = replace(state, facts={**state.facts, CONFLICTS: str(number)})
+
+    def set_aside(self, change: AsideChange) -> None:
+        """A change of a table that may be."""
+        self.asides.append(change)
+        self._count_aside(change.source, 1)
+        followed = self.context.tables[change.source]
+        assert followed.aside is not None
+        tables = {**self.context.tables, change.source: replace(followed, aside=followed.aside.plus(change))}
+        self.context = replace_context(self.context, tables)
+
+    def settle_aside(self, table: TableId, number: int) -> None:
+        """So many changes wait no longer."""
+        self._count_aside(table, -number)
+
+    def _count_aside(self, table: TableId, more: int) -> None:
+        state = self.states[table]
+        number = int(state.facts.get(SET_ASIDE, "0")) + more
+        facts = {name: value for name, value in state.facts.items() if name != SET_ASIDE}
+        self.states[table] = replace(state, facts=facts | ({SET_ASIDE: str(number)} if number > 0 else {}))
 
     def park(self, parked: Sequence[Parked]) -> None:
         if not parked:

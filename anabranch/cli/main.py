@@ -69,8 +69,8 @@ def cli(log_level: str | None) -> None:
     """Copies databases while they are in use: initial load, then the source's own transaction log.
 
     JOB is the path of a job file. Exit codes: 0 done, 1 unexpected, 2 configuration or command line, 3 preflight,
-    4 differences, 5 source, 6 target, 7 trail or state, 8 done but tables are parked, 9 not caught up in time,
-    130 and 143 interrupted.
+    4 differences, 5 source, 6 target, 7 trail or state, 8 done but tables are parked or rows set aside,
+    9 not caught up in time, 130 and 143 interrupted.
     """
     if log_level:
         import os

@@ -47,6 +47,18 @@ def _parsed_table(context: click.Context, parameter: click.Parameter, text: str 
         raise click.BadParameter(str(error), context, parameter) from None
 
 
+def key_option(help: str) -> Callable[[Command], Command]:
+    """`--key name=value`, once for each column of a key, handed on as a dict."""
+    return click.option("--key", "key", multiple=True, metavar="K=V", callback=_parsed_key, help=help)
+
+
+def _parsed_key(context: click.Context, parameter: click.Parameter, pairs: tuple[str, ...]) -> dict[str, str]:
+    found = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+    if len(found) != len(pairs):
+        raise click.BadParameter("a column and its value are wanted, as id=17, each column once", context, parameter)
+    return found
+
+
 def log_level(default: str) -> Callable[[Command], Command]:
     """`--log-level`: sets logging up for the verb, and for the processes it starts."""
 

@@ -1,25 +1,31 @@
-"""`anabranch parked ls|show|resume|reload|drop`: tables that are taken out of replication, and their way back.
+"""`anabranch parked ls|show|resume|reload|drop|release|discard`: tables that are taken out of replication and rows that are set
+aside, and their way back.
 
-What does not live here: doing it (`Job`).
+What does not live here: doing it (`Job`), how it looks (`parked_text.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from anabranch.cli.options import job_argument, json_option, log_level, table_argument, target_option, write_json
-
-if TYPE_CHECKING:
-    from anabranch.job.parking import ParkedTable
+from anabranch.cli.options import (
+    Command,
+    job_argument,
+    json_option,
+    key_option,
+    log_level,
+    table_argument,
+    target_option,
+    write_json,
+)
 
 
 @click.group()
 def parked() -> None:
-    """Tables that are parked: why, and how they come back. TABLE is a source table, as schema.table."""
+    """Tables that are parked and rows that are set aside: why, and how they come back. TABLE is a source table, as
+    schema.table."""
 
 
 @parked.command()
@@ -29,13 +35,16 @@ def parked() -> None:
 @log_level("warning")
 def ls(job: str, target: str | None, as_json: bool) -> None:
     """List them, with what brings each back."""
+    from anabranch.cli import parked_text as text
     from anabranch.job import Job
 
-    found = Job.from_file(job).on(target).parked()
+    opened = Job.from_file(job).on(target)
+    tables, rows = opened.parked(), opened.set_aside()
     if as_json:
-        write_json({"version": 1, "parked": [_facts(one) for one in found]})
+        facts = {"parked": [text.facts(one) for one in tables], "set_aside": [text.row_facts(one) for one in rows]}
+        write_json({"version": 1, **facts})
     else:
-        click.echo("\n".join(_lines(found)) if found else "no table is parked")
+        click.echo("\n".join(text.listed(tables, rows)))
 
 
 @parked.command()
@@ -45,11 +54,19 @@ def ls(job: str, target: str | None, as_json: bool) -> None:
 @json_option
 @log_level("warning")
 def show(job: str, target: str | None, table: str, as_json: bool) -> None:
-    """Show one: the reason in full, where it stands, what waits for it."""
+    """Show one table: why it is parked, where it stands, what waits for it; its rows that are set aside, and those that were
+    discarded since its load."""
+    from anabranch.cli import parked_text as text
     from anabranch.job import Job
 
-    (one,) = Job.from_file(job).on(target).parked(table)
-    write_json({"version": 1, **_facts(one)}) if as_json else click.echo("\n".join(_whole(one)))
+    opened = Job.from_file(job).on(target)
+    rows = [*opened.set_aside(table), *opened.set_aside(table, discarded=True)]
+    found = [one for one in opened.parked() if str(one.source) == table] if rows else opened.parked(table)
+    if as_json:
+        facts = text.facts(found[0]) if found else {"source": table}
+        write_json({"version": 1, **facts, "set_aside": [text.row_facts(one) for one in rows]})
+    else:
+        click.echo("\n".join(text.shown(found, rows)))
 
 
 @parked.command()
@@ -75,7 +92,8 @@ def resume(job: str, target: str | None, table: str | None) -> None:
 )
 @log_level("info")
 def reload(job: str, target: str | None, table: str, recreate: bool) -> None:
-    """Load it again, as load --table does; it joins when the stream has caught up with it."""
+    """Load it again, as load --table does; it joins when the stream has caught up with it. What was set aside of it is
+    forgotten."""
     from anabranch.job import Job
 
     Job.from_file(job).on(target).load(table=table, recreate=recreate)
@@ -94,29 +112,51 @@ def drop(job: str, target: str | None, table: str) -> None:
     click.echo(f"{Job.from_file(job).on(target).give_up(table):,} bytes of the trail are held for {table} no more")
 
 
-def _facts(one: ParkedTable) -> dict[str, Any]:
-    return {**asdict(one), "source": str(one.source), "target": str(one.target)}
+def which_rows(command: Command) -> Command:
+    """`--key`, `--number` or `--all`."""
+    parts = (
+        click.option("--all", "is_all", is_flag=True, help="All rows of the table."),
+        click.option(
+            "--number", type=click.IntRange(min=1), metavar="N", help="The row of the change with this number."
+        ),
+        key_option("The row with this key: --key id=17, for each of its columns."),
+    )
+    for part in parts:
+        command = part(command)
+    return command
 
 
-def _lines(found: list[ParkedTable]) -> Iterator[str]:
-    yield f"{'TABLE':<30} {'WAITING':>12} {'HELD BYTES':>14}  BACK BY"
-    for one in found:
-        waiting, size = (f"{one.waiting:,}", f"{one.held_bytes:,}") if one.held_bytes else ("-", "-")
-        yield f"{one.source!s:<30} {waiting:>12} {size:>14}  {_back(one)}"
-        yield f"    {one.reason}"
+@parked.command()
+@job_argument
+@target_option
+@table_argument(required=True)
+@which_rows
+@log_level("warning")
+def release(job: str, target: str | None, table: str, is_all: bool, number: int | None, key: dict[str, str]) -> None:
+    """Apply rows that are set aside, once the target takes them: of each all that came since, in order. Apply does it while
+    it runs, or when it starts; what is still refused stays set aside."""
+    _settle(job, target, table, "release", is_all, number, key)
 
 
-def _back(one: ParkedTable) -> str:
-    verb = "resume" if one.resumes_after is not None else "reload"
-    return f"anabranch parked {verb} JOB {one.source}"
+@parked.command()
+@job_argument
+@target_option
+@table_argument(required=True)
+@which_rows
+@log_level("warning")
+def discard(job: str, target: str | None, table: str, is_all: bool, number: int | None, key: dict[str, str]) -> None:
+    """Give up rows that are set aside, with all that came for them since: the target keeps what it has of them, and what comes
+    later is applied to that. What is given up stays on record (show)."""
+    _settle(job, target, table, "discard", is_all, number, key)
 
 
-def _whole(one: ParkedTable) -> Iterator[str]:
-    yield f"table       {one.source} -> {one.target}"
-    yield f"reason      {one.reason}"
-    if one.held_bytes:
-        yield f"waiting     {one.waiting:,} row images, in {one.held_bytes:,} bytes of the trail"
-    if one.resumes_after is not None:
-        yield f"stands at   {one.position}"
-        yield f"look        anabranch trail show JOB --from {one.resumes_after + 1} --table {one.source} --limit 5"
-    yield f"back by     {_back(one)}"
+def _settle(
+    job: str, target: str | None, table: str, wish: str, is_all: bool, number: int | None, key: dict[str, Any]
+) -> None:
+    from anabranch.job import Job
+
+    if sum((is_all, number is not None, bool(key))) != 1:
+        raise click.UsageError("one of --key, --number and --all says which rows are meant")
+    found = Job.from_file(job).on(target).settle_aside(table, wish, key, number)
+    rows = len({tuple(change.key.items()) for change in found})
+    click.echo(f"{len(found):,} changes of {rows:,} rows of {table}: apply will {wish} them, now or when it starts")

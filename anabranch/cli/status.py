@@ -98,7 +98,9 @@ def _target(target: Mapping[str, Any]) -> Iterable[str]:
 def _remarks(table: Mapping[str, Any]) -> list[str]:
     number = table.get("conflicts", 0)
     settled = f"{number:,} conflicts settled: anabranch conflicts ls JOB" if number else ""
-    return [*filter(None, [table.get("reason"), settled]), *table.get("not_built", ())]
+    waiting = table.get("set_aside", 0)
+    aside = f"{waiting:,} row changes set aside: anabranch parked show JOB {table['source']}" if waiting else ""
+    return [*filter(None, [table.get("reason"), aside, settled]), *table.get("not_built", ())]
 
 
 def _columns(rows: list[tuple[str, ...]], remarks_of: list[list[str]]) -> Iterable[str]:

@@ -275,9 +275,12 @@ class Apply(Section):
     on_conflict: Literal["stop", "source_wins", "target_wins", "ignore_missing"] = "stop"
     """What comes of a change that finds the target otherwise than it expects, in tables whose entry does not say: stop with
     the row's key; write the source's row; keep the target's; or leave out what changes a missing row."""
-    on_error: Literal["stop", "park"] = "stop"
-    """What comes of a row that the target refuses: stop the job with the row's key, or park its table, with all tables that
-    foreign keys connect it with, while the others go on. Parked tables are resumed by `anabranch parked resume`."""
+    on_error: Literal["stop", "park", "set_aside"] = "stop"
+    """What comes of a row that the target refuses: stop the job with the row's key; park its table, with all tables that
+    foreign keys connect it with, while the others go on; or set the row aside, and park only where that cannot be. Parked
+    tables are resumed by `anabranch parked resume`, rows that are set aside by `anabranch parked release`."""
+    set_aside_limit: int = Field(default=1000, ge=1)
+    """How many changes of a table may be set aside. One more parks it."""
     stage_rows: int | None = Field(default=None, ge=1)
     """Row images of an epoch from which executors stage it; the measured default when absent."""
 

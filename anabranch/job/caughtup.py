@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from anabranch.abc import TargetStore
@@ -12,7 +13,7 @@ from anabranch.job import ends
 from anabranch.job.alone import is_loading_again
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
-from anabranch.model.state import Checkpoint, TableState
+from anabranch.model.state import SET_ASIDE, Checkpoint, TableState
 from anabranch.trail.reader import TrailReader, exists
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class Progress:
         self.job = job
         self.states: dict[TableId, TableState] = {}
         self.checkpoint: Checkpoint | None = None
+        self.is_asked = False  # for rows that are set aside; apply has not come to it
         self._store: TargetStore | None = None
         self._next = 0.0
         self._first_owner: str | None = None
@@ -42,6 +44,7 @@ class Progress:
             if self._store.exists():
                 self.checkpoint = self._store.checkpoint(self.job.config.name)
                 self.states = self._store.tables(self.job.config.name)  # later: what parked up to there is parked in it
+                self.is_asked = bool(self.set_aside()) and self._store.asked(self.job.config.name)
             if self._first_owner is None:
                 self._first_owner = self.checkpoint.owner if self.checkpoint else ""
         except AnabranchError:
@@ -72,6 +75,17 @@ class Progress:
     def parked(self) -> list[str]:
         return [str(table) for table, state in self.states.items() if state.state == "parked"]
 
+    def set_aside(self) -> dict[str, int]:
+        """How many row changes are, by table, where some are."""
+        return {str(t): int(s.facts[SET_ASIDE]) for t, s in sorted(self.states.items()) if SET_ASIDE in s.facts}
+
+
+def undone(parked: Sequence[str], aside: Mapping[str, int]) -> str:
+    """What keeps a job that is done from being done with all of it; "" where nothing does."""
+    found = [f"{len(parked)} tables are parked: {', '.join(parked)}"] if parked else []
+    rows = ", ".join(f"{number:,} of {table}" for table, number in aside.items())
+    return "; ".join([*found, *([f"row changes are set aside: {rows}"] if aside else [])])
+
 
 class CaughtUp:
     """Is everything applied that the source had committed when streaming was reached?"""
@@ -100,7 +114,7 @@ class CaughtUp:
         if self._sequence is None:
             return False
         is_there = progress.checkpoint.position.sequence >= self._sequence and progress.is_built
-        return is_there and not progress.is_loading_again()
+        return is_there and not progress.is_asked and not progress.is_loading_again()
 
     def _source_end(self) -> LogMark | None:
         """None while the source is away: the parts decide how long that may last."""

@@ -97,7 +97,7 @@ class Pane:
         while now - self._changes[0][0] > RATE_SECONDS:
             self._changes.popleft()
         elapsed = max(now - self._changes[0][0], 0.25)
-        parked = progress.parked()
+        parked, aside = progress.parked(), sum(progress.set_aside().values())
         return {
             "phase": snapshot["phase"],
             "lag_seconds": self._lag.seconds(snapshot, progress.checkpoint),
@@ -107,11 +107,14 @@ class Pane:
             "position": str(progress.checkpoint.position) if progress.checkpoint else "",
             **({"waiting_for": snapshot["detail"]} if snapshot["detail"] else {}),
             **({"parked": len(parked)} if parked else {}),
+            **({"set_aside": aside} if aside else {}),
         }
 
     def _line(self, facts: dict[str, Any]) -> Text:
         lag = facts["lag_seconds"]
-        parked = f"  [{facts['parked']} parked]" if "parked" in facts else ""
+        parked = "".join(
+            f"  [{facts[what]} {what.replace('_', ' ')}]" for what in ("parked", "set_aside") if what in facts
+        )
         return Text(
             f"{self._name()}{facts['phase']}  lag {'?' if lag is None else f'{lag:.1f} s'}  "
             f"{facts['changes_per_second']:,} changes/s  {facts['changes']:,} applied  at {facts['position']}{parked}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from anabranch.job.rewinding import Rewound
     from anabranch.model.state import Skipped
     from anabranch.preflight.report import Report
+    from anabranch.rows.aside import AsideChange
     from anabranch.rows.conflict import NotedConflict
     from anabranch.verify.report import Verification
 
@@ -187,6 +188,23 @@ class Job:
             from anabranch.job.parking import give_up
 
             return give_up(self, TableId.parse(table))
+
+    def set_aside(self, table: str | None = None, discarded: bool = False) -> list[AsideChange]:
+        """Row changes that are set aside, in their order, of one source table or all; or those that were discarded."""
+        with self._named():
+            from anabranch.job.asides import set_aside
+
+            return set_aside(self, TableId.parse(table) if table else None, discarded)
+
+    def settle_aside(
+        self, table: str, wish: str, key: Mapping[str, str] | None = None, number: int | None = None
+    ) -> list[AsideChange]:
+        """Ask apply to "release" or to "discard" rows of a table that are set aside: the one with this key, the one that the
+        number belongs to, or all. Returns the changes that go with it."""
+        with self._named():
+            from anabranch.job.asides import ask
+
+            return ask(self, TableId.parse(table), wish, key or {}, number)
 
     def skip(self, position: str, execute: bool = False) -> Skipped:
         """What a source transaction holds; left out from the next start of apply on, if told."""

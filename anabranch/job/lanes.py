@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from anabranch import log
 from anabranch.errors import AnabranchError, TablesParked
-from anabranch.job.caughtup import CaughtUp, Progress
+from anabranch.job.caughtup import CaughtUp, Progress, undone
 from anabranch.job.children import Child, PartFailed
 from anabranch.job.signals import PREFLIGHT
 from anabranch.state.store import StateStore
@@ -68,12 +68,12 @@ class Lane:
             self.state.drains()
 
     def parked(self) -> TablesParked | None:
-        tables = self.progress.parked()
-        if not tables:
+        left = undone(self.progress.parked(), self.progress.set_aside())
+        if not left:
             return None
         where = f" at {self.job.target}" if self.job.is_one_of_several else ""
         return TablesParked(
-            f"caught up, but {len(tables)} tables are parked{where}: {', '.join(tables)}",
+            f"caught up{where}, but {left}",
             job=self.job.config.name,
             hint="anabranch status JOB says why and what to do",
         )

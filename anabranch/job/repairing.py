@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from anabranch import log
 from anabranch.errors import StateError
 from anabranch.job import ends
+from anabranch.job.asides import set_aside
 from anabranch.job.drop import running
 from anabranch.model.ids import TableId
 from anabranch.trail import repairs
@@ -43,8 +44,10 @@ def repair(
     for one in results:
         if not one.identical and one.source not in left:
             table = by_name[one.source]
-            present = [d.key for d in one.sample if d.kind != "extra"]
-            extra = [d.key for d in one.sample if d.kind == "extra" and not table.is_shared]
+            waits = [dict(change.key) for change in set_aside(job, table.table.source)]  # for a person
+            found = [d for d in one.sample if dict(d.key) not in waits]
+            present = [d.key for d in found if d.kind != "extra"]
+            extra = [d.key for d in found if d.kind == "extra" and not table.is_shared]
             asked[table.table.source] = repairs.ask(job.names.repairs(job.trail), table.table.source, present, extra)
     done = [*_done(job, asked, stop)]
     return [*done, *(Repaired(name, left=why) for name, why in sorted(left.items()))]

@@ -10,7 +10,7 @@ from anabranch.errors import SourceError, TargetError
 from anabranch.job import ends
 from anabranch.job.lag import Lag, lives
 from anabranch.model.position import LogMark, Position
-from anabranch.model.state import CONFLICTS, Checkpoint, TableState
+from anabranch.model.state import CONFLICTS, SET_ASIDE, Checkpoint, TableState
 from anabranch.state.store import StateStore, time_text
 from anabranch.trail.reader import TrailEnd, TrailReader, exists
 from anabranch.trail.staging import waiting
@@ -185,6 +185,7 @@ def _table(state: TableState, snapshot: dict[str, Any]) -> dict[str, Any]:
         "reason": state.reason,
         "rows_loaded": max(state.rows_loaded, loading),
         "changes_applied": state.changes_applied,
+        **({"set_aside": int(state.facts[SET_ASIDE])} if SET_ASIDE in state.facts else {}),
         **({"conflicts": int(state.facts[CONFLICTS])} if CONFLICTS in state.facts else {}),
         **({"not_built": json.loads(state.facts["not_built"])} if "not_built" in state.facts else {}),
     }

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from anabranch.errors import StateError
 from anabranch.job import ends
+from anabranch.job.asides import set_aside
 from anabranch.job.repairing import KEYS, repair, require_apply
 from anabranch.model.ids import TableId
 from anabranch.model.state import KEPT, TableState
 from anabranch.trail import identity
 from anabranch.trail.storage import LocalStorage
 from anabranch.verify.plan import VerifyTable
-from anabranch.verify.report import Parked, Verification
+from anabranch.verify.report import Parked, SetAside, Verification
 from anabranch.verify.run import LIMIT_KEYS, verify_tables
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def verify(
     if repairs and not found.identical:
         done = repair(job, tables, found.tables, stop)
         found = replace(_compared(job, spark, tables, repairs), repaired=tuple(done))
-    return replace(found, parked=parked)
+    return replace(found, parked=parked, set_aside=_set_aside(job))
 
 
 def _compared(
@@ -61,6 +62,13 @@ def _compared(
     )
     assert found is not None, "nothing stops it"
     return found
+
+
+def _set_aside(job: Job) -> tuple[SetAside, ...]:
+    found: dict[str, list[Mapping[str, str | None]]] = {}
+    for change in set_aside(job):
+        found.setdefault(str(change.source), []).append(change.key)
+    return tuple(SetAside(table, len(keys), tuple(keys)) for table, keys in sorted(found.items()))
 
 
 def _states(job: Job) -> tuple[dict[TableId, TableState], frozenset[TableId]]:

@@ -94,12 +94,22 @@ class Repaired:
 
 
 @dataclass(frozen=True, slots=True)
+class SetAside:
+    """Changes of a table that the target has refused and that wait, with the keys of their rows: these differ."""
+
+    source: str
+    changes: int
+    keys: tuple[Mapping[str, str | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Verification:
     """`repaired`: what was done about differences; then `tables` is how they are afterwards."""
 
     tables: tuple[TableResult, ...]
     parked: tuple[Parked, ...] = ()
     repaired: tuple[Repaired, ...] = ()
+    set_aside: tuple[SetAside, ...] = ()
 
     @property
     def identical(self) -> bool:
@@ -107,15 +117,22 @@ class Verification:
 
     @property
     def exit_code(self) -> int:
-        if not self.identical:
+        if not all(table.identical or self._is_known(table) for table in self.tables):
             return DifferencesFound.exit_code
-        return TablesParked.exit_code if self.parked else 0
+        return TablesParked.exit_code if self.parked or self.set_aside else 0
+
+    def _is_known(self, table: TableResult) -> bool:
+        """Is every difference one of a row that is set aside?"""
+        keys = [dict(key) for one in self.set_aside if one.source == table.source for key in one.keys]
+        is_whole = table.is_complete and table.missing + table.extra + table.different == len(table.sample)
+        return is_whole and all(dict(difference.key) in keys for difference in table.sample)
 
     @property
     def summary(self) -> str:
         equal = sum(table.identical for table in self.tables)
         parked = f", {len(self.parked)} parked" if self.parked else ""
-        return f"identical: {equal} of {len(self.tables)} tables{parked}"
+        aside = f", {sum(one.changes for one in self.set_aside):,} row changes set aside" if self.set_aside else ""
+        return f"identical: {equal} of {len(self.tables)} tables{parked}{aside}"
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -124,6 +141,7 @@ class Verification:
             "tables": [asdict(table) for table in self.tables],
             "parked": [asdict(table) for table in self.parked],
             **({"repaired": [asdict(table) for table in self.repaired]} if self.repaired else {}),
+            **({"set_aside": [asdict(table) for table in self.set_aside]} if self.set_aside else {}),
         }
 
     def write(self, file: IO[str]) -> None:
@@ -139,4 +157,8 @@ class Verification:
                 file.write(f"    … {len(table.sample) - SHOWN} more in --json\n")
         for parked in self.parked:
             file.write(f"parked     {parked.source}: {parked.reason}\n")
+        for one in self.set_aside:
+            file.write(
+                f"set aside  {one.source}: {one.changes:,} row changes, anabranch parked show JOB {one.source}\n"
+            )
         file.write(f"{self.summary}\n")

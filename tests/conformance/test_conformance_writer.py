@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from anabranch.testing.conformance import disagreement, writer
+from anabranch.testing.conformance import asides, disagreement, writer
 
 
-@pytest.mark.parametrize("check", (*writer.CHECKS, *disagreement.CHECKS), ids=lambda check: check.__name__)
+@pytest.mark.parametrize(
+    "check", (*writer.CHECKS, *disagreement.CHECKS, *asides.CHECKS), ids=lambda check: check.__name__
+)
 def test_writer(check: Callable[[Any], None], target: Any) -> None:
     check(target)

@@ -235,8 +235,10 @@ def rig(
     build: bool = True,
     policies: Mapping[str, ConflictPolicy] | None = None,
     parks: bool = False,
+    aside: int = 0,
 ) -> Rig:
-    """Tables are made by the load's own code, and so are keys, if `build`; `statements` run then. `policies` by table."""
+    """Tables are made by the load's own code, and so are keys, if `build`; `statements` run then. `policies` by table.
+    `aside`: how many changes of a table may be set aside."""
     job, where = f"{JOB}_{where}", f"keys_{where}"
     connector = target(endpoint_of(database, user, "p" if user else ""))
     loader, store = connector.loader(RULES), connector.store()
@@ -263,7 +265,8 @@ def rig(
         return ApplyContext(tables, rules_of(tables), "truncate", keys)
 
     reader = TrailReader(directory / where)
-    applier = Applier(job, reader, writer, store, "me", context, lambda _: None, parks=parks)
+    applier = Applier(job, reader, writer, store, "me", context, lambda _: None, parks=parks, sets_aside=aside > 0)
+    applier.aside_limit = aside or applier.aside_limit
     applier.look()
     return Rig(database, schemas, applier, trail, where, connector, list(targets.values()))
 

@@ -41,5 +41,6 @@ def test_pitfall_45_the_clocks_of_the_servers_are_not_asked() -> None:
         "preflight_structures.py",
         "conflicts.py",
         "skipped.py",
+        "aside.py",
     }
     assert asked <= known

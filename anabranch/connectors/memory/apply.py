@@ -6,6 +6,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -14,8 +15,10 @@ import pyarrow as pa
 
 from anabranch.abc import Conflict, StagedNet, ValueRules
 from anabranch.connectors.memory.database import Database, Relation, Texts, Transaction
+from anabranch.connectors.memory.store import place_of
 from anabranch.errors import Fenced, StateError
 from anabranch.model.state import Checkpoint, TableState
+from anabranch.rows.aside import AsideChange
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict
 from anabranch.rows.lines import texts
 from anabranch.rows.net import Cascade, CascadeAction, CascadeRule, RowChange, TableNet, TargetTable, Updates
@@ -33,6 +36,8 @@ class MemoryWriter:
         self._moves: tuple[Checkpoint, Checkpoint] | None = None
         self._states: list[TableState] = []
         self._conflicts: list[NotedConflict] = []
+        self._asides: dict[int, AsideChange] = {}  # of this epoch, by number
+        self._settled: dict[int, bool] = {}  # number -> is it kept, as discarded?
 
     # --- whose turn it is ---------------------------------------------------------------------------------------------
 
@@ -77,11 +82,16 @@ class MemoryWriter:
             for conflict in self._conflicts:
                 number = max((one.number for one in state.conflicts), default=0) + 1
                 state.conflicts.append(replace(conflict, number=number, noted_at=time.time_ns() // 1000))
+            state.aside |= self._asides
+            for number, discarded in self._settled.items():
+                found = state.aside.pop(number)
+                state.aside |= {number: replace(found, wish="", is_discarded=True)} if discarded else {}
             self._database.commit(done)
         self.rollback()
 
     def rollback(self) -> None:
         self._open, self._moves, self._states, self._conflicts = None, None, [], []
+        self._asides, self._settled = {}, {}
 
     def close(self) -> None:
         self.rollback()
@@ -148,6 +158,31 @@ class MemoryWriter:
     def note(self, job: str, conflict: NotedConflict) -> None:
         self._transaction()
         self._conflicts.append(conflict)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        done, noted = self._transaction(), len(self._conflicts)
+        before = {name: relation.copy() for name, relation in done.touched.items()}
+        try:
+            yield
+        except BaseException:  # whatever it was: put back, and passed on
+            done.touched = before
+            del self._conflicts[noted:]
+            raise
+
+    def set_aside(self, job: str, change: AsideChange) -> int:
+        self._transaction()
+        number = max((*self._database.job(job).aside, *self._asides), default=0) + 1
+        self._asides[number] = replace(change, number=number, set_aside_at=time.time_ns() // 1000)
+        return number
+
+    def settle_aside(self, job: str, before: TableState, numbers: Sequence[int], discarded: bool) -> None:
+        self._transaction()
+        state = self._database.job(job)
+        waiting = [number for number in numbers if number in state.aside and not state.aside[number].is_discarded]
+        if place_of(state.tables.get(before.source)) != place_of(before) or len(waiting) != len(numbers):
+            raise Fenced("the table's state was changed meanwhile", job=job, table=str(before.source))
+        self._settled |= dict.fromkeys(numbers, discarded)
 
     # --- cascades -----------------------------------------------------------------------------------------------------
 
@@ -266,6 +301,8 @@ def _insert(table: TargetTable, relation: Relation, values: Texts, checked: bool
 
 def _put(table: TargetTable, relation: Relation, values: Texts) -> None:
     """A row at a key that is free."""
+    if not all(check(values) for check in relation.checks):
+        raise Conflict(table.source, "a check is broken", _named(table, values))
     met = relation.meets(values)
     if met is not None:
         raise Conflict(table.source, f"the unique key ({', '.join(met)}) is there already", _named(table, values))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field
@@ -20,6 +20,7 @@ from anabranch.model.datatype import LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.model.state import Checkpoint, Skipped, TableState
+from anabranch.rows.aside import AsideChange
 from anabranch.rows.conflict import NotedConflict
 from anabranch.rows.net import TableNet
 
@@ -30,7 +31,8 @@ Place = tuple[str | None, ...] | int
 
 @dataclass
 class Relation:
-    """A table. `schema` is set where it is a source's; `unique` has its unique keys beside the primary, one for all copies."""
+    """A table. `schema` is set where it is a source's; `unique` has its unique keys beside the primary, `checks` say
+    which rows it takes; both are one for all copies."""
 
     id: TableId
     columns: tuple[str, ...]
@@ -40,6 +42,7 @@ class Relation:
     rows: dict[Place, Row] = field(default_factory=dict)
     counter: int = 0
     unique: list[tuple[str, ...]] = field(default_factory=list)
+    checks: list[Callable[[Texts], bool]] = field(default_factory=list)
 
     def copy(self) -> Relation:
         made = copy(self)
@@ -108,6 +111,7 @@ class JobState:
     tables: dict[TableId, TableState] = field(default_factory=dict)
     chunks: dict[tuple[TableId, int], list[LoadedChunk]] = field(default_factory=dict)
     conflicts: list[NotedConflict] = field(default_factory=list)
+    aside: dict[int, AsideChange] = field(default_factory=dict)  # by number
     skipped: dict[int, Skipped] = field(default_factory=dict)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from anabranch.abc import Bounds, DdlStep, LoadedChunk, ValueRules
 from anabranch.connectors.memory.capture import mark
 from anabranch.connectors.memory.database import Database, Relation, Row, Texts, database
+from anabranch.connectors.memory.store import forget_aside
 from anabranch.errors import Fenced, RowRefused, SourceError, TargetError, ValueRefused
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
@@ -165,6 +166,7 @@ class MemoryLoader:
             state.tables[table.source] = replace(
                 last, state="loading", generation=generation, low="", high="", reason="", rows_loaded=0
             )
+            forget_aside(state, table.source)
             state.chunks[table.source, generation] = [LoadedChunk(n, b) for n, b in enumerate(bounds)]
 
     def take_off_keys(self, job: str, table: TargetTable) -> None:

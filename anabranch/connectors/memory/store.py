@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from anabranch.connectors.memory.database import Database
+from anabranch.connectors.memory.database import Database, JobState
 from anabranch.errors import Fenced, StateError
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
-from anabranch.model.state import Checkpoint, Skipped, TableState
+from anabranch.model.state import SET_ASIDE, Checkpoint, Skipped, TableState
+from anabranch.rows.aside import AsideChange
 from anabranch.rows.conflict import NotedConflict
 
 
@@ -61,7 +62,7 @@ class MemoryStore:
         with self._database.lock:
             tables = self._database.job(job).tables
             found = tables.get(state.source)
-            if _place(found) != _place(before):
+            if place_of(found) != place_of(before):
                 raise Fenced("the table's state was changed meanwhile", job=job, table=str(state.source))
             tables[state.source] = state
 
@@ -69,12 +70,27 @@ class MemoryStore:
         found = [one for one in self._database.job(job).conflicts if one.number > after and table in (None, one.source)]
         return found[: limit or None]
 
+    def set_aside(self, job: str, table: TableId | None = None, discarded: bool = False) -> list[AsideChange]:
+        found = [one for _, one in sorted(self._database.job(job).aside.items()) if one.is_discarded == discarded]
+        return [one for one in found if table in (None, one.source)]
+
+    def asked(self, job: str) -> bool:
+        return any(one.wish for one in self.set_aside(job))
+
+    def wish(self, job: str, numbers: Sequence[int], wish: str, reason: str = "") -> int:
+        with self._database.lock:
+            aside = self._database.job(job).aside
+            waiting = [number for number in numbers if number in aside and not aside[number].is_discarded]
+            aside |= {n: replace(aside[n], wish=wish, reason=reason or aside[n].reason) for n in waiting}
+            return len(waiting)
+
     def forget_table(self, job: str, before: TableState) -> None:
         with self._database.lock:
             tables = self._database.job(job).tables
-            if _place(tables.get(before.source)) != _place(before):
+            if place_of(tables.get(before.source)) != place_of(before):
                 raise Fenced("the table's state was changed meanwhile", job=job, table=str(before.source))
             del tables[before.source]
+            forget_aside(self._database.job(job), before.source)
 
     def skip(self, job: str, one: Skipped) -> None:
         found = self._database.job(job).skipped
@@ -102,5 +118,13 @@ class MemoryStore:
         pass
 
 
-def _place(state: TableState | None) -> tuple[str, int, dict[str, str]] | None:
+def forget_aside(state: JobState, table: TableId) -> None:
+    """Nothing of a table is set aside any more."""
+    state.aside = {number: one for number, one in state.aside.items() if one.source != table}
+    if (found := state.tables.get(table)) is not None:
+        facts = {name: value for name, value in found.facts.items() if name != SET_ASIDE}
+        state.tables[table] = replace(found, facts=facts)
+
+
+def place_of(state: TableState | None) -> tuple[str, int, dict[str, str]] | None:
     return (state.state, state.generation, dict(state.facts)) if state else None

@@ -7,8 +7,8 @@ What does not live here: how a net change is merged (`merge.py`, `exchange.py`, 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from itertools import groupby
 from typing import Any
 
@@ -17,8 +17,8 @@ from psycopg import sql
 from psycopg.pq import TransactionStatus
 
 from anabranch.abc import StagedNet, ValueRules
+from anabranch.connectors.postgresql import aside, conflicts, merge, onerow, stage
 from anabranch.connectors.postgresql import cascade as cascades
-from anabranch.connectors.postgresql import conflicts, merge, onerow, stage
 from anabranch.connectors.postgresql.catalog import may_bypass_constraints
 from anabranch.connectors.postgresql.conflicts import refuse_newer
 from anabranch.connectors.postgresql.connection import Connection, connect, session_name, table_name
@@ -28,11 +28,12 @@ from anabranch.connectors.postgresql.exchange import exchange
 from anabranch.connectors.postgresql.merge import Action, Piece, Texts
 from anabranch.connectors.postgresql.shared import refuse_truncate
 from anabranch.connectors.postgresql.staging import ANALYZE_ROWS, StagingTables, copy_rows
-from anabranch.connectors.postgresql.store import READ_CHECKPOINT, TARGET, checkpoint_of, save_table
+from anabranch.connectors.postgresql.store import READ_CHECKPOINT, TARGET, checkpoint_of, require_same, save_table
 from anabranch.errors import Fenced, StateError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.state import Checkpoint, TableState
+from anabranch.rows.aside import AsideChange
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict
 from anabranch.rows.net import Cascade, CascadeRule, RowChange, TableNet, TargetTable
 
@@ -179,6 +180,24 @@ class PostgresWriter:
         connection, _ = self._transaction()
         with translated("note a conflict", conflict.source):
             conflicts.note(connection, job, conflict)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        connection, _ = self._transaction()
+        with translated("set a savepoint"), connection.transaction():  # inside another one, a savepoint
+            yield
+
+    def set_aside(self, job: str, change: AsideChange) -> int:
+        connection, _ = self._transaction()
+        with translated("set a row aside", change.source):
+            return aside.add(connection, job, change)
+
+    def settle_aside(self, job: str, before: TableState, numbers: Sequence[int], discarded: bool) -> None:
+        connection, _ = self._transaction()
+        with translated("settle what is set aside"):
+            require_same(connection, job, before)
+            if aside.settle(connection, job, numbers, discarded) != len(numbers):
+                raise Fenced("what was set aside is settled already", job=job, table=str(before.source))
 
     def truncate(self, table: TargetTable, how: str) -> None:
         """`how` is "truncate" or "delete". A table that others refer to is emptied by DELETE in any case: TRUNCATE

@@ -15,7 +15,7 @@ import psycopg
 from psycopg import sql
 
 from anabranch.abc import Bounds, DdlStep, LoadedChunk, ValueRules
-from anabranch.connectors.postgresql import constraints, ddl, shared, structures
+from anabranch.connectors.postgresql import aside, constraints, ddl, shared, structures
 from anabranch.connectors.postgresql.catalog import holds_rows, read_table, read_tables
 from anabranch.connectors.postgresql.connection import Connection, column_list, connect, table_name
 from anabranch.connectors.postgresql.enforced import read_keys
@@ -143,6 +143,7 @@ class PostgresLoader:
             if not is_kept:
                 connection.execute(NOT_KEPT, [KEPT, job, source])
             connection.execute(CLEAR_LEDGER, [job, source])
+            aside.forget(connection, job, table.source)
             with connection.cursor() as cursor:
                 cursor.executemany(ADD_CHUNK, [(job, source, generation, n, *_bounds(b)) for n, b in enumerate(bounds)])
 

@@ -5,7 +5,7 @@ What does not live here: the checkpoint's compare-and-set (`apply.py`), the ledg
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
 from typing import Any, LiteralString
@@ -13,7 +13,7 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg.types.json import Jsonb
 
-from anabranch.connectors.postgresql import conflicts, skipped
+from anabranch.connectors.postgresql import aside, conflicts, skipped
 from anabranch.connectors.postgresql.connection import Connection, connect
 from anabranch.connectors.postgresql.errors import translated
 from anabranch.connectors.postgresql.stage import sweep
@@ -23,6 +23,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema
 from anabranch.model.state import Checkpoint, Skipped, TableState
+from anabranch.rows.aside import AsideChange
 from anabranch.rows.conflict import NotedConflict
 
 VERSION = 1
@@ -30,8 +31,8 @@ TARGET = "target"  # the checkpoint row's name of a job's only target
 LOCK = 0x616E61  # pg_advisory_xact_lock: one process at a time makes or removes the schema
 TABLES = ("load_chunk", "table_state", "checkpoint", "job")  # rows of jobs
 # made when they are needed, and where an earlier release has made the others
-MORE_TABLES = ("taken_off", "conflict", "skipped")
-LATER_TABLES = {"conflict": conflicts.CREATE, "skipped": skipped.CREATE}
+MORE_TABLES = ("taken_off", "conflict", "skipped", "set_aside")
+LATER_TABLES = {"conflict": conflicts.CREATE, "skipped": skipped.CREATE, "set_aside": aside.CREATE}
 COLUMNS = ("uuid", "source_identity", "definition")  # of a job; what else it says goes into facts
 
 READ_VERSION = "SELECT version FROM anabranch.meta"
@@ -165,14 +166,15 @@ class PostgresStore:
     def save_table(self, job: str, state: TableState, before: TableState | None) -> None:
         with self._session("save a table's state") as connection, connection.transaction():
             if before is not None:
-                _require_same(connection, job, before)
+                require_same(connection, job, before)
             elif connection.execute(ADD_TABLE, [job, str(state.source), str(state.target)]).rowcount != 1:
                 raise _changed(job, state.source)
             save_table(connection, job, state)
 
     def forget_table(self, job: str, before: TableState) -> None:
         with self._session("forget a table") as connection, connection.transaction():
-            _require_same(connection, job, before)
+            require_same(connection, job, before)
+            aside.forget(connection, job, before.source)
             for statement in FORGET_TABLE:
                 connection.execute(statement, [job, str(before.source)])
 
@@ -193,6 +195,18 @@ class PostgresStore:
     def unskip(self, job: str, sequence: int) -> bool:
         with self._session("forget a transaction to leave out") as connection:
             return skipped.remove(connection, job, sequence)
+
+    def set_aside(self, job: str, table: TableId | None = None, discarded: bool = False) -> list[AsideChange]:
+        with self._session("read what is set aside") as connection:
+            return aside.read(connection, job, table, discarded) if _exists(connection, "set_aside") else []
+
+    def asked(self, job: str) -> bool:
+        with self._session("look what is wanted for rows that are set aside") as connection:
+            return _exists(connection, "set_aside") and aside.asked(connection, job)
+
+    def wish(self, job: str, numbers: Sequence[int], wish: str, reason: str = "") -> int:
+        with self._session("note what is wanted for rows that are set aside") as connection:
+            return aside.wish(connection, job, numbers, wish, reason)
 
     def forget_conflicts(self, job: str, upto: int) -> int:
         with self._session("remove conflicts") as connection:
@@ -231,7 +245,7 @@ class PostgresStore:
             return connection.execute(query.encode(), values).fetchone()
 
 
-def _require_same(connection: Connection, job: str, before: TableState) -> None:
+def require_same(connection: Connection, job: str, before: TableState) -> None:
     """Lock the row of a state that somebody has seen. Raises Fenced where it is another one by now."""
     found = connection.execute(LOCK_TABLE, [job, str(before.source)]).fetchone()
     if found != (before.state, before.generation, dict(before.facts)):

@@ -32,6 +32,7 @@ FOUND = {
                     "reason": "",
                     "rows_loaded": 1234567,
                     "changes_applied": 0,
+                    "set_aside": 1200,
                 },
                 {
                     "source": "shop.a",
@@ -64,6 +65,7 @@ TABLE        TARGET         STATE      ROWS LOADED  CHANGES APPLIED
 shop.a       public.a       parked               5               12
     ALTER TABLE a DROP x: run anabranch load JOB --table shop.a
 shop.orders  public.orders  streaming    1,234,567                0
+    1,200 row changes set aside: anabranch parked show JOB shop.orders
 
 last error  2026-01-01T00:00:01Z apply: the target went away
 """

@@ -28,6 +28,8 @@ RARE = {
     "rewind.opened": "scenarios/test_scenario_going_back.py::test_going_back",
     "rewind.commit": "scenarios/test_scenario_going_back.py::test_going_back",
     "rewind.committed": "scenarios/test_scenario_going_back.py::test_going_back",
+    "apply.set.aside": "live/test_postgresql_set_aside.py::test_rule_26_a_crash_while_it_sets_aside_sets_nothing_aside_twice",
+    "apply.aside.settled": "live/test_postgresql_set_aside.py::test_rule_26_a_crash_while_it_releases_releases_once",
     "apply.parking": "live/test_postgresql_parking.py::test_rule_15_a_crash_while_it_parks_loses_nothing",
 }
 

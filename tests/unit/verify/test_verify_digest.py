@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from anabranch.rows.net import TargetTable
 from anabranch.verify.canonical import Canonical, as_written, jsonb
 from anabranch.verify.compare import Comparison
 from anabranch.verify.digest import Sums, add, bucket_of, key_of, sums
-from anabranch.verify.report import Difference, Parked, TableResult, Verification
+from anabranch.verify.report import Difference, Parked, SetAside, TableResult, Verification
 
 INT, TEXT = LogicalType(Kind.INT32), LogicalType(Kind.TEXT)
 
@@ -179,3 +180,26 @@ def test_a_report_says_what_and_how_much() -> None:
     assert text.endswith("identical: 1 of 2 tables, 1 parked\n")
     assert found.exit_code == 4 and json.loads(json.dumps(found.to_json()))["tables"][1]["missing"] == 12
     assert Verification(found.tables[:1], found.parked).exit_code == 8 and Verification(found.tables[:1]).exit_code == 0
+
+
+def test_rows_that_are_set_aside_are_differences_that_are_known() -> None:
+    """Exit 8 as long as nothing else differs, and all of what differs was seen."""
+    differences = (Difference("missing", {"id": "1"}), Difference("different", {"id": "2"}, ("price",)))
+    differs = TableResult("s.b", "p.b", 20, 19, False, missing=1, different=1, sample=differences)
+    known = (SetAside("s.b", 3, ({"id": "1"}, {"id": "2"}, {"id": "2"})),)
+    found = Verification((differs,), set_aside=known)
+    assert found.exit_code == 8 and not found.identical
+    assert found.summary == "identical: 0 of 1 tables, 3 row changes set aside"
+    assert json.loads(json.dumps(found.to_json()))["set_aside"][0]["keys"][0] == {"id": "1"}
+    for other in (
+        replace(differs, missing=2),
+        replace(differs, is_complete=False),
+        replace(differs, source="s.c"),
+        replace(differs, sample=(*differences[:1], Difference("extra", {"id": "3"}))),
+    ):
+        assert replace(found, tables=(other,)).exit_code == 4
+    equal = TableResult("s.b", "p.b", 20, 20, True)
+    shown = io.StringIO()
+    replace(found, tables=(equal,)).write(shown)
+    assert replace(found, tables=(equal,)).exit_code == 8
+    assert "set aside  s.b: 3 row changes, anabranch parked show JOB s.b" in shown.getvalue()

@@ -1,0 +1,170 @@
+"""Row changes that the target refuses and that are set aside while the rest goes on (K26): which may be, and what may not be
+applied past them.
+
+As long as a row is set aside the target differs from the source in that row and in nothing else. That is kept by a rule
+that needs no look ahead: a later change of the row itself waits behind it, in order; any other change that has to do with
+the row (`watch.py`, a cascade, a truncate) is not applied: its table is parked there, with what foreign keys connect it
+with. So what waits for a row, carried out in its order, is always all that the source has done to it since.
+
+What does not live here: carrying out (`epoch.py`), releasing and discarding (`release.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from anabranch.apply.cascade import closure
+from anabranch.apply.compact import NeedsSlowWay
+from anabranch.apply.conflict import Where
+from anabranch.apply.context import ApplyContext, replace_context
+from anabranch.apply.watch import Known, Side, Watch, links, met
+from anabranch.errors import RowRefused
+from anabranch.model.ids import TableId
+from anabranch.model.schema import component
+from anabranch.model.state import TableState
+from anabranch.rows.aside import Aside, AsideChange
+from anabranch.rows.net import RowChange
+
+if TYPE_CHECKING:
+    from anabranch.apply.onebyone import Disputable
+    from anabranch.apply.plan import Group
+
+HINT = "anabranch parked ls JOB lists the rows that are set aside: release or discard them, then resume the table"
+
+
+def with_aside(context: ApplyContext, found: Iterable[AsideChange], limit: int, may_be: bool) -> ApplyContext:
+    """The context with what is set aside. `may_be`: more may come to it, up to `limit` changes of a table."""
+    by_table: dict[TableId, tuple[AsideChange, ...]] = {}
+    for change in found:
+        by_table[change.source] = (*by_table.get(change.source, ()), change)
+    if not (may_be or by_table):
+        return context
+    tables = {
+        table: replace(followed, aside=Aside(limit, by_table.get(table, ()))) if followed.table.key else followed
+        for table, followed in context.tables.items()
+    }
+    return replace_context(context, tables)
+
+
+# --- what may not be applied past them --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """A change that has to do with a row of the table `by`. `waits`: it is one of the row itself, which waits behind it."""
+
+    by: TableId
+    what: str
+    waits: bool = False
+
+
+def refuse_touched(part: Group, context: ApplyContext) -> None:
+    """The quick way applies nothing that has to do with a row that is set aside. Raises NeedsSlowWay."""
+    for touch in touches(part, context).values():
+        raise NeedsSlowWay(context.tables[touch.by].table, f"a row is set aside, and what comes {touch.what}")
+
+
+def touches(part: Group, context: ApplyContext) -> dict[int, Touch]:
+    """By order, the changes that have to do with rows that are set aside; costs nothing where there are none."""
+    found: dict[int, Touch] = {}
+    if not context.watches:
+        return found
+    for table, images in part.images.items():
+        for watch in context.watches.get(table, ()):
+            for order, moves in met(images, context.tables[table].table, watch):
+                if order not in found or found[order].waits:  # the row itself, and more: not behind it
+                    found[order] = _touch(watch, moves)
+    for order, target in part.truncates:
+        for watch in context.watches.get(target.source, ()):
+            if watch.side in (Side.ROW, Side.LEAVES):
+                found[order] = Touch(watch.by, "empties its table, or one that it refers to")
+    hidden = _hidden(context) if part.changes else {}
+    for change in part.changes:
+        by = hidden.get(change.rule.child.source)
+        if by is not None:
+            found[change.order] = Touch(by, "reaches its table by cascades")
+    return found
+
+
+def _touch(watch: Watch, moves: bool) -> Touch:
+    is_row = watch.side is Side.ROW
+    return Touch(watch.by, "gives it another key" if moves else watch.side.value, is_row and not moves)
+
+
+def _hidden(context: ApplyContext) -> dict[TableId, TableId]:
+    """Tables whose cascades go on, unseen, to one of which rows are set aside: which. Those that reach it at once are told
+    by values."""
+    by = {watch.by for watches in context.watches.values() for watch in watches}
+    found: dict[TableId, TableId] = {}
+    for child in {rule.child.source for rule in context.cascades}:
+        further = set().union(*(closure(rule.child.source, context) for rule in context.references.get(child, ())))
+        if not by.isdisjoint(further):
+            found[child] = min(by & further)
+    return found
+
+
+def parks(touch: Touch, where: Where) -> RowRefused:
+    """What takes the table out."""
+    return RowRefused(
+        f"a row of {touch.by} is set aside, and a change {touch.what}",
+        table=str(touch.by),
+        position=where.position,
+        hint=HINT,
+    )
+
+
+# --- what may be set aside --------------------------------------------------------------------------------------------
+
+
+def unfit(step: Disputable, context: ApplyContext, states: Mapping[TableId, TableState], is_first: bool) -> str:
+    """Why a change may not be set aside (`is_first`), or may not wait behind another one of its row; "" where it may."""
+    change, table = step.change, step.change.table.source
+    aside = context.tables[table].aside
+    assert aside is not None
+    known = {source: Known(followed.schema, followed.table) for source, followed in context.tables.items()}
+    found = links(table, known)
+    if (waits := _not_streaming(table, states)) is not None:
+        return f"{waits} is not streaming" + ("" if waits == table else ", with which foreign keys connect it")
+    if is_first and (why := next((link.why for link in found if link.why), "")):
+        return why
+    if is_first and context.keys is not None and table in context.keys.ranks:
+        return "foreign keys of the target act on it"
+    if step.ahead or step.follow or step.may_be_gone:
+        return "foreign keys of the source act on its change"
+    if any(change.values.get(name, value) != value for name, value in change.old_key.items()):
+        return "it gives the row another key"
+    if not {name for link in found for name in link.own} <= _known(change).keys():
+        return "the log's image of the row lacks columns of unique or foreign keys"
+    if len(aside.changes) >= aside.limit:
+        return f"{aside.limit:,} changes of its table are set aside already (set_aside_limit)"
+    return ""
+
+
+def _not_streaming(table: TableId, states: Mapping[TableId, TableState]) -> TableId | None:
+    """The table, or one that foreign keys connect it with, of which not every change is seen."""
+    schemas = {one: state.schema for one, state in states.items() if state.schema}
+    return next((one for one in sorted(component([table], schemas)) if states[one].state != "streaming"), None)
+
+
+def _known(change: RowChange) -> dict[str, str | None]:
+    """The row before the change; of an insert as it comes."""
+    return {**change.before, **change.old_key} if change.operation != "insert" else dict(change.values)
+
+
+def to_set_aside(change: RowChange, where: Where, reason: str) -> AsideChange:
+    is_insert = change.operation == "insert"
+    return AsideChange(
+        where.sequence,
+        where.position,
+        where.commit_time,
+        change.table.source,
+        change.table.target,
+        {name: change.values[name] for name in change.table.key} if is_insert else dict(change.old_key),
+        change.operation,
+        None if is_insert else _known(change),
+        dict(change.values) if change.operation != "delete" else None,
+        reason,
+        change.keys_off,
+    )

@@ -1,0 +1,85 @@
+"""Rows that are set aside and that a person wants released or discarded (K26): all that waits for a row, in its order and in
+one target transaction that changes nothing else. Apply does it between two epochs, because nobody else changes rows.
+
+What does not live here: asking for it (`job/asides.py`), what may be set aside (`aside.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from anabranch import log
+from anabranch.apply.context import Followed
+from anabranch.apply.epoch import Applier
+from anabranch.apply.following import Following
+from anabranch.apply.window import is_loaded
+from anabranch.errors import ConfigError, Fenced, RowRefused, StateError, TargetError, TargetUnavailable
+from anabranch.model.ids import TableId
+from anabranch.model.state import RESUMES, SET_ASIDE, TableState
+from anabranch.rows.aside import DISCARD, AsideChange
+from anabranch.rows.net import TargetTable
+
+AGAIN = "still refused: "
+
+
+def settle_wishes(applier: Applier, following: Following) -> None:
+    """Carry out what is asked for; what the target still refuses stays set aside, and says so."""
+    has_some = any(SET_ASIDE in state.facts for state in applier.states.values())
+    if not has_some or not applier.store.asked(applier.job):
+        return
+    rows: dict[tuple[TableId, tuple[object, ...]], list[AsideChange]] = {}
+    for change in applier.store.set_aside(applier.job):
+        rows.setdefault((change.source, tuple(change.key.items())), []).append(change)
+    for (table, _), changes in rows.items():
+        wish = next((change.wish for change in changes if change.wish), "")
+        state = applier.store.table(applier.job, table) if wish else None
+        if state is not None and _is_at_rest(state):
+            _settle(applier, following, state, changes, wish == DISCARD)
+    applier.look()
+
+
+def _is_at_rest(state: TableState) -> bool:
+    """Are its rows those that the stream has left there? A load brings others, and forgets what is set aside."""
+    return state.state in ("streaming", "parked") or (is_loaded(state) and RESUMES in state.facts)
+
+
+def _settle(
+    applier: Applier, following: Following, state: TableState, changes: Sequence[AsideChange], discards: bool
+) -> None:
+    numbers = [change.number for change in changes]
+    bound = log.get(job=applier.job, table=str(state.source))
+    try:
+        followed = _followed(applier, following, state)
+        if not discards:
+            _require_fit(changes, followed.table)
+        applier.settle_aside(state, changes, followed, discards)
+    except TargetUnavailable:
+        raise
+    except Fenced:  # its state was changed meanwhile, by a load or by somebody who resumes it; or we were replaced
+        _back_out(applier)
+    except (TargetError, ConfigError, StateError) as refusal:
+        _back_out(applier)
+        reason = f"{AGAIN}{refusal.message}"
+        applier.store.wish(applier.job, numbers, "")
+        applier.store.wish(applier.job, numbers[:1], "", reason)
+        bound.warning("row_not_released", numbers=numbers, reason=reason)
+    else:
+        bound.warning("row_discarded" if discards else "row_released", numbers=numbers)
+
+
+def _require_fit(changes: Sequence[AsideChange], table: TargetTable) -> None:
+    """Raises RowRefused where the job has changed what the table looks like at the target."""
+    for change in changes:
+        names = {name for image in (change.before, change.after) if image is not None for name in image}
+        if change.target != table.target or set(change.key) != set(table.key) or not names <= set(table.columns):
+            raise RowRefused("the job file has changed the table since: load it again", table=str(table.source))
+
+
+def _followed(applier: Applier, following: Following, state: TableState) -> Followed:
+    known = applier.context.tables.get(state.source)
+    return known or following.tables([state])[state.source]
+
+
+def _back_out(applier: Applier) -> None:
+    applier.writer.rollback()
+    applier.look()

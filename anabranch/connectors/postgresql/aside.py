@@ -1,0 +1,104 @@
+"""Row changes that are set aside: `anabranch.set_aside`.
+
+What does not live here: which are and what becomes of them (apply engine), transactions (`apply.py`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, LiteralString
+
+from psycopg.types.json import Json
+
+from anabranch.connectors.postgresql.connection import Connection
+from anabranch.model.ids import TableId
+from anabranch.rows.aside import AsideChange
+
+# json, not jsonb: that one refuses \u0000, which a source's text may hold
+CREATE: LiteralString = """
+CREATE TABLE anabranch.set_aside (
+    job          text   NOT NULL,
+    number       bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    sequence     bigint NOT NULL,
+    position     text   NOT NULL,
+    commit_time  bigint NOT NULL,
+    source_table text   NOT NULL,
+    target_table text   NOT NULL,
+    key          json   NOT NULL,
+    operation    text   NOT NULL,
+    before       json,
+    after        json,
+    reason       text   NOT NULL,
+    keys_off     boolean NOT NULL,
+    wish         text   NOT NULL DEFAULT '',
+    discarded_at timestamptz,
+    set_aside_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (job, number)
+)
+"""
+COLUMNS: LiteralString = """sequence, position, commit_time, source_table, target_table, key, operation, before, after,
+    reason, keys_off"""
+ADD: LiteralString = f"INSERT INTO anabranch.set_aside (job, {COLUMNS}) VALUES (%s{', %s' * 11}) RETURNING number"
+READ: LiteralString = f"""
+SELECT {COLUMNS}, wish, discarded_at IS NOT NULL, number, (extract(epoch FROM set_aside_at) * 1000000)::bigint
+  FROM anabranch.set_aside
+ WHERE job = %s AND (discarded_at IS NOT NULL) = %s AND (%s::text IS NULL OR source_table = %s) ORDER BY number
+"""
+ASKED = "SELECT EXISTS (SELECT FROM anabranch.set_aside WHERE job = %s AND wish <> '' AND discarded_at IS NULL)"
+WISH: LiteralString = """
+UPDATE anabranch.set_aside SET wish = %s, reason = CASE WHEN %s = '' THEN reason ELSE %s END
+ WHERE job = %s AND number = ANY(%s) AND discarded_at IS NULL
+"""
+REMOVE = "DELETE FROM anabranch.set_aside WHERE job = %s AND number = ANY(%s) AND discarded_at IS NULL"
+DISCARD: LiteralString = """
+UPDATE anabranch.set_aside SET wish = '', discarded_at = clock_timestamp()
+ WHERE job = %s AND number = ANY(%s) AND discarded_at IS NULL
+"""
+IS_THERE = "SELECT to_regclass('anabranch.set_aside') IS NOT NULL"
+FORGET: LiteralString = "DELETE FROM anabranch.set_aside WHERE job = %s AND source_table = %s"
+FORGET_FACT = "UPDATE anabranch.table_state SET facts = facts - 'set_aside' WHERE job = %s AND source_table = %s"
+
+
+def add(connection: Connection, job: str, one: AsideChange) -> int:
+    where = [one.sequence, one.position, one.commit_time, str(one.source), str(one.target)]
+    change = [_json(one.key), one.operation, _json(one.before), _json(one.after), one.reason, one.keys_off]
+    row = connection.execute(ADD, [job, *where, *change]).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def read(connection: Connection, job: str, table: TableId | None, discarded: bool) -> list[AsideChange]:
+    name = str(table) if table else None
+    return [_change(row) for row in connection.execute(READ, [job, discarded, name, name])]
+
+
+def asked(connection: Connection, job: str) -> bool:
+    row = connection.execute(ASKED, [job]).fetchone()
+    return bool(row and row[0])
+
+
+def wish(connection: Connection, job: str, numbers: Sequence[int], what: str, reason: str) -> int:
+    return connection.execute(WISH, [what, reason, reason, job, list(numbers)]).rowcount
+
+
+def settle(connection: Connection, job: str, numbers: Sequence[int], discarded: bool) -> int:
+    """How many of them waited."""
+    return connection.execute(DISCARD if discarded else REMOVE, [job, list(numbers)]).rowcount
+
+
+def forget(connection: Connection, job: str, source: TableId) -> None:
+    """Nothing of a table is set aside any more: its rows are replaced, or left to themselves."""
+    found = connection.execute(IS_THERE).fetchone()
+    if found and found[0]:
+        connection.execute(FORGET, [job, str(source)])
+        connection.execute(FORGET_FACT, [job, str(source)])
+
+
+def _json(values: Mapping[str, str | None] | None) -> Json | None:
+    return None if values is None else Json(dict(values), dumps=lambda value: json.dumps(value, ensure_ascii=False))
+
+
+def _change(row: tuple[Any, ...]) -> AsideChange:
+    sequence, position, time, source, target, *rest = row
+    return AsideChange(sequence, position, time, TableId.parse(source), TableId.parse(target), *rest)

@@ -1,0 +1,61 @@
+"""Rows that are set aside: which there are, and asking for what is to come of them. Apply carries it out, because nobody else
+changes rows.
+
+What does not live here: setting aside, releasing and discarding (apply).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from anabranch.errors import ConfigError
+from anabranch.job import ends
+from anabranch.model.ids import TableId
+from anabranch.rows.aside import AsideChange
+
+if TYPE_CHECKING:
+    from anabranch.job.job import Job
+
+LS = "anabranch parked ls JOB lists them"
+
+
+def set_aside(job: Job, table: TableId | None = None, discarded: bool = False) -> list[AsideChange]:
+    """What waits, in its order, of one source table or all; or what was discarded since the table's load."""
+    store = ends.target_of(job).store()
+    try:
+        return store.set_aside(job.config.name, table, discarded) if store.exists() else []
+    finally:
+        store.close()
+
+
+def ask(job: Job, table: TableId, wish: str, key: Mapping[str, str], number: int | None) -> list[AsideChange]:
+    """Ask for RELEASE or DISCARD of rows of a table: the one with this key, the one that the number belongs to, or all. All
+    that waits for a row goes together. Returns it. Raises ConfigError where there is no such row."""
+    store = ends.target_of(job).store()
+    try:
+        waiting = store.set_aside(job.config.name, table) if store.exists() else []
+        found = [change for change in waiting if _is_meant(change, waiting, key, number)]
+        if not found:
+            raise ConfigError(_missing(table, waiting, key, number), job=job.config.name, hint=LS)
+        if store.wish(job.config.name, [change.number for change in found], wish) != len(found):
+            raise ConfigError(f"rows of {table} were settled meanwhile", job=job.config.name, hint=LS)
+    finally:
+        store.close()
+    return found
+
+
+def _is_meant(change: AsideChange, waiting: Sequence[AsideChange], key: Mapping[str, str], number: int | None) -> bool:
+    if number is not None:
+        return any(one.number == number and one.key == change.key for one in waiting)
+    return not key or dict(change.key) == key
+
+
+def _missing(table: TableId, waiting: Sequence[AsideChange], key: Mapping[str, str], number: int | None) -> str:
+    if not waiting:
+        return f"no row of {table} is set aside"
+    names = list(waiting[0].key)
+    if key and set(key) != set(names):
+        return f"the key of {table} is {', '.join(names)}"
+    what = f"number {number}" if number is not None else ", ".join(f"{name} = {value}" for name, value in key.items())
+    return f"no row of {table} with {what} is set aside"

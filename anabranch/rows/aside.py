@@ -1,0 +1,103 @@
+"""Row changes that the target refuses and that are set aside, so that the rest goes on: values, and what a target does with
+them.
+
+What does not live here: which changes may be set aside, and what may not be applied past them (`apply/aside.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from anabranch.model.ids import TableId
+from anabranch.model.state import TableState
+from anabranch.rows.net import RowChange, TargetTable
+
+Texts = Mapping[str, str | None]
+
+RELEASE, DISCARD = "release", "discard"  # what a person wants done with a row
+
+
+@dataclass(frozen=True, slots=True)
+class AsideChange:
+    """A row of anabranch.set_aside. Images are text forms by target column, None where there is none: `before` has what the
+    log knows of the row, `after` the columns that are set. Changes with the same `key` wait in the order of their numbers.
+
+    `wish`: RELEASE or DISCARD once a person has asked for it. One that is discarded is kept for the record, and stands in
+    nobody's way."""
+
+    sequence: int
+    position: str
+    commit_time: int
+    source: TableId
+    target: TableId
+    key: Texts
+    operation: str
+    before: Texts | None
+    after: Texts | None
+    reason: str
+    keys_off: bool = False
+    wish: str = ""
+    is_discarded: bool = False
+    number: int = field(default=0, compare=False)  # given by the target
+    set_aside_at: int = field(default=0, compare=False)  # microseconds since 1970 UTC, by the target's clock
+
+    @property
+    def images(self) -> list[Texts]:
+        """What the row was and became, as far as it is known."""
+        before = dict(self.before or {})
+        return [image for image in (before, {**before, **self.after} if self.after is not None else {}) if image]
+
+    def change(self, table: TargetTable) -> RowChange:
+        """To be carried out."""
+        is_insert = self.operation == "insert"
+        return RowChange(
+            table,
+            self.operation,
+            {} if is_insert else dict(self.key),
+            dict(self.after or {}),
+            keys_off=self.keys_off,
+            before=dict(self.before or {}),
+        )
+
+
+@dataclass(frozen=True)
+class Aside:
+    """Of one table: the changes that wait, in their order, and how many may."""
+
+    limit: int
+    changes: tuple[AsideChange, ...] = ()
+
+    def plus(self, change: AsideChange) -> Aside:
+        return replace(self, changes=(*self.changes, change))
+
+
+class AsideStore(Protocol):
+    """The part of a TargetStore that tells what is set aside, and hands over what is to come of it."""
+
+    def set_aside(self, job: str, table: TableId | None = None, discarded: bool = False) -> list[AsideChange]:
+        """Those that wait, in the order of their numbers, of one source table or all; or those that were discarded."""
+
+    def asked(self, job: str) -> bool:
+        """Is anything wanted of them? Cheap to repeat."""
+
+    def wish(self, job: str, numbers: Sequence[int], wish: str, reason: str = "") -> int:
+        """Note what is wanted for changes that wait (RELEASE, DISCARD, "" = nothing any more), and another reason if one is
+        given. Returns how many of them still waited: the others are left as they are."""
+
+
+class AsideWriter(Protocol):
+    """The part of a Writer that sets changes aside, inside an epoch."""
+
+    def alone(self) -> AbstractContextManager[None]:
+        """What is done inside counts only if the block ends well; else the epoch stands where it was before, and goes on."""
+
+    def set_aside(self, job: str, change: AsideChange) -> int:
+        """Into anabranch.set_aside, in the transaction. Returns its number."""
+
+    def settle_aside(self, job: str, before: TableState, numbers: Sequence[int], discarded: bool) -> None:
+        """Changes of a table wait no longer: mark them as discarded, or remove them. Raises Fenced where the table's state,
+        generation and facts are not those of `before`, or one of them did not wait; nobody else changes its state until the
+        transaction ends."""

@@ -1,0 +1,254 @@
+"""Drawn histories of tables with foreign keys and unique values, at a target that refuses some rows: as long as rows are set
+aside the target differs in those rows and in nothing else, and once it takes them it ends as the source has (K26)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from apply_images import chunk_of, followed
+from key_rig import Refused, Row, Source, key, table
+
+from anabranch import connectors
+from anabranch.abc import ValueRules
+from anabranch.apply.cascade import rules_of
+from anabranch.apply.context import ApplyContext
+from anabranch.apply.epoch import Applier
+from anabranch.apply.following import Following
+from anabranch.apply.join import join_loaded
+from anabranch.apply.release import settle_wishes
+from anabranch.apply.window import WindowResolver, is_followed
+from anabranch.connectors.memory.database import Relation, database, forget
+from anabranch.model.endpoint import Endpoint
+from anabranch.model.ids import TableId
+from anabranch.model.position import Position
+from anabranch.model.schema import Action, TableSchema
+from anabranch.model.state import JOINS, RESUMES, SET_ASIDE, TableState
+from anabranch.rows.aside import RELEASE, AsideChange
+from anabranch.rows.conflict import STRICT
+from anabranch.trail.reader import TrailReader
+from anabranch.trail.writer import TrailWriter
+
+JOB, RULES = "shop", ValueRules()
+HISTORIES = 60  # of each part
+REFUSED = {"7", "8"}  # values of v
+ACTIONS = (Action.RESTRICT, Action.RESTRICT, Action.CASCADE, Action.SET_NULL)
+Rows = Mapping[str, Mapping[int, Row]]
+
+
+class UniqueSource(Source):
+    """One that has unique values, too."""
+
+    def _require(self, name: str, row: Row) -> None:
+        super()._require(name, row)
+        for other in self.rows[name].values():
+            if row.get("u") is not None and other["u"] == row["u"]:
+                raise Refused
+
+
+@dataclass
+class Rig:
+    """A source, its trail, an applier, a target that refuses rows until `mends`; `past`: the source's rows by sequence."""
+
+    source: UniqueSource
+    trail: TrailWriter
+    applier: Applier
+    following: Following
+    past: dict[int, Rows] = field(default_factory=dict)
+    refuses: bool = True
+    seen: set[str] = field(default_factory=set)
+
+    def takes(self, values: Mapping[str, str | None]) -> bool:
+        return not (self.refuses and values["v"] in REFUSED)
+
+    def go_on(self, pick: random.Random, transactions: int) -> None:
+        """Some transactions of the source in one epoch."""
+        for _ in range(transactions):
+            self._change(pick)
+        self.trail.append(chunk_of(self.source.done, self.source.schemas, 0))
+        self.trail.flush()
+        self.source.done.clear()
+        self.applier.apply(self.trail.end.position.sequence)
+
+    def _change(self, pick: random.Random) -> None:
+        for _ in range(pick.randrange(1, 4)):
+            name = pick.choice([s.id.name for s in self.source.schemas])
+            columns = [c.name for c in _schema(self.source, name).columns if c.name != "id"]
+            values = {column: pick.choice([None, *range(1, 9)]) for column in columns if pick.random() < 0.8}
+            number, what = pick.randrange(1, 7), pick.random()
+            try:
+                if what < 0.5:
+                    self.source.insert(name, **{**dict.fromkeys(columns), **values, "id": number})
+                elif what < 0.8:
+                    self.source.update(name, number, **values)
+                elif what < 0.85:
+                    self.source.update(name, number, id=pick.randrange(1, 9))
+                else:
+                    self.source.delete(name, number)
+            except (Refused, KeyError):
+                continue
+        self.source.commit()
+        self.past[self.trail.end.position.sequence + len(self.source.done)] = deepcopy(self.source.rows)
+
+    @property
+    def states(self) -> Mapping[TableId, TableState]:
+        return self.applier.store.tables(JOB)
+
+    @property
+    def waiting(self) -> list[AsideChange]:
+        return self.applier.store.set_aside(JOB)
+
+    def release(self) -> None:
+        self.applier.store.wish(JOB, [change.number for change in self.waiting], RELEASE)
+        settle_wishes(self.applier, self.following)
+
+    def resume(self) -> None:
+        for state in self.states.values():
+            if state.state == "parked":
+                joining = replace(state, state="loading", facts={**state.facts, JOINS: "yes", "loaded": "yes"})
+                self.applier.store.save_table(JOB, joining, state)
+        join_loaded(self.applier, self.following)
+
+    def rows(self, name: str) -> dict[int, Row]:
+        relation = _relation(name)
+        texts = [relation.texts(row) for row in relation.rows.values()]
+        return {int(row["id"]): _row(row) for row in texts}
+
+    def check(self) -> None:
+        """The rule, at this moment."""
+        states = self.states
+        for one, state in states.items():
+            self.seen.add(state.state)
+            at = int(state.facts[RESUMES]) if state.state == "parked" else self.applier.checkpoint.position.sequence
+            there, mine = self.rows(one.name), [c for c in self.waiting if c.source == one]
+            assert int(state.facts.get(SET_ASIDE, "0")) == len(mine)
+            self.seen |= {"aside" if mine else "", "behind" if any("waits" in c.reason for c in mine) else ""}
+            for change in mine:
+                _carry_out(change, there)
+            assert there == self.past[at][one.name], one
+        self._no_child_without_its_parent({t.name for t, s in states.items() if s.state == "streaming"})
+
+    def _no_child_without_its_parent(self, streaming: set[str]) -> None:
+        for schema in self.source.schemas:
+            for one in schema.foreign_keys if schema.id.name in streaming else ():
+                parents = self.rows(one.parent.name)
+                for row in self.rows(schema.id.name).values():
+                    assert row[one.columns[0]] is None or row[one.columns[0]] in parents
+
+
+def _schema(source: Source, name: str) -> TableSchema:
+    return next(s for s in source.schemas if s.id.name == name)
+
+
+def _row(texts: Mapping[str, str | None]) -> Row:
+    return {name: None if value is None else int(value) for name, value in texts.items()}
+
+
+def _carry_out(change: AsideChange, rows: dict[int, Row]) -> None:
+    """As if the target took it."""
+    number = int(change.key["id"] or 0)
+    assert (number in rows) == (change.operation != "insert")
+    if change.operation == "delete":
+        del rows[number]
+    else:
+        rows[number] = {**rows.get(number, {}), **_row(change.after or {})}
+
+
+def _relation(name: str) -> Relation:
+    return database("aside").tables[TableId("shop", name)]
+
+
+def tables(pick: random.Random) -> list[TableSchema]:
+    """One that nothing is connected with, and three in a row; some refer to themselves."""
+    pairs = [(pick.choice(ACTIONS), pick.choice(ACTIONS)) for _ in range(3)]
+    own = [key("up", "child", *pairs[2])] if pick.random() < 0.3 else []
+    return [
+        table("alone", "v u", unique="u"),
+        table("parent", "v u", unique="u"),
+        table("child", "p up v u", key("p", "parent", *pairs[0]), *own, unique="u"),
+        table("below", "c v u", key("c", "child", *pairs[1]), unique="u"),
+    ]
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Any]:
+    made: list[Rig] = []
+
+    def make(schemas: list[TableSchema], name: str, **options: Any) -> Rig:
+        forget()
+        trail = TrailWriter.open(tmp_path / name, job=JOB, job_uuid="u", source_identity="s", pack=False)
+        target = connectors.target(Endpoint("memory", "", 0, "", "", "aside"))
+        loader, store, targets = target.loader(RULES), target.store(), {s.id: followed(s).table for s in schemas}
+        store.create_checkpoint(JOB, Position(0, ""), 0)
+        for one in schemas:
+            trail.schema(one)
+            loader.create_table(one, targets[one.id], RULES, False)
+            loader.build(JOB, one, targets[one.id], targets.get)
+            store.save_table(JOB, TableState(one.id, one.id, "streaming", schema=one), None)
+        writer, reader = target.writer(RULES, False), TrailReader(tmp_path / name)
+        writer.claim(JOB, "me")
+
+        def context(states: Mapping[TableId, TableState]) -> ApplyContext:
+            found = {s.id: followed(s) for s in schemas if is_followed(states[s.id])}
+            found = {t: replace(f, unique=frozenset({"u"})) for t, f in found.items()}
+            return ApplyContext(found, rules_of(found))
+
+        applier = Applier(
+            JOB, reader, writer, store, "me", context, lambda _: None, parks=True, sets_aside=True, **options
+        )
+        resolver = WindowResolver(reader, connectors.source(Endpoint("memory", "", 0, "", "", "origin")).order)
+        following = Following(
+            target, RULES, lambda s: targets[s.id], lambda _: None, lambda _: STRICT, False, "truncate", resolver
+        )
+        applier.look()
+        one_rig = Rig(UniqueSource(schemas), trail, applier, following)
+        one_rig.past[0] = deepcopy(one_rig.source.rows)
+        for schema in schemas:
+            _relation(schema.id.name).checks.append(one_rig.takes)
+        made.append(one_rig)
+        return one_rig
+
+    yield make
+    for one in made:
+        one.trail.close()
+        one.applier.trail.close()
+    forget()
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_rule_26_the_target_differs_in_rows_that_are_set_aside_and_in_nothing_else(rig: Any, part: int) -> None:
+    seen: set[str] = set()
+    for seed in range(part * HISTORIES, (part + 1) * HISTORIES):
+        pick = random.Random(seed)
+        one = rig(tables(pick), str(seed), per_transaction=seed % 3 == 0)
+        for _ in range(pick.randrange(2, 7)):
+            one.go_on(pick, pick.randrange(1, 12))
+            one.check()
+            if pick.random() < 0.2:
+                one.applier.ask_again()  # as a start does
+            if pick.random() < 0.3:
+                one.refuses = pick.random() < 0.5
+                one.release()
+                one.check()
+                one.resume()
+                one.check()
+                one.refuses = True
+        mended(one)
+        seen |= one.seen
+    assert seen >= {"streaming", "parked", "aside", "behind"}
+
+
+def mended(one: Rig) -> None:
+    """Whatever was refused, whatever waits: it all comes back."""
+    one.refuses = False
+    for _ in range(20):
+        one.release()
+        one.resume()
+        one.check()
+    assert one.waiting == [] and {state.state for state in one.states.values()} == {"streaming"}
+    assert {s.id.name: one.rows(s.id.name) for s in one.source.schemas} == one.source.rows
