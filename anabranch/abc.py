@@ -20,6 +20,7 @@ from anabranch.rows.chunk import Chunk
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict
 from anabranch.rows.keys import EnforcedKey
 from anabranch.rows.net import Cascade, CascadeRule, RowChange, TableNet, TargetTable
+from anabranch.rows.uncommitted import LogChanges, LogEnded
 
 # --- choices that are made in the job file and hold for load and stream alike ----------------------------
 
@@ -87,7 +88,7 @@ class LogDecided:
     gtid: str | None = None
 
 
-LogItem = Chunk | LogStatement | LogIdle | LogAbandoned | LogPrepared | LogDecided
+LogItem = Chunk | LogStatement | LogIdle | LogAbandoned | LogPrepared | LogDecided | LogChanges | LogEnded
 Select = Callable[[TableId], TableSchema | None]
 
 

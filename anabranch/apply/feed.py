@@ -10,7 +10,8 @@ from anabranch.model.position import Position
 from anabranch.rows.chunk import Chunk, Part
 from anabranch.trail.reader import ChunkRef, TrailReader
 
-GROUP_ROWS = 100_000  # row images planned together: bounds memory, not the size of an epoch
+# Row images, and their bytes as Arrow, planned together: bounds memory, not the size of an epoch.
+GROUP_ROWS, GROUP_BYTES = 100_000, 32 << 20
 
 
 @dataclass(frozen=True)
@@ -37,16 +38,8 @@ class Feed:
         return self.trail.descriptors(self.after, self.upto)
 
     def groups(self) -> Iterator[list[Chunk]]:
-        chunks: list[Chunk] = []
-        rows = 0
-        for ref in self.refs:
-            chunks.append(self.trail.load(ref))
-            rows += chunks[-1].row_count
-            if rows >= GROUP_ROWS:
-                yield chunks
-                chunks, rows = [], 0
-        if chunks:
-            yield chunks
+        for refs in grouped(self.refs):
+            yield [self.trail.load(ref) for ref in refs]
 
     def transactions(self) -> Iterator[SourceTransaction]:
         fragments: list[ChunkRef] = []
@@ -75,6 +68,23 @@ class Feed:
             ref.last_commit_time,
             lambda: (self.trail.load(part) for part in parts),
         )
+
+
+def grouped(refs: Iterable[ChunkRef]) -> Iterator[list[ChunkRef]]:
+    """Chunks in a row that are planned together: at least one, no more when they are many rows or many bytes."""
+    group: list[ChunkRef] = []
+    rows = size = 0
+    for ref in refs:
+        if group and size + ref.bytes > GROUP_BYTES:
+            yield group
+            group, rows, size = [], 0, 0
+        group.append(ref)
+        rows, size = rows + ref.rows, size + ref.bytes
+        if rows >= GROUP_ROWS:
+            yield group
+            group, rows, size = [], 0, 0
+    if group:
+        yield group
 
 
 def _each(chunk: Chunk) -> Iterator[SourceTransaction]:

@@ -7,14 +7,13 @@ followed (barriers) or meet rows to be read again: the driver plans those itself
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from anabranch.abc import Conflict, StagedNet, TargetConnector, ValueRules
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.context import ApplyContext
-from anabranch.apply.feed import GROUP_ROWS, Feed
+from anabranch.apply.feed import Feed, grouped
 from anabranch.apply.plan import Stage, group, stages
 from anabranch.errors import AnabranchError
 from anabranch.failpoints import reach
@@ -97,8 +96,7 @@ class Executors:
     def stage(self, feed: Feed, context: ApplyContext) -> list[StagedPiece]:
         """All pieces in order. Raises NeedsSlowWay, or what a task met."""
         pieces = [
-            Piece(self.job, self.trail, tuple(refs), context, self.target, self.rules)
-            for refs in _cut(feed.refs, GROUP_ROWS)
+            Piece(self.job, self.trail, tuple(refs), context, self.target, self.rules) for refs in grouped(feed.refs)
         ]
         staged = self.engine.each(pieces)
         for piece in staged:
@@ -107,15 +105,3 @@ class Executors:
             if piece.needs_slow_way:
                 raise NeedsSlowWay(next(iter(context.tables.values())).table, piece.needs_slow_way)
         return staged
-
-
-def _cut(refs: Sequence[ChunkRef], rows: int) -> list[list[ChunkRef]]:
-    pieces: list[list[ChunkRef]] = [[]]
-    size = 0
-    for ref in refs:
-        if size >= rows:
-            pieces.append([])
-            size = 0
-        pieces[-1].append(ref)
-        size += ref.rows
-    return pieces

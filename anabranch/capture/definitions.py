@@ -219,6 +219,10 @@ class DefinitionKeeper:
         return alone(barriers, mark, None)
 
     def _awaits(self, table: TableId, joining: Joining, mark: LogMark) -> bool:
+        if uncommitted := self.trail.open_staging.lacking(table):
+            if time.monotonic() - joining.asked > self.patience:
+                self._refuse_waiting(table, uncommitted, is_same=True)
+            return True
         lacking, first = self.trail.staging.lacking(table), joining.unlisted
         if lacking and first is None:
             log.get().warning("table_waits_to_join", table=str(table), for_prepared=lacking[:5])
@@ -233,7 +237,7 @@ class DefinitionKeeper:
     def _refuse_waiting(self, table: TableId, lacking: list[str], is_same: bool) -> None:
         """`is_same`: some of those that were there at first."""
         xids, seconds = ", ".join(lacking[:5]), f"{self.patience:g} s"
-        reason = f"the prepared transactions {xids} have rows of it and did not end in {seconds}: end them, ask again"
+        reason = f"the transactions {xids} have rows of it and did not end in {seconds}: end them, ask again"
         if not is_same:
             reason = (
                 f"there were prepared transactions with rows of it all the {seconds}, always others, now {xids}: it joins "

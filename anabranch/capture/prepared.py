@@ -5,7 +5,7 @@ What does not live here: the files (`trail/staging.py`), how a log says it (each
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 
@@ -19,6 +19,7 @@ from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.rows.chunk import TRANSACTION_SCHEMA, Barrier, Chunk, Part, TableRows
+from anabranch.rows.uncommitted import LogEnded
 from anabranch.trail.writer import TrailWriter
 
 
@@ -68,40 +69,51 @@ class PreparedTransactions:
         reach("capture.decided")
         if not item.is_committed or staging[item.xid].is_older:
             return
-        torn = self._torn(item.xid)
-        waiting, part = None, Part.WHOLE
-        for chunk in staging.chunks(item.xid):
-            tables = [rows for one in chunk.tables if (rows := self._fitting(one, torn))]
-            if tables and waiting:
-                yield _part(waiting, Part.FRAGMENT)
-                part = Part.LAST
-            waiting = tables or waiting
-        if waiting or torn:
-            barriers = self._keeper.park(torn, f"rows of the prepared transaction {item.xid} could not be kept")
-            yield replace(_part(waiting or [], part, item), barriers=tuple(barriers))
+        staged = staging[item.xid]
+        what = f"rows of the prepared transaction {item.xid} could not be kept"
+        yield from entering(self._trail, self._keeper, staging.chunks(item.xid), staged.left_out, what, item)
 
     def done(self, item: LogDecided) -> None:
         """What `decide` gave is durable."""
         if item.xid in self._trail.staging:
             self._trail.staging.remove(item.xid)
 
-    def _torn(self, xid: str) -> set[TableId]:
-        """Tables in force of which it has not all rows: a table joins only when there are none (`DefinitionKeeper.join`)."""
-        in_force = self._trail.history.in_force()
-        return {table for table in in_force if str(table) in self._trail.staging[xid].left_out}
 
-    def _fitting(self, rows: TableRows, torn: set[TableId]) -> TableRows | None:
-        """The rows under the definition in force now; None for a table that is parked, or has another definition since."""
-        now = self._trail.history.in_force().get(rows.table)
-        if now is None or rows.table in torn:
-            return None
-        if now.version != rows.version and not now.same_definition(self._trail.history.at(rows.table, rows.version)):
-            torn.add(rows.table)
-            return None
-        return replace(rows, version=now.version)
+def entering(
+    trail: TrailWriter,
+    keeper: DefinitionKeeper,
+    chunks: Iterable[Chunk],
+    left_out: Collection[str],
+    what: str,
+    end: LogDecided | LogEnded,
+) -> Iterator[Chunk]:
+    """The rows of a transaction that waited for its end, as chunks for the trail. Tables of which it has not all rows are
+    parked with it: a table joins only when there are none (`DefinitionKeeper.join`)."""
+    torn = {table for table in trail.history.in_force() if str(table) in left_out}
+    waiting, part = None, Part.WHOLE
+    for chunk in chunks:
+        tables = [rows for one in chunk.tables if (rows := _fitting(trail, one, torn))]
+        if tables and waiting:
+            yield _part(waiting, Part.FRAGMENT)
+            part = Part.LAST
+        waiting = tables or waiting
+    if waiting or torn:
+        barriers = keeper.park(torn, what)
+        yield replace(_part(waiting or [], part, end), barriers=tuple(barriers))
 
 
-def _part(tables: list[TableRows], part: Part, end: LogDecided | None = None) -> Chunk:
+def _fitting(trail: TrailWriter, rows: TableRows, torn: set[TableId]) -> TableRows | None:
+    """The rows under the definition in force now; None for a table that is parked, or has another definition since."""
+    now = trail.history.in_force().get(rows.table)
+    if now is None or rows.table in torn:
+        return None
+    if now.version != rows.version and not now.same_definition(trail.history.at(rows.table, rows.version)):
+        torn.add(rows.table)
+        return None
+    return replace(rows, version=now.version)
+
+
+def _part(tables: list[TableRows], part: Part, end: LogDecided | LogEnded | None = None) -> Chunk:
     """A chunk of one transaction; its position and id are those of its end."""
     place = {"native": "", "gtid": None, "commit_time": 0}
     if end is not None:

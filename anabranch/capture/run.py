@@ -27,18 +27,21 @@ from anabranch.capture.begin import Wanted, begin
 from anabranch.capture.definitions import DefinitionKeeper
 from anabranch.capture.older import PATIENCE, Patience
 from anabranch.capture.prepared import PreparedTransactions
+from anabranch.capture.uncommitted import LIMITS, Limits, OpenTransactions
 from anabranch.capture.unlogged import altered_unlogged
 from anabranch.errors import SourceUnavailable, StorageFull
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark, Position
 from anabranch.rows.chunk import BarrierKind, Chunk, Part
+from anabranch.rows.uncommitted import LogChanges, LogEnded
 from anabranch.trail.codec import last_place
 from anabranch.trail.writer import TrailEnd, TrailWriter
 
 READ_SECONDS = 0.2
 HEARTBEAT_SECONDS = 0.5
 REQUESTS_SECONDS = 0.5
+DROP_SECONDS = 10.0  # between two looks at what the trail need not keep any more
 END_SECONDS = 3.0  # between two looks at the source's end, while nothing comes
 RECONNECT_SECONDS = 300.0
 
@@ -72,6 +75,7 @@ class Capture:
     staging_timeout: float = (
         PATIENCE  # seconds that prepared transactions may hold up a beginning trail, a joining table
     )
+    limits: Limits = LIMITS  # of rows of open transactions in memory
     waits_at_start: bool = False  # also for a source that was never reached: who started this has reached it
 
     def run(self) -> None:
@@ -81,12 +85,14 @@ class Capture:
         begin(self.source, self.reader, self.trail, self.wanted, patience)
         self.keeper = DefinitionKeeper(self.source, self.trail, self.wanted, self.reader.reselect, self.staging_timeout)
         self.prepared = PreparedTransactions(self.trail, self.keeper)
+        self.open = OpenTransactions(self.trail, self.keeper, self.reader, self.limits)
         lost_since: float | None = None
         was_there = self.waits_at_start
         while not self.stop():
             try:
                 self._rewind()
                 self.trail.flush()  # what was appended, and could not be flushed, is in the trail: it is not read again
+                self.open.rewind(self._place())
                 in_force = self.trail.history.in_force()
                 unlogged = altered_unlogged(self.source, self.reader, self._place(), in_force, self.stop)
                 self.reader.start(self._place(), self.keeper.select)
@@ -150,13 +156,15 @@ class Capture:
                 time.sleep(0.1)
 
     def _follow(self) -> None:
-        next_requests = next_heartbeat = next_look = 0.0
+        next_requests = next_heartbeat = next_look = next_drop = 0.0
         is_inside = False  # fragments of a transaction were given, its end was not: nothing may come between them
         while not self.stop():
             item = self.reader.read(READ_SECONDS)
             now = time.monotonic()
             if item is not None:
                 reach("capture.read")
+                if self.open.was_before(item):
+                    continue
                 self._tell_read(item)
             elif now >= next_look and not is_inside:
                 self._look_at_end()
@@ -169,6 +177,10 @@ class Capture:
                 is_inside = item.chunk.part is Part.FRAGMENT
             elif isinstance(item, LogDecided):
                 self._decide(item)
+            elif isinstance(item, LogChanges):
+                self._changes(item)
+            elif isinstance(item, LogEnded):
+                self._ended(item)
             elif isinstance(item, LogStatement):
                 self._statement(item)
             elif isinstance(item, LogAbandoned):
@@ -179,7 +191,22 @@ class Capture:
                 next_heartbeat = now + HEARTBEAT_SECONDS
             if now >= next_requests and not is_inside:
                 self._requests()
+                self._moved(self.open.keep_old())
                 next_requests = now + REQUESTS_SECONDS
+            if now >= next_drop:
+                self._drop_old()
+                next_drop = now + DROP_SECONDS
+        self._leave()
+
+    def _leave(self) -> None:
+        """A stop that is in order: what is open waits on disk, so that a start need not read it again."""
+        with suppress(StorageFull):  # then it is read again
+            self._moved(self.open.keep_all())
+
+    def _moved(self, mark: LogMark | None) -> None:
+        """A start reads less again than before."""
+        if mark is not None:
+            self._heartbeat(mark)
 
     def _tell_read(self, item: LogItem) -> None:
         """Of a fragment nothing: where its transaction ends is not known yet."""
@@ -197,7 +224,7 @@ class Capture:
                 self.watcher.at_end(self.trail)
 
     def _write(self, chunk: Chunk) -> None:
-        self.trail.append(chunk)
+        self.trail.append(self.open.resumed(chunk))
         reach("capture.appended")
         if chunk.part is not Part.FRAGMENT:
             self.trail.flush()
@@ -223,6 +250,21 @@ class Capture:
         reach("capture.decided.published")
         self.prepared.done(item)
 
+    def _changes(self, item: LogChanges) -> None:
+        chunk = self.open.take(item)
+        if chunk is not None:
+            self._write(chunk)
+        self._moved(self.open.keep_large())
+
+    def _ended(self, item: LogEnded) -> None:
+        has_rows = False
+        for chunk in self.open.end(item):
+            self._write(chunk)
+            has_rows = True
+        if not has_rows:
+            self._heartbeat(item.mark)
+        self.open.done(item)
+
     def _statement(self, statement: LogStatement) -> None:
         reach("capture.statement")
         chunk = self.keeper.on_statement(statement)
@@ -239,11 +281,17 @@ class Capture:
         self._heartbeat(mark)
 
     def _heartbeat(self, mark: LogMark) -> None:
+        mark = self.open.placed(mark)
         if mark.resume != self.trail.end.resume:
             reach("capture.heartbeat")
             self.trail.heartbeat(mark)
             self.trail.flush()
         self.watcher.written(self.trail)
+
+    def _drop_old(self) -> None:
+        """Also where nothing is written any more: a large transaction may have been the last one for days."""
+        with suppress(StorageFull):
+            self.trail.drop_old()
 
     def _requests(self) -> None:
         self.keeper.look_at_requests()

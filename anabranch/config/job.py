@@ -258,8 +258,11 @@ class Capture(Section):
     retain_segments: int | None = Field(default=None, ge=0)
     """No more such segments than this, however young."""
     memory_limit_mb: int = Field(default=50, ge=1)
-    """Memory for transactions that are not committed yet; beyond it they go to disk. Without effect on MySQL and MariaDB,
-    whose logs have committed transactions only."""
+    """Memory for rows of transactions that are open; beyond it the largest go to disk, beside the trail. Without effect on
+    MySQL and MariaDB, whose logs have a transaction when it is committed or prepared."""
+    transaction_staging_timeout_s: int = Field(default=120, ge=1)
+    """How long rows of an open transaction stay in memory only before they go to disk, and with that how much of the log a
+    start reads again at most. Without effect on MySQL and MariaDB."""
     staging_timeout_s: int = Field(default=120, ge=1)
     """How long a trail that begins, or a table that joins, waits for older transactions that are prepared at the source (XA)
     and undecided."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from anabranch import log
 from anabranch.capture.run import Capture
+from anabranch.capture.uncommitted import Limits
 from anabranch.job import ends
 from anabranch.job.signals import PREFLIGHT, SUPERVISED, Stop
 from anabranch.job.watching import ApplyWatcher, CaptureWatcher, part
@@ -37,7 +38,11 @@ def run_capture(job: Job) -> None:
                 watcher, refuse = CaptureWatcher(state), partial(ends.refuse_switch_while_loading, job)
                 timeout = float(job.config.capture.staging_timeout_s)
                 wanted, waits = job.rules.includes, bool(os.environ.get(SUPERVISED))
-                Capture(source, reader, trail, wanted, stop.asked, watcher, followed, refuse, timeout, waits).run()
+                settings = job.config.capture
+                limits = Limits(settings.memory_limit_mb << 20, float(settings.transaction_staging_timeout_s))
+                Capture(
+                    source, reader, trail, wanted, stop.asked, watcher, followed, refuse, timeout, limits, waits
+                ).run()
         finally:
             reader.close()
 

@@ -195,7 +195,11 @@ def _hex(array: Any, prefix: str) -> Any:
 
 def _large_text(ends: Any, characters: Any) -> Any:
     """A text array without nulls from where its values end and their characters."""
-    buffers = [None, pa.py_buffer(np.ascontiguousarray(ends)), pa.py_buffer(characters.tobytes())]
+    buffers = [
+        None,
+        pa.py_buffer(np.ascontiguousarray(ends)),
+        pa.py_buffer(np.ascontiguousarray(characters).reshape(-1)),
+    ]
     return pa.Array.from_buffers(pa.large_string(), len(ends) - 1, buffers)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from anabranch.errors import TrailCorrupt
 from anabranch.rows.chunk import Part
-from anabranch.trail import staging
+from anabranch.trail import open_staging, staging
 from anabranch.trail.format import Frame, Kind, SegmentName, ends_before
 from anabranch.trail.history import FILE as HISTORY
 from anabranch.trail.history import SchemaHistory, parse
@@ -49,6 +49,7 @@ def check(storage: Storage, record: Record, names: list[SegmentName], identity: 
             segment.close()
         report.segments += 1
     report.problems += staging.problems(storage)
+    report.problems += open_staging.problems(storage)
     if report.last != record.sequence and report.is_good:
         report.problems.append(f"the trail ends at {report.last}, {record.sequence} was published")
     return report

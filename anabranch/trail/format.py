@@ -35,6 +35,7 @@ class Kind(IntEnum):
     FOOTER = 5  # last in a sealed segment: index of its chunks
     PREPARED = 6  # in a staged transaction: its rows are complete
     DECIDED = 7  # behind it: where in the log it ended
+    KEPT = 8  # in a part of an open transaction: its rows are complete
 
 
 class Frame(NamedTuple):

@@ -29,11 +29,14 @@ from anabranch.trail.storage import LocalStorage, Storage
 
 CHUNK_ROWS = 20_000
 CHUNK_TRANSACTIONS = 20_000
+CHUNK_BYTES = 4 << 20  # in memory
 MIN_CHUNKS = 16  # fewer frames are not worth a file
+LARGE_FRAME = 256 * 1024  # bytes; frames of few, wide rows are large already
 
 
-def is_worthwhile(chunks: int, rows: int) -> bool:
-    return chunks >= MIN_CHUNKS and rows < chunks * CHUNK_ROWS // 4
+def is_worthwhile(chunks: int, rows: int, size: int) -> bool:
+    """`size`: bytes of the segment."""
+    return chunks >= MIN_CHUNKS and rows < chunks * CHUNK_ROWS // 4 and size < chunks * LARGE_FRAME
 
 
 class Packer:
@@ -44,9 +47,9 @@ class Packer:
         self._is_wanted = False
         self._child: subprocess.Popen[bytes] | None = None
 
-    def offer(self, chunks: int, rows: int) -> None:
+    def offer(self, chunks: int, rows: int, size: int) -> None:
         """A segment was sealed."""
-        self._is_wanted = self._is_wanted or is_worthwhile(chunks, rows)
+        self._is_wanted = self._is_wanted or is_worthwhile(chunks, rows, size)
 
     def tick(self) -> None:
         """After a publication; never waits."""
@@ -102,7 +105,7 @@ def pack(directory: Path, storage: Storage, name: SegmentName, before: int | Non
         return False
     try:
         source.index.complete(before)
-        if not is_worthwhile(len(source.index.offsets), source.index.rows):
+        if not is_worthwhile(len(source.index.offsets), source.index.rows, source.size()):
             return False
         return _swap(directory, storage, name, source)
     finally:
@@ -175,7 +178,7 @@ def _kept(source: SegmentReader) -> Iterator[int]:
 
 
 def _is_large(group: Group) -> bool:
-    return group.rows >= CHUNK_ROWS or group.transactions >= CHUNK_TRANSACTIONS
+    return group.rows >= CHUNK_ROWS or group.transactions >= CHUNK_TRANSACTIONS or group.bytes >= CHUNK_BYTES
 
 
 def _copy_start(source: SegmentReader, target: SegmentWriter) -> None:

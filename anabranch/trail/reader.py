@@ -47,8 +47,9 @@ T = TypeVar("T")
 class ChunkRef:
     """A chunk in a segment: small, picklable, enough to plan with and to load.
 
-    `after` and `upto` are the window that was asked for: `load` leaves out transactions outside of it, while the counts
-    are the whole chunk's. `last_native` and `last_commit_time` belong to `last_sequence` ("" and 0 in a fragment)."""
+    `bytes` are those of its rows in memory. `after` and `upto` are the window that was asked for: `load` leaves out
+    transactions outside of it, while the counts are the whole chunk's. `last_native` and `last_commit_time` belong to
+    `last_sequence` ("" and 0 in a fragment)."""
 
     segment: str
     offset: int
@@ -63,6 +64,7 @@ class ChunkRef:
     fragment: int
     has_barriers: bool
     tables: tuple[tuple[str, int], ...]  # str(TableId), row images
+    bytes: int
     after: int = 0
     upto: int = 2**63 - 1
     format: int = FORMAT
@@ -397,6 +399,7 @@ def _ref(segment: SegmentReader, offset: int, after: int, upto: int) -> ChunkRef
         fragment=frame.fragment,
         has_barriers=bool(facts["barriers"]),
         tables=tuple((table[0], table[2]) for table in facts["tables"]),
+        bytes=sum(raw or stored for stored, raw in (table[4] for table in facts["tables"])),
         after=after,
         upto=upto,
     )

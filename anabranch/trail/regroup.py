@@ -37,7 +37,7 @@ class Group:
 
     def __init__(self) -> None:
         self.chunks: list[Chunk] = []
-        self.rows = self.transactions = 0
+        self.rows = self.transactions = self.bytes = 0
         self._schemas: dict[TableId, tuple[int, pa.Schema]] = {}
 
     def accepts(self, chunk: Chunk) -> bool:
@@ -52,6 +52,7 @@ class Group:
         self.chunks.append(chunk)
         self.rows += chunk.row_count
         self.transactions += chunk.transactions.num_rows
+        self.bytes += sum(rows.batch.nbytes for rows in chunk.tables)
         self._schemas |= {rows.table: (rows.version, rows.batch.schema) for rows in chunk.tables}
         if len(self.chunks) >= _LOOSE:
             self.chunks = [join(self.chunks)]

@@ -27,6 +27,7 @@ from anabranch.trail.history import FILE as HISTORY
 from anabranch.trail.history import Entry, SchemaHistory
 from anabranch.trail.identity import Identity
 from anabranch.trail.lock import WriterLock
+from anabranch.trail.open_staging import OpenStaging
 from anabranch.trail.pack import Packer
 from anabranch.trail.published import Record, TrailEnd
 from anabranch.trail.recovery import Recovered, recover
@@ -78,6 +79,7 @@ class TrailWriter:
         self._failed = False
         self._packer = packer
         self.staging = Staging(storage, self._table_frame, recovered.end.resume)
+        self.open_staging = OpenStaging(storage, self._table_frame)
 
     @classmethod
     def open(
@@ -293,7 +295,7 @@ class TrailWriter:
         self._leave(segment)
         reach("trail.segment.sealed")
         if self._packer:
-            self._packer.offer(len(segment.offsets), segment.rows)
+            self._packer.offer(len(segment.offsets), segment.rows, segment.offset)
         with suppress(StorageFull):  # what was appended counts, and the next seal tries this again
             self.drop_old()
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from itertools import islice
 
-from anabranch.abc import LogIdle, LogStatement, Select
+from anabranch.abc import LogIdle, LogItem, LogStatement, Select
 from anabranch.connectors.memory.database import Commit, Database, Image, Row
 from anabranch.errors import LogLost
 from anabranch.model.ids import TableId
@@ -75,7 +75,7 @@ class MemoryLog:
     def reselect(self) -> None:
         self._schemas.clear()
 
-    def read(self, timeout: float) -> Chunk | LogStatement | LogIdle | None:
+    def read(self, timeout: float) -> LogItem | None:
         until = time.monotonic() + timeout
         while self._read >= len(self._database.log):
             if time.monotonic() >= until:

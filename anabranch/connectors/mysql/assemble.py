@@ -215,7 +215,8 @@ class Assembler:
                     found.buffer.runs.append((op, builder.transaction, group.ordinal, shape, second_shape, images))
                     group.ordinal += images
                     builder.images += images
-                    builder.size += length
+                    least = images * found.least
+                    builder.size += length if length > least else least
                     if builder.images >= full_images or builder.size >= full_bytes:
                         cursor.offset = offset
                         self._endings.full()

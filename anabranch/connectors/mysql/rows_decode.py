@@ -35,6 +35,7 @@ ROW_EVENTS = {
 LOGS_COMPUTED = {"mysql": True, "mariadb": False}
 _REMEDY = "; binlog_row_image = FULL at the source would log it"
 _NAME = re.compile(r"[a-z_]\w*")
+CELL_BYTES = 4  # of a column in memory
 _PATTERNS = 256  # combinations of present columns that are kept per table
 
 
@@ -46,7 +47,8 @@ class TableDecoders:
     """All decoders of one table map, made when first needed. Raises Unfit when the definition cannot be of this table.
 
     `kinds`: kind of event -> bytes of its head (number of columns, bitmaps of present ones), and decoders by this head.
-    `kinds_off`: the same for events that were logged with foreign keys switched off."""
+    `kinds_off`: the same for events that were logged with foreign keys switched off. `least`: bytes that an image costs
+    at least, whatever the log needs for it: a NULL is a bit there, and a value's room here."""
 
     def __init__(
         self, seen: TableMap, buffer: TableBuffer, rules: ValueRules, family: str, logged: TableSchema | None = None
@@ -59,6 +61,7 @@ class TableDecoders:
             raise Unfit(why)
         self.seen, self.buffer, self.rules, self.family = seen, buffer, rules, family
         columns = len(seen.columns)
+        self.least = CELL_BYTES * columns
         self._count = bytes((columns,)) if columns < 0xFB else b"\xfc" + columns.to_bytes(2, "little")
         self._width = (len(seen.columns) + 7) // 8
         self._fields = tuple(map(field_of, seen.columns, self.schema.columns))

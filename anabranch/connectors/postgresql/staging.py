@@ -17,7 +17,7 @@ from anabranch.model.datatype import LogicalType
 from anabranch.model.ids import TableId
 from anabranch.rows.lines import lines
 
-BLOCK = 20_000  # rows that become one block of a COPY
+BLOCK, BLOCK_BYTES = 20_000, 8 << 20  # rows that become one block of a COPY, and their bytes as Arrow
 ANALYZE_ROWS = 5_000  # from here on the planner is told what was staged
 KEPT = 100  # tables; every commit empties each of them
 
@@ -100,6 +100,13 @@ def copy_rows(
 ) -> None:
     """COPY arrays into a table, block by block; `names` if the table's columns are called otherwise."""
     types: list[LogicalType] = [column.type for column in columns]
+    rows = _block(arrays)
     with connection.cursor() as cursor, cursor.copy(copy_into(table, names or [c.name for c in columns])) as copy:
-        for start in range(0, len(arrays[0]), BLOCK):
-            copy.write(lines(types, [array.slice(start, BLOCK) for array in arrays], nul=nul))
+        for start in range(0, len(arrays[0]), rows):
+            copy.write(lines(types, [array.slice(start, rows) for array in arrays], nul=nul))
+
+
+def _block(arrays: Sequence[Any]) -> int:
+    """How many rows of these become one block; of very wide ones each."""
+    width = int(sum(array.nbytes for array in arrays)) // max(1, len(arrays[0]))
+    return max(1, min(BLOCK, BLOCK_BYTES // max(1, width)))

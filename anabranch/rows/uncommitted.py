@@ -1,0 +1,61 @@
+"""What a log gives that has uncommitted work in it: changes as they were made, transactions interleaved (K6, AT-53, GG-15).
+
+MySQL and MariaDB log a transaction when it ends, or is prepared (`abc.LogPrepared`), so their readers give none of this.
+What becomes of it until the end is known is capture's business (`capture/uncommitted.py`): memory, then disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from anabranch.model.ids import TableId
+from anabranch.model.position import LogMark
+from anabranch.rows.chunk import Chunk
+
+
+@dataclass(frozen=True, slots=True)
+class LogChanges:
+    """Rows of the open transaction `xid`, from the place `low` in the log, just before the first of them, to `mark`, just
+    behind the last. Parts of others may lie in between, and come before or after it. `chunk` is a FRAGMENT, with `ordinal`s
+    that rise within it. Nothing of it counts before its LogEnded. `left_out`: tables whose rows in it were left out."""
+
+    xid: str
+    chunk: Chunk
+    low: LogMark
+    mark: LogMark
+    left_out: tuple[TableId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnded:
+    """The transaction `xid` was committed, here and under this id, or rolled back; `mark` is just behind it. It comes for
+    every transaction, also for those without rows for us."""
+
+    xid: str
+    is_committed: bool
+    mark: LogMark
+    gtid: str | None = None
+
+
+class UncommittedOrder(Protocol):
+    """What the LogOrder of such a log has besides."""
+
+    def since(self, mark: LogMark, low: LogMark) -> LogMark:
+        """The state of the log at `mark`, from which reading begins at `low`: a place at or before it. `includes` is asked
+        of `mark`'s part of it. `since(mark, mark)` is `mark`."""
+
+
+@runtime_checkable
+class UncommittedReader(Protocol):
+    """What the LogReader of such a log has besides.
+
+    Delivery: `start(since(mark, low), …)` gives what lies behind `low` once, in the log's order, also what ended or was said
+    at or before `mark`: the caller tells by `LogOrder.includes`."""
+
+    order: UncommittedOrder
+
+    def keep(self, kept: Mapping[str, LogMark]) -> None:
+        """For the next `start`: rows under these ids up to these marks are kept already, and do not come again. An id may have
+        been used before, in what is read again: those rows need not come either."""

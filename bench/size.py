@@ -1,0 +1,188 @@
+"""W5, one transaction of 20 million rows: inserted, changed and deleted while a job runs, each visible at once at the target;
+memory of every process and disk over time. And a million transactions of one row, in a trail of some hundred segments: do
+the last come through as fast as the first?
+
+What was seen is kept in size.json, of which docs/explanation/size.md is made (docs/generate.py)."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import closing
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from anabranch.testing.databases import Database, connect
+from anabranch.testing.usage import Usage
+from anabranch.trail.retention import readers
+from bench.capture import begin_trail
+from bench.figures import Figure
+from bench.orders import Orders
+from bench.processes import Program, until
+from bench.stand import Stand
+
+ROWS, TINY = 20_000_000, 1_000_000
+PYTHON_MB, JAVA_MB, LEFT_MB = 300, 1024, 100
+SLOWEST_TENTH = 0.5  # of the first tenth's rate
+PATIENCE = 7200.0
+REST_SECONDS = 60.0
+RECORD = Path(__file__).with_name("size.json")
+TABLE = "CREATE TABLE big (id int NOT NULL PRIMARY KEY, n int NOT NULL, word varchar(40) NOT NULL)"
+NUMBERS = "CREATE TABLE numbers (n int PRIMARY KEY)"
+DIGITS = "(SELECT 0 d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5"
+DIGITS += " UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)"
+TEN_THOUSAND = f"INSERT INTO numbers SELECT a.d + 10*b.d + 100*c.d + 1000*e.d FROM {DIGITS} a, {DIGITS} b, {DIGITS} c, "
+TEN_THOUSAND += f"{DIGITS} e"
+INSERT = "INSERT INTO big SELECT a.n * 10000 + b.n, 0, CONCAT('row ', a.n * 10000 + b.n) FROM numbers a JOIN numbers b"
+# The statement at the source, what is so at the target as soon as a part of it is visible, and when all of it is.
+STEPS = {
+    "insert": (
+        INSERT + " WHERE a.n * 10000 + b.n < {rows}",
+        "EXISTS (SELECT FROM big WHERE id = 0)",
+        "count(*) = {rows}",
+    ),
+    "update": ("UPDATE big SET n = n + 1", "EXISTS (SELECT FROM big WHERE id = 0 AND n = 1)", "bool_and(n = 1)"),
+    "delete": ("DELETE FROM big", "NOT EXISTS (SELECT FROM big WHERE id = 0)", "count(*) = 0"),
+}
+
+
+def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
+    """`repeat` counts for nothing: each step is done once."""
+    return [*_large(stand, int(ROWS * scale)), *_tiny(stand, int(TINY * scale))]
+
+
+# --- one transaction --------------------------------------------------------------------------------------------------
+
+
+def _large(stand: Stand, rows: int) -> list[Figure]:
+    source, target = stand.databases("size")
+    source.execute(TABLE, NUMBERS, TEN_THOUSAND)
+    job = stand.job("size", source, target, table="big", more="[capture]\nretain_hours = 0\n")
+    seconds: dict[str, float] = {}
+    with (
+        closing(connect(target.server, target.name)) as looking,
+        closing(connect(target.server, target.name)) as sizing,
+        job.start("run") as program,
+    ):
+        _wait_for_stream(source, looking, program)
+        places = {"trail": job.home / "trail", "spark": job.home / "spark", "target": lambda: _size(sizing)}
+        with Usage(lambda: program.tree, places, every=0.5) as usage:
+            for name in STEPS:
+                seconds[name] = _step(name, rows, source, looking, program, usage)
+                _record(stand.name, {"rows": rows, "seconds": seconds, **usage.to_json()})
+            usage.note("rest")
+            time.sleep(REST_SECONDS)
+    _record(stand.name, {"rows": rows, "seconds": seconds, **usage.to_json()})
+    return _figures(stand.name, rows, seconds, usage)
+
+
+def _size(connection: Any) -> float:
+    """MB of the target's database, with what is not committed yet."""
+    return float(connection.execute("SELECT pg_database_size(current_database())").fetchone()[0]) / (1 << 20)
+
+
+def _wait_for_stream(source: Database, connection: Any, program: Program) -> None:
+    """A change is through: everything is warm."""
+    exists = "SELECT to_regclass('anabranch.table_state') IS NOT NULL"
+    streams = "SELECT count(*) FROM anabranch.table_state WHERE state = 'streaming'"
+    warm = "SELECT count(*) FROM big WHERE id = -1"
+    until(lambda: connection.execute(exists).fetchone()[0], 180, "the load", check=program.check)
+    until(lambda: connection.execute(streams).fetchone()[0] == 1, 180, "the stream", check=program.check)
+    for statement, found in (("INSERT INTO big VALUES (-1, 1, 'warm')", 1), ("DELETE FROM big", 0)):
+        source.execute(statement)
+        until(lambda: connection.execute(warm).fetchone()[0] == found, 60, "a change", check=program.check)  # noqa: B023
+
+
+def _step(name: str, rows: int, source: Database, connection: Any, program: Program, usage: Usage) -> float:
+    """Seconds from the source's commit until it is visible. Raises where the target showed a part of it."""
+    statement, seen, whole = STEPS[name]
+    usage.note(name)
+    source.execute(statement.format(rows=rows))
+    usage.note("committed")
+    begin = time.monotonic()
+    query = f"SELECT {seen}"
+    end = until(lambda: connection.execute(query).fetchone()[0], PATIENCE, name, 0.05, program.check)
+    usage.note("visible")
+    found = connection.execute(f"SELECT {whole.format(rows=rows)} FROM big").fetchone()[0]
+    assert found, f"{name}: the target showed a part of the transaction"
+    return end - begin
+
+
+def _figures(source: str, rows: int, seconds: dict[str, float], usage: Usage) -> list[Figure]:
+    java = usage.peaks.get("java", 0.0)
+    pythons = {kind: size for kind, size in usage.peaks.items() if kind != "java"}
+    facts = {"rows": rows, **{f"{name}_s": s for name, s in seconds.items()}}
+    facts |= {f"{kind}_mb": size for kind, size in pythons.items()} | {"trail_mb": usage.most("trail")}
+    left = usage.samples[-1].disk["trail"]
+    most = True
+    return [
+        Figure("W5 one-transaction", source, "python_rss_mb", max(pythons.values()), PYTHON_MB, most, facts),
+        Figure("W5 one-transaction", source, "java_rss_mb", java, JAVA_MB, most),
+        Figure("W5 one-transaction", source, "trail_left_mb", left, LEFT_MB, most),
+    ]
+
+
+# --- a million of them ------------------------------------------------------------------------------------------------
+
+
+def _tiny(stand: Stand, transactions: int) -> list[Figure]:
+    """Captured into segments of 1 MB while apply is away, then applied."""
+    source, target = stand.databases("tiny")
+    orders = Orders(source)
+    orders.create(1000)
+    job = stand.job("tiny", source, target, more="[capture]\nsegment_mb = 1\n")
+    begin_trail(job)
+    with job.start("load") as load:
+        load.process.wait()
+    before = job.written()
+    source.execute(f"CALL one_by_one({orders.next}, {orders.next + transactions})")
+    with job.start("capture") as capture, closing(connect(target.server, target.name)) as connection:
+        captured = _tenths(job.written, before, transactions, capture)
+        segments = len(list((job.home / "trail").glob("0*")))
+        with job.start("apply") as apply, Usage(lambda: [*capture.tree, *apply.tree]) as usage:
+            until(lambda: "apply" in readers(job.home / "trail"), PATIENCE, "apply", 0.02, apply.check)
+            applied = _epochs(lambda: job.applied(connection), before + transactions, apply)
+    facts = {"transactions": transactions, "segments": segments, "peaks_mb": usage.to_json()["peaks_mb"]}
+    rates = {"captured": [round(one) for one in captured], "applied": [round(one) for one in applied]}
+    _record(f"{stand.name}-tiny", facts | rates)
+    return [
+        Figure(
+            "W5 tiny " + name, stand.name, "last_of_first", found[-1] / found[0], SLOWEST_TENTH, facts={**facts, **more}
+        )
+        for name, found, more in (
+            ("captured", captured, {"per_s": captured[-1]}),
+            ("applied", applied, {"per_s": applied[-1]}),
+        )
+    ]
+
+
+def _tenths(at: Callable[[], int], before: int, transactions: int, program: Program) -> list[float]:
+    """Transactions per second in each tenth of the way. The first begins when something has moved: a start is not a rate."""
+    until(lambda: at() > before, PATIENCE, "the first transaction", 0.02, program.check)
+    looks = [(time.monotonic(), at())]
+    while looks[-1][1] < before + transactions:
+        time.sleep(0.05)
+        program.check()
+        looks.append((time.monotonic(), at()))
+    size = (looks[-1][1] - looks[0][1]) / 10
+    edges = [next(look for look in looks if look[1] >= looks[0][1] + size * tenth) for tenth in range(11)]
+    return [(later[1] - former[1]) / max(0.05, later[0] - former[0]) for former, later in pairwise(edges)]
+
+
+def _epochs(at: Callable[[], int], goal: int, program: Program) -> list[float]:
+    """Transactions per second in each step that is seen: an epoch has up to 500,000."""
+    steps = [(time.monotonic(), at())]
+    while steps[-1][1] < goal:
+        time.sleep(0.02)
+        program.check()
+        if (now := at()) > steps[-1][1]:
+            steps.append((time.monotonic(), now))
+    return [(later[1] - former[1]) / (later[0] - former[0]) for former, later in pairwise(steps)]
+
+
+def _record(name: str, facts: dict[str, Any]) -> None:
+    known = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    known[name] = facts | {"date": time.strftime("%Y-%m-%d")}
+    RECORD.write_text(json.dumps(known, separators=(",", ":"), sort_keys=True) + "\n")
