@@ -13,6 +13,7 @@ READ_IN = {
     "trail/requests.py": "requests are seen to in this order; any order would do",
     "trail/retention.py": "how long a segment was past: jumps are taken out (retention.Clock); when a reader came is shown",
     "trail/writer.py": "shown: when a segment was made",
+    "capture/uncommitted.py": "shown: when the first rows of an open transaction were put beside the trail",
     "cli/main.py": "the name of a file with a traceback",
 }
 
