@@ -5,7 +5,7 @@ in cuts.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -19,6 +19,7 @@ from anabranch.apply.reach import reached
 from anabranch.errors import StateError
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Action, ForeignKey
+from anabranch.model.state import KEPT, TableState
 from anabranch.rows.arrow import arrow_type
 from anabranch.rows.chunk import Op
 from anabranch.rows.net import Cascade, CascadeAction, CascadeRule
@@ -117,6 +118,23 @@ def hangs_on_hidden_rows(context: ApplyContext, table: TableId) -> bool:
     """Do cascades reach the table over rows of a table between, which other cascades change unseen?"""
     between = {rule.parent.source for rule in context.cascades if rule.child.source == table}
     return any(rule.child.source in between for rule in context.cascades)
+
+
+def refuse_far_cascades(
+    context: ApplyContext, states: Mapping[TableId, TableState], others: Collection[TableId]
+) -> None:
+    """What a parent's change does to children finds them by value: among rows of other jobs, or of nobody, only where the
+    parents' values are as far apart. `others`: target tables that other jobs write to. Raises StateError."""
+    for rule in context.cascades:
+        child, parent = rule.child, rule.parent
+        shared = [t.target in others or KEPT in states[t.source].facts for t in (child, parent)]
+        if shared == [True, False]:
+            raise StateError(
+                f"{child.target} has rows that are not this job's, {parent.target} has not: what the source's foreign key does"
+                " to children would reach them",
+                table=str(child.source),
+                hint="let both go to shared tables, with values that no other job has, or the child to one of its own",
+            )
 
 
 @dataclass(frozen=True)

@@ -433,7 +433,8 @@ class Applier:
                 else:
                     self._settle(step, work)
                 if len(work.asides) > number:  # what comes now may have to do with it
-                    waits = self._waiting(part.within(step.order + 1, END), work)
+                    before = {order for order in waits if order < step.order}  # not set aside: it parks in the end
+                    waits = before | self._waiting(part.within(step.order + 1, END), work)
             elif isinstance(step, RowChange):
                 if not work.leaves_out(step):
                     work.reread_partial(step, met=self.writer.change(step))

@@ -26,7 +26,8 @@ from anabranch.apply.taken import with_taken
 from anabranch.errors import RowRefused, SourceError, SourceUnavailable
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
-from anabranch.model.state import WINDOW
+from anabranch.model.schema import component
+from anabranch.model.state import SET_ASIDE, WINDOW
 from anabranch.rows.lines import parse_line
 from anabranch.rows.net import RowChange, TargetTable
 from anabranch.trail import repairs
@@ -34,6 +35,7 @@ from anabranch.trail.repairs import Key, Repair
 
 BATCH = 1_000  # rows read and put at once
 NOT_NOW = "the table does not stream, or not with all its rows by a key"
+ASIDE = "rows are set aside, here or where foreign keys lead: anabranch parked release, or discard, first"
 TRIES = 5  # for a row whose unique value another one leaves meanwhile
 
 Keys = tuple[tuple[Key, bool], ...]
@@ -63,6 +65,8 @@ class Repairer:
             state, followed = applier.states.get(asked.table), applier.context.tables.get(asked.table)
             if state is None or followed is None or followed.filter or not followed.table.key:
                 repairs.answer(directory, asked, [(key, NOT_NOW) for key in (*asked.present, *asked.extra)])
+            elif _has_rows_aside(applier, asked.table):
+                repairs.answer(directory, asked, [(key, ASIDE) for key in (*asked.present, *asked.extra)])
             elif state.state == "streaming":  # not in the window of the last batch
                 work = self._work(asked)
                 if work.left and not _is_behind(applier):
@@ -152,6 +156,12 @@ def _changes(
             yield RowChange(table, "delete", dict(key), checked=False, keys_off=keys_act)
     for row in rows:
         yield RowChange(table, "insert", values=dict(row), checked=False)
+
+
+def _has_rows_aside(applier: Applier, table: TableId) -> bool:
+    """Do rows wait for a person, here or where foreign keys lead? What touches them is told only while all of these stream."""
+    schemas = {name: state.schema for name, state in applier.states.items() if state.schema}
+    return any(SET_ASIDE in applier.states[name].facts for name in component([table], schemas))
 
 
 def _is_behind(applier: Applier) -> bool:

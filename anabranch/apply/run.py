@@ -15,6 +15,7 @@ from typing import Protocol, TypeVar
 
 from anabranch import log
 from anabranch.abc import SourceConnector, TargetConnector, TargetStore, ValueRules
+from anabranch.apply.cascade import refuse_far_cascades
 from anabranch.apply.epoch import Applier, Totals
 from anabranch.apply.filter import StreamFilter
 from anabranch.apply.finish import Finisher
@@ -249,7 +250,9 @@ class ApplyRun:
             names=self.names,
         )
         applier.look()
-        let_leave(applier)  # the first epoch may meet what the table is loaded again for
+        refuse_far_cascades(applier.context, applier.states, store.others(self.job))
+        let_leave(applier)  # the first epoch may meet what the table is loaded again for,
+        settle_wishes(applier, self.following)  # or a row that a person has just released
         applier.forget_unbuilt()
         return applier
 

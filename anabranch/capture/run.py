@@ -92,9 +92,9 @@ class Capture:
             try:
                 self._rewind()
                 self.trail.flush()  # what was appended, and could not be flushed, is in the trail: it is not read again
-                self.open.rewind(self._place())
                 in_force = self.trail.history.in_force()
                 unlogged = altered_unlogged(self.source, self.reader, self._place(), in_force, self.stop)
+                self.open.rewind(self._place())
                 self.reader.start(self._place(), self.keeper.select)
                 end = self.trail.appended
                 lost_since, was_there = None, True

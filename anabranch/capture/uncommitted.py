@@ -99,7 +99,7 @@ class OpenTransactions:
     def take(self, item: LogChanges) -> Chunk | None:
         """Keep a part of one. Returns what happens to tables at that place, as for prepared ones."""
         size = sum(rows.batch.nbytes for rows in item.chunk.tables)
-        barriers = item.chunk.barriers
+        barriers = () if self._behind is not None else item.chunk.barriers  # the trail is past this place already
         left_out = {t for t in item.left_out if self._keeper.wanted(t)} | {b.table for b in barriers}
         if not (size or left_out):
             return None

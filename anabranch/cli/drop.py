@@ -18,7 +18,7 @@ def drop(job: str, target: str | None, execute: bool) -> None:
     from anabranch.job import Job
 
     made = Job.from_file(job)
-    found = (made.on(target) if target else made).drop(execute=execute)
+    found = (made if target is None else made.on(target)).drop(execute=execute)
     for line in found.lines:
         click.echo(f"{'removed' if execute else 'would remove'}: {line}")
     found.require()

@@ -59,7 +59,7 @@ class Answers(Generic[T]):
 
 def of_each(job: Job, target: str | None, ask: Callable[[Job], T]) -> Answers[T]:
     """Ask one target, or each of them; of several one that cannot answer does not keep the others from it."""
-    targets = [job.on(target)] if target else job.targets()
+    targets = job.targets() if target is None else [job.on(target)]
     if len(targets) == 1:
         return Answers({targets[0].target: ask(targets[0])}, {}, is_one=True)
     found, errors = dict[str, T](), dict[str, AnabranchError]()

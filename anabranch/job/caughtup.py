@@ -19,7 +19,7 @@ from anabranch.trail.reader import TrailReader, exists
 if TYPE_CHECKING:
     from anabranch.job.job import Job
 
-REFRESH_SECONDS = 0.5
+REFRESH_SECONDS, AWAY_SECONDS = 0.5, 60.0
 
 
 class Progress:
@@ -31,7 +31,7 @@ class Progress:
         self.checkpoint: Checkpoint | None = None
         self.is_asked = False  # for rows that are set aside; apply has not come to it
         self._store: TargetStore | None = None
-        self._next = 0.0
+        self._next, self._pause = 0.0, REFRESH_SECONDS
         self._first_owner: str | None = None
 
     def refresh(self) -> None:
@@ -47,10 +47,14 @@ class Progress:
                 self.is_asked = bool(self.set_aside()) and self._store.asked(self.job.config.name)
             if self._first_owner is None:
                 self._first_owner = self.checkpoint.owner if self.checkpoint else ""
-        except AnabranchError:
+        except AnabranchError:  # a line into nowhere takes seconds, each time, of whoever watches other targets, too
+            self._pause = min(2 * self._pause, AWAY_SECONDS)
+            self._next = time.monotonic() + self._pause
             if self._store is not None:
                 self._store.close()
             self._store = None
+        else:
+            self._pause = REFRESH_SECONDS
 
     @property
     def is_followed(self) -> bool:

@@ -51,6 +51,8 @@ def drop(job: Job, execute: bool) -> Leftovers:
     if is_alone:
         _try(job, _source, execute, lines, errors)
     for one in job.targets():
+        if not is_alone:
+            _try(one, _refuse_other, execute, lines, errors)
         _try(one, _target, execute, lines, errors)
     _try(job, _home if is_alone else _beside_the_trail, execute, lines, errors)
     return Leftovers(tuple(lines), tuple(errors))
@@ -89,10 +91,25 @@ def _source(job: Job, execute: bool) -> list[str]:
     return [f"source: {line}" for line in leftovers]
 
 
+def _refuse_other(job: Job, _: bool) -> list[str]:
+    """One target that was asked for by name. Raises StateError where its database is another one of the job."""
+    store = ends.target_of(job).store()
+    try:
+        known = store.job(job.config.name) if store.exists() else None
+        if known is not None:
+            ends.refuse_other_target(job, known)
+    finally:
+        store.close()
+    return []
+
+
 def _target(job: Job, execute: bool) -> list[str]:
     store = ends.target_of(job).store()
     try:
-        if not store.exists() or store.job(job.config.name) is None:
+        known = store.job(job.config.name) if store.exists() else None
+        if known is None:
+            return []
+        if ends.is_other_target(job, known):
             return []
         tables = store.tables(job.config.name)
         if execute:

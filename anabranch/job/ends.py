@@ -246,6 +246,21 @@ def _refuse_changed(job: Job) -> None:
         _refuse_changes(job, known, trail_uuid(job) or known["uuid"])
 
 
+def is_other_target(job: Job, known: dict[str, str]) -> bool:
+    """Is what a database keeps of the job that of another of its targets, by whatever name it is reached?"""
+    return known.get(TARGET, "") != job.names.target
+
+
+def refuse_other_target(job: Job, known: dict[str, str]) -> None:
+    """Raises StateError."""
+    if is_other_target(job, known):
+        raise StateError(
+            f"this database is the target {known.get(TARGET) or ONLY!r} of the job, not {job.target!r}",
+            job=job.label,
+            hint="name it so in the job file: the one in [target] may stand beside [[targets]]",
+        )
+
+
 def _refuse_changes(job: Job, known: dict[str, str], trail_job_uuid: str) -> None:
     if known["uuid"] != trail_job_uuid:
         raise StateError(
@@ -253,12 +268,7 @@ def _refuse_changes(job: Job, known: dict[str, str], trail_job_uuid: str) -> Non
             job=job.label,
             hint="use the home this job was begun with, or remove its state (anabranch drop JOB --execute)",
         )
-    if known.get(TARGET, "") != job.names.target:
-        raise StateError(
-            f"this database is the target {known.get(TARGET) or ONLY!r} of the job, not {job.target!r}",
-            job=job.label,
-            hint="name it so in the job file: the one in [target] may stand beside [[targets]]",
-        )
+    refuse_other_target(job, known)
     changes = describe_change(json.loads(known["definition"]), job.config.fingerprint())
     if changes:
         raise JobChanged(

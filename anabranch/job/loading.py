@@ -214,6 +214,7 @@ class Loading:
         identity = load_identity(LocalStorage(self.job.trail))
         assert identity is not None
         watcher = LoadWatcher(self.state)
+        schemas = {load.schema.id: load.schema for load in tables}
         trail = TrailReader(self.job.trail)  # one, that reads the history again only where it has grown
         try:
             load_tables(
@@ -229,7 +230,7 @@ class Loading:
                 on_progress=watcher.progress,
                 on_wait=watcher.waiting,
                 stop=self.stop,
-                parked=lambda table: ends.parked_in(trail, table),
+                parked=lambda table: ends.parked_in(trail, table) or _replaced(trail, schemas[table]),
             )
         except AnabranchError as error:
             error.job = error.job or self.name
@@ -241,13 +242,14 @@ class Loading:
         begun = state is not None and state.state == "loading"
         generation = (state.generation if state else 0) + (0 if begun else 1)
         joins = state is not None and JOINS in state.facts  # a `load --table` ended early
+        is_asked = joins and state is not None and state.schema is not None  # else its word is not known
         keeps = self._keeps(schema.id, state, generation)
         return LoadTable(
             schema,
             self.job.rules.target_table(schema),
             self.job.rules.where(schema),
             max(generation, 1),
-            empty=not keeps and (joins or self.job.config.load.existing == "empty"),
+            empty=not keeps and (is_asked or self.job.config.load.existing == "empty"),
             keep=keeps,
             exact=demand.exact,
             changed_with=demand.changed_with,
@@ -263,7 +265,7 @@ class Loading:
             return KEPT in state.facts  # it has begun
         if state is not None and state.state == "pending" and KEPT in state.facts:
             return True  # the word for it was given
-        if self.job.config.load.existing != "keep":
+        if self.job.config.load.existing != "keep" and not (state is not None and KEPT in state.facts):
             return False
         if generation > 1:
             raise ConfigError(
@@ -296,7 +298,7 @@ class Loading:
         joining.refuse_hidden([table, *children] if with_children else [table], states)
         if with_children:
             for one in (table, *children):  # refused before anything is taken out
-                self._keeps(one, None, states[one].generation + 1 if one in states else 1)
+                self._keeps(one, states.get(one), states[one].generation + 1 if one in states else 1)
             if not joining.let_out(children, table):
                 return
         if not with_children and table in states and JOINS not in states[table].facts:
@@ -349,6 +351,15 @@ class Loading:
     def _demand(self, schema: TableSchema, states: Mapping[TableId, TableState]) -> Demand:
         schemas = {t: s.schema for t, s in states.items() if s.schema and s.state == "streaming"} | {schema.id: schema}
         return next(demand for level in self._demands(schemas) for demand in level if demand.table == schema.id)
+
+
+def _replaced(trail: TrailReader, loaded: TableSchema) -> str:
+    """Why a table that is loaded by one definition cannot be followed: it was brought in again meanwhile, for
+    another target."""
+    latest = trail.history.latest(loaded.id)
+    if latest is None or latest.version == loaded.version:
+        return ""
+    return f"it was altered while it was being loaded: anabranch load JOB --table {loaded.id} --recreate brings it in"
 
 
 def _is_open(state: TableState) -> bool:

@@ -23,7 +23,7 @@ from anabranch.job.skipping import require_still, sequence_of
 from anabranch.load.order import demands
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
-from anabranch.model.schema import TableSchema
+from anabranch.model.schema import TableSchema, component
 from anabranch.model.state import KEPT, SET_ASIDE, WINDOW, Checkpoint, TableState
 from anabranch.preflight.cascades import ancestors
 from anabranch.trail import retention
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 BUILT = ("built", "not_built", "analyzed")  # facts of what stands beside the rows: it is looked at again
 UNSEEN = "foreign keys change it unseen by the log, as only a load can tell: anabranch load JOB --table brings it anew"
 SHARED = "rows of its target are another job's: anabranch verify JOB --repair puts single ones right"
-ASIDE = "rows of it are set aside: anabranch parked release, or discard, before going back"
+ASIDE = "rows are set aside, here or where foreign keys lead: anabranch parked release, or discard, before going back"
 KEYLESS = "it has no key: what is in it twice cannot be told from what came twice"
 
 
@@ -126,7 +126,8 @@ class _Plan:
             met |= {t for t in schemas if ancestors(schemas, t) & met}
         left = dict.fromkeys(met & self._between(schemas), UNSEEN)
         left |= {t: SHARED for t in met if KEPT in self.states[t].facts or self.states[t].target in self.others}
-        left |= {t: ASIDE for t in met if SET_ASIDE in self.states[t].facts}
+        held = {t for t in schemas if SET_ASIDE in self.states[t].facts}
+        left |= {t: ASIDE for t in met if not held.isdisjoint(component([t], schemas))}
         left |= {t: KEYLESS for t in met if not self.job.rules.target_table(schemas[t]).key}
         left |= {t: "it is parked" for t, s in self.states.items() if s.state == "parked" and images[t]}
         tables = {t: images[t] for t in sorted(met - left.keys())}

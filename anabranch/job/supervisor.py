@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from anabranch import log
-from anabranch.errors import NotCaughtUp, PreflightFailed, StateError, TargetUnavailable
+from anabranch.errors import NotCaughtUp, PreflightFailed, StateError, TargetError, TargetUnavailable
 from anabranch.job import ends
 from anabranch.job.children import Child
 from anabranch.job.display import Display
@@ -60,12 +60,14 @@ class Supervisor:
     def _preflight(self, state: StateStore) -> set[str]:
         """Of every target. Returns those of several that cannot be reached: they begin when they can."""
         state.phase("preflight")
-        away: dict[str, TargetUnavailable] = {}
+        away: dict[str, TargetError] = {}
         refused: list[PreflightFailed] = []
         for view in self.job.targets():
             try:
                 report = view.preflight()
-            except TargetUnavailable as unreachable:
+            except TargetError as unreachable:  # also one that refuses the login: the others go on
+                if not (view.is_one_of_several or isinstance(unreachable, TargetUnavailable)):
+                    raise
                 away[view.target] = unreachable
                 continue
             if report.verdict != "ok":

@@ -57,7 +57,7 @@ def _compared(
         ends.target_of(job),
         tables,
         rules=ends.value_rules(job),
-        limit_keys=KEYS if repairs else LIMIT_KEYS,
+        limit_keys=KEYS if repairs else max(LIMIT_KEYS, len(set_aside(job)) + 1),
         expected_identity=trail.source_identity if trail else "",
     )
     assert found is not None, "nothing stops it"

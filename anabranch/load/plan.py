@@ -24,7 +24,7 @@ from anabranch.failpoints import reach
 from anabranch.load.handover import is_loaded
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
-from anabranch.model.state import JOINS, KEPT, TableState
+from anabranch.model.state import JOINS, KEPT, SET_ASIDE, TableState
 from anabranch.rows.net import TargetTable
 from anabranch.spark.where import Named
 
@@ -144,6 +144,8 @@ class _Planner:
         self.loader.create_table(load.schema, load.table, self.rules, load.recreate, self.beside, of)
         bounds = [Bounds()] if load.exact else self.snapshot.bounds(load.schema, self.rows_per_chunk)
         facts = ({JOINS: "yes"} if load.joins else {}) | ({KEPT: "yes"} if load.keep else {})
+        if state is not None and SET_ASIDE in state.facts:  # the generation forgets the rows, and this with them
+            facts |= {SET_ASIDE: state.facts[SET_ASIDE]}
         pending = TableState(load.schema.id, load.table.target, "pending", schema=load.schema, facts=facts)
         if state is not None:
             pending = replace(pending, generation=state.generation, changes_applied=state.changes_applied)

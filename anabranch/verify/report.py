@@ -125,7 +125,8 @@ class Verification:
         """Is every difference one of a row that is set aside?"""
         keys = [dict(key) for one in self.set_aside if one.source == table.source for key in one.keys]
         is_whole = table.is_complete and table.missing + table.extra + table.different == len(table.sample)
-        return is_whole and all(dict(difference.key) in keys for difference in table.sample)
+        is_shown = is_whole and bool(table.sample)
+        return is_shown and all(dict(difference.key) in keys for difference in table.sample)
 
     @property
     def summary(self) -> str:

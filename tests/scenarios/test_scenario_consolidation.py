@@ -97,6 +97,7 @@ def beside_others_it_takes_a_word(bern: Scenario) -> None:
 
 
 def rule_09_each_moves_its_own_checkpoint(berlin: Scenario, bern: Scenario) -> None:
+    berlin.sync()
     bern.sync()
     before = berlin.checkpoint()
     bern.source.execute("INSERT INTO customer VALUES (210, 'c')", "INSERT INTO sale VALUES (210, 210)")

@@ -51,6 +51,7 @@ def copy(server: Server, name: str, template: str) -> None:
         cursor.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
 
 
+@pytest.mark.timeout(900)  # it starts Spark a dozen times
 def test_going_back(mariadb: Server, scenario: Make) -> None:
     made = scenario(mariadb, *TABLES)
     assert "start capture first" in made.cli("rewind", "--to", "1", code=7).stderr

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable
 
+from busy import busy
 from scenario import Scenario, wait_until
 
 from anabranch.testing.servers import Server
@@ -24,32 +22,17 @@ TABLES = (
 )
 
 
-@contextmanager
-def written(made: Scenario) -> Iterator[None]:
-    """Changes of every table, one after the other, until the end."""
-    ended = threading.Event()
-
-    def write() -> None:
-        n = 1000
-        while not ended.wait(0.02):
-            n += 1
-            made.source.execute(
-                f"INSERT INTO parent VALUES ({n}, {n})",
-                f"INSERT INTO child VALUES ({n}, {n}, 0), ({n + 100_000}, {n % 20}, 0)",
-                f"UPDATE child SET v = v + 1 WHERE p = {n % 20}",
-                f"DELETE FROM parent WHERE id = {n - 2}",
-                f"INSERT INTO note (v) VALUES ({n})",
-                f"UPDATE note SET v = -v WHERE v = {n - 5}",
-                f"REPLACE INTO lost VALUES ({n % 7}, '{n}')",
-            )
-
-    with ThreadPoolExecutor(1) as pool:
-        writer = pool.submit(write)
-        try:
-            yield
-        finally:
-            ended.set()
-            writer.result()
+def changes(n: int) -> list[str]:
+    """Changes of every table, one after the other."""
+    return [
+        f"INSERT INTO parent VALUES ({n}, {n})",
+        f"INSERT INTO child VALUES ({n}, {n}, 0), ({n + 100_000}, {n % 20}, 0)",
+        f"UPDATE child SET v = v + 1 WHERE p = {n % 20}",
+        f"DELETE FROM parent WHERE id = {n - 2}",
+        f"INSERT INTO note (v) VALUES ({n})",
+        f"UPDATE note SET v = -v WHERE v = {n - 5}",
+        f"REPLACE INTO lost VALUES ({n % 7}, '{n}')",
+    ]
 
 
 def generation(made: Scenario, table: str) -> int:
@@ -63,7 +46,7 @@ def test_tables_that_stream_are_loaded_again(mariadb: Server, scenario: Make) ->
     names = {name: f"{made.source.name}.{name}" for name in ("parent", "child", "note", "lost")}
     run = made.start("run")
     made.sync(run)
-    with written(made):
+    with busy(made, changes):
         a_healthy_one(made, names)
         a_parent_goes_with_its_children(made, names)
         what_was_killed_goes_on(made, names)

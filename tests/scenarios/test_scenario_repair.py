@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable
 
+from busy import busy
 from scenario import Scenario
 
 from anabranch.testing.servers import Server
@@ -39,31 +37,16 @@ UPDATE public.ratio SET v = 3 WHERE r = 0.7
 """
 
 
-@contextmanager
-def written(made: Scenario) -> Iterator[None]:
+def changes(n: int) -> list[str]:
     """Also rows that are damaged at the target change at the source, but none that the stream would stop at."""
-    ended = threading.Event()
-
-    def write() -> None:
-        n = 1000
-        while not ended.wait(0.05):
-            n += 1
-            made.source.execute(
-                f"INSERT INTO item VALUES ('n{n}', 1, {n}, 'x')",
-                f"UPDATE item SET v = CONCAT(v, '!') WHERE u = {50 + n % 11}",
-                f"UPDATE item SET u = -u WHERE u = {n - 3}",
-                f"INSERT INTO parent VALUES ({n}, 1)",
-                f"INSERT INTO child VALUES ({n + 5000}, {n})",
-                f"DELETE FROM parent WHERE id = {n - 2}",
-            )
-
-    with ThreadPoolExecutor(1) as pool:
-        writer = pool.submit(write)
-        try:
-            yield
-        finally:
-            ended.set()
-            writer.result()
+    return [
+        f"INSERT INTO item VALUES ('n{n}', 1, {n}, 'x')",
+        f"UPDATE item SET v = CONCAT(v, '!') WHERE u = {50 + n % 11}",
+        f"UPDATE item SET u = -u WHERE u = {n - 3}",
+        f"INSERT INTO parent VALUES ({n}, 1)",
+        f"INSERT INTO child VALUES ({n + 5000}, {n})",
+        f"DELETE FROM parent WHERE id = {n - 2}",
+    ]
 
 
 def test_rows_that_differ_are_repaired(mariadb: Server, scenario: Make) -> None:
@@ -75,7 +58,7 @@ def test_rows_that_differ_are_repaired(mariadb: Server, scenario: Make) -> None:
     run = made.start("run")
     made.sync(run)
     made.target.execute(*DAMAGE.split(";"))
-    with written(made):
+    with busy(made, changes, rest=0.05):
         made.cli("verify", "--repair", code=4, seconds=200)
     made.sync(run)
     made.wait_streaming(run)

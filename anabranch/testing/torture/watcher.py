@@ -19,6 +19,8 @@ from anabranch.testing.torture.tables import LEDGER, Column, Schema
 
 REST = 0.005  # seconds between two observations
 CONNECT_SECONDS = 10
+HAS_STATES = "SELECT to_regclass('anabranch.table_state') IS NOT NULL"
+NONE_AWAY = "COPY (SELECT WHERE false) TO STDOUT"
 AWAY = """
 COPY (SELECT split_part(source_table, '.', 2) FROM anabranch.table_state WHERE job = '{job}' AND state <> 'streaming'
        ORDER BY 1) TO STDOUT"""
@@ -50,9 +52,9 @@ class Watcher:
         columns = {LEDGER: (Column("n", "int"),), **{table.name: table.columns for table in schema.tables}}
         copies = [f'COPY "{namespace}"."{t}" ({_names(columns[t])}) TO STDOUT' for t in self.tables]
         copies += [f'COPY "{namespace}"."{table}" TO STDOUT' for table in beside]
-        copies.append(AWAY.format(job=namespace))
+        self._copies, self._away = copies, AWAY.format(job=namespace)
+        self._query = b""
         self.beside = tuple(beside)
-        self._query = "; ".join(("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", *copies, "COMMIT")).encode()
         self.observations: list[Observation] = []
         self.made = 0
         self._connection: Any = None
@@ -131,6 +133,9 @@ class Watcher:
     def _read(self) -> list[bytes]:
         if self._connection is None:
             self._connection = self.target.connect(options=_OPTIONS, connect_timeout=CONNECT_SECONDS)
+            has_states = self._connection.execute(HAS_STATES).fetchone()[0]
+            copies = [*self._copies, self._away if has_states else NONE_AWAY]
+            self._query = "; ".join(("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", *copies, "COMMIT")).encode()
         return _copied(self._connection.pgconn, self._query, len(self.tables) + len(self.beside) + 1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,9 +54,12 @@ def store() -> MemoryStore:
 def test_a_load_that_goes_on_where_a_table_was_to_join_lets_it_join(load: Loading) -> None:
     """Whoever takes it up: without the mark the stream would take it over at once, and lose what lies between."""
     joining = TableState(A, A, "pending", facts={JOINS: "yes"})
-    for state, joins in ((joining, True), (TableState(A, A, "pending"), False), (None, False)):
+    begun = replace(joining, schema=PARENT)  # else nobody knows whether it was told to keep what is there
+    for state, joins, empty in (
+        (joining, True, False), (begun, True, True), (TableState(A, A, "pending"), False, False), (None, False, False)
+    ):  # fmt: skip
         planned = load._load_table(PARENT, Demand(A, exact=False, together=frozenset({A, B})), state)
-        assert (planned.joins, planned.empty, bool(planned.together)) == (joins, joins, not joins)
+        assert (planned.joins, planned.empty, bool(planned.together)) == (joins, empty, not joins)
 
 
 def test_what_is_in_force_without_a_state_joins_once_there_is_a_checkpoint(load: Loading) -> None:

@@ -162,4 +162,6 @@ def test_rows_that_stay_are_never_loaded_twice_without_a_word(job: Job, tmp_path
     with pytest.raises(ConfigError, match="nobody can say which rows of its target are this job's"):
         keeps._keeps(A, parked, 2)
     plain = loading(job.on("north"))
-    assert not plain._keeps(A, None, 1) and not plain._keeps(A, parked, 2) and plain._keeps(A, pending, 2)
+    assert not plain._keeps(A, None, 1) and plain._keeps(A, pending, 2)
+    with pytest.raises(ConfigError, match="nobody can say which rows"):  # also where the setting was taken out since
+        plain._keeps(A, parked, 2)
