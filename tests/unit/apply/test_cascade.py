@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from apply_images import INT, chunk_of, context, reference, schema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anabranch.apply.cascade import refuse_far_cascades
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.context import ApplyContext
 from anabranch.apply.images import order_of
@@ -16,8 +18,9 @@ from anabranch.apply.onebyone import Taken, steps
 from anabranch.apply.plan import group, stages
 from anabranch.apply.taken import taken_in
 from anabranch.apply.work import Work
+from anabranch.errors import StateError
 from anabranch.model.schema import Action
-from anabranch.model.state import TableState
+from anabranch.model.state import KEPT, TableState
 from anabranch.rows.chunk import Chunk
 from anabranch.rows.net import Cascade, CascadeAction, RowChange, TableNet
 
@@ -344,3 +347,14 @@ def test_rule_01_children_that_are_cleared_follow_no_further(changes: list[tuple
         for one in stage.cascades:
             found.setdefault(one.action.value, []).extend(one.parents.column("pid").to_pylist())
     assert found == does
+
+
+def test_a_foreign_key_reaches_children_among_rows_of_others_only_from_parents_among_others() -> None:
+    known = context([PARENT, CHILD])
+    states = {one.id: TableState(one.id, one.id, "streaming") for one in (PARENT, CHILD)}
+    kept = {**states, CHILD.id: replace(states[CHILD.id], facts={KEPT: "yes"})}
+    for others, there in (((), states), ((PARENT.id,), states), ((PARENT.id, CHILD.id), states), ((PARENT.id,), kept)):
+        refuse_far_cascades(known, there, others)
+    for others, there in (((CHILD.id,), states), ((), kept)):
+        with pytest.raises(StateError, match=r"shop\.child has rows that are not this job's, shop\.parent has not"):
+            refuse_far_cascades(known, there, others)

@@ -35,3 +35,13 @@ def test_what_was_built_before_a_table_was_loaded_again_is_not_told_of_the_new_o
     for generation, told in ((1, []), (2, [(A, {"built": "yes"})])):
         finisher._results = {A: (generation, {"built": "yes"})}
         assert list(finisher.take_results({A: TableState(A, A, "streaming", 2)})) == told
+
+
+def test_a_table_that_is_to_be_loaded_again_is_left_alone() -> None:
+    """Also while another one is worked at; the one that is being worked at is waited for."""
+    first, second = (state(schema(name, {"id": INT}, ["id"])) for name in ("first", "second"))
+    finisher = Finisher("shop", NOBODY, NOBODY, NOBODY)
+    worked_at = finisher._some({first.source: first, second.source: second})
+    assert next(worked_at)[0] == first.source
+    assert not finisher.lets_go(first.source) and finisher.lets_go(second.source)
+    assert list(worked_at) == [] and finisher.lets_go(first.source)

@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 
 from anabranch.cli.each import Answers, of_each
+from anabranch.cli.main import exit_code
 from anabranch.config import load_job
 from anabranch.errors import AnabranchError, ConfigError, TargetUnavailable
 from anabranch.job import Job
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> Job:
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+    monkeypatch.setenv("ANABRANCH_HOME", str(tmp_path))
     file = tmp_path / "job.toml"
     targets = "".join(f'[[targets]]\nname = "{name}"\nurl = "memory:///{name}"\n' for name in ("north", "south"))
     file.write_text(f'name = "shop"\n[source]\nurl = "memory:///s"\n{targets}[[rules]]\ninclude = ["shop.*"]\n')
@@ -44,8 +46,15 @@ def test_one_target_is_shown_as_it_always_was(job: Job, capsys: pytest.CaptureFi
     assert json.loads(capsys.readouterr().out) == {"is": "south"}
     with pytest.raises(TargetUnavailable):
         of_each(job, "north", ask)
-    with pytest.raises(ConfigError, match="no target 'west'"):
-        of_each(job, "west", ask)
+    for name in ("west", ""):  # a variable of a script that is not set means no target, not all
+        with pytest.raises(ConfigError, match=f"no target '{name}'"):
+            of_each(job, name, ask)
+
+
+def test_a_name_that_is_empty_drops_nothing(job: Job, capsys: pytest.CaptureFixture[str]) -> None:
+    (job.config.home / "kept").mkdir(parents=True)
+    code = exit_code(["drop", str(job.path), "--target", "", "--execute"])
+    assert code == 2 and "no target ''" in capsys.readouterr().err and (job.config.home / "kept").exists()
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from anabranch.connectors.memory.database import database, forget
 from anabranch.errors import ConfigError, JobChanged, SchemaError, StateError, TablesParked
 from anabranch.job import Job, ends
 from anabranch.job.joining import Joining
-from anabranch.job.loading import Loading
+from anabranch.job.loading import Loading, _replaced
 from anabranch.job.planning import left_out
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
@@ -20,6 +21,7 @@ from anabranch.model.schema import Column, TableSchema
 from anabranch.model.state import KEPT, TableState
 from anabranch.state.store import StateStore
 from anabranch.trail import retention
+from anabranch.trail.reader import TrailReader
 from anabranch.trail.writer import TrailWriter
 
 A, B = TableId("shop", "a"), TableId("shop", "b")
@@ -137,6 +139,28 @@ def test_rule_31_a_database_is_one_target_of_a_job(job: Job, tmp_path: Path) -> 
     moved = Job(other.config.model_copy(update={"targets": [_renamed(job, "north", "west")]}), other.path)
     with pytest.raises(StateError, match="this database is the target 'north' of the job, not 'west'"):
         ends.refuse_changed_job(moved)
+
+
+def test_rule_31_a_second_name_of_a_target_drops_nothing_of_it(job: Job, tmp_path: Path) -> None:
+    north = job.on("north")
+    stream_all(north)
+    other = job_of(tmp_path, "west", "south")
+    moved = Job(
+        other.config.model_copy(update={"targets": [_renamed(job, "north", "west"), job.config.targets[1]]}), other.path
+    )
+    with pytest.raises(StateError, match="this database is the target 'north' of the job, not 'west'"):
+        moved.on("west").drop(execute=True)
+    assert len(ends.target_of(north).store().tables("shop")) == 2
+
+
+def test_rule_19_a_table_that_was_altered_for_another_target_meanwhile_is_not_handed_over(job: Job) -> None:
+    north = job.on("north")
+    with write_trail(north) as trail:
+        trail.schema(replace(WIDER, version=2))
+        trail.flush()
+    with TrailReader(job.trail) as reader:
+        assert "altered while it was being loaded" in _replaced(reader, TABLE)
+        assert _replaced(reader, replace(WIDER, version=2)) == "" == _replaced(reader, OTHER)
 
 
 def _renamed(job: Job, name: str, to: str) -> object:

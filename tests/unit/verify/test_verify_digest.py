@@ -195,6 +195,7 @@ def test_rows_that_are_set_aside_are_differences_that_are_known() -> None:
         replace(differs, missing=2),
         replace(differs, is_complete=False),
         replace(differs, source="s.c"),
+        TableResult("s.b", "p.b", 20, 20, False),  # equal by the second reading: nobody knows what differed
         replace(differs, sample=(*differences[:1], Difference("extra", {"id": "3"}))),
     ):
         assert replace(found, tables=(other,)).exit_code == 4
