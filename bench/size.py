@@ -92,7 +92,7 @@ def _wait_for_stream(source: Database, connection: Any, program: Program) -> Non
     until(lambda: connection.execute(streams).fetchone()[0] == 1, 180, "the stream", check=program.check)
     for statement, found in (("INSERT INTO big VALUES (-1, 1, 'warm')", 1), ("DELETE FROM big", 0)):
         source.execute(statement)
-        until(lambda: connection.execute(warm).fetchone()[0] == found, 60, "a change", check=program.check)  # noqa: B023
+        until(lambda: connection.execute(warm).fetchone()[0] == found, 60, "a change", check=program.check)  # noqa: B023  # called before the loop goes on
 
 
 def _step(name: str, rows: int, source: Database, connection: Any, program: Program, usage: Usage) -> float:

@@ -66,7 +66,7 @@ def rule_26_what_is_set_aside_is_kept_with_the_epoch(target: Target) -> None:
         assert store.set_aside(JOB, of.source) == []
         numbers = epochs.do(lambda writer: [writer.set_aside(JOB, change) for change in changes])
         found = store.set_aside(JOB)
-        assert found == changes and [one.number for one in found] == numbers == sorted(numbers)  # type: ignore[call-overload]
+        assert found == changes and [one.number for one in found] == numbers == sorted(numbers)  # type: ignore[call-overload]  # numbers are set by then
         assert all(one.set_aside_at > 0 for one in found) and store.set_aside(JOB, other.source) == changes[2:]
         assert store.set_aside("another") == [] == store.set_aside(JOB, discarded=True)
         first, second, _ = (one.number for one in found)

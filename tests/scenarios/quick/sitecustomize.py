@@ -11,4 +11,4 @@ class _Local(LocalEngine):
         super().__init__(Small())
 
 
-parts.SparkEngine = _Local  # type: ignore[misc,assignment]
+parts.SparkEngine = _Local  # type: ignore[misc,assignment]  # in its place

@@ -136,7 +136,7 @@ class Rig:
         try:
             capture.run()
             trail.close()
-        except BaseException:
+        except BaseException:  # a kill may stand anywhere
             trail._failed = True  # a process that dies flushes nothing
             with suppress(Died):
                 trail.close()
@@ -163,7 +163,7 @@ class Rig:
         for number, record in enumerate(self.records, 1):
             if record.image is not None:
                 if record.image.table != OTHER:
-                    open_.setdefault(record.xid, []).append(int(record.image.after[0]))  # type: ignore[index,arg-type]
+                    open_.setdefault(record.xid, []).append(int(record.image.after[0]))  # type: ignore[index,arg-type]  # records of rows have an image
             elif (ids := open_.pop(record.xid, [])) and record.is_committed:
                 result.append((number, ids))
         return result
@@ -262,7 +262,7 @@ def test_what_is_small_and_young_stays_in_memory_and_what_is_old_does_not(tmp_pa
             seen.append(len(kept(tmp_path)))
             return stopping(self, timeout)
 
-    rig.log = lambda: Looking(rig.shop, rig.records, 3)  # type: ignore[method-assign]
+    rig.log = lambda: Looking(rig.shop, rig.records, 3)  # type: ignore[method-assign]  # instead of the real one
     rig.follow()
     assert set(seen) == {0}
     seen.clear()

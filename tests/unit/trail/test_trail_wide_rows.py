@@ -65,7 +65,7 @@ def test_groups_end_at_rows_or_at_bytes(facts: list[tuple[int, int]], expected: 
         def __init__(self, rows: int, size: int) -> None:
             self.rows, self.bytes = rows, size
 
-    refs: list[ChunkRef] = [Ref(*one) for one in facts]  # type: ignore[misc]
+    refs: list[ChunkRef] = [Ref(*one) for one in facts]  # type: ignore[misc]  # tuples of literals
     groups = list(grouped(refs))
     assert [len(group) for group in groups] == expected
     assert [ref for group in groups for ref in group] == refs
