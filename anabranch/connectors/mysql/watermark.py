@@ -24,8 +24,9 @@ _WRITE = f"REPLACE INTO {SCHEMA}.{TABLE} VALUES (CONNECTION_ID() % {SLOTS}, {{no
 # A row that is written as it was is no change, and is not logged: what is written has to differ each time.
 _CLOCK = {"type": "TIMESTAMP(6)", "now": "CURRENT_TIMESTAMP(6)"}
 _COARSE = {"type": "CHAR(36) CHARACTER SET ascii", "now": "UUID()"}  # where clocks stop at seconds
-# ER_NO_SUCH_TABLE, ER_BAD_DB_ERROR: https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html
-GONE = (1146, 1049)
+# ER_NO_SUCH_TABLE, ER_BAD_DB_ERROR; ER_LOCK_DEADLOCK with the DROP, whose victim is the write: nothing is written.
+# https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html
+GONE = (1146, 1049, 1213)
 TRIES = 10
 _TABLES = "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s"
 
