@@ -19,7 +19,7 @@ help:
 	@echo 'make test         everything that CI runs; starts its own MariaDB, MySQL and PostgreSQL'
 	@echo 'make test-unit    the tests without servers and Spark (seconds)'
 	@echo 'make test-servers the decoder, the values and a whole job on MySQL 5.5, 5.6 and 9; writes docs/reference/servers.md'
-	@echo 'make test-faults  the long runs: processes killed in every phase, a full disk'
+	@echo 'make test-faults  the long runs: processes killed in every phase, a full disk, every scenario with Spark'
 	@echo 'make torture      histories with faults, on private servers: make torture SEEDS=1..3000; keeps tests/torture/results.json'
 	@echo 'make bench        the figures of bench/README.md, each against its ceiling'
 	@echo 'make docs         the reference pages, from the code'
@@ -72,7 +72,7 @@ test-unit: $(STAMP)
 test-faults: $(STAMP)
 	JAVA_HOME=`$(JAVA)` && export JAVA_HOME && \
 	  $(BIN)/python -m pytest -m '' --durations=0 tests/faults $(ARGS) && \
-	  $(BIN)/python -m pytest -m long --durations=0 tests/scenarios tests/live $(ARGS)
+	  $(BIN)/python -m pytest -m 'long or quick' --spark --durations=0 tests/scenarios tests/live $(ARGS)
 
 # No more than the seeds that are asked for; what they show goes into docs/explanation/torture.md.
 torture: $(STAMP)

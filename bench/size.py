@@ -1,6 +1,6 @@
 """W5, one transaction of 20 million rows: inserted, changed and deleted while a job runs, each visible at once at the target;
-memory of every process and disk over time. And a million transactions of one row, in a trail of some hundred segments: do
-the last come through as fast as the first?
+memory of every process and disk over time. The same number of rows in one transaction and in many: what does one cost more?
+And transactions of one row, in a trail of more than a hundred segments: do the last come through as fast as the first?
 
 What was seen is kept in size.json, of which docs/explanation/size.md is made (docs/generate.py)."""
 
@@ -21,9 +21,11 @@ from bench.capture import begin_trail
 from bench.figures import Figure
 from bench.orders import Orders
 from bench.processes import Program, until
-from bench.stand import Stand
+from bench.stand import Job, Stand
 
-ROWS, TINY = 20_000_000, 1_000_000
+ROWS, COMPARED, TINY = 20_000_000, 2_000_000, 2_200_000
+PIECE = 10_000  # rows of each of many transactions
+SLOWER = 1.5  # times what many take
 PYTHON_MB, JAVA_MB, LEFT_MB = 300, 1024, 100
 SLOWEST_TENTH = 0.5  # of the first tenth's rate
 PATIENCE = 7200.0
@@ -50,7 +52,11 @@ STEPS = {
 
 def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
     """`repeat` counts for nothing: each step is done once."""
-    return [*_large(stand, int(ROWS * scale)), *_tiny(stand, int(TINY * scale))]
+    return [
+        *_large(stand, int(ROWS * scale)),
+        _compared(stand, max(PIECE, int(COMPARED * scale))),
+        *_tiny(stand, int(TINY * scale)),
+    ]
 
 
 # --- one transaction --------------------------------------------------------------------------------------------------
@@ -124,7 +130,51 @@ def _figures(source: str, rows: int, seconds: dict[str, float], usage: Usage) ->
     ]
 
 
-# --- a million of them ------------------------------------------------------------------------------------------------
+# --- one and many -----------------------------------------------------------------------------------------------------
+
+
+def _compared(stand: Stand, rows: int) -> Figure:
+    """Captured while apply is away, then applied: many transactions first, then as many rows in one."""
+    source, target = stand.databases("compared")
+    source.execute(TABLE, NUMBERS, TEN_THOUSAND, f"{INSERT} WHERE a.n * 10000 + b.n < 1000")
+    job = stand.job("compared", source, target, table="big")
+    begin_trail(job)
+    with job.start("load") as load:
+        load.process.wait()
+    between = f"{INSERT} WHERE a.n * 10000 + b.n >= {{}} AND a.n * 10000 + b.n < {{}}"
+    starts = range(rows, 2 * rows, PIECE)
+    with closing(connect(target.server, target.name)) as connection:
+        many = _both_ways(job, connection, source, [between.format(one, one + PIECE) for one in starts])
+        one = _both_ways(job, connection, source, [between.format(2 * rows, 3 * rows)])
+    facts = {
+        "rows": rows,
+        "captured_s": one[0],
+        "applied_s": one[1],
+        "many_captured_s": many[0],
+        "many_applied_s": many[1],
+    }
+    _record(f"{stand.name}-compared", facts)
+    return Figure("W5 one-of-many", stand.name, "of_many", sum(one) / sum(many), SLOWER, True, facts)
+
+
+def _both_ways(job: Job, connection: Any, source: Database, statements: list[str]) -> tuple[float, float]:
+    """Seconds that capture, then apply, need for what was committed while both were away, with their starts."""
+    before = job.written()
+    source.execute(*statements)
+    goal = before + len(statements)
+    return tuple(  # type: ignore[return-value]  # two
+        _timed(job, verb, done, goal)
+        for verb, done in (("capture", job.written), ("apply", lambda: job.applied(connection)))
+    )
+
+
+def _timed(job: Job, verb: str, at: Callable[[], int], goal: int) -> float:
+    begin = time.monotonic()
+    with job.start(verb) as program:
+        return until(lambda: at() >= goal, PATIENCE, verb, 0.02, program.check) - begin
+
+
+# --- very many --------------------------------------------------------------------------------------------------------
 
 
 def _tiny(stand: Stand, transactions: int) -> list[Figure]:

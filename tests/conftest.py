@@ -42,6 +42,7 @@ _USED = pytest.StashKey[list[str]]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--servers-report", type=Path, help="write what the tests marked `servers` showed to this file")
+    parser.addoption("--spark", action="store_true", help="with Spark also what is marked `quick` (make test-faults)")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -187,15 +188,19 @@ def target_database(postgresql: Server, request: pytest.FixtureRequest) -> Itera
 
 @pytest.fixture
 def scenario(
-    source_database: Callable[[Server], Database], target_database: Database, tmp_path: Path
+    source_database: Callable[[Server], Database],
+    target_database: Database,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
 ) -> Iterator[Callable[..., Scenario]]:
     """`scenario(server, *statements)` makes a job between a new database there and a new one at the PostgreSQL."""
     made: list[Scenario] = []
+    is_quick = bool(request.node.get_closest_marker("quick")) and not request.config.getoption("--spark")
 
     def make(server: Server, *statements: str, **options: Any) -> Scenario:
         database = source_database(server)
         database.execute(*statements)
-        made.append(Scenario(database, target_database, tmp_path / f"job{len(made)}", **options))
+        made.append(Scenario(database, target_database, tmp_path / f"job{len(made)}", is_quick=is_quick, **options))
         return made[-1]
 
     yield make

@@ -121,9 +121,7 @@ class Scenario:
     user: tuple[str, str] | None = None
     target_user: tuple[str, str] | None = None
     prefix: tuple[str, ...] = ()  # what every command is started with
-    is_quick: bool = (
-        False  # without Spark (quick/sitecustomize.py): for what is not about it, seconds instead of a minute
-    )
+    is_quick: bool = False  # without Spark (quick/sitecustomize.py), as tests marked `quick` have it
     _marks: int = 0
     _logs: int = 0
     _running: list[Running] = field(default_factory=list)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+import pytest
 from scenario import Scenario
 
 from anabranch.testing.servers import Server
@@ -23,6 +24,7 @@ def policies(made: Scenario, price: str, newest_by: str = "at") -> None:
     made.write_job(f'{of}on_conflict = "{price}"\n' + (f'newest_by = "{newest_by}"\n' if price == "newest" else ""))
 
 
+@pytest.mark.quick
 def test_a_target_that_others_write_to(mariadb: Server, scenario: Make) -> None:
     made = scenario(mariadb, *TABLES)
     made.run_until_caught_up()

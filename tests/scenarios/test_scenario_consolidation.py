@@ -21,7 +21,7 @@ SHOP = (
     "CREATE TABLE visit (place VARCHAR(10), n INT)",
 )
 TABLES = ("customer", "sale", "visit")
-pytestmark = pytest.mark.timeout(600)  # many commands, each a process, on a machine that has other work
+pytestmark = [pytest.mark.quick, pytest.mark.timeout(600)]  # many commands, each a process
 
 
 def shop(first: int) -> tuple[str, ...]:
@@ -39,8 +39,8 @@ Shops = tuple[Scenario, Scenario]
 @pytest.fixture
 def shops(mariadb: Server, scenario: Make) -> Shops:
     """One has loaded its rows, the other is about to."""
-    berlin = scenario(mariadb, *shop(100), name="berlin", is_quick=True)
-    bern = scenario(mariadb, *shop(200), name="bern", is_quick=True)
+    berlin = scenario(mariadb, *shop(100), name="berlin")
+    bern = scenario(mariadb, *shop(200), name="bern")
     bern._marks = 1000  # they go into one table, too
     berlin.run_until_caught_up()
     return berlin, bern
@@ -163,8 +163,8 @@ def dropped_one_leaves_the_other_all_it_has(berlin: Scenario, bern: Scenario) ->
 
 def test_two_jobs_read_the_same_tables(mariadb: Server, scenario: Make, tmp_path: Path) -> None:
     """Each has its trail, its number as a replica, and its state; what one leaves at the source is not what the other needs."""
-    one = scenario(mariadb, *shop(100), name="one", is_quick=True)
-    other = Scenario(one.source, one.target, tmp_path / "other", name="other", is_quick=True)
+    one = scenario(mariadb, *shop(100), name="one")
+    other = Scenario(one.source, one.target, tmp_path / "other", name="other", is_quick=one.is_quick)
     other.write_job(rules=f'[[rules]]\ninclude = ["{one.source.name}.*"]\ntarget = "copy.{{table}}"\n')
     runs = [one.start("run"), other.start("run")]
     for made, run in zip((one, other), runs, strict=True):

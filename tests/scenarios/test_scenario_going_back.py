@@ -51,7 +51,8 @@ def copy(server: Server, name: str, template: str) -> None:
         cursor.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
 
 
-@pytest.mark.timeout(900)  # it starts Spark a dozen times
+@pytest.mark.quick
+@pytest.mark.timeout(900)  # with Spark it starts it a dozen times
 def test_going_back(mariadb: Server, scenario: Make) -> None:
     made = scenario(mariadb, *TABLES)
     assert "start capture first" in made.cli("rewind", "--to", "1", code=7).stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from busy import busy
 from scenario import Scenario, wait_until
 
@@ -40,6 +41,7 @@ def generation(made: Scenario, table: str) -> int:
     return int(made.target.query(query, [f"{made.source.name}.{table}"])[0][0])
 
 
+@pytest.mark.quick
 def test_tables_that_stream_are_loaded_again(mariadb: Server, scenario: Make) -> None:
     made = scenario(mariadb, *TABLES)
     made.run_until_caught_up()
@@ -55,6 +57,7 @@ def test_tables_that_stream_are_loaded_again(mariadb: Server, scenario: Make) ->
     made.assert_identical()
 
 
+@pytest.mark.quick
 def test_a_table_that_is_lost_at_the_target_is_loaded_again(mariadb: Server, scenario: Make) -> None:
     """Apply would end at the first row of it. While none runs the load takes the table out, and waits for capture."""
     made = scenario(mariadb, *TABLES)

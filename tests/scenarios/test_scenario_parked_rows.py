@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from scenario import Scenario
 
 from anabranch.testing.servers import Server
@@ -21,6 +22,7 @@ CHECK = "ALTER TABLE public.parent ADD CONSTRAINT small CHECK (v < 100) NOT VALI
 NO_CHECK = "ALTER TABLE public.parent DROP CONSTRAINT small"
 
 
+@pytest.mark.quick
 def test_a_table_whose_rows_are_refused(mariadb: Server, scenario: Make) -> None:
     made = scenario(mariadb, *TABLES)
     made.write_job('[apply]\non_error = "park"\n')

@@ -35,8 +35,8 @@ def several(postgresql: Server, scenario: Make) -> Iterator[Build]:
     """A job over these source statements, with further databases under these names."""
     with ExitStack() as stack:
 
-        def build(source: Server, *names: str, is_quick: bool = True) -> Several:
-            made = scenario(source, *TABLES, is_quick=is_quick)
+        def build(source: Server, *names: str) -> Several:
+            made = scenario(source, *TABLES)
             ends = {}
             for name in names:
                 ends[name] = create_database(postgresql, unique_name("targets"))
@@ -47,7 +47,7 @@ def several(postgresql: Server, scenario: Make) -> Iterator[Build]:
 
 
 def test_two_targets_with_spark(mariadb: Server, several: Build) -> None:
-    made = several(mariadb, "north", "south", is_quick=False)
+    made = several(mariadb, "north", "south")
     made.write_job("north", "south")
     made.made.run_until_caught_up()
     made.assert_identical(tables=ALL)
@@ -56,6 +56,7 @@ def test_two_targets_with_spark(mariadb: Server, several: Build) -> None:
     assert [(one["name"], one["identical"]) for one in found["targets"]] == [("north", True), ("south", False)]
 
 
+@pytest.mark.quick
 def test_two_targets(mariadb: Server, several: Build) -> None:
     made = several(mariadb, "north", "south")
     made.write_job("north", "south")
@@ -90,6 +91,7 @@ def status_shows_each(made: Several) -> None:
         assert one["url"].endswith(made.ends[one["name"]].name)
 
 
+@pytest.mark.quick
 def test_one_of_them_is_down(mariadb: Server, postgresql: Server, several: Build) -> None:
     with Proxy(postgresql.host, postgresql.port) as line:
         made = several(mariadb, "north", "south")
@@ -178,6 +180,7 @@ def rule_15_who_was_away_parks_it_where_it_was_altered(made: Several, run: Runni
     assert made.joins(f"{job.source.name}.bag") == 1
 
 
+@pytest.mark.quick
 def test_tables_that_park_come_back_at_each_target_by_itself(mariadb: Server, several: Build) -> None:
     made = several(mariadb, "north", "south")
     made.write_job("north", "south", text='[apply]\non_error = "park"\n')
@@ -250,6 +253,7 @@ def what_both_ask_for_at_once_comes_once(made: Several, run: Running) -> None:
     made.assert_identical(tables=ALL)
 
 
+@pytest.mark.quick
 def test_a_target_comes_and_goes(mariadb: Server, several: Build) -> None:
     """Beside the one in [target], whose names and places stay as they were."""
     made = several(mariadb, "south")

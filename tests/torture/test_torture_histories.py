@@ -13,7 +13,7 @@ from anabranch.testing.torture.campaign import Campaign
 from anabranch.testing.torture.ground import Ground
 from anabranch.testing.torture.report import Tally, summary
 
-HISTORIES, WITH_SPARK = 150, 4
+HISTORIES, WITH_SPARK = 100, 4
 FIRST_WITH_SPARK = 9_001
 
 
