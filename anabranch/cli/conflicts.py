@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.cli.options import job_argument, json_option, log_level, table_option, target_option, write_json
+from anabranch.cli.each import of_each
+from anabranch.cli.options import (
+    each_target_option,
+    job_argument,
+    json_option,
+    log_level,
+    table_option,
+    target_option,
+    write_json,
+)
 
 if TYPE_CHECKING:
     from anabranch.rows.conflict import NotedConflict
@@ -26,7 +35,7 @@ def conflicts() -> None:
 
 @conflicts.command()
 @job_argument
-@target_option
+@each_target_option
 @table_option("Only this source table (schema.table).")
 @click.option("--after", type=click.IntRange(min=0), default=0, metavar="N", help="Only numbers behind N.")
 @click.option(
@@ -38,14 +47,9 @@ def ls(job: str, target: str | None, table: str | None, after: int, limit: int, 
     """List them in their order, one a line."""
     from anabranch.job import Job
 
-    found = Job.from_file(job).on(target).conflicts(table, after, limit + 1)
-    some = found[:limit]
-    if as_json:
-        write_json({"version": 1, "conflicts": [_facts(one) for one in some], "more": len(found) > limit})
-        return
-    click.echo("\n".join(_lines(some)) if some else "no conflicts were settled")
-    if len(found) > limit:
-        click.echo(f"there are more: --after {some[-1].number}", err=True)
+    answers = of_each(Job.from_file(job), target, lambda one: one.conflicts(table, after, limit + 1))
+    answers.show(as_json, lambda found: _page(found, limit), lambda found: _show_page(found, limit))
+    answers.exit([])
 
 
 @conflicts.command()
@@ -75,6 +79,16 @@ def forget(job: str, target: str | None, upto: int) -> None:
     from anabranch.job import Job
 
     click.echo(f"{Job.from_file(job).on(target).forget_conflicts(upto):,} removed")
+
+
+def _page(found: list[NotedConflict], limit: int) -> dict[str, Any]:
+    return {"version": 1, "conflicts": [_facts(one) for one in found[:limit]], "more": len(found) > limit}
+
+
+def _show_page(found: list[NotedConflict], limit: int) -> None:
+    click.echo("\n".join(_lines(found[:limit])) if found else "no conflicts were settled")
+    if len(found) > limit:
+        click.echo(f"there are more: --after {found[limit - 1].number}", err=True)
 
 
 def _facts(one: NotedConflict) -> dict[str, Any]:

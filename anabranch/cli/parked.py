@@ -10,8 +10,10 @@ from typing import Any
 
 import click
 
+from anabranch.cli.each import of_each
 from anabranch.cli.options import (
     Command,
+    each_target_option,
     job_argument,
     json_option,
     key_option,
@@ -30,7 +32,7 @@ def parked() -> None:
 
 @parked.command()
 @job_argument
-@target_option
+@each_target_option
 @json_option
 @log_level("warning")
 def ls(job: str, target: str | None, as_json: bool) -> None:
@@ -38,13 +40,11 @@ def ls(job: str, target: str | None, as_json: bool) -> None:
     from anabranch.cli import parked_text as text
     from anabranch.job import Job
 
-    opened = Job.from_file(job).on(target)
-    tables, rows = opened.parked(), opened.set_aside()
-    if as_json:
-        facts = {"parked": [text.facts(one) for one in tables], "set_aside": [text.row_facts(one) for one in rows]}
-        write_json({"version": 1, **facts})
-    else:
-        click.echo("\n".join(text.listed(tables, rows)))
+    answers = of_each(Job.from_file(job), target, lambda one: (one.parked(), one.set_aside()))
+    answers.show(
+        as_json, lambda found: text.listed_facts(*found), lambda found: click.echo("\n".join(text.listed(*found)))
+    )
+    answers.exit([])
 
 
 @parked.command()

@@ -36,6 +36,10 @@ def row_facts(one: AsideChange) -> dict[str, Any]:
     }
 
 
+def listed_facts(tables: Sequence[ParkedTable], rows: Sequence[AsideChange]) -> dict[str, Any]:
+    return {"version": 1, "parked": [facts(one) for one in tables], "set_aside": [row_facts(one) for one in rows]}
+
+
 def listed(tables: Sequence[ParkedTable], rows: Sequence[AsideChange]) -> Iterator[str]:
     if not tables and not rows:
         yield "no table is parked"

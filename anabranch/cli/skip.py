@@ -5,11 +5,13 @@ What does not live here: what may be left out (`Job.skip`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.cli.options import job_argument, json_option, log_level, target_option, write_json
+from anabranch.cli.each import of_each
+from anabranch.cli.options import each_target_option, job_argument, json_option, log_level, target_option
 
 if TYPE_CHECKING:
     from anabranch.model.state import Skipped
@@ -41,28 +43,16 @@ def add(job: str, target: str | None, position: str, execute: bool) -> None:
 
 @skip.command()
 @job_argument
-@target_option
+@each_target_option
 @json_option
 @log_level("warning")
 def ls(job: str, target: str | None, as_json: bool) -> None:
     """List what was left out, or will be when apply comes to it."""
     from anabranch.job import Job
-    from anabranch.state.store import time_text
 
-    found = Job.from_file(job).on(target).skipped()
-    if as_json:
-        facts = [
-            {
-                "position": {"text": one.position, "commit_time": time_text(one.commit_time)},
-                "changes": one.changes,
-                "asked_at": time_text(one.asked_at),
-            }
-            for one in found
-        ]
-        write_json({"version": 1, "skipped": facts})
-    else:
-        lines = [line for one in found for line in (*_whole(one), f"    asked {time_text(one.asked_at)}")]
-        click.echo("\n".join(lines) if found else "no transaction is left out")
+    answers = of_each(Job.from_file(job), target, lambda one: one.skipped())
+    answers.show(as_json, _facts, lambda found: click.echo("\n".join(_listed(found))))
+    answers.exit([])
 
 
 @skip.command()
@@ -75,6 +65,29 @@ def remove(job: str, target: str | None, position: str) -> None:
     from anabranch.job import Job
 
     click.echo(f"{Job.from_file(job).on(target).unskip(position)} is applied after all")
+
+
+def _facts(found: Sequence[Skipped]) -> dict[str, Any]:
+    from anabranch.state.store import time_text
+
+    skipped = [
+        {
+            "position": {"text": one.position, "commit_time": time_text(one.commit_time)},
+            "changes": one.changes,
+            "asked_at": time_text(one.asked_at),
+        }
+        for one in found
+    ]
+    return {"version": 1, "skipped": skipped}
+
+
+def _listed(found: Sequence[Skipped]) -> Iterator[str]:
+    from anabranch.state.store import time_text
+
+    if not found:
+        yield "no transaction is left out"
+    for one in found:
+        yield from (*_whole(one), f"    asked {time_text(one.asked_at)}")
 
 
 def _whole(one: Skipped) -> list[str]:
