@@ -100,6 +100,12 @@ def _target_name(text: str) -> str:
     return text
 
 
+def _not_newest(value: Any) -> Any:
+    if value == "newest":
+        raise refuse(Problem("'newest' compares a column of one table", expected="it in [[tables]], with newest_by"))
+    return value
+
+
 def _settings(value: Any) -> Any:
     """Settings as text. `spark.executor.memory = "4g"` without quotes around the name is a nest of tables to TOML: give
     it back its dots."""
@@ -275,7 +281,9 @@ class Apply(Section):
     """One target transaction per epoch (many source transactions), or one per source transaction."""
     truncate: Literal["truncate", "delete"] = "truncate"
     """How a TRUNCATE is done at the target; `delete` keeps it invisible to older snapshots until it commits."""
-    on_conflict: Literal["stop", "source_wins", "target_wins", "ignore_missing"] = "stop"
+    on_conflict: Annotated[
+        Literal["stop", "source_wins", "target_wins", "ignore_missing"], BeforeValidator(_not_newest)
+    ] = "stop"
     """What comes of a change that finds the target otherwise than it expects, in tables whose entry does not say: stop with
     the row's key; write the source's row; keep the target's; or leave out what changes a missing row."""
     on_error: Literal["stop", "park", "set_aside"] = "stop"

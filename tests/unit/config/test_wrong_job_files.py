@@ -275,8 +275,7 @@ CASES: dict[str, tuple[str, list[str]]] = {
             'line 8, [[tables]]: on_conflict = "newest" needs newest_by;'
             ' expected a column, like newest_by = "changed_at"',
             'line 11, [[tables]]: newest_by has no effect; expected it together with on_conflict = "newest"',
-            "line 15, [apply] on_conflict: 'newest' is no choice here;"
-            " expected 'stop', 'source_wins', 'target_wins' or 'ignore_missing'",
+            "line 15, [apply] on_conflict: 'newest' compares a column of one table; expected it in [[tables]], with newest_by",
         ],
     ),
     "entries beside a pattern that is none": (
