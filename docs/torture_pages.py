@@ -94,6 +94,12 @@ is started again, as an operator would. A process that ends without a fault that
 which no fault came about does not count, nor does one with fewer than ten looks at the target before the last, or with fewer
 than three states seen.
 
+**What others do** is drawn for three of ten histories, and meets the faults, too: a table is loaded again; the job goes back;
+a table of the target takes no rows for a while, is [parked](../howto/bring-back-a-parked-table.md), and goes on; or it takes
+some rows only, which are [set aside](../howto/set-rows-aside.md), and released later; or somebody else writes to tables of the
+target while the job streams with [`on_conflict = "source_wins"`](../howto/rows-that-differ-at-the-target.md): rows get other
+values, go, or come under keys that the source is about to use. In the end `verify --repair` makes these equal again.
+
 **The verdict** does not rest on the product: every transaction writes its number into a ledger table, the order of the
 commits is what `mysqlbinlog` or `mariadb-binlog` says of that table, and what the tables hold after each of them is computed
 by a model. A watcher reads all tables of the target in one snapshot, again and again, from when every table streams: what
@@ -101,6 +107,12 @@ readers see of the load before is not checked by it. Each reading must be the st
 fewer than before; in the end, when every fault is over and every part lives, both sides and the model must be the same. What
 may be seen otherwise is what [correctness](correctness.md) declares (K16, TRUNCATE). Two-phase commits run beside some of the
 histories: each is seen whole or not at all, and stays.
+
+Nothing is asked of tables that are loading or parked. Of a table with rows set aside all other rows are judged, and in the end
+nothing may be aside. Of a key that somebody wrote to, the target must hold what was left there until the source touches it, and
+the source's row from then on; what `anabranch.conflict` says must be the differences that the stream met, each once, and no
+other. Not drawn is somebody else's writing to tables with foreign keys, to values of unique columns, and rows put
+where the target enforces foreign keys; nor that rows set aside are discarded.
 
 A history that fails is made smaller while it still fails, and written to a file that `anabranch torture --replay` runs.
 """

@@ -2,7 +2,8 @@
 
 Judged afterwards, when the order of the commits is known. Every observation must be the model's state after some prefix of
 the commits, and no prefix may be shorter than one before; at the end source, target and model are equal. Of tables that
-the job says are loading or parked, in the same snapshot, nothing is asked; without the ledger nothing can be. The declared
+the job says are loading or parked, in the same snapshot, nothing is asked; without the ledger nothing can be. Of keys that
+somebody else wrote to or that are set aside, exempt.py says what they may hold. The declared
 exception is K16: a table may look empty to a snapshot that is older than a TRUNCATE of it. It looked at the table when the
 TRUNCATE was there already, so that whatever is seen next shows the TRUNCATE's commit.
 """
@@ -11,8 +12,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
+from anabranch.testing.torture.exempt import (
+    Commit,
+    Noted,
+    Story,
+    Touch,
+    split,
+    touches,
+    wrong_notes,
+)
 from anabranch.testing.torture.history import History, Transaction
 from anabranch.testing.torture.model import Disagreement, Model
 from anabranch.testing.torture.sessions import COMMITTED, ROLLED_BACK, Outcome
@@ -100,11 +111,21 @@ class Checker:
             if self._at > len(self.order):
                 self._begin()
             self._advance(len(self.order))
+            if left := touches(observation.more):
+                raise _Found(
+                    FINAL, f"observation {observation.number}, the last: still not as at the source: {left[:SHOWN]}"
+                )
             contents = {table: sorted(seen.splitlines()) for table, seen in observation.contents.items()}
             self._same(f"observation {observation.number}, the last", contents, FINAL)
         except _Found as found:
             return found.failure
         return None
+
+    def noted(self, noted: Sequence[Noted], observations: Iterable[Observation]) -> Failure | None:
+        """Are the conflicts that the job noted those that somebody's writing to the target has caused?"""
+        found = {replace(t, is_mending=False) for one in observations for t in touches(one.more) if t.did}
+        wrong = wrong_notes(self._story, {touch: self._places_at(touch.commits) for touch in found}, noted)
+        return Failure(WRONG, wrong) if wrong else None
 
     # --- the model along the commits ------------------------------------------------------------------------------------
 
@@ -157,9 +178,7 @@ class Checker:
                 raise _Found(
                     BACK, f"observation {observation.number} shows {first} commits, one before it showed {self._at}"
                 )
-            self._losses_left -= 1
-            self._owed = 0
-            self._begin()
+            self._go_back()
         if last < self._owed and not self._losses_left:
             raise _Found(
                 WRONG,
@@ -167,6 +186,7 @@ class Checker:
                 f" the TRUNCATE that is commit {self._owed}",
             )
         differences: list[str] = []
+        before = self._at
         owed = 0 if self._losses_left else self._owed
         for place in range(max(first, self._at, owed), last + 1):
             self._advance(place)
@@ -180,8 +200,19 @@ class Checker:
             differences.append(
                 f"observation {observation.number}, table {table}, which is none of the source's states: with the"
                 f" transactions of this ledger it has {_difference(self.model.lines(table), seen)}{self._around()}"
+                f"{_exempt(observation)}"
             )
+        if self._losses_left and first < before:  # only a TRUNCATE was lost, which the ledger does not have
+            self._go_back()
+            self._judge(observation)
+            return
         raise _Found(WRONG, differences[0])
+
+    def _go_back(self) -> None:
+        """The target has forgotten its last commits."""
+        self._losses_left -= 1
+        self._owed = 0
+        self._begin()
 
     def _places_of(self, observation: Observation) -> tuple[int, int]:
         """The prefixes that an observation's ledger allows: transactions that truncate are not in it."""
@@ -199,20 +230,27 @@ class Checker:
             raise _Found(
                 TORN, f"observation {observation.number}, without transaction {missing[0]} but with {later}: {where}"
             )
+        return self._places_at(count)
+
+    def _places_at(self, count: int) -> tuple[int, int]:
+        """The prefixes with so many rows of the ledger."""
         first = self._places[self._ledgered[count - 1]] + 1 if count else 0
         is_all = count == len(self._ledgered)
         return first, len(self.order) if is_all else self._places[self._ledgered[count]]
 
     def _differing(self, observation: Observation) -> str | None:
         """A table that is not as the model has it."""
+        exempt: dict[str, list[Touch]] = {}
+        for touch in touches(observation.more):
+            exempt.setdefault(touch.table, []).append(touch)
         for table, seen in observation.contents.items():
             if table == LEDGER or table in observation.away:
                 continue
             expected = self.model.lines(table)
             known = self._matched.get(table)
-            if known is not None and known[0] is seen and known[1] is expected:
+            if known is not None and known[0] is seen and known[1] is expected and table not in exempt:
                 continue
-            if sorted(seen.splitlines()) != expected:
+            if not self._is_right(table, sorted(seen.splitlines()), expected, exempt.get(table, ())):
                 truncated = 0 if seen else self._will_be_truncated(table)
                 if not truncated:
                     return table
@@ -220,6 +258,27 @@ class Checker:
                 continue
             self._matched[table] = (seen, expected)
         return None
+
+    def _is_right(self, name: str, seen: list[bytes], expected: list[bytes], exempt: Sequence[Touch]) -> bool:
+        if not exempt:
+            return seen == expected
+        table, keys = self.history.schema[name], {touch.key for touch in exempt}
+        (rest, found), (wanted, _) = split(table, seen, keys), split(table, expected, keys)
+        return rest == wanted and all(self._may_hold(touch, found.get(touch.key, [])) for touch in exempt)
+
+    def _may_hold(self, touch: Touch, lines: Sequence[bytes]) -> bool:
+        if not touch.did or len(lines) > 1:
+            return len(lines) <= 1
+        places = (min(place, self._at) for place in self._places_at(touch.commits))
+        allowed = set().union(*(self._story.allowed(touch, place, self._at) for place in places))
+        return (lines[0] if lines else None) in allowed
+
+    @cached_property
+    def _story(self) -> Story:
+        pairs = [(self._transaction(number), self.outcomes.get(number)) for number in self.order]
+        some = ((t, o or Outcome(t.number, (), COMMITTED)) for t, o in pairs)
+        commits = [Commit(list(o.succeeded(t)), t.checks, t.truncates) for t, o in some]
+        return Story(self.history.schema, self.family, commits)
 
     def _will_be_truncated(self, table: str) -> int:
         """K16: the prefix behind the next TRUNCATE of the table, which this snapshot is too old to see; 0 for none."""
@@ -243,6 +302,11 @@ def _difference(expected: Sequence[bytes], seen: Sequence[bytes]) -> str:
     there, wanted = Counter(seen), Counter(expected)
     too_many, missing = list((there - wanted).elements()), list((wanted - there).elements())
     return f"{_some('too many', too_many)}; {_some('missing', missing)}"
+
+
+def _exempt(observation: Observation) -> str:
+    found = touches(observation.more)
+    return f"; not judged as others: {', '.join(map(str, found))}" if found else ""
 
 
 def _some(what: str, lines: Sequence[bytes]) -> str:

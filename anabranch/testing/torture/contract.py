@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from anabranch.testing.torture.exempt import Noted
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,9 @@ class Pipeline(Protocol):
     def wrong_beside(self, seen: Mapping[str, Sequence[bytes]], losses: int) -> str:
         """What is wrong with what was seen of them, by table, in order (lines of COPY); "" for nothing. `losses`: how often
         the target was made to forget its last commits."""
+
+    def noted(self) -> Sequence[Noted]:
+        """The conflicts that the job has noted, where somebody else may write to the target. Raises a driver's error."""
 
     def hits(self) -> frozenset[str]:
         """The failpoints that were reached, in any part, whether or not a fault stood there."""

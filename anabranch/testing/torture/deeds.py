@@ -1,5 +1,6 @@
-"""What an operator does to a job while a history runs: a table is loaded again, the job goes back; a table of the target
-takes no rows for a while, and what was parked goes on.
+"""What others do to a job while a history runs: a table is loaded again, the job goes back; a table of the target takes no
+rows for a while, and what was parked goes on, or refuses some, which are set aside and released; somebody else writes to the
+target, and its keys are made equal again.
 
 Drawn from the seed, once in some histories, and done by processes of their own that faults meet like any other; one that
 ended early is begun again. What does not live here: what is allowed to be seen meanwhile (check.py, by the states of tables).
@@ -10,7 +11,7 @@ from __future__ import annotations
 import random
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -20,12 +21,21 @@ from anabranch.model.schema import TableSchema
 from anabranch.model.state import TableState
 from anabranch.preflight.cascades import ancestors, cascading_parents
 from anabranch.testing.databases import Database
+from anabranch.testing.torture.contract import Fault
 from anabranch.testing.torture.parts import Ended, Parts, Running
 from anabranch.testing.torture.tables import LEDGER
 
-RELOAD, REWIND, PARK = "reload", "rewind", "park"
+RELOAD, REWIND, PARK, SET_ASIDE, CONFLICT = "reload", "rewind", "park", "set_aside", "conflict"
+KINDS = (RELOAD, REWIND, PARK, SET_ASIDE, CONFLICT)
 SHARE = 0.3  # of the histories
+# What the job file says of [apply] for it.
+SETTINGS = {
+    PARK: 'on_error = "park"',
+    SET_ASIDE: 'on_error = "set_aside"',
+    CONFLICT: 'on_conflict = "source_wins"',
+}
 RESUME = "resume"  # the part that lets what was parked go on
+RELEASE = "release"  # the part that asks for the rows that are set aside
 REFUSED_SECONDS = 1.0
 AGAIN_SECONDS = 0.05  # before a process that ended is begun again
 LATEST = 25  # committed transactions of the stream before it begins
@@ -40,18 +50,47 @@ class Deed:
     after: int
     draw: int
 
+    @property
+    def needs_apart(self) -> bool:
+        """A table without foreign keys and full images: what the target may hold otherwise, alone. A quarter of
+        those that set rows aside go without: they park rather."""
+        return self.kind == CONFLICT or (self.kind == SET_ASIDE and self.draw % 4 > 0)
+
+    @property
+    def is_early(self) -> bool:
+        """Before the transactions that come behind the load, all of which then meet it."""
+        return self.kind in (CONFLICT, SET_ASIDE) and self.draw // 2 % 2 == 0
+
 
 def draw_deed(seed: int) -> Deed | None:
     drawn = random.Random(f"deeds of {seed}")
     if drawn.random() > SHARE:
         return None
-    return Deed(drawn.choice((RELOAD, REWIND, PARK)), drawn.randrange(LATEST), drawn.randrange(1 << 16))
+    return Deed(drawn.choice(KINDS), drawn.randrange(LATEST), drawn.randrange(1 << 16))
+
+
+# Failpoints that few histories reach without it; half of those with it have an exit at one.
+PLACES = {
+    SET_ASIDE: ("apply.conflict", "apply.one", "apply.set.aside", "apply.aside.settled", "apply.parking"),
+    CONFLICT: ("apply.conflict", "apply.one", "apply.conflict.noted", "apply.repair"),
+}
+
+
+def deed_faults(seed: int) -> tuple[Fault, ...]:
+    """That a history has for its deed's sake."""
+    deed, drawn = draw_deed(seed), random.Random(f"faults of the deed of {seed}")
+    if deed is None or deed.kind not in PLACES or drawn.random() < 0.5:
+        return ()
+    return (Fault("exit", drawn.choice(PLACES[deed.kind]), drawn.choice((1, 1, 2, 3))),)
 
 
 class Deeds(Protocol):
     """A deed that is drawn, from when it is time for it. `is_done`: nothing of it is under way."""
 
     is_done: bool
+
+    @property
+    def has_begun(self) -> bool: ...
 
     @property
     def pauses_apply(self) -> bool:
@@ -79,6 +118,10 @@ class Doing:
     _running: Running | None = field(default=None, init=False)
     _name: str = field(default="", init=False)
     _has_failed: bool = field(default=False, init=False)
+
+    @property
+    def has_begun(self) -> bool:
+        return bool(self._name)
 
     @property
     def pauses_apply(self) -> bool:
@@ -153,28 +196,46 @@ class Refusing:
     _is_over: bool = field(default=False, init=False)
     _running: Running | None = field(default=None, init=False)
 
+    @property
+    def has_begun(self) -> bool:
+        return bool(self._table)
+
     def turn(self) -> None:
         if not self._table:
             self._refuse()
         elif not self._is_over:
-            if time.monotonic() > self._until or self._parked():
+            if self._is_enough():
                 self._alter("DROP CONSTRAINT IF EXISTS deed")
                 self._is_over = True
-        elif self._running is not None:
-            self._end(self._running)
-        elif not (self._parked() and self._resume()):
-            self.is_done = True
+        else:
+            self._bring_back()
 
     def kill(self) -> None:
         if self._running is not None:
             self._running.kill()
 
     def _refuse(self) -> None:
-        tables = [table.name for table in sorted(self.states()) if table.name != LEDGER]
-        table = tables[self.draw % len(tables)]
+        table = self._drawn([table for table in sorted(self.states()) if table.name != LEDGER])
+        check = self._constraint(table)
         self._until = time.monotonic() + REFUSED_SECONDS
-        self._alter("DROP CONSTRAINT IF EXISTS deed, ADD CONSTRAINT deed CHECK (false) NOT VALID", table)
-        self._table = table
+        self._alter(f"DROP CONSTRAINT IF EXISTS deed, ADD CONSTRAINT deed CHECK ({check}) NOT VALID", table.name)
+        self._table = table.name
+
+    def _is_enough(self) -> bool:
+        return time.monotonic() > self._until or self._parked()
+
+    def _drawn(self, tables: Sequence[TableId]) -> TableId:
+        return tables[self.draw % len(tables)]
+
+    def _constraint(self, table: TableId) -> str:
+        """What is true of the rows that it takes."""
+        return "false"
+
+    def _bring_back(self) -> None:
+        if self._running is not None:
+            self._end(self._running)
+        elif not (self._parked() and self._resume()):
+            self.is_done = True
 
     def _parked(self) -> bool:
         return any(state.state == "parked" for state in self.states().values())

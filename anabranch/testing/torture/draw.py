@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from anabranch.testing.torture.events import EVENTS, Draft
 from anabranch.testing.torture.history import History, Statement, Transaction
-from anabranch.testing.torture.schemas import draw_schema, with_one_way
+from anabranch.testing.torture.schemas import draw_schema, with_one_apart, with_one_way
 from anabranch.testing.torture.values import Version
 
 IMAGES = ("", "", "", "", "MINIMAL", "NOBLOB")
@@ -18,12 +18,14 @@ FILLED = 12  # rows that a table has at first, about
 DURING, AFTER = (10, 24), (20, 34)  # transactions of a phase
 
 
-def draw_history(seed: int, family: str, version: Version, *, unchecked: bool = True) -> History:
+def draw_history(seed: int, family: str, version: Version, *, unchecked: bool = True, apart: bool = False) -> History:
     """The same one for the same seed and server. `unchecked`: some transactions turn their foreign keys off, and rows may
-    move by two keys at once, which a target that enforces its own may have to refuse (K1)."""
+    move by two keys at once, which a target that enforces its own may have to refuse (K1). `apart`: there is a table without
+    foreign keys, to which somebody else may write at the target, and images are full, as a row needs that is written anew."""
     r = random.Random(f"history {seed}")
     schema = draw_schema(r, family, version)
     schema = schema if unchecked else with_one_way(schema)
+    schema = with_one_apart(schema) if apart else schema
     sessions = r.randint(2, 4)
     draft = Draft(r, schema, family, is_big=r.random() < 0.03, unchecked=unchecked)
     before = _filling(draft)
@@ -34,7 +36,7 @@ def draw_history(seed: int, family: str, version: Version, *, unchecked: bool = 
     _hold_back(r, during)
     _hold_back(r, after)
     images = ("MINIMAL",) * sessions if r.random() < 0.1 else tuple(r.choice(IMAGES) for _ in range(sessions))
-    if any(table.has_stand_in or table.has_untold_default for table in schema.tables):
+    if apart or any(table.has_stand_in or table.has_untold_default for table in schema.tables):
         images = ("",) * sessions  # such tables are refused with partial images, or parked
     return _numbered(History(seed, schema, tuple(before), tuple(during), tuple(after), images))
 

@@ -38,6 +38,7 @@ PRELOADED = (
     "anabranch.connectors.postgresql.store",
     "anabranch.job.ends",
     "anabranch.job.loading",
+    "anabranch.job.verifying",
     "importlib.readers",
     "numpy.ma",
     "psycopg",

@@ -31,8 +31,10 @@ from anabranch.job import Job, ends, parts
 from anabranch.load import run as load_run
 from anabranch.model.datatype import LogicalType
 from anabranch.model.ids import TableId
+from anabranch.rows.aside import RELEASE
 from anabranch.spark.engine import Epochs
 from anabranch.spark.work import Bundle, Outcome, Work, do
+from anabranch.testing.torture.local_verify import mend
 from anabranch.trail.reader import TrailReader
 
 T = TypeVar("T")
@@ -188,6 +190,10 @@ def _ended(name: str, job_file: str, small: Small) -> tuple[int, BaseException |
             parts.run_load(job, TableId.parse(name.partition(" ")[2]), False, True, LocalEngine(small))
         elif name == "resume":
             _resume(job)
+        elif name == "release":
+            _release(job)
+        elif name == "mend":
+            mend(job)
         elif name.startswith("rewind "):
             _rewind(job, int(name.partition(" ")[2]))
         else:
@@ -207,6 +213,13 @@ def _resume(job: Job) -> None:
     """All that is parked, where anything still is."""
     with suppress(ConfigError):
         job.resume()
+
+
+def _release(job: Job) -> None:
+    """All rows that are set aside, where any still are."""
+    for table in sorted({change.source for change in job.set_aside()}):
+        with suppress(ConfigError):
+            job.settle_aside(str(table), RELEASE)
 
 
 def _rewind(job: Job, transactions: int) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anabranch.testing.torture.contract import Fault, Pipeline
+from anabranch.testing.torture.deeds import deed_faults, draw_deed
 from anabranch.testing.torture.draw import draw_history
 from anabranch.testing.torture.ends import version_of
 from anabranch.testing.torture.faults_plan import ON_SERVERS, draw_faults
@@ -36,10 +37,14 @@ class One:
     def drawn(self, seed: int) -> tuple[History, tuple[Fault, ...]]:
         source = self.ground.source_of(seed)
         unchecked = self.ground.target_of(seed) is self.ground.target
-        history = draw_history(seed, source.name, version_of(source), unchecked=unchecked)
+        deed = None if self.with_spark else draw_deed(seed)
+        apart = deed is not None and deed.needs_apart
+        history = draw_history(seed, source.name, version_of(source), unchecked=unchecked, apart=apart)
         if self.with_spark:
             return history, spark_faults(seed)
-        return history, draw_faults(seed, with_servers=self.ground.is_ours)
+        faults = draw_faults(seed, with_servers=self.ground.is_ours)
+        more = [one for one in deed_faults(seed) if one.where not in [fault.where for fault in faults]]
+        return history, (*faults, *more)
 
     def run(self, history: History, faults: Sequence[Fault]) -> Result:
         """Raises what is wrong with the servers or the kit. What the job left is kept where it failed."""
@@ -47,21 +52,21 @@ class One:
         directory = self.directory / history.database
         shutil.rmtree(directory, ignore_errors=True)
         place = Place(history.database, source, target, directory)
-        pipeline = self._pipeline(place, history.seed, faults)
+        pipeline = self._pipeline(place, history, faults)
         patience = SPARK_PATIENCE if self.with_spark else PATIENCE
         result = run_history(history, source, target, pipeline, patience=patience)
         if result.failure is None:
             shutil.rmtree(directory, ignore_errors=True)
         return result
 
-    def _pipeline(self, place: Place, seed: int, faults: Sequence[Fault]) -> Pipeline:
+    def _pipeline(self, place: Place, history: History, faults: Sequence[Fault]) -> Pipeline:
         if self.with_spark:
             return SparkPipeline(place, faults)
 
         def restart(where: str, loses: bool) -> None:
             self.ground.restart(where, place.source.name, loses)
 
-        return LocalPipeline(place, faults, seed, self.restart or restart)
+        return LocalPipeline(place, faults, history.seed, self.restart or restart, history)
 
 
 def concerns_servers(faults: Sequence[Fault]) -> bool:

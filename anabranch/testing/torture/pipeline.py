@@ -25,11 +25,25 @@ from anabranch.model.state import TableState
 from anabranch.testing.faults import Proxy
 from anabranch.testing.torture.beside import TABLE, Beside
 from anabranch.testing.torture.contract import Fault, PipelineFailed
-from anabranch.testing.torture.deeds import PARK, Deed, Deeds, Doing, Refusing, draw_deed
+from anabranch.testing.torture.deeds import (
+    CONFLICT,
+    PARK,
+    SET_ASIDE,
+    SETTINGS,
+    Deed,
+    Deeds,
+    Doing,
+    Refusing,
+    draw_deed,
+)
+from anabranch.testing.torture.exempt import ASIDE, INTRUDER, Noted
 from anabranch.testing.torture.explain import ON_LINES, ON_SERVERS, explains
+from anabranch.testing.torture.history import History
+from anabranch.testing.torture.intruder import CREATE, Intruding, noted
 from anabranch.testing.torture.local import CLOCK, Small
 from anabranch.testing.torture.parts import PARTS, Ended, Parts, Running
-from anabranch.testing.torture.place import Looking, Place
+from anabranch.testing.torture.place import Looking, Place, until
+from anabranch.testing.torture.setting_aside import SettingAside, view
 from anabranch.testing.torture.waiting import AT_FAILPOINTS, Waiting, asked
 
 WATCH_SECONDS = 0.005
@@ -40,6 +54,7 @@ PACKED = (45_000, 60_000)  # bytes of segments that are packed when they are sea
 PACK_SECONDS = 3.0
 AFTER_SECONDS = 10.0  # in which a process may still end because of a line or a server that was away
 STOPPED = (0, 128 + signal.SIGTERM, -signal.SIGTERM)  # a part that was asked to end
+EARLY_SECONDS = 3.0  # for a deed that comes before what is behind the load; a fault may keep it from that
 AGAIN_SECONDS = 0.1  # before a part is started again whose end was away
 
 Restart = Callable[[str, bool], None]
@@ -61,17 +76,19 @@ class _Begun:
 @dataclass
 class LocalPipeline(Waiting):
     """Capture, load and apply as forked processes (contract.Pipeline). `seed` draws what is not a fault: sizes, the mode of
-    apply. `restart` is needed for faults that concern servers."""
+    apply. `restart` is needed for faults that concern servers; `history` for deeds that are about single rows."""
 
     place: Place
     faults: Sequence[Fault] = ()
     seed: int = 0
     restart: Restart | None = None
+    history: History | None = None
     _begun: list[_Begun] = field(default_factory=list, init=False)
     _open: list[Fault] = field(default_factory=list, init=False)
     _committed: int = field(default=-1, init=False)
     _is_stopping: bool = field(default=False, init=False)
     _is_consistent: bool = field(default=False, init=False)
+    _is_caught_up: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         drawn = random.Random(self.seed)
@@ -79,8 +96,8 @@ class LocalPipeline(Waiting):
         self._loses = any(fault.kind == "lose" for fault in self.faults)
         packs = any(fault.where.startswith("trail.pack") for fault in self.faults)
         self._deed = None if self._loses else draw_deed(self.seed)
-        parks = self._deed is not None and self._deed.kind == PARK
-        self._small, more = _sizes(drawn, keeps=self._loses, packs=packs, parks=parks)
+        setting = SETTINGS.get(self._deed.kind, "") if self._deed else ""
+        self._small, more = _sizes(drawn, keeps=self._loses, packs=packs, setting=setting)
         self.truncates = '"delete"' not in more
         self.meets = drawn.choice(("", *LOADING))
         self._beside: Beside | None = None
@@ -122,10 +139,32 @@ class LocalPipeline(Waiting):
         self._thread.start()
 
     def _deeds(self, deed: Deed, states: Callable[[], Mapping[TableId, TableState]]) -> Deeds:
-        if deed.kind != PARK:
+        beginning = deed.draw, self.place.target
+        if deed.kind == CONFLICT:
+            assert self.history is not None, "an intruder needs to know the tables"
+            family = self.place.source.name
+            return Intruding(*beginning, self.history, family, self._parts, self._judge, lambda: self._is_caught_up)
+        if deed.kind not in (PARK, SET_ASIDE):
             return Doing(deed, self._parts, states, self._judge)
         self.looking.is_patient = True
-        return Refusing(deed.draw, self.place.target, self.place.name, self._parts, states, self._judge)
+        common = (*beginning, self.place.name, self._parts, states, self._judge)
+        if deed.kind == PARK:
+            return Refusing(*common)
+        assert self.history is not None, "which rows are to be refused"
+        return SettingAside(*common, history=self.history, is_caught_up=lambda: self._is_caught_up)
+
+    def _show_keys(self) -> bool:
+        """The relation that says of which keys the target may hold something else (exempt.py). False where it is away."""
+        with contextlib.suppress(psycopg.Error):
+            if INTRUDER in self.beside():
+                self.place.target.execute(CREATE.format(self.place.name, INTRUDER))
+            if self.history and ASIDE in self.beside():
+                self.place.target.execute(view(self.history.schema, self.place.name))
+            return True
+        return False
+
+    def noted(self) -> Sequence[Noted]:
+        return noted(self.place.target, self.history) if self.history and INTRUDER in self.beside() else ()
 
     def committed(self, transactions: int) -> None:
         self._committed = transactions
@@ -134,7 +173,11 @@ class LocalPipeline(Waiting):
         super().wait_consistent(seconds)
         if self._loses:  # what the load has done is not to be lost: nobody but a person could do it again
             self.place.target.execute("CHECKPOINT")
+        if not until(self._show_keys, seconds, self.look):
+            raise PipelineFailed("the target takes no table beside the history's")
         self._is_consistent = True
+        if self._deed and self._deed.is_early:
+            until(lambda: self._doing is None or self._doing.has_begun, EARLY_SECONDS, self.look)
         if self._beside:
             self._beside.start()
 
@@ -142,6 +185,7 @@ class LocalPipeline(Waiting):
         if self._beside:
             self._beside.finish()
         super().wait_caught_up(seconds)
+        self._is_caught_up = True
         if self._small.segment_bytes in PACKED and "trail.segment.sealed" in self.hits():
             self._wait_packed()
         if self._beside and (difference := self._beside.difference()):
@@ -154,7 +198,10 @@ class LocalPipeline(Waiting):
             time.sleep(WATCH_SECONDS)
 
     def beside(self) -> tuple[str, ...]:
-        return (TABLE,) if self._beside else ()
+        if self._beside:
+            return (TABLE,)
+        shown = {CONFLICT: (INTRUDER,), SET_ASIDE: (ASIDE,)}
+        return shown.get(self._deed.kind, ()) if self._deed else ()
 
     def wrong_beside(self, seen: Mapping[str, Sequence[bytes]], losses: int) -> str:
         return self._beside.wrong(seen[TABLE], losses) if self._beside else ""
@@ -231,7 +278,8 @@ class LocalPipeline(Waiting):
     def _is_time_for_it(self) -> bool:
         load = self._parts.running["load"].ended()
         is_loaded = self._is_consistent and load is not None and load.code == 0
-        return is_loaded and self._deed is not None and self._committed >= self._deed.after
+        deed = self._deed
+        return is_loaded and deed is not None and (deed.is_early or self._committed >= deed.after)
 
     def _is_due(self, fault: Fault) -> bool:
         is_there = fault.where not in PARTS or self._parts.running[fault.where].is_alive
@@ -337,7 +385,7 @@ class LocalPipeline(Waiting):
                 yield one
 
 
-def _sizes(drawn: random.Random, *, keeps: bool, packs: bool, parks: bool) -> tuple[Small, str]:
+def _sizes(drawn: random.Random, *, keeps: bool, packs: bool, setting: str) -> tuple[Small, str]:
     """Sizes that bring a short history to what a long one meets: segments that end, epochs of executors, small
     epochs, tables that are loaded in several chunks (K3).
     `keeps`: a target that loses commits needs them from the trail again, which therefore drops nothing at once. `packs`:
@@ -345,7 +393,9 @@ def _sizes(drawn: random.Random, *, keeps: bool, packs: bool, parks: bool) -> tu
     segment = drawn.choice(PACKED if packs else (*[0] * 12, *[2_000, 8_000] * 3, *PACKED))
     rows = drawn.choice((500_000, 500_000, 500_000, 1, 20))
     more = "retain_hours = 0\n" if segment and drawn.random() < 0.5 and not keeps else ""
-    apply = ['on_error = "park"'] if parks else []
+    apply = [setting] if setting else []
+    if "set_aside" in setting and drawn.random() < 0.25:
+        apply.append("set_aside_limit = 3")
     if drawn.random() < 0.1:
         apply.append('mode = "transaction"')
     elif drawn.random() < 0.3:

@@ -19,6 +19,7 @@ from anabranch.testing.servers import Server
 from anabranch.testing.torture.check import PIPELINE, WRONG, Checker, Failure
 from anabranch.testing.torture.contract import Fault, Pipeline, PipelineFailed, shows_enough
 from anabranch.testing.torture.ends import source_lines, version_of
+from anabranch.testing.torture.exempt import INTRUDER
 from anabranch.testing.torture.ground import drop_at_source, drop_at_target
 from anabranch.testing.torture.history import History
 from anabranch.testing.torture.order import Place, commit_order, log_end
@@ -72,6 +73,8 @@ def run_history(
         failure = _verdict(checker, lines, watcher, is_whole=failed is None)
         if failed is not None:  # what was seen says more than what the job failed of; together they say most
             failure = Failure(failure.kind, f"{failure.message}\n{failed.message}") if failure else failed
+        if failure is None and INTRUDER in pipeline.beside():
+            failure = checker.noted(pipeline.noted(), watcher.observations)
         seen = {table: [one.more[table] for one in watcher.observations] for table in pipeline.beside()}
         if failure is None and (wrong := pipeline.wrong_beside(seen, losses)):
             failure = Failure(WRONG, wrong)

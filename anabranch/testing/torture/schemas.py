@@ -34,6 +34,28 @@ def with_one_way(schema: Schema) -> Schema:
     return Schema(tuple(_moved_once(table) if table.name in followed else table for table in schema.tables))
 
 
+def may_be_written_to(schema: Schema) -> list[Table]:
+    """Tables to whose target somebody else may write (intruder.py)."""
+    return [
+        table
+        for table in schema.tables
+        if table.key and not table.foreign_keys and not any(schema.references(table.name)) and not _is_caseless(table)
+    ]
+
+
+def with_one_apart(schema: Schema) -> Schema:
+    """The same, with a table that no foreign key connects with others, if one may be."""
+    keyed = [t for t in schema.tables if t.key and not _is_caseless(t)]
+    if not keyed or may_be_written_to(schema):
+        return schema
+    name = keyed[0].name
+    tables = (
+        replace(t, foreign_keys=tuple(key for key in t.foreign_keys if name not in (t.name, key.parent)))
+        for t in schema.tables
+    )
+    return Schema(tuple(tables))
+
+
 def _moved_once(table: Table) -> Table:
     moving = [key for key in table.foreign_keys if key.on_update != RESTRICT]
     keys = [replace(key, on_update=RESTRICT) if key in moving[1:] else key for key in table.foreign_keys]

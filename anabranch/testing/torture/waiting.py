@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from anabranch.testing.torture.contract import Fault, PipelineFailed
+from anabranch.testing.torture.exempt import Noted
 from anabranch.testing.torture.place import Looking, Place, until
 
 CALM_SECONDS = 20.0
@@ -55,6 +56,9 @@ class Waiting:
 
     def wrong_beside(self, seen: Mapping[str, Sequence[bytes]], losses: int) -> str:
         return ""
+
+    def noted(self) -> Sequence[Noted]:
+        return ()
 
     def is_calm(self) -> bool:
         """No fault is under way or about to begin, and every part is as it should be. Asked once all is committed."""

@@ -51,7 +51,7 @@ class Watcher:
         self.tables = (LEDGER, *(table.name for table in schema.tables))
         columns = {LEDGER: (Column("n", "int"),), **{table.name: table.columns for table in schema.tables}}
         copies = [f'COPY "{namespace}"."{t}" ({_names(columns[t])}) TO STDOUT' for t in self.tables]
-        copies += [f'COPY "{namespace}"."{table}" TO STDOUT' for table in beside]
+        copies += [f'COPY (TABLE "{namespace}"."{table}") TO STDOUT' for table in beside]  # or a view
         self._copies, self._away = copies, AWAY.format(job=namespace)
         self._query = b""
         self.beside = tuple(beside)
@@ -132,14 +132,14 @@ class Watcher:
 
     def _read(self) -> list[bytes]:
         if self._connection is None:
-            self._connection = self.target.connect(options=_OPTIONS, connect_timeout=CONNECT_SECONDS)
+            self._connection = self.target.connect(options=OPTIONS, connect_timeout=CONNECT_SECONDS)
             has_states = self._connection.execute(HAS_STATES).fetchone()[0]
             copies = [*self._copies, self._away if has_states else NONE_AWAY]
             self._query = "; ".join(("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", *copies, "COMMIT")).encode()
         return _copied(self._connection.pgconn, self._query, len(self.tables) + len(self.beside) + 1)
 
 
-_OPTIONS = "-c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=postgres -c bytea_output=hex -c client_encoding=UTF8"
+OPTIONS = "-c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=postgres -c bytea_output=hex -c client_encoding=UTF8"
 
 
 def _names(columns: tuple[Column, ...]) -> str:

@@ -138,6 +138,15 @@ def test_a_target_that_forgot_its_last_commits_may_go_back() -> None:
     assert verdict(state(3), with_lines(state(2), "child", b"1\t1"), LAST, losses=1) == WRONG
 
 
+def test_a_target_that_forgot_only_a_truncate_may_go_back() -> None:
+    """The ledger does not tell (seed 1708)."""
+    lost = {"losses": 1, "truncates": False}
+    assert verdict(state(5), state(4), state(5), LAST, **lost) == ""
+    assert verdict(state(5), state(4), LAST, truncates=False) == WRONG
+    assert verdict(state(5), state(4), state(5), state(4), LAST, **lost) == WRONG
+    assert verdict(state(5), with_lines(state(4), "child", b"1\t1"), LAST, **lost) == WRONG
+
+
 def test_the_kit_s_own_mistakes_are_told_apart() -> None:
     judge = checker()
     assert judge.source(LAST) is None
