@@ -53,6 +53,8 @@ def torture(generated: str) -> Iterator[str]:
     failed = f", {len(run['failed'])} failed" if run["failed"] else ""
     yield f"Seeds {first} to {last} at commit `{run['commit']}`, on {', '.join(run['servers'])}:"
     yield f"**{run['passed']} histories passed**{failed}, {run['counted']} of them count;"
+    if two := run.get("with_two_targets"):
+        yield f"{two} with two targets;"
     yield f"{run['transactions']} transactions, {run['observations']} looks at the target, in which {run['states']} states of"
     yield f"the source were seen; {run['seconds']} seconds."
     yield ""
@@ -85,14 +87,18 @@ load, some run while it runs (tables are read in chunks of a few rows then), the
 quarter of the histories goes to a target whose user may not set `session_replication_role`: keys act and are checked there.
 
 **The job** is the product: capture, load and apply, each a process of its own, with what Spark would do done in that
-process (a history takes some seconds), or `anabranch run` with Spark as it is.
+process (a history takes some seconds), or `anabranch run` with Spark as it is. One of six jobs has two targets, a database
+beside the first on the same server, with a load and an apply of its own, without Spark. In four fifths of these the second one
+is held back for up to four seconds: its apply is stopped in the middle, or begins late, or all of it does; in many, segments
+of the trail are dropped as soon as both are past them.
 
 **The faults**, one to three per history, come from the same seed: a process is gone at a
 [failpoint](../reference/failpoints.md) or at any moment, stands still while another one takes its place, loses its line,
 finds the disk full or its clock changed; the target's server restarts, with its last commits or without. What a fault ended
-is started again, as an operator would. A process that ends without a fault that explains it fails the history; a history in
-which no fault came about does not count, nor does one with fewer than ten looks at the target before the last, or with fewer
-than three states seen.
+is started again, as an operator would. A process that ends without a fault that explains it fails the history; of two targets a
+fault meets the parts or the line of one, and explains nothing of the other. A history in which no fault came about does not
+count, nor does one with fewer than ten looks at the target before the last, or with fewer than three states seen (of two
+targets: at the one that showed most).
 
 **What others do** is drawn for three of ten histories, and meets the faults, too: a table is loaded again; the job goes back;
 a table of the target takes no rows for a while, is [parked](../howto/bring-back-a-parked-table.md), and goes on; or it takes
@@ -105,8 +111,9 @@ commits is what `mysqlbinlog` or `mariadb-binlog` says of that table, and what t
 by a model. A watcher reads all tables of the target in one snapshot, again and again, from when every table streams: what
 readers see of the load before is not checked by it. Each reading must be the state after some of the first commits, never
 fewer than before; in the end, when every fault is over and every part lives, both sides and the model must be the same. What
-may be seen otherwise is what [correctness](correctness.md) declares (K16, TRUNCATE). Two-phase commits run beside some of the
-histories: each is seen whole or not at all, and stays.
+may be seen otherwise is what [correctness](correctness.md) declares (K16, TRUNCATE). Of two targets each is looked at and
+judged by itself; what a person does (tables are loaded again or parked, the job goes back) is done to the first. Two-phase
+commits run beside some of the histories: each is seen whole or not at all, and stays.
 
 Nothing is asked of tables that are loading or parked. Of a table with rows set aside all other rows are judged, and in the end
 nothing may be aside. Of a key that somebody wrote to, the target must hold what was left there until the source touches it, and

@@ -9,7 +9,7 @@ import pytest
 from torture_double import Double
 from torture_tables import delete, family, insert, update
 
-from anabranch.testing.databases import Database
+from anabranch.testing.databases import Database, create_database, drop_database
 from anabranch.testing.servers import Server
 from anabranch.testing.torture.check import BACK, TORN, UNKNOWN, WRONG
 from anabranch.testing.torture.draw import draw_history
@@ -54,6 +54,25 @@ def test_the_checker_finds_a_mistake(
     found = (carried(2000 + seed, source, target_database, mistake).failure for seed in range(seeds))
     failure = next(filter(None, found), None)
     assert failure is not None and failure.kind == kind, failure
+
+
+@pytest.mark.parametrize("mistake", ["", "half", "returns", "unknown"])
+def test_each_of_two_targets_is_judged(
+    mistake: str, mariadb: Server, target_database: Database, postgresql: Server
+) -> None:
+    other = create_database(postgresql, "other")
+    try:
+        history = draw_history(2000, mariadb.name, version_of(mariadb))
+        double = Double(history, mariadb, target_database, mistake, other)
+        result = run_history(history, mariadb, target_database, double, on_begin=double.on_begin)
+    finally:
+        drop_database(other)
+    assert result.targets == 2 and result.prefixes > 5
+    if mistake:
+        assert result.failure and result.failure.kind == MISTAKES[mistake][0], result.failure
+        assert result.failure.message.startswith("at the second target: "), result.failure
+    else:
+        assert result.failure is None, result.failure
 
 
 def test_seed_847_keys_that_are_off_wait_for_a_parent_that_goes(

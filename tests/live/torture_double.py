@@ -22,6 +22,8 @@ from anabranch.testing.torture.tables import LEDGER, RESTRICT, Schema
 
 Lines = Mapping[str, list[bytes]]
 SHOWN = 0.05  # seconds for which what is wrong stays to be seen
+JOINED = 0.5  # until who looks at another target has noticed that its tables stream
+STATE = "CREATE TABLE anabranch.table_state (job text, source_table text, state text)"
 WRONG = frozenset({"splits", "half", "twice", "returns", "unknown", "lost"})  # at one transaction
 
 
@@ -31,10 +33,20 @@ class Double:
     A transaction (kind of mistake):
     `splits` it over two of the target · is `late`, behind the next · is `lost` · loses one of its rows (`half`) · puts a row
     of it twice (`twice`) · is taken back a moment later (`returns`) · `foreign keys`: what they do is not done, in all of
-    them · has a number in the ledger that the source never committed (`unknown`)."""
+    them · has a number in the ledger that the source never committed (`unknown`).
 
-    def __init__(self, history: History, source: Server, target: Database, mistake: str = "") -> None:
+    With an `other` target the mistake is there, and the first one is right."""
+
+    def __init__(
+        self,
+        history: History,
+        source: Server,
+        target: Database,
+        mistake: str = "",
+        other: Database | None = None,
+    ) -> None:
         self.history, self.source, self.target, self.mistake = history, source, target, mistake
+        self.others = (other,) if other else ()
         self.blunder = 0
         self._place: Place | None = None
         self._sessions: Sessions | None = None
@@ -56,7 +68,11 @@ class Double:
         }
         columns[LEDGER] = "n integer"
         tables = (f"CREATE TABLE {self.history.database}.{name} ({made})" for name, made in columns.items())
-        self.target.execute(f"CREATE SCHEMA {self.history.database}", *tables)
+        made = [f"CREATE SCHEMA {self.history.database}", *tables]
+        for target in (self.target, *self.others):
+            target.execute(*made)
+        for target in self.others:  # of which the product says when all streams
+            target.execute("CREATE SCHEMA anabranch", STATE)
 
     def committed(self, transactions: int) -> None: ...
 
@@ -65,6 +81,9 @@ class Double:
     def wait_consistent(self, seconds: float) -> None:
         """The load: everything so far at once."""
         self._write([self._apply(number) for number in self._next_numbers()][-1:])
+        for target in self.others:
+            target.execute(f"INSERT INTO anabranch.table_state VALUES ('{self.history.database}', 'x.y', 'streaming')")
+            time.sleep(JOINED)
 
     def wait_caught_up(self, seconds: float) -> None:
         numbers = self._next_numbers()
@@ -78,7 +97,7 @@ class Double:
             changed = [t for t in after if t != LEDGER and before[t] != after[t]]
             if self.mistake in WRONG and not self.blunder and first <= place < len(numbers) - 1 and changed:
                 self.blunder = number
-                self._write(self._wrong(before, after, changed[0]))
+                self._write(self._wrong(before, after, changed[0]), after)
             else:
                 self._write([after])
 
@@ -142,9 +161,15 @@ class Double:
         self._ledger = list(before[LEDGER])  # lost
         return [before]
 
-    def _write(self, states: list[Lines]) -> None:
-        """Each in a transaction of its own, whole tables at once."""
-        with closing(self.target.connect(autocommit=False, options="-c TimeZone=UTC")) as connection:
+    def _write(self, states: list[Lines], right: Lines | None = None) -> None:
+        """Each in a transaction of its own, whole tables at once; where there is another target, the first has what is
+        `right`."""
+        if self.others:
+            self._write_to(self.target, [right] if right else states)
+        self._write_to(self.others[0] if self.others else self.target, states)
+
+    def _write_to(self, target: Database, states: list[Lines]) -> None:
+        with closing(target.connect(autocommit=False, options="-c TimeZone=UTC")) as connection:
             for state in states:
                 with closing(connection.cursor()) as cursor:
                     for table, lines in state.items():

@@ -58,7 +58,8 @@ def ended(process: subprocess.Popen[str], seconds: float = 120) -> tuple[int, st
 def left(server: Server, target: Database) -> list[str]:
     databases = [name for (name,) in Database(server, "").query("SHOW DATABASES")]
     schemas = [name for (name,) in target.query("SELECT nspname FROM pg_namespace")]
-    return [name for name in (*databases, *schemas) if name.startswith("torture") or name == "anabranch"]
+    beside = [name for (name,) in target.query("SELECT datname FROM pg_database WHERE datname LIKE '%%\\_second'")]
+    return [name for name in (*databases, *schemas) if name.startswith("torture") or name == "anabranch"] + beside
 
 
 def test_torture_refuses_what_it_could_destroy_and_what_it_cannot_read(
@@ -129,11 +130,12 @@ def test_what_is_left_is_cleared_and_a_job_of_the_same_name_is_not(
     assert left(mariadb, target_database) == []
 
 
-def test_torture_runs_histories_again_and_leaves_nothing(
+def test_histories_run_again_and_leave_nothing(
     pair: list[str], mariadb: Server, target_database: Database, tmp_path: Path
 ) -> None:
-    code, out, err = ended(start(tmp_path, *pair, "--seed", "2", "--histories", "2", "--results", "kept.json"))
+    code, out, err = ended(start(tmp_path, *pair, "--seed", "1", "--histories", "2", "--results", "kept.json"))
     assert code == 0 and "2 histories passed" in out and (tmp_path / "kept.json").exists(), err
+    assert "1 of them with two targets" in out, err
     assert left(mariadb, target_database) == []
     history = draw_history(3, mariadb.name, version_of(mariadb))
     save(tmp_path / "h.json", history, [Fault("kill", "apply", after=3)], None)

@@ -59,10 +59,10 @@ class Beside:
         if self._failure is not None:
             raise self._failure
 
-    def difference(self) -> str:
-        """Between both ends; "" for none."""
+    def difference(self, target: Database | None = None) -> str:
+        """Between the source and `target`, None: the first one; "" for none."""
         there = set(Database(self.source, self.database).query(f"SELECT n, v FROM {TABLE}"))
-        here = set(self.target.query(f'SELECT n, v FROM "{self.database}".{TABLE}'))
+        here = set((target or self.target).query(f'SELECT n, v FROM "{self.database}".{TABLE}'))
         return "" if there == here else f"{TABLE}: {sorted(there - here)} missing, {sorted(here - there)} too much"
 
     def wrong(self, seen: Iterable[bytes], losses: int) -> str:

@@ -56,6 +56,7 @@ class Told:
     seconds: float
     fired: tuple[Fault, ...]
     hits: frozenset[str]
+    targets: int = 1
 
     @property
     def counts(self) -> bool:

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from anabranch.testing.torture.history import History
 from anabranch.testing.torture.one import One, concerns_servers
 from anabranch.testing.torture.pair import users_own
 from anabranch.testing.torture.run import Result, load, save
+from anabranch.testing.torture.second import made_beside
 from anabranch.testing.torture.shrink import shrink
 
 HISTORIES = 20
@@ -225,9 +226,12 @@ def _require_fit(asked: Asked, replayed: _Replayed) -> None:
 def _replay(one: One, replayed: _Replayed) -> int:
     history, faults = replayed.history, replayed.faults
     family = one.ground.source_of(history.seed).name
-    _say(f"history {history.seed} on {family}, {len(history.transactions)} transactions, {len(faults)} faults")
+    targets = "two targets" if one.second_of(history.seed) else "one target"
+    _say(
+        f"history {history.seed} on {family}, {targets}, {len(history.transactions)} transactions, {len(faults)} faults"
+    )
     result = one.run(history, faults)
-    fired = ", ".join(f"{fault.kind} {fault.where}" for fault in result.fired) or "none"
+    fired = ", ".join(f"{fault.kind} {fault.place}" for fault in result.fired) or "none"
     print(f"{result.seconds:.1f} s, {result.committed} transactions committed, faults that came about: {fired}")
     if result.failure:
         left = _left(one, history)
@@ -255,7 +259,9 @@ def _directory() -> Iterator[Path]:
 @contextmanager
 def _ground(asked: Asked, directory: Path, replayed: _Replayed | None) -> Iterator[Ground]:
     if asked.source and asked.target:
-        yield users_own(asked.source, asked.target)
+        ground = users_own(asked.source, asked.target)
+        with nullcontext() if asked.with_spark else made_beside(ground.target, _say) as ground.second:
+            yield ground
         return
     families = (replayed.family or "mariadb",) if replayed else ("mariadb", "mysql")
     _say(f"starting {', '.join(families)} and postgresql, privately")

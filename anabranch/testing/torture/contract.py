@@ -12,6 +12,10 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from anabranch.testing.torture.exempt import Noted
 
+from anabranch.testing.databases import Database
+
+SECOND = "second"  # the name of a job's other target, where it has two
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:
@@ -24,13 +28,20 @@ class Fault:
     without its last commits) · `clock` (the wall clock of the part `where` jumps by `seconds`).
 
     `seconds`: how long, where it ends by itself; of `kill` how long it waits. `after`: committed source transactions of the
-    stream before it begins, -1: as soon as the part runs; faults at a failpoint begin when they are reached."""
+    stream before it begins, -1: as soon as the part runs; faults at a failpoint begin when they are reached. `at`: the target
+    whose part or line it is, or in whose parts (and in capture) its failpoint acts; "" for the first."""
 
     kind: str
     where: str
     nth: int = 1
     seconds: float = 0.0
     after: int = 0
+    at: str = ""
+
+    @property
+    def place(self) -> str:
+        """`where`, among the parts and lines of two targets."""
+        return f"{self.where} of {self.at}" if self.at else self.where
 
 
 LOOKS, STATES = 10, 3  # at the target before the last one, different ones: what shows fewer shows nothing
@@ -48,9 +59,11 @@ class PipelineFailed(Exception):
 
 class Pipeline(Protocol):
     """One job from its first load to its end, with its faults. A part that a fault ends is started again, as an operator
-    would do it. `truncates`: it applies TRUNCATE as such (K16)."""
+    would do it. `truncates`: it applies TRUNCATE as such (K16). `others`: further targets of the job, each with a schema of
+    the same name."""
 
     truncates: bool
+    others: tuple[Database, ...]
 
     def start(self) -> None:
         """Capture, load and apply begin; returns at once."""
@@ -64,10 +77,10 @@ class Pipeline(Protocol):
         about to be read. Raises PipelineFailed."""
 
     def wait_consistent(self, seconds: float) -> None:
-        """Until every table streams. Raises PipelineFailed."""
+        """Until every table streams; of further targets some may not yet. Raises PipelineFailed."""
 
     def wait_caught_up(self, seconds: float) -> None:
-        """Until everything that the source had committed when this was called is at the target. Raises PipelineFailed."""
+        """Until everything that the source had committed when this was called is at every target. Raises PipelineFailed."""
 
     def settle(self, seconds: float) -> bool:
         """Until no fault is under way, whoever came back behind one has ended, every part lives, and all is at the target

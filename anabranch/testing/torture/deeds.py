@@ -3,7 +3,8 @@ rows for a while, and what was parked goes on, or refuses some, which are set as
 target, and its keys are made equal again.
 
 Drawn from the seed, once in some histories, and done by processes of their own that faults meet like any other; one that
-ended early is begun again. What does not live here: what is allowed to be seen meanwhile (check.py, by the states of tables).
+ended early is begun again. Of two targets it is done to the first; jobs with conflicts or rows set aside have one. What does
+not live here: what is allowed to be seen meanwhile (check.py, by the states of tables; exempt.py, of single keys).
 """
 
 from __future__ import annotations
@@ -57,9 +58,14 @@ class Deed:
         return self.kind == CONFLICT or (self.kind == SET_ASIDE and self.draw % 4 > 0)
 
     @property
+    def shows_keys(self) -> bool:
+        """It says at the target which keys may be otherwise there (exempt.py), at one target only."""
+        return self.kind in (CONFLICT, SET_ASIDE)
+
+    @property
     def is_early(self) -> bool:
         """Before the transactions that come behind the load, all of which then meet it."""
-        return self.kind in (CONFLICT, SET_ASIDE) and self.draw // 2 % 2 == 0
+        return self.shows_keys and self.draw // 2 % 2 == 0
 
 
 def draw_deed(seed: int) -> Deed | None:

@@ -9,7 +9,7 @@ import signal
 
 from anabranch.failpoints import EXIT_CODE, FailpointReached
 from anabranch.testing.torture.contract import Fault
-from anabranch.testing.torture.parts import Ended
+from anabranch.testing.torture.parts import Ended, target_of
 
 ON_LINES = frozenset({"cut", "stall", "slow", "refuse"})
 ON_SERVERS = frozenset({"restart", "lose"})
@@ -30,7 +30,9 @@ def explains(fault: Fault, ended: Ended, pid: int) -> bool:
     if fault.kind == "full":
         return pid == ended.pid and ended.error == "StorageFull"
     if fault.kind == "second":
-        return fault.where == ended.part and ended.error in REPLACED
+        return fault.place == ended.part and ended.error in REPLACED
+    if fault.kind in ON_LINES and fault.where == "target" and ended.part != "capture":  # which asks every target
+        return target_of(ended.part) == fault.at and ended.error in AWAY["target"]
     if fault.kind in ON_LINES | ON_SERVERS:
         return ended.error in AWAY[fault.where]
     return False

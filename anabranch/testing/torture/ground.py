@@ -22,7 +22,9 @@ from anabranch.errors import ConfigError
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server, start_mariadb, start_mysql, start_postgresql
 from anabranch.testing.torture.beside import prepared, roll_back
+from anabranch.testing.torture.contract import SECOND
 from anabranch.testing.torture.place import LOCK_SECONDS, forget, kept_in
+from anabranch.testing.torture.second import has_second
 
 NAME = re.compile(r"torture_\d+", re.IGNORECASE)  # a source may not tell upper from lower case
 # Nothing here has to survive a power failure, and what is to be lost must not be on its way to the disk already.
@@ -49,12 +51,14 @@ WHO = ("SHOW FULL PROCESSLIST", "XA RECOVER", "SELECT * FROM information_schema.
 @dataclass
 class Ground:
     """`sources` take turns. `is_ours`: the servers may be restarted. `plain`: a database beside `target`, as its owner sees it,
-    who has no more rights than that."""
+    who has no more rights than that. `second`, `plain_second`: one more of each, for jobs with two targets."""
 
     sources: Sequence[Server]
     target: Database
     is_ours: bool = False
     plain: Database | None = None
+    second: Database | None = None
+    plain_second: Database | None = None
     _had_state: bool = field(default=True, init=False)
 
     def source_of(self, seed: int) -> Server:
@@ -63,6 +67,12 @@ class Ground:
     def target_of(self, seed: int) -> Database:
         drawn = random.Random(f"rights of {seed}").random()
         return self.plain if self.plain and drawn < PLAIN_SHARE else self.target
+
+    def second_of(self, seed: int) -> Database | None:
+        """The job's other target, where it has two."""
+        if not has_second(seed):
+            return None
+        return self.second if self.target_of(seed) is self.target else self.plain_second
 
     def restart(self, where: str, name: str, loses: bool) -> None:
         """The target, or the source called `name`; `loses`: with its last commits gone."""
@@ -102,15 +112,16 @@ class Ground:
         """What histories that were not finished left, and the product's own schema if we brought it. Nothing is waited for
         longer than LOCK_SECONDS."""
         for seed in seeds:
-            name, source, target = f"torture_{seed}", self.source_of(seed), self.target_of(seed)
+            name, source = f"torture_{seed}", self.source_of(seed)
             with contextlib.suppress(Exception):  # a source that is away now
                 roll_back(source, prepared(source, name))  # or the DROP would wait for it
             with contextlib.suppress(Exception):  # away, or somebody's lock
                 drop_at_source(source, name)
-            with contextlib.suppress(Exception):  # and the same of the target
-                drop_at_target(target, name)
-            with contextlib.suppress(Exception):  # away, or somebody's lock
-                forget(target, name)
+            for target in filter(None, (self.target_of(seed), self.second_of(seed))):
+                with contextlib.suppress(Exception):  # and the same of the target
+                    drop_at_target(target, name)
+                with contextlib.suppress(Exception):  # away, or somebody's lock
+                    forget(target, name)
         with contextlib.suppress(Exception):  # never more than tidying up
             self._drop_state()
 
@@ -135,14 +146,14 @@ class Ground:
             "target": _facts(self.target.server),
             "database": self.target.name,
             "is_ours": self.is_ours,
-            "plain": [_facts(self.plain.server), self.plain.name] if self.plain else None,
+            "more": [one and [_facts(one.server), one.name] for one in (self.plain, self.second, self.plain_second)],
         }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Ground:
         target = Database(_server(data["target"]), data["database"])
-        plain = Database(_server(data["plain"][0]), data["plain"][1]) if data["plain"] else None
-        return cls([_server(one) for one in data["sources"]], target, data["is_ours"], plain)
+        more = [one and Database(_server(one[0]), one[1]) for one in data["more"]]
+        return cls([_server(one) for one in data["sources"]], target, data["is_ours"], *more)
 
 
 def _facts(server: Server) -> dict[str, Any]:
@@ -202,15 +213,18 @@ def private(directory: Path, families: Sequence[str] = ("mariadb", "mysql")) -> 
         for server in (*sources, target):
             stack.callback(server.stop, immediate=True)
         admin = Database(target, "postgres")
-        yield Ground(sources, admin, is_ours=True, plain=_plain(admin))
+        admin.execute(f"CREATE DATABASE {SECOND}")
+        plain, plain_second = _plain(admin)
+        yield Ground(sources, admin, True, plain, Database(target, SECOND), plain_second)
 
 
-def _plain(admin: Database) -> Database:
+def _plain(admin: Database) -> tuple[Database, Database]:
     server = replace(admin.server, user=PLAIN)
     admin.execute(
         f"CREATE ROLE {PLAIN} LOGIN PASSWORD '{server.password}'",
         f"GRANT pg_checkpoint TO {PLAIN}",  # for the kit, not for the job
         f"CREATE DATABASE {PLAIN} OWNER {PLAIN}",
+        f"CREATE DATABASE {PLAIN}_{SECOND} OWNER {PLAIN}",
         "CHECKPOINT",  # it outlives a server that loses its last commits
     )
-    return Database(server, PLAIN)
+    return Database(server, PLAIN), Database(server, f"{PLAIN}_{SECOND}")

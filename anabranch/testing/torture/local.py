@@ -26,7 +26,8 @@ from typing import TypeVar
 import pyarrow as pa
 
 from anabranch import failpoints, log
-from anabranch.errors import AnabranchError, ConfigError
+from anabranch.config import ONLY
+from anabranch.errors import AnabranchError, ConfigError, TrailError
 from anabranch.job import Job, ends, parts
 from anabranch.load import run as load_run
 from anabranch.model.datatype import LogicalType
@@ -178,13 +179,16 @@ def run_part(name: str, job_file: str, environment: Mapping[str, str], output: s
 
 def _ended(name: str, job_file: str, small: Small) -> tuple[int, BaseException | None]:
     try:
+        name, _, target = name.partition(" of ")
         job = Job.from_file(job_file)
         if small.segment_bytes:
             capture = job.config.capture.model_copy(update={"segment_mb": small.segment_bytes / 2**20})
             job.config = job.config.model_copy(update={"capture": capture})
         if name == "capture":
             parts.run_capture(job)
-        elif name == "load":
+            return 0, None
+        job = job.on(target or ONLY)
+        if name == "load":
             parts.run_load(job, None, False, engine=LocalEngine(small))
         elif name.startswith("reload "):
             parts.run_load(job, TableId.parse(name.partition(" ")[2]), False, True, LocalEngine(small))
@@ -226,10 +230,26 @@ def _rewind(job: Job, transactions: int) -> None:
     """So far back, or as far as the trail reaches."""
     with closing(ends.target_of(job).store()) as store:
         checkpoint = store.checkpoint(job.config.name)
+    if checkpoint is not None:
+        at = checkpoint.position.sequence
+        go_back(at, at - transactions, lambda: _first_place(job), lambda to: job.rewind(str(to), execute=True))
+
+
+def go_back(at: int, wanted: int, first: Callable[[], int], rewind: Callable[[int], object]) -> None:
+    """From `at` to `wanted`, or to `first`; nowhere where the trail has nothing of it. Of a place that is dropped while it is
+    asked for, which is refused, the next one is taken."""
+    while (to := max(wanted, first())) < at:
+        try:
+            rewind(to)
+            return
+        except (ConfigError, TrailError):
+            if first() <= to:
+                raise
+
+
+def _first_place(job: Job) -> int:
     with TrailReader(job.trail) as trail:
-        first = trail.first() - 1
-    if checkpoint is not None and first < checkpoint.position.sequence:
-        job.rewind(str(max(first, checkpoint.position.sequence - transactions)), execute=True)
+        return trail.first() - 1
 
 
 def _jump(_: int, __: FrameType | None) -> None:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from anabranch.testing.databases import Database
 from anabranch.testing.torture.contract import Fault, Pipeline
 from anabranch.testing.torture.deeds import deed_faults, draw_deed
 from anabranch.testing.torture.draw import draw_history
@@ -20,6 +21,7 @@ from anabranch.testing.torture.history import History
 from anabranch.testing.torture.pipeline import LocalPipeline, Restart
 from anabranch.testing.torture.place import Place
 from anabranch.testing.torture.run import PATIENCE, Result, run_history
+from anabranch.testing.torture.second import spread
 from anabranch.testing.torture.spark_pipeline import SparkPipeline, spark_faults
 
 SPARK_PATIENCE = 300.0  # it starts twice, and again after each kill
@@ -44,14 +46,22 @@ class One:
             return history, spark_faults(seed)
         faults = draw_faults(seed, with_servers=self.ground.is_ours)
         more = [one for one in deed_faults(seed) if one.where not in [fault.where for fault in faults]]
-        return history, (*faults, *more)
+        return history, (*(spread(faults, seed) if self.second_of(seed) else faults), *more)
+
+    def second_of(self, seed: int) -> Database | None:
+        """The other target of the job, where it has two; `run` with Spark has one, and a deed that shows keys at the target."""
+        deed = draw_deed(seed)
+        return None if self.with_spark or (deed and deed.shows_keys) else self.ground.second_of(seed)
 
     def run(self, history: History, faults: Sequence[Fault]) -> Result:
-        """Raises what is wrong with the servers or the kit. What the job left is kept where it failed."""
+        """Raises what is wrong with the servers or the kit. What the job left is kept where it failed. Where there is no second
+        target any more, its faults are the first one's."""
         source, target = self.ground.source_of(history.seed), self.ground.target_of(history.seed)
         directory = self.directory / history.database
         shutil.rmtree(directory, ignore_errors=True)
-        place = Place(history.database, source, target, directory)
+        second = self.second_of(history.seed)
+        faults = faults if second else [replace(fault, at="") for fault in faults]
+        place = Place(history.database, source, target, directory, second=second)
         pipeline = self._pipeline(place, history, faults)
         patience = SPARK_PATIENCE if self.with_spark else PATIENCE
         result = run_history(history, source, target, pipeline, patience=patience)

@@ -8,14 +8,18 @@ from __future__ import annotations
 import json
 import signal
 import time
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from anabranch.testing.torture.contract import PipelineFailed
+from anabranch.failpoints import VARIABLE
+from anabranch.testing.torture.contract import SECOND, PipelineFailed
 from anabranch.testing.torture.forks import Forked, fork
 from anabranch.testing.torture.local import Small
 
 PARTS = ("capture", "load", "apply")
+OF_TWO = (*PARTS, f"load of {SECOND}", f"apply of {SECOND}")
+STOPPED = (0, 128 + signal.SIGTERM, -signal.SIGTERM)  # a part that was asked to end
 RESTARTS = 30  # of one part, after which something else is wrong
 TAIL_LINES = 40
 
@@ -33,6 +37,11 @@ class Ended:
 
     def __str__(self) -> str:
         return f"{self.part} ended with code {self.code}" + (f" ({self.error}: {self.message})" if self.error else "")
+
+
+def target_of(part: str) -> str:
+    """SECOND, or "" for a part of the first target or of the whole job."""
+    return part.partition(" of ")[2]
 
 
 @dataclass
@@ -73,26 +82,37 @@ class Running:
 
 @dataclass
 class Parts:
-    """The three parts of one job. `start` begins them; `restart` takes the place of one that ended."""
+    """The parts of one job. `start` begins them; `restart` takes the place of one that ended. `armed`: by target, the
+    failpoints of its parts instead of all."""
 
     directory: Path
     job_file: Path
     environment: dict[str, str]
     small: Small = field(default_factory=Small)
+    names: tuple[str, ...] = PARTS
+    armed: Mapping[str, str] = field(default_factory=dict)
     running: dict[str, Running] = field(default_factory=dict)
     others: list[Running] = field(default_factory=list)  # second owners, and those they came second to
     starts: dict[str, int] = field(default_factory=dict)
 
-    def start(self) -> None:
-        for part in PARTS:
-            self.running[part] = self.begin(part)
+    def start(self, held: Container[str] = ()) -> None:
+        for part in self.names:
+            if part not in held:
+                self.running[part] = self.begin(part)
+
+    def is_alive(self, part: str) -> bool:
+        """False also before it was begun."""
+        return part in self.running and self.running[part].is_alive
 
     def begin(self, part: str) -> Running:
         number = self.starts[part] = self.starts.get(part, 0) + 1
         if number > RESTARTS:
             raise PipelineFailed(f"{part} was started {RESTARTS} times\n{self.tail(part)}")
         output = self.directory / f"{part.replace(' ', '.')}.{number}.log"
-        return Running(part, output, fork(part, self.job_file, self.environment, output, self.small))
+        environment = dict(self.environment)
+        if part != "capture" and target_of(part) in self.armed:
+            environment[VARIABLE] = self.armed[target_of(part)]
+        return Running(part, output, fork(part, self.job_file, environment, output, self.small))
 
     def restart(self, part: str) -> None:
         self.running[part] = self.begin(part)

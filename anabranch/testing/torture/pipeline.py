@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import psycopg
 
@@ -24,7 +24,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.state import TableState
 from anabranch.testing.faults import Proxy
 from anabranch.testing.torture.beside import TABLE, Beside
-from anabranch.testing.torture.contract import Fault, PipelineFailed
+from anabranch.testing.torture.contract import SECOND, Fault, PipelineFailed
 from anabranch.testing.torture.deeds import (
     CONFLICT,
     PARK,
@@ -41,8 +41,9 @@ from anabranch.testing.torture.explain import ON_LINES, ON_SERVERS, explains
 from anabranch.testing.torture.history import History
 from anabranch.testing.torture.intruder import CREATE, Intruding, noted
 from anabranch.testing.torture.local import CLOCK, Small
-from anabranch.testing.torture.parts import PARTS, Ended, Parts, Running
+from anabranch.testing.torture.parts import OF_TWO, PARTS, STOPPED, Ended, Parts, Running
 from anabranch.testing.torture.place import Looking, Place, until
+from anabranch.testing.torture.second import Holding, draw_hold, draw_sizes
 from anabranch.testing.torture.setting_aside import SettingAside, view
 from anabranch.testing.torture.waiting import AT_FAILPOINTS, Waiting, asked
 
@@ -53,7 +54,6 @@ LOADING = ("load.begun", "load.generation", "load.snapshot")  # before tables ar
 PACKED = (45_000, 60_000)  # bytes of segments that are packed when they are sealed
 PACK_SECONDS = 3.0
 AFTER_SECONDS = 10.0  # in which a process may still end because of a line or a server that was away
-STOPPED = (0, 128 + signal.SIGTERM, -signal.SIGTERM)  # a part that was asked to end
 EARLY_SECONDS = 3.0  # for a deed that comes before what is behind the load; a fault may keep it from that
 AGAIN_SECONDS = 0.1  # before a part is started again whose end was away
 
@@ -76,7 +76,8 @@ class _Begun:
 @dataclass
 class LocalPipeline(Waiting):
     """Capture, load and apply as forked processes (contract.Pipeline). `seed` draws what is not a fault: sizes, the mode of
-    apply. `restart` is needed for faults that concern servers; `history` for deeds that are about single rows."""
+    apply, what is held back of a second target. `restart` is needed for faults that concern servers; `history` for deeds that
+    are about single rows."""
 
     place: Place
     faults: Sequence[Fault] = ()
@@ -98,6 +99,9 @@ class LocalPipeline(Waiting):
         self._deed = None if self._loses else draw_deed(self.seed)
         setting = SETTINGS.get(self._deed.kind, "") if self._deed else ""
         self._small, more = _sizes(drawn, keeps=self._loses, packs=packs, setting=setting)
+        if self.place.second:
+            self._small, first = draw_sizes(self.seed, self._small, keeps=self._loses)
+            more = first + more
         self.truncates = '"delete"' not in more
         self.meets = drawn.choice(("", *LOADING))
         self._beside: Beside | None = None
@@ -106,15 +110,17 @@ class LocalPipeline(Waiting):
             self._beside = Beside(self.place.source, self.place.target, self.place.name, self.seed)
             self._deed = None
         self._doing: Deeds | None = None
+        self.others = self.place.targets[1:]
+        self._held = draw_hold(self.seed, keeps=self._loses) if self.others else None
+        self.joins_late = self._held is not None and self._held.after < 0
+        self._holding: Holding | None = None
         self._mutex = threading.RLock()
         self.place.directory.mkdir(parents=True, exist_ok=True)
-        for end in sorted({fault.where for fault in self.faults if fault.kind in ON_LINES}):
+        for end in sorted({fault.place for fault in self.faults if fault.kind in ON_LINES}):
             server = self.place.source if end == "source" else self.place.target.server
             self._proxies[end] = self._stack.enter_context(Proxy(server.host, server.port))
         at = {end: ("127.0.0.1", proxy.port) for end, proxy in self._proxies.items()}
-        self._place = Place(
-            self.place.name, self.place.source, self.place.target, self.place.directory, self.place.more + more, at
-        )
+        self._place = replace(self.place, more=self.place.more + more, at=at)
 
     # --- what a history asks for ----------------------------------------------------------------------------------
 
@@ -131,7 +137,11 @@ class LocalPipeline(Waiting):
         }
         self._open = [one for one in self.faults if one.kind not in AT_FAILPOINTS]
         self._parts = Parts(self._place.directory, self._place.job_file, environment, self._small)
-        self._parts.start()
+        if self.others:
+            self._parts.names = OF_TWO
+            self._parts.armed = {at: ";".join(asked(one) for one in armed if one.at == at) for at in ("", SECOND)}
+        self._holding = Holding(self._held, self._parts, self._judge) if self._held else None
+        self._parts.start(self._held.parts if self._held and self.joins_late else ())
         if self._deed:
             self._looking_on = Looking(self.looking.job)  # of the thread that watches
             self._doing = self._deeds(self._deed, self._looking_on.states)
@@ -188,8 +198,9 @@ class LocalPipeline(Waiting):
         self._is_caught_up = True
         if self._small.segment_bytes in PACKED and "trail.segment.sealed" in self.hits():
             self._wait_packed()
-        if self._beside and (difference := self._beside.difference()):
-            raise PipelineFailed(difference)
+        for target in self.place.targets if self._beside else ():
+            if self._beside and (difference := self._beside.difference(target)):
+                raise PipelineFailed(f"{target.name}, {difference}")
 
     def _wait_packed(self) -> None:
         """A while, for the process that packs segments; nothing depends on it."""
@@ -210,10 +221,16 @@ class LocalPipeline(Waiting):
         """Between two turns of the thread that watches: in one of them a fault may be neither open nor begun."""
         with self._mutex:
             is_over = all(one.until is not None for one in self._begun) and not any(map(self._is_due, self._open))
-            alive = (self._parts.running[part].is_alive for part in PARTS if part != "load")
-            load = self._parts.running["load"].ended()
             is_quiet = self._doing is None or self._doing.is_done or not self._is_time_for_it()
-            return is_over and is_quiet and not self._parts.others and all(alive) and (load is None or load.code == 0)
+            is_quiet = is_quiet and (self._holding is None or self._holding.is_over)
+            return (
+                is_over and is_quiet and not self._parts.others and all(map(self._is_as_it_should, self._parts.names))
+            )
+
+    def _is_as_it_should(self, part: str) -> bool:
+        running = self._parts.running.get(part)
+        ended = running.ended() if running is not None else None
+        return running is not None and (ended is None or (_may_end(part) and ended.code == 0))
 
     def unrest(self) -> str:
         others = ", ".join(f"{one.part} ({one.pid})" for one in self._parts.others)
@@ -231,7 +248,8 @@ class LocalPipeline(Waiting):
         if hasattr(self, "_thread"):
             self._thread.join(60)
             self._parts.kill()
-            self.looking.close()
+            for one in self.lookings:
+                one.close()
             if self._doing:
                 self._doing.kill()
                 self._looking_on.close()
@@ -265,8 +283,11 @@ class LocalPipeline(Waiting):
         for one in self._begun:
             if one.until is None and time.monotonic() >= one.since + one.fault.seconds:
                 self._end(one)
-        for part in PARTS:
-            self._keep(part)
+        if self._holding:
+            self._holding.turn(self._committed if self._is_consistent else -1)
+        for part in self._parts.names:
+            if not (self._holding and self._holding.holds(part)):
+                self._keep(part)
         if self._doing and self._is_time_for_it():
             with contextlib.suppress(AnabranchError, psycopg.Error):  # the target is away, or the table in use
                 self._doing.turn()
@@ -282,15 +303,18 @@ class LocalPipeline(Waiting):
         return is_loaded and deed is not None and (deed.is_early or self._committed >= deed.after)
 
     def _is_due(self, fault: Fault) -> bool:
-        is_there = fault.where not in PARTS or self._parts.running[fault.where].is_alive
+        is_held = self._holding is not None and self._holding.holds(
+            fault.place
+        )  # asked to end, it is nobody's to strike
+        is_there = fault.where not in PARTS or (self._parts.is_alive(fault.place) and not is_held)
         is_time = self._is_consistent or fault.kind != "lose"
-        is_used = fault.kind != "cut" or self._proxies[fault.where].is_used
+        is_used = fault.kind != "cut" or self._proxies[fault.place].is_used
         return is_there and is_time and is_used and self._committed >= fault.after
 
     def _begin(self, fault: Fault) -> None:
         begun = _Begun(fault, time.monotonic())
         if fault.where in PARTS:
-            begun.pid = self._parts.running[fault.where].pid
+            begun.pid = self._parts.running[fault.place].pid
             if not self._strike(fault):
                 return
             if fault.kind == "clock":  # its seconds are how far it jumps, not how long
@@ -302,12 +326,12 @@ class LocalPipeline(Waiting):
             begun.until = time.monotonic()
             return
         else:
-            begun.met = self._proxies[fault.where].met
+            begun.met = self._proxies[fault.place].met
             self._hold(fault)
         self._begun.append(begun)
 
     def _strike(self, fault: Fault) -> bool:
-        running = self._parts.running[fault.where]
+        running = self._parts.running[fault.place]
         if fault.kind == "kill":
             time.sleep(fault.seconds)
             return running.process.send(signal.SIGKILL)
@@ -315,11 +339,11 @@ class LocalPipeline(Waiting):
             return running.process.send(signal.SIGUSR1)
         struck = running.process.send(signal.SIGSTOP)
         if struck and fault.kind == "second":
-            self._parts.second(fault.where)
+            self._parts.second(fault.place)
         return struck
 
     def _hold(self, fault: Fault) -> None:
-        proxy = self._proxies[fault.where]
+        proxy = self._proxies[fault.place]
         if fault.kind == "slow":
             proxy.slow(SLOW_SECONDS)
         else:
@@ -332,7 +356,7 @@ class LocalPipeline(Waiting):
                 if running.pid == one.pid:
                     running.process.send(signal.SIGCONT)
         elif one.fault.kind in ON_LINES:
-            proxy = self._proxies[one.fault.where]
+            proxy = self._proxies[one.fault.place]
             one.is_felt = proxy.met > one.met
             proxy.restore()
 
@@ -341,7 +365,7 @@ class LocalPipeline(Waiting):
     def _keep(self, part: str) -> None:
         """Start it again if it ended and should not have."""
         running = self._parts.running[part]
-        if running.is_alive or (ended := running.ended()) is None or (part == "load" and ended.code == 0):
+        if running.is_alive or (ended := running.ended()) is None or (_may_end(part) and ended.code == 0):
             return
         if part == "apply" and self._doing and self._doing.stops_apply and ended.code in STOPPED:
             if not self._doing.pauses_apply:
@@ -365,7 +389,7 @@ class LocalPipeline(Waiting):
 
     def _judge(self, ended: Ended) -> None:
         """Raises PipelineFailed where no fault explains it."""
-        if ended.code == 0 and ended.part == "load":
+        if ended.code == 0 and _may_end(ended.part):
             return
         if not any(explains(one.fault, ended, one.pid) for one in self._during(ended)):
             raise PipelineFailed(f"{ended}\n{self.tails()}\n(failpoints reached: {self.log})")
@@ -383,6 +407,10 @@ class LocalPipeline(Waiting):
             after = AFTER_SECONDS if one.fault.kind == "second" else 0.0  # the first one lives on for a moment
             if not is_late and (one.until is None or one.until + after >= ended.begun):
                 yield one
+
+
+def _may_end(part: str) -> bool:
+    return part.partition(" of ")[0] == "load"
 
 
 def _sizes(drawn: random.Random, *, keeps: bool, packs: bool, setting: str) -> tuple[Small, str]:

@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 from anabranch.apply.leave import left
+from anabranch.config import ONLY
 from anabranch.errors import AnabranchError
 from anabranch.job import Job, ends
 from anabranch.model.ids import TableId
@@ -23,7 +24,7 @@ from anabranch.model.position import LogMark
 from anabranch.model.state import TableState
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
-from anabranch.testing.torture.contract import PipelineFailed
+from anabranch.testing.torture.contract import SECOND, PipelineFailed
 from anabranch.trail.reader import TrailReader, exists
 
 SECRETS = ("ANABRANCH_TORTURE_SOURCE", "ANABRANCH_TORTURE_TARGET")
@@ -37,7 +38,7 @@ url = "{source}"
 
 [target]
 url = "{target}"
-
+{second}
 [[rules]]
 include = ["{name}.*"]
 
@@ -48,7 +49,8 @@ flush_interval_ms = 10
 
 @dataclass(frozen=True)
 class Place:
-    """`name` is the source's database, the target's schema, and the job. `directory` is its own."""
+    """`name` is the source's database, the target's schema, and the job. `directory` is its own. `second`: the job's other
+    target, on the same server."""
 
     name: str
     source: Server
@@ -56,6 +58,7 @@ class Place:
     directory: Path
     more: str = ""  # of the job file, from inside [capture] on
     at: Mapping[str, tuple[str, int]] = field(default_factory=dict)  # host and port of a proxy, by end
+    second: Database | None = None
 
     @property
     def job_file(self) -> Path:
@@ -84,21 +87,37 @@ class Place:
         return Job.from_file(straight)
 
     def _text(self) -> str:
-        source, target = self.source, self.target.server
+        source = self.source
+        second = self._url(self.second, f"target of {SECOND}") if self.second else ""
         return JOB_FILE.format(
             name=self.name,
             source=f"{source.name}://{_user(source)}:${{{SECRETS[0]}}}@{self._address('source', source)}/",
-            target=f"postgresql://{_user(target)}:${{{SECRETS[1]}}}@{self._address('target', target)}/{self.target.name}",
+            target=self._url(self.target, "target"),
+            second=f'\n[[targets]]\nname = "{SECOND}"\nurl = "{second}"\n' if second else "",
             more=self.more,
         )
+
+    def _url(self, target: Database, end: str) -> str:
+        at = self._address(end, target.server)
+        return f"postgresql://{_user(target.server)}:${{{SECRETS[1]}}}@{at}/{target.name}"
 
     def _address(self, end: str, server: Server) -> str:
         host, port = self.at.get(end, (server.host, server.port))
         return f"{host}:{port}"
 
     def forget(self) -> None:
-        """Remove what the product keeps of the job at the target."""
-        forget(self.target, self.name)
+        """Remove what the product keeps of the job at its targets."""
+        for target in self.targets:
+            forget(target, self.name)
+
+    @property
+    def targets(self) -> tuple[Database, ...]:
+        return (self.target, self.second) if self.second else (self.target,)
+
+    def lookings(self) -> tuple[Looking, ...]:
+        """The job file is written; who looks on, at each target."""
+        job = self.write()
+        return tuple(Looking(job.on(name)) for name in (ONLY, SECOND)[: len(self.targets)])
 
 
 def forget(target: Database, job: str) -> None:

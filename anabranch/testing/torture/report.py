@@ -28,6 +28,7 @@ class Tally:
     transactions: int = 0
     observations: int = 0
     prefixes: int = 0
+    with_two: int = 0  # targets
     seconds: float = 0.0
     seeds: list[int] = field(default_factory=list)
     kinds: Counter[str] = field(default_factory=Counter)
@@ -45,6 +46,7 @@ class Tally:
         self.transactions += told.committed
         self.observations += told.observations
         self.prefixes += told.prefixes
+        self.with_two += told.targets > 1
         self.seconds += told.seconds
         self.sources[told.source] += 1
         self.kinds.update(fault.kind for fault in told.fired)
@@ -58,10 +60,10 @@ class Tally:
 
 def line(told: Told) -> str:
     """A history, in a line."""
-    fired = ", ".join(f"{fault.kind} {fault.where}" for fault in told.fired) or "no fault came about"
+    fired = ", ".join(f"{fault.kind} {fault.place}" for fault in told.fired) or "no fault came about"
     if not told.counts and not told.failure:
         fired += ": does not count" if not told.fired else f": {told.observations} looks: does not count"
-    facts = f"{told.committed} transactions, {told.prefixes} states seen"
+    facts = f"{told.committed} transactions, {told.prefixes} states seen" + (", two targets" * (told.targets > 1))
     return f"{told.seed:>6}  {told.source:<8}{told.seconds:5.1f} s  {facts:<34}  {fired}"
 
 
@@ -70,6 +72,7 @@ def summary(tally: Tally, seconds: float) -> list[str]:
     kinds = ", ".join(f"{kind} {number}" for kind, number in sorted(tally.kinds.items()))
     lines = [
         f"{tally.passed} histories passed in {seconds:.0f} s, {tally.counted} of them count: with a fault and enough looks",
+        f"{tally.with_two} of them with two targets",
         f"{tally.transactions} transactions, {tally.observations} looks at the target, {tally.prefixes} states seen",
         f"faults: {kinds or 'none'}",
         f"failpoints reached: {len(tally.hits)} of {len(POINTS)}",
@@ -88,6 +91,7 @@ def results(tally: Tally, seconds: float, servers: Sequence[str], bugs: Any = ()
         "passed": tally.passed,
         "counted": tally.counted,
         "failed": tally.failed,
+        "with_two_targets": tally.with_two,
         "transactions": tally.transactions,
         "observations": tally.observations,
         "states": tally.prefixes,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any
 from anabranch.testing.databases import Database, connect
 from anabranch.testing.servers import Server
 from anabranch.testing.torture.check import PIPELINE, WRONG, Checker, Failure
-from anabranch.testing.torture.contract import Fault, Pipeline, PipelineFailed, shows_enough
+from anabranch.testing.torture.contract import SECOND, Fault, Pipeline, PipelineFailed, shows_enough
 from anabranch.testing.torture.ends import source_lines, version_of
 from anabranch.testing.torture.exempt import INTRUDER
 from anabranch.testing.torture.ground import drop_at_source, drop_at_target
@@ -25,6 +25,7 @@ from anabranch.testing.torture.history import History
 from anabranch.testing.torture.order import Place, commit_order, log_end
 from anabranch.testing.torture.sessions import COMMITTED, Sessions
 from anabranch.testing.torture.tables import create_statements
+from anabranch.testing.torture.verdict import Seen, verdict
 from anabranch.testing.torture.watcher import Watcher
 
 PATIENCE = 60.0  # seconds for a job to become consistent, and to catch up
@@ -32,7 +33,8 @@ PATIENCE = 60.0  # seconds for a job to become consistent, and to catch up
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a history came to. `prefixes`: different states of the source that were seen at the target."""
+    """What a history came to. `prefixes`: different states of the source that were seen at the target; of several targets
+    these and the `observations` are those of the one with the most."""
 
     seed: int
     failure: Failure | None
@@ -42,6 +44,7 @@ class Result:
     seconds: float
     fired: tuple[Fault, ...]
     hits: frozenset[str]
+    targets: int = 1
 
 
 def run_history(
@@ -54,41 +57,49 @@ def run_history(
     on_begin: Callable[[Place, Sessions], None] = lambda *_: None,
 ) -> Result:
     """Run a history with the job that `pipeline` is: from the database `history.database` at the source to the schema of
-    the same name at the target, neither of which is there before or afterwards. Ends the pipeline. `on_begin` is told the
-    place in the source's log behind which the history lies, and its sessions.
+    the same name at the target, and at any other of the pipeline's; none of them is there before or afterwards. Ends the
+    pipeline. `on_begin` is told the place in the source's log behind which the history lies, and its sessions.
 
     Raises what is wrong with a server or with the kit; what is wrong with the job is in the result."""
     began = time.monotonic()
-    drop_at_target(target, history.database)
+    targets = (target, *pipeline.others)
+    for each in targets:
+        drop_at_target(each, history.database)
     begin = prepare(history, source)
     sessions = Sessions(history, source, pipeline.committed)
     on_begin(begin, sessions)
-    watcher = Watcher(target, history.database, history.schema, pipeline.beside())
+    more = pipeline.beside()
+    watchers = [Watcher(t, history.database, history.schema, more, waits=t is not target) for t in targets]
     try:
-        failed, fired = _drive(history, sessions, watcher, pipeline, patience)
+        failed, fired = _drive(history, sessions, watchers, pipeline, patience)
         order = commit_order(source, begin, history.database)
         losses = sum(fault.kind == "lose" and fault.where == "target" for fault in fired)
-        checker = Checker(history, source.name, sessions.outcomes, order, losses=losses, truncates=pipeline.truncates)
+        facts, truncates = (history, source.name, sessions.outcomes, order), pipeline.truncates
+        seen = [
+            Seen(name, Checker(*facts, losses=losses, truncates=truncates), watcher.observations)
+            for name, watcher in zip(("", SECOND), watchers, strict=False)
+        ]
         lines = source_lines(source, history.database, history.schema)
-        failure = _verdict(checker, lines, watcher, is_whole=failed is None)
+        failure = verdict(seen, lines, is_whole=failed is None)
         if failed is not None:  # what was seen says more than what the job failed of; together they say most
             failure = Failure(failure.kind, f"{failure.message}\n{failed.message}") if failure else failed
-        if failure is None and INTRUDER in pipeline.beside():
-            failure = checker.noted(pipeline.noted(), watcher.observations)
-        seen = {table: [one.more[table] for one in watcher.observations] for table in pipeline.beside()}
-        if failure is None and (wrong := pipeline.wrong_beside(seen, losses)):
-            failure = Failure(WRONG, wrong)
+        if failure is None and INTRUDER in more:
+            failure = seen[0].checker.noted(pipeline.noted(), seen[0].observations)
+        failure = failure or _wrong_beside(seen, pipeline, losses)
         hits = pipeline.hits()
     finally:
         sessions.close()
-        watcher.close()
+        for watcher in watchers:
+            watcher.close()
         pipeline.stop()
-        remove(history, source, target)
-    if failure is None and not shows_enough(watcher.made, len(checker.prefixes)) and watcher.missed:
-        print(f"history {history.seed}: a look at the target came to nothing: {watcher.missed}", file=sys.stderr)
+        remove(history, source, *targets)
+    observations, prefixes = max(one.made for one in watchers), max(len(one.checker.prefixes) for one in seen)
+    missed = next((one.missed for one in watchers if one.missed), "")
+    if failure is None and not shows_enough(observations, prefixes) and missed:
+        print(f"history {history.seed}: a look at the target came to nothing: {missed}", file=sys.stderr)
     committed = sum(outcome.end == COMMITTED for outcome in sessions.outcomes.values())
     took = time.monotonic() - began
-    return Result(history.seed, failure, committed, watcher.made, len(checker.prefixes), took, fired, hits)
+    return Result(history.seed, failure, committed, observations, prefixes, took, fired, hits, len(targets))
 
 
 def prepare(history: History, source: Server) -> Place:
@@ -103,14 +114,15 @@ def prepare(history: History, source: Server) -> Place:
         return log_end(source, cursor)
 
 
-def remove(history: History, source: Server, target: Database) -> None:
-    """What a history leaves at both ends; the job's own rows are the pipeline's."""
+def remove(history: History, source: Server, *targets: Database) -> None:
+    """What a history leaves at its ends; the job's own rows are the pipeline's."""
     drop_at_source(source, history.database)
-    drop_at_target(target, history.database)
+    for target in targets:
+        drop_at_target(target, history.database)
 
 
 def _drive(
-    history: History, sessions: Sessions, watcher: Watcher, pipeline: Pipeline, patience: float
+    history: History, sessions: Sessions, watchers: Sequence[Watcher], pipeline: Pipeline, patience: float
 ) -> tuple[Failure | None, tuple[Fault, ...]]:
     """Let everything happen. Returns what the job failed of by itself, and the faults before the last observation: what
     comes later shows nothing."""
@@ -120,16 +132,19 @@ def _drive(
         pipeline.wait_loading(patience)
         sessions.run(history.during)
         pipeline.wait_consistent(patience)
-        watcher.start()
+        for watcher in watchers:
+            watcher.start()
         sessions.run(history.after)
         pipeline.wait_caught_up(patience)
         is_settled = pipeline.settle(patience)
     except PipelineFailed as failed:
         return Failure(PIPELINE, str(failed)), pipeline.fired()
     finally:
-        watcher.stop()
+        for watcher in watchers:
+            watcher.stop()
     fired = pipeline.fired() if is_settled else ()
-    watcher.observe_last(patience)
+    for watcher in watchers:
+        watcher.observe_last(patience)
     try:
         pipeline.look()
     except PipelineFailed as failed:
@@ -137,12 +152,12 @@ def _drive(
     return None, fired
 
 
-def _verdict(
-    checker: Checker, source: Mapping[str, Sequence[bytes]], watcher: Watcher, *, is_whole: bool
-) -> Failure | None:
-    """The kit's own mistakes first: what rests on them says nothing."""
-    failure = checker.source(source) or checker.observed(watcher.observations)
-    return failure or (checker.final(watcher.observations[-1]) if is_whole else None)
+def _wrong_beside(seen: Sequence[Seen], pipeline: Pipeline, losses: int) -> Failure | None:
+    for one in seen:
+        tables = {table: [some.more[table] for some in one.observations] for table in pipeline.beside()}
+        if wrong := pipeline.wrong_beside(tables, losses):
+            return one.said(Failure(WRONG, wrong))
+    return None
 
 
 # --- files ---------------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from anabranch.testing.databases import Database
 from anabranch.testing.torture.contract import Fault, PipelineFailed
 from anabranch.testing.torture.exempt import Noted
 from anabranch.testing.torture.place import Looking, Place, until
@@ -21,9 +22,13 @@ AT_FAILPOINTS = frozenset({"exit", "raise", "delay", "full"})
 
 class Waiting:
     """Part of contract.Pipeline. `look_at` comes first; `failure` is what the thread that watches has met; `meets` is the
-    failpoint at which the transactions begin that run during the load, "": at once."""
+    failpoint at which the transactions begin that run during the load, "": at once. `looking` is at the first target;
+    `joins_late`: it is not to wait until the tables of the other one stream."""
 
     looking: Looking
+    lookings: tuple[Looking, ...] = ()  # at each target
+    joins_late: bool = False
+    others: tuple[Database, ...] = ()
     log: Path
     failure: BaseException | None = None
     meets: str = ""
@@ -32,7 +37,8 @@ class Waiting:
         """The job of this place, begun afresh."""
         place.forget()  # what another run of the same seed may have left
         self.log = place.directory / "reached"
-        self.looking = Looking(place.write())
+        self.lookings = place.lookings()
+        self.looking = self.lookings[0]
 
     def tails(self) -> str:
         """The last lines of every process."""
@@ -43,13 +49,17 @@ class Waiting:
             self._wait(lambda: self.meets in self.hits(), seconds, f"{self.meets} is reached")
 
     def wait_consistent(self, seconds: float) -> None:
-        self._wait(self.looking.is_consistent, seconds, "every table streams")
+        awaited = self.lookings[:1] if self.joins_late else self.lookings
+        self._wait(lambda: all(one.is_consistent() for one in awaited), seconds, "every table streams")
 
     def wait_caught_up(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
-        self._wait(self.looking.take_goal, seconds, "the source can be asked where it is")
-        self._wait(self.looking.is_at_goal, deadline - time.monotonic(), f"all up to {self.looking.goal} is applied")
-        self._wait(self.looking.is_built, deadline - time.monotonic(), "indexes and foreign keys stand")
+        for one in self.lookings:
+            self._wait(one.take_goal, deadline - time.monotonic(), "the source can be asked where it is")
+        for one in self.lookings:
+            job = one.job.label
+            self._wait(one.is_at_goal, deadline - time.monotonic(), f"{job}: all up to {one.goal} is applied")
+            self._wait(one.is_built, deadline - time.monotonic(), f"{job}: indexes and foreign keys stand")
 
     def beside(self) -> tuple[str, ...]:
         return ()

@@ -10,7 +10,7 @@ import select
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,8 @@ NONE_AWAY = "COPY (SELECT WHERE false) TO STDOUT"
 AWAY = """
 COPY (SELECT split_part(source_table, '.', 2) FROM anabranch.table_state WHERE job = '{job}' AND state <> 'streaming'
        ORDER BY 1) TO STDOUT"""
+STREAMS = "SELECT coalesce(bool_and(state = 'streaming'), false) FROM anabranch.table_state WHERE job = %s"
+WAIT_SECONDS = 0.1  # between two questions whether all tables stream
 SILENCE = 30.0  # seconds after which a target that does not answer counts as lost
 
 
@@ -41,13 +43,19 @@ class Observation:
 
 
 class Watcher:
-    """Observes from `start` to `stop`; the target may go away meanwhile. An observation that shows what the one before it
-    showed is counted, not kept."""
+    """Observes from `start` to `stop`, one that `waits` from when every table streams; the target may go away meanwhile. An
+    observation that shows what the one before it showed is counted, not kept."""
 
     def __init__(
-        self, target: Database, namespace: str, schema: Schema, beside: Sequence[str] = (), rest: float = REST
+        self,
+        target: Database,
+        namespace: str,
+        schema: Schema,
+        beside: Sequence[str] = (),
+        rest: float = REST,
+        waits: bool = False,
     ) -> None:
-        self.target, self.rest = target, rest
+        self.target, self.rest, self.namespace, self.waits = target, rest, namespace, waits
         self.tables = (LEDGER, *(table.name for table in schema.tables))
         columns = {LEDGER: (Column("n", "int"),), **{table.name: table.columns for table in schema.tables}}
         copies = [f'COPY "{namespace}"."{t}" ({_names(columns[t])}) TO STDOUT' for t in self.tables]
@@ -125,10 +133,21 @@ class Watcher:
 
     def _watch(self) -> None:
         try:
+            while self.waits and not self._streams():
+                if self._stop.wait(WAIT_SECONDS):
+                    return
             while not self._stop.wait(self.rest):
                 self._try()
         except BaseException as error:  # noqa: BLE001 - carried over to the thread that stops us
             self._failure = error
+
+    def _streams(self) -> bool:
+        import psycopg
+
+        with suppress(psycopg.OperationalError), closing(self.target.connect(connect_timeout=CONNECT_SECONDS)) as asked:
+            if asked.execute(HAS_STATES).fetchone()[0]:
+                return bool(asked.execute(STREAMS, [self.namespace]).fetchone()[0])
+        return False
 
     def _read(self) -> list[bytes]:
         if self._connection is None:

@@ -53,6 +53,7 @@ class Worker:
             "seconds": round(result.seconds, 3),
             "fired": [asdict(fault) for fault in result.fired],
             "hits": sorted(result.hits),
+            "targets": result.targets,
         }
 
     def restart(self, where: str, loses: bool) -> None:

@@ -1,0 +1,181 @@
+"""A second target of a history's job: whether there is one, which faults meet it, and what of it is held back.
+
+It is another database on the target's server. Its parts are called `load of second` and `apply of second`. What does not
+live here: how it is judged (verdict.py: as the first, by itself), what an operator does (deeds.py: to the first target only).
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from anabranch.testing.databases import Database
+from anabranch.testing.torture.contract import SECOND, Fault
+from anabranch.testing.torture.explain import ON_LINES
+from anabranch.testing.torture.local import EPOCH_ROWS, Small
+from anabranch.testing.torture.parts import STOPPED, Ended, Parts
+from anabranch.testing.torture.waiting import AT_FAILPOINTS
+
+SHARE = 1 / 6  # of the histories
+LOAD, APPLY = f"load of {SECOND}", f"apply of {SECOND}"
+HELD_SECONDS = (0.3, 4.0)
+LATEST = 25  # committed transactions before apply is stopped
+LONGEST_NAME = 63  # bytes, of a database
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """`parts` of the second target do not run for `seconds`. `after`: committed source transactions before they are stopped;
+    -1: they begin so much later than the others, and the first target does not wait."""
+
+    parts: tuple[str, ...]
+    after: int
+    seconds: float
+
+
+def has_second(seed: int) -> bool:
+    return random.Random(f"targets of {seed}").random() < SHARE
+
+
+def draw_hold(seed: int, *, keeps: bool = False) -> Hold | None:
+    """Of a history with two targets: none, apply in the middle, apply at the start, all of it at the start. `keeps`: what the
+    load has done must not be lost with commits of the target, so that nobody begins late."""
+    drawn = random.Random(f"hold of {seed}")
+    kind, after, seconds = drawn.randrange(5), drawn.randrange(LATEST), round(drawn.uniform(*HELD_SECONDS), 2)
+    if kind in (1, 2) or (kind and keeps):
+        return Hold((APPLY,), after, seconds)
+    if kind:
+        return Hold((APPLY,) if kind == 3 else (LOAD, APPLY), -1, seconds)
+    return None
+
+
+def draw_sizes(seed: int, small: Small, *, keeps: bool = False) -> tuple[Small, str]:
+    """What is smaller in a job with two targets, and what its file says more in [capture]: few row images of an epoch, so that
+    a target that comes behind shows more than its last state; in half of them short segments, dropped as soon as both are
+    past them. `keeps`: nothing is dropped."""
+    drawn = random.Random(f"sizes of two {seed}")
+    small = replace(small, epoch_rows=drawn.choice((1, 10, 30, EPOCH_ROWS)))
+    segment, drops = drawn.choice((2_000, 8_000)), drawn.random() < 0.5
+    if small.segment_bytes or not drops or keeps:
+        return small, ""
+    return replace(small, segment_bytes=segment), "retain_hours = 0\n"
+
+
+def spread(faults: Sequence[Fault], seed: int) -> tuple[Fault, ...]:
+    """Over the two targets: what concerns one target's parts or line meets the one or the other."""
+    drawn = random.Random(f"faults of two {seed}")
+    return tuple(replace(fault, at=drawn.choice(("", SECOND))) if _is_one_s(fault) else fault for fault in faults)
+
+
+def _is_one_s(fault: Fault) -> bool:
+    is_line = fault.kind in ON_LINES and fault.where == "target"
+    is_point = fault.kind in AT_FAILPOINTS and not fault.where.startswith("capture")
+    return is_line or is_point or fault.where in ("load", "apply")
+
+
+@dataclass
+class Holding:
+    """A Hold, turn by turn of the thread that watches. `judge` is given whom a fault ended meanwhile."""
+
+    hold: Hold
+    parts: Parts
+    judge: Callable[[Ended], None]
+    is_over: bool = field(default=False, init=False)
+    _since: float | None = field(default=None, init=False)
+    _held: dict[str, int] = field(default_factory=dict, init=False)  # processes, by part
+
+    def __post_init__(self) -> None:
+        if self.hold.after < 0:
+            self._since = time.monotonic()
+
+    def holds(self, part: str) -> bool:
+        return self._since is not None and not self.is_over and part in self.hold.parts
+
+    def turn(self, committed: int) -> None:
+        """`committed`: transactions of the stream, -1 as long as a table loads."""
+        if self.is_over:
+            return
+        if self._since is None:
+            is_there = not self.parts.others and all(map(self.parts.is_alive, self.hold.parts))
+            if is_there and committed >= self.hold.after:
+                self._begin()
+        elif time.monotonic() > self._since + self.hold.seconds:
+            self.is_over = all(list(map(self._goes_on, self.hold.parts)))
+
+    def _begin(self) -> None:
+        self._since = time.monotonic()
+        for part in self.hold.parts:
+            self._held[part] = self.parts.running[part].pid
+            self.parts.running[part].process.send(signal.SIGTERM)
+
+    def _goes_on(self, part: str) -> bool:
+        """False as long as who is to end has not."""
+        running = self.parts.running.get(part)
+        if running is not None and running.pid != self._held.get(part):
+            return True  # begun already, or another one took its place
+        if running is not None:
+            if (ended := running.ended()) is None:
+                return False
+            if ended.code not in STOPPED:
+                self.judge(ended)
+        self.parts.restart(part)
+        return True
+
+
+# --- beside a database of the user's --------------------------------------------------------------------------------------
+
+
+@contextmanager
+def made_beside(target: Database, say: Callable[[str], None]) -> Iterator[Database | None]:
+    """A database that is gone afterwards; None, after saying why, where there can be none."""
+    import psycopg
+
+    made = Database(target.server, f"{target.name}_second")
+    try:
+        missing = _missing(target, made.name) or _make(target, made.name)
+    except psycopg.Error as error:
+        missing = " ".join(str(error).split())
+    if missing:
+        say(f"no history has two targets: {missing}")
+        yield None
+        return
+    try:
+        yield made
+    finally:
+        _drop(target, made.name)
+
+
+def _missing(target: Database, name: str) -> str:
+    if len(name.encode()) > LONGEST_NAME:
+        return f"{name} is too long for a database"
+    asked = "SELECT rolcreatedb OR rolsuper, EXISTS (SELECT FROM pg_database WHERE datname = %s) FROM pg_roles"
+    ((may, is_there),) = target.query(f"{asked} WHERE rolname = current_user", [name])
+    if is_there:
+        return f"there is a database {name} at the target; if an earlier run left it, drop it"
+    return "" if may else f"the target's user may not make a database {name} (ALTER ROLE … CREATEDB)"
+
+
+def _make(target: Database, name: str) -> str:
+    """As the one beside it. Returns "". Raises psycopg.Error."""
+    asked = "SELECT pg_encoding_to_char(encoding), datcollate, datctype FROM pg_database"
+    ((encoding, collate, ctype),) = target.query(f"{asked} WHERE datname = current_database()")
+    target.execute(
+        f"CREATE DATABASE \"{name}\" TEMPLATE template0 ENCODING '{encoding}' LC_COLLATE '{collate}' LC_CTYPE '{ctype}'"
+    )
+    return ""
+
+
+def _drop(target: Database, name: str) -> None:
+    from anabranch.testing.torture.ground import uninterrupted
+
+    with uninterrupted():
+        target.execute(
+            "SET client_min_messages = warning",
+            f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false',
+            f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'",
+            f'DROP DATABASE IF EXISTS "{name}"',
+        )
