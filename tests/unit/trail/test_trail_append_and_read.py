@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import threading
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,20 @@ def test_nothing_is_seen_before_flush(open_writer, open_reader, samples):
     assert reader.end().position == Position(3, "log:3") and reader.end().resume == "3"
     assert reader.end().commit_time == 3000
     assert samples.found_rows([reader.load(r) for r in reader.descriptors(0)]) == samples.expected_rows(1, 3)
+
+
+def test_values_lie_on_boundaries_of_their_own(open_writer, open_reader, samples):
+    """Beside what is compressed, whose length is any: Arrow's kernels warn at each batch of others."""
+    writer, reader = open_writer(), open_reader()
+    (rows,) = samples.chunk(1, 1).tables
+    few = replace(rows, batch=samples.batch([(n, 0, 0, 0, n, "word") for n in range(3)]))
+    for first in range(1, 4000, 400):
+        many = samples.transactions([(f"log:{n}", "x" * (n % 7), n, 1) for n in range(first, first + 400)])
+        writer.append(Chunk(many, (few,), first_sequence=first, resume=str(first + 399)))
+    writer.flush()
+    batches = [rows.batch for ref in reader.descriptors(0) for rows in reader.load(ref).tables]
+    buffers = [buffer for batch in batches for column in batch.columns for buffer in column.buffers() if buffer]
+    assert len(batches) == 10 and {buffer.address % 8 for buffer in buffers} == {0}
 
 
 def test_ref_tells_what_a_planner_needs(open_writer, open_reader, samples):
