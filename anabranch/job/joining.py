@@ -67,13 +67,18 @@ class Joining:
             held = retention.readers(self.job.trail).get(hold)  # of a table that may still go on where it stood
             end = trail.end().position.sequence
             retention.hold(self.job.trail, hold, min(end, held.sequence) if held else end)
+        found = None
         try:
             with asking_alone(self.job, self.stop):
-                return self._in_force(now[table], None if held else hold) or self._brought_in(table, hold)
+                found = self._in_force(now[table]) or self._brought_in(table)
         except LockHeld:
-            return None  # stopped while another target's load asks
+            pass  # stopped while another target's load asks
+        finally:
+            if found is None and not held:
+                retention.unregister(self.job.trail, hold)
+        return found
 
-    def _in_force(self, now: TableSchema, hold: str | None) -> TableSchema | None:
+    def _in_force(self, now: TableSchema) -> TableSchema | None:
         """The definition by which capture writes the table's rows already, for another target: brought in once more it would
         be another one, for that target, too."""
         if not self.job.is_one_of_several:
@@ -81,8 +86,6 @@ class Joining:
         with TrailReader(self.job.trail) as trail:
             found = trail.history.in_force().get(now.id)
         if found is not None and not found.same_definition(now):
-            if hold:
-                retention.unregister(self.job.trail, hold)
             raise SchemaError(
                 "its definition changed at the source, and capture has not come to that yet",
                 table=str(now.id),
@@ -91,7 +94,7 @@ class Joining:
             )
         return found
 
-    def _brought_in(self, table: TableId, hold: str) -> TableSchema | None:
+    def _brought_in(self, table: TableId) -> TableSchema | None:
         """The definition that capture answers a request with; None when stopped while waiting."""
         requests.request_table(self.job.trail, table)
         log.get(job=self.name, table=str(table)).info("waiting_for_capture", why="it has to bring the table in")
@@ -103,7 +106,6 @@ class Joining:
             time.sleep(0.2)
             answer = requests.answer(self.job.trail, table)
         if answer.refusal:
-            retention.unregister(self.job.trail, hold)
             raise SchemaError(answer.refusal, table=str(table), job=self.name, hint="look at the table at the source")
         with TrailReader(self.job.trail) as trail:
             return trail.history.latest(table)
