@@ -24,7 +24,7 @@ from bench.processes import Program, until
 from bench.stand import Job, Stand
 
 ROWS, COMPARED, TINY = 20_000_000, 2_000_000, 2_200_000
-PIECE = 10_000  # rows of each of many transactions
+PIECE = 10_000  # rows of each of many transactions: what one number of INSERT's `a` gives
 SLOWER = 1.5  # times what many take
 PYTHON_MB, JAVA_MB, LEFT_MB = 300, 1024, 100
 SLOWEST_TENTH = 0.5  # of the first tenth's rate
@@ -136,16 +136,15 @@ def _figures(source: str, rows: int, seconds: dict[str, float], usage: Usage) ->
 def _compared(stand: Stand, rows: int) -> Figure:
     """Captured while apply is away, then applied: many transactions first, then as many rows in one."""
     source, target = stand.databases("compared")
-    source.execute(TABLE, NUMBERS, TEN_THOUSAND, f"{INSERT} WHERE a.n * 10000 + b.n < 1000")
+    source.execute(TABLE, NUMBERS, TEN_THOUSAND, f"{INSERT} WHERE a.n = 0 AND b.n < 1000")
     job = stand.job("compared", source, target, table="big")
     begin_trail(job)
     with job.start("load") as load:
         load.process.wait()
-    between = f"{INSERT} WHERE a.n * 10000 + b.n >= {{}} AND a.n * 10000 + b.n < {{}}"
-    starts = range(rows, 2 * rows, PIECE)
+    first, last = rows // PIECE, 2 * rows // PIECE
     with closing(connect(target.server, target.name)) as connection:
-        many = _both_ways(job, connection, source, [between.format(one, one + PIECE) for one in starts])
-        one = _both_ways(job, connection, source, [between.format(2 * rows, 3 * rows)])
+        many = _both_ways(job, connection, source, [f"{INSERT} WHERE a.n = {piece}" for piece in range(first, last)])
+        one = _both_ways(job, connection, source, [f"{INSERT} WHERE a.n >= {last} AND a.n < {last + last - first}"])
     facts = {
         "rows": rows,
         "captured_s": one[0],

@@ -19,6 +19,7 @@ KINDS = {
     "java": "the JVM of apply",
     "packer": "packing segments",
 }
+STEPS = ("insert", "update", "delete")
 LIMITS = {"java": 1024}
 PYTHON_MB = 300
 COLOURS = ("#1b6ca8", "#c8553d", "#3a7d44", "#7b4b94", "#8a6d1d", "#555555")
@@ -45,11 +46,12 @@ def _page(generated: str, known: Mapping[str, Any]) -> Iterator[str]:
     for name, run in known.items():
         if "samples" in run:
             yield from _large(name, run)
-    tiny = {name: run for name, run in known.items() if "samples" not in run}
-    if tiny:
-        yield from ("", "## Many small transactions", "", *TINY.strip().splitlines(), "")
-        for name, run in tiny.items():
-            yield from _tiny(name.removesuffix("-tiny"), run)
+    for kind, title, text, lines in PARTS:
+        runs = {name.removesuffix(kind): run for name, run in known.items() if name.endswith(kind)}
+        if runs:
+            yield from ("", f"## {title}", "", *text.strip().splitlines())
+        for name, run in runs.items():
+            yield from ("", *lines(name, run))
     yield ""
 
 
@@ -59,7 +61,7 @@ def _large(name: str, run: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield f"![Memory of each process and disk over time](size-{name}.svg)"
     yield ""
-    steps = ", ".join(f"{step} {seconds:.0f} s" for step, seconds in run["seconds"].items())
+    steps = ", ".join(f"{step} {run['seconds'][step]:.0f} s" for step in STEPS if step in run["seconds"])
     yield f"From the source's commit until it was visible, all at once: {steps}."
     yield ""
     yield "| process | most memory resident, MB | limit |"
@@ -76,7 +78,15 @@ def _large(name: str, run: Mapping[str, Any]) -> Iterator[str]:
 def _tiny(name: str, run: Mapping[str, Any]) -> Iterator[str]:
     yield f"{name}, {run['date']}: {run['transactions']:,} transactions in {run['segments']} segments. Per second, captured in"
     yield f"each tenth of the way: {', '.join(f'{rate:,}' for rate in run['captured'])}. Applied, in each epoch:"
+    most = run["peaks_mb"]
     yield f"{', '.join(f'{rate:,}' for rate in run['applied'])}."
+    yield f"Most memory resident: capture {most['capture']} MB, apply {most['apply']} MB, its JVM {most['java']} MB."
+
+
+def _compared(name: str, run: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{name}, {run['date']}: {run['rows']:,} rows in one transaction were captured in {run['captured_s']:.1f} s and"
+    yield f"applied in {run['applied_s']:.1f} s; as many rows in transactions of 10,000 in {run['many_captured_s']:.1f} s and"
+    yield f"{run['many_applied_s']:.1f} s."
 
 
 HEAD = """
@@ -145,7 +155,7 @@ TEXT = """
 What grows with a transaction is at the target: new row versions, WAL, and until the commit the staged rows. That is the
 price of one commit there. Vacuum gives back what an UPDATE or DELETE leaves.
 
-Times below are of a machine whose two cores had much other work; memory and disk do not depend on that.
+The times of the 20,000,000 rows are of a machine whose two cores had much other work; memory and disk do not depend on that.
 
 The plots are of `python -m bench W5`, which keeps what it sees in `bench/size.json`; `tests/scenarios/test_scenario_size.py`
 asserts the limits in every test run, with 300,000 rows, values of 64 MB and tables of 1,017 columns, and with processes
@@ -155,6 +165,15 @@ TINY = """
 Nothing is read twice and nothing is looked for from the beginning: a segment has an index, a reader knows its place. The
 backlog is captured into segments of 1 MB while apply is away, then applied in epochs of up to 500,000.
 """
+COMPARED = """
+One transaction costs what the same rows cost in many. Both are captured while apply is away, then applied; the times have the
+start of the process in them, with that of Spark.
+"""
+# The end of the record's name, title, text, the lines of one run.
+PARTS = (
+    ("-compared", "One transaction, or many", COMPARED, _compared),
+    ("-tiny", "Many small transactions", TINY, _tiny),
+)
 
 
 # --- the plot ---------------------------------------------------------------------------------------------------------
