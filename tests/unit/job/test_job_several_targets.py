@@ -113,21 +113,19 @@ def test_a_table_that_was_altered_and_brought_in_again_while_it_was_loaded_is_pa
 def test_rule_15_a_table_that_the_trail_has_is_not_asked_for_again(job: Job) -> None:
     """Brought in once more it would get another version, also for those that stream it."""
     joining = Joining(job.on("south"), ends.source_of(job), ends.target_of(job.on("south")), lambda: False)
-    assert joining._in_force(TABLE, None) == TABLE
-    retention.hold(job.trail, "load@south shop.a", 0)
+    assert joining._in_force(TABLE) == TABLE
     with pytest.raises(SchemaError, match="capture has not come to that yet"):
-        joining._in_force(WIDER, "load@south shop.a")
-    assert retention.readers(job.trail) == {}
+        joining._in_force(WIDER)
     with write_trail(job) as trail:
         trail.park(A, "altered", "")
         trail.flush()
-    assert joining._in_force(TABLE, None) is None
+    assert joining._in_force(TABLE) is None
 
 
 def test_with_one_target_a_table_is_asked_for_each_time(job: Job, tmp_path: Path) -> None:
     alone = job_of(tmp_path, "north")
     joining = Joining(alone, ends.source_of(alone), ends.target_of(alone), lambda: False)
-    assert joining._in_force(TABLE, None) is None
+    assert joining._in_force(TABLE) is None
 
 
 def test_rule_31_a_database_is_one_target_of_a_job(job: Job, tmp_path: Path) -> None:
