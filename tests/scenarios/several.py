@@ -16,7 +16,7 @@ from anabranch.testing import faults
 from anabranch.testing.databases import Database
 from anabranch.trail.reader import TrailReader
 
-SOON = 60.0
+SOON = 180.0  # seconds; with Spark each part takes some of them to start
 
 
 @dataclass

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 from scenario import Running, Scenario, wait_until
-from several import Several
+from several import SOON, Several
 
 from anabranch.testing.databases import create_database, drop_database, unique_name
 from anabranch.testing.faults import Proxy
@@ -128,7 +128,7 @@ def the_other_begins_without_it(made: Several, run: Running) -> None:
 
 def it_is_loaded_once_it_can_be_reached(made: Several, run: Running) -> None:
     made.wait_row("south", "parent", 70)
-    wait_until(lambda: set(made.states("south").values()) == {"streaming"}, 60, "south streams", run.tail, run)
+    wait_until(lambda: set(made.states("south").values()) == {"streaming"}, SOON, "south streams", run.tail, run)
     made.made.source.execute("INSERT INTO bag VALUES (70)", "UPDATE parent SET v = 7 WHERE id = 70")
     made.made.source.execute("INSERT INTO parent VALUES (71, 1)")
     for name in ("north", "south"):
@@ -156,16 +156,16 @@ def the_other_goes_on_while_it_is_away(made: Several, run: Running) -> None:
     assert made.sequence("south") == before
     held = retention.readers(made.made.trail)
     assert held["apply@south"].sequence <= before
-    wait_until(lambda: made.phase("south") == "waiting", 60, "south waits", run.tail, run)
+    wait_until(lambda: made.phase("south") == "waiting", SOON, "south waits", run.tail, run)
     assert made.phase("north") == "streaming"
 
 
 def it_is_loaded_again_there_meanwhile(made: Several, run: Running) -> None:
     job = made.made
     job.source.execute("INSERT INTO bag VALUES (80)", "ALTER TABLE bag ADD COLUMN more INT")
-    wait_until(lambda: made.states("north")["bag"] == "parked", 60, "bag is parked", run.tail, run)
+    wait_until(lambda: made.states("north")["bag"] == "parked", SOON, "bag is parked", run.tail, run)
     job.cli("load", "--table", f"{job.source.name}.bag", "--recreate", "--target", "north")
-    wait_until(lambda: made.states("north")["bag"] == "streaming", 60, "bag streams", run.tail, run)
+    wait_until(lambda: made.states("north")["bag"] == "streaming", SOON, "bag streams", run.tail, run)
     job.source.execute("INSERT INTO bag VALUES (81, 1)", "INSERT INTO parent VALUES (81, 1)")
     made.wait_row("north", "parent", 81)
 
@@ -176,7 +176,7 @@ def rule_15_who_was_away_parks_it_where_it_was_altered(made: Several, run: Runni
     made.wait_row("south", "parent", 81, 180)
     assert made.states("south")["bag"] == "parked" and made.states("north")["bag"] == "streaming"
     job.cli("load", "--table", f"{job.source.name}.bag", "--recreate", "--target", "south")
-    wait_until(lambda: made.states("south")["bag"] == "streaming", 60, "bag streams", run.tail, run)
+    wait_until(lambda: made.states("south")["bag"] == "streaming", SOON, "bag streams", run.tail, run)
     assert made.joins(f"{job.source.name}.bag") == 1
 
 
@@ -210,26 +210,26 @@ def what_one_target_refuses_is_parked_there_only(made: Several, run: Running) ->
     assert f"load@south {bag}" in retention.readers(job.trail)
     south.execute("ALTER TABLE public.bag DROP CONSTRAINT small")
     job.cli("parked", "resume", "--target", "south")
-    wait_until(lambda: made.states("south")["bag"] == "streaming", 60, "bag streams at south", run.tail, run)
-    wait_until(lambda: f"load@south {bag}" not in retention.readers(job.trail), 60, "nothing is held", run.tail, run)
+    wait_until(lambda: made.states("south")["bag"] == "streaming", SOON, "bag streams at south", run.tail, run)
+    wait_until(lambda: f"load@south {bag}" not in retention.readers(job.trail), SOON, "nothing is held", run.tail, run)
     made.assert_identical(tables=("bag",))
 
 
 def what_the_source_alters_is_parked_at_both(made: Several, run: Running) -> None:
     made.made.source.execute("ALTER TABLE bag ADD COLUMN more INT")
     for name in ("north", "south"):
-        wait_until(lambda at=name: made.states(at)["bag"] == "parked", 60, f"parked at {name}", run.tail, run)
+        wait_until(lambda at=name: made.states(at)["bag"] == "parked", SOON, f"parked at {name}", run.tail, run)
 
 
 def it_is_loaded_again_at_one_and_then_at_the_other(made: Several, run: Running) -> None:
     job = made.made
     bag = f"{job.source.name}.bag"
     job.cli("load", "--table", bag, "--recreate", "--target", "north")
-    wait_until(lambda: made.states("north")["bag"] == "streaming", 60, "bag streams at north", run.tail, run)
+    wait_until(lambda: made.states("north")["bag"] == "streaming", SOON, "bag streams at north", run.tail, run)
     assert made.states("south")["bag"] == "parked"
     job.source.execute("INSERT INTO bag VALUES (600, 6)")
     job.cli("load", "--table", bag, "--recreate", "--target", "south")
-    wait_until(lambda: made.states("south")["bag"] == "streaming", 60, "bag streams at south", run.tail, run)
+    wait_until(lambda: made.states("south")["bag"] == "streaming", SOON, "bag streams at south", run.tail, run)
     assert made.joins(bag) == 1  # the second load found it in the trail
     job.source.execute("DELETE FROM bag WHERE v = 1 LIMIT 1", "INSERT INTO parent VALUES (91, 1)")
     for name in ("north", "south"):
@@ -242,12 +242,12 @@ def what_both_ask_for_at_once_comes_once(made: Several, run: Running) -> None:
     bag = f"{job.source.name}.bag"
     job.source.execute("ALTER TABLE bag DROP COLUMN more")
     for name in ("north", "south"):
-        wait_until(lambda at=name: made.states(at)["bag"] == "parked", 60, f"parked at {name}", run.tail, run)
+        wait_until(lambda at=name: made.states(at)["bag"] == "parked", SOON, f"parked at {name}", run.tail, run)
     loads = [job.start("load", "--table", bag, "--recreate", "--target", name) for name in ("north", "south")]
     job.source.execute("INSERT INTO bag VALUES (700), (700)")
     assert [load.wait().code for load in loads] == [0, 0], [load.tail() for load in loads]
     for name in ("north", "south"):
-        wait_until(lambda at=name: made.states(at)["bag"] == "streaming", 60, f"streams at {name}", run.tail, run)
+        wait_until(lambda at=name: made.states(at)["bag"] == "streaming", SOON, f"streams at {name}", run.tail, run)
     assert made.joins(bag) == 2
     job.source.execute("DELETE FROM bag WHERE v = 700 LIMIT 1", "INSERT INTO parent VALUES (92, 1)")
     for name in ("north", "south"):
@@ -263,9 +263,9 @@ def test_a_target_comes_and_goes(mariadb: Server, several: Build) -> None:
     job.run_until_caught_up()
     job.source.execute("UPDATE parent SET v = 9 WHERE id = 1", "ALTER TABLE bag ADD COLUMN more INT")
     run = job.start("run")
-    wait_until(lambda: job.states()["bag"] == "parked", 60, "bag is parked", run.tail, run)
+    wait_until(lambda: job.states()["bag"] == "parked", SOON, "bag is parked", run.tail, run)
     job.cli("load", "--table", f"{job.source.name}.bag", "--recreate")  # the trail the other begins with has seen this
-    wait_until(lambda: job.states()["bag"] == "streaming", 60, "bag streams", run.tail, run)
+    wait_until(lambda: job.states()["bag"] == "streaming", SOON, "bag streams", run.tail, run)
     run.stop()
     it_is_loaded_while_the_other_streams(made)
     two_names_for_a_database_are_refused(made)
