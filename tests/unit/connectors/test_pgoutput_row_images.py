@@ -84,13 +84,13 @@ def test_images_are_what_the_messages_say(history: tuple[list[Change], list[bool
     assert [list(found.message).count(number) for number in range(len(changes))] == per_message
 
 
-def test_pitfall_01_a_null_outside_the_identity_is_no_null() -> None:
+def test_a_null_outside_the_identity_is_no_null() -> None:
     changes: list[Change] = [("U", "K", (b"1", None), (b"2", "u")), ("D", "K", (b"2", None), ())]
     found = images([message(change) for change in changes], [True, False])
     assert shown(found) == [(Op.BEFORE, (b"1", "-")), (Op.AFTER, (b"2", "u")), (Op.DELETE, (b"2", "-"))]
 
 
-def test_pitfall_04_a_whole_row_before_says_what_was_left_as_it_was() -> None:
+def test_a_whole_row_before_says_what_was_left_as_it_was() -> None:
     changes: list[Change] = [("U", "O", (b"1", b"large", None), (b"1", "u", b"x"))]
     found = images([message(change) for change in changes], [False, False, False])
     assert shown(found) == [(Op.BEFORE, (b"1", b"large", None)), (Op.AFTER, (b"1", b"large", b"x"))]
