@@ -1,0 +1,55 @@
+"""Columns of values in PostgreSQL's text form become the trail's Arrow arrays, a column at a time. Pure.
+
+What does not live here: where the values lie (row_images.py). Forms: the input and output functions of
+https://www.postgresql.org/docs/current/datatype.html with bytea_output = hex, extra_float_digits = 1 or more.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.rows.arrow import arrow_type
+
+_NUMBERS = frozenset({Kind.INT16, Kind.INT32, Kind.INT64, Kind.FLOAT32, Kind.FLOAT64})
+_TEXTS = frozenset({Kind.TEXT, Kind.JSON, Kind.UUID, Kind.INET, Kind.ENUM})
+_PREFIX = 2  # bytes of the \x before hex digits
+_NIBBLES = np.full(256, 255, np.uint8)
+for _digits, _first in ((b"0123456789", 0), (b"abcdef", 10), (b"ABCDEF", 10)):
+    _NIBBLES[list(_digits)] = range(_first, _first + len(_digits))
+
+
+def array_of_text(type: LogicalType, values: pa.LargeBinaryArray) -> pa.Array:
+    """Values as text, null where there is none. Raises ValueError for a text that is no value of the type."""
+    if type.kind is Kind.BINARY:
+        return _unhex(values)
+    if type.kind in _NUMBERS:
+        return values.cast(pa.large_string()).cast(arrow_type(type))
+    if type.kind in _TEXTS:
+        return values.cast(pa.large_string()).cast(pa.string())
+    raise NotImplementedError(type.kind)
+
+
+def _unhex(values: pa.LargeBinaryArray) -> pa.Array:
+    """`\\x` and two digits for each byte."""
+    valid, ends, data = values.buffers()
+    offsets = np.frombuffer(ends, np.int64, len(values) + 1)
+    lengths = np.diff(offsets)
+    has = np.asarray(values.is_valid())
+    digits = np.frombuffer(data, np.uint8, int(offsets[-1])) if data is not None else np.zeros(0, np.uint8)
+    is_prefix = np.zeros(len(digits), bool)
+    for place, byte in enumerate(b"\\x"):
+        at = offsets[:-1][has] + place
+        if (at >= offsets[1:][has]).any() or (digits[at] != byte).any():
+            raise ValueError("a bytea that does not begin with \\x: bytea_output has to be hex")
+        is_prefix[at] = True
+    nibbles = _NIBBLES[digits[~is_prefix]]
+    sizes = np.where(has, lengths - _PREFIX, 0)
+    if (sizes % 2).any() or (nibbles > 15).any():
+        raise ValueError("a bytea that is not pairs of hex digits")
+    found = np.zeros(len(values) + 1, np.int32)
+    np.cumsum(sizes // 2, out=found[1:])
+    bytes_ = nibbles[0::2] << 4 | nibbles[1::2]
+    parts = [valid, pa.py_buffer(found), pa.py_buffer(np.ascontiguousarray(bytes_))]
+    return pa.Array.from_buffers(pa.binary(), len(values), parts, values.null_count)
