@@ -7,7 +7,7 @@ What does not live here: how values are decoded, where a log stands.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,19 +55,28 @@ class TableBuffer:
 
     def take(self, before_tx: int) -> TableRows | None:
         """The images of transactions below `before_tx`; what stays is of the open transaction, then number 0."""
-        stay = next((i for i, run in enumerate(reversed(self.runs)) if run[_TX] < before_tx), len(self.runs))
-        kept = len(self.runs) - stay
-        runs, rest = self.runs[:kept], self.runs[kept:]
-        self.runs[:] = [(op, 0, ordinal, first, second, images) for op, _, ordinal, first, second, images in rest]
+        runs = self._leaving(before_tx)
         if not any(run[_IMAGES] for run in runs):
             return None
         op, tx, ordinal, shape = _meta(np.array(runs, np.int64))
         used, shape = np.unique(shape, return_inverse=True)
         every = tuple(self._shapes)
-        meta = [op.astype(np.int8), tx.astype(np.int32), ordinal, shape.astype(np.int16)]
         values = [self._values(index, len(op)) for index in range(len(self.columns))]
-        batch = pa.RecordBatch.from_arrays([*map(pa.array, meta), *values], schema=self._arrow)
-        return TableRows(self.schema.id, self.schema.version, batch, tuple(every[number] for number in used))
+        return self._rows((op, tx, ordinal, shape), values, tuple(every[number] for number in used))
+
+    def _leaving(self, before_tx: int) -> list[Run]:
+        """The runs of transactions below `before_tx`, which are gone then."""
+        stay = next((i for i, run in enumerate(reversed(self.runs)) if run[_TX] < before_tx), len(self.runs))
+        kept = len(self.runs) - stay
+        runs, rest = self.runs[:kept], self.runs[kept:]
+        self.runs[:] = [(op, 0, ordinal, first, second, images) for op, _, ordinal, first, second, images in rest]
+        return runs
+
+    def _rows(self, meta: Sequence[Any], values: Sequence[pa.Array], shapes: tuple[Shape, ...]) -> TableRows:
+        """`meta`: op, tx, ordinal and shape of each image."""
+        head = [pa.array(part, field.type) for part, field in zip(meta, META_FIELDS, strict=True)]
+        batch = pa.RecordBatch.from_arrays([*head, *values], schema=self._arrow)
+        return TableRows(self.schema.id, self.schema.version, batch, shapes)
 
     def drop(self, tx: int, first: int = 0) -> int:
         """Forget the images of `tx`, the last transaction, from ordinal `first` on; returns how many."""
@@ -96,9 +105,10 @@ class ChunkBuilder:
     """Transactions in log order, whole ones and the one that is open.
 
     `transaction` is the number that a run of the open transaction carries; `images` and `size` (bytes, roughly, as the
-    reader counts them) cover all that was not taken yet."""
+    reader counts them) cover all that was not taken yet. `make`: the buffer of a table."""
 
-    def __init__(self) -> None:
+    def __init__(self, make: Callable[[TableSchema], TableBuffer] = TableBuffer) -> None:
+        self._make = make
         self.transaction = 0
         self.images = 0
         self.size = 0
@@ -114,7 +124,7 @@ class ChunkBuilder:
         key = (schema.id, schema.version)
         found = self._tables.get(key)
         if found is None or (found.schema is not schema and not found.runs):
-            found = self._tables[key] = TableBuffer(schema)
+            found = self._tables[key] = self._make(schema)
         return found
 
     def barrier(self, ordinal: int, kind: BarrierKind, table: TableId, reason: str = "") -> None:

@@ -1,0 +1,115 @@
+"""Row messages of pgoutput wait here as they came, and become a batch when a chunk is made: nothing is done per value.
+
+What does not live here: what is in a message (row_images.py), what its text means (text_values.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.connectors.postgresql.row_images import ABSENT, UNCHANGED, Images, images
+from anabranch.connectors.postgresql.text_values import array_of_text
+from anabranch.errors import ValueRefused
+from anabranch.model.schema import TableSchema
+from anabranch.rows.arrow import arrow_type
+from anabranch.rows.builder import TableBuffer
+from anabranch.rows.chunk import Op, Shape, TableRows
+
+UPDATE = ord("U")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Layout:
+    """What messages of a relation hold: for each of its columns the place of the table's column, and whether it is in the
+    replica identity; `head` as in row_images.images."""
+
+    places: tuple[int, ...]
+    in_identity: tuple[bool, ...]
+    head: int
+
+
+class MessageBuffer(TableBuffer):
+    """TableBuffer of messages: one run for each, with its transaction, ordinal and number of images."""
+
+    def __init__(self, schema: TableSchema) -> None:
+        super().__init__(schema)
+        self._messages: list[tuple[Layout, bytes]] = []
+
+    def add(self, layout: Layout, message: bytes, tx: int, ordinal: int) -> int:
+        """A message of the open transaction `tx`, the first image of which is `ordinal`. Returns how many it has."""
+        count = 2 if message[0] == UPDATE else 1
+        self._messages.append((layout, message))
+        self.runs.append((0, tx, ordinal, 0, 0, count))
+        return count
+
+    def drop(self, tx: int, first: int = 0) -> int:
+        dropped = super().drop(tx, first)
+        del self._messages[len(self.runs) :]
+        return dropped
+
+    def take(self, before_tx: int) -> TableRows | None:
+        """Raises ValueRefused for a value that the column does not have, ValueError for messages that are none."""
+        runs = self._leaving(before_tx)
+        messages, self._messages = self._messages[: len(runs)], self._messages[len(runs) :]
+        if not messages:
+            return None
+        pieces = [
+            _Piece(layout, images([message for _, message in some], layout.in_identity, layout.head))
+            for layout, some in groupby(messages, itemgetter(0))
+        ]
+        op = np.concatenate([piece.images.op for piece in pieces])
+        counts = [run[-1] for run in runs]
+        tx, ordinal = (np.repeat(np.array([run[at] for run in runs], np.int64), counts) for at in (1, 2))
+        shape, shapes = _shapes([piece.codes(len(self.schema.columns)) for piece in pieces])
+        values = [self._column(place, pieces) for place in range(len(self.schema.columns))]
+        return self._rows((op, tx, ordinal + (op == Op.AFTER), shape), values, shapes)
+
+    def _column(self, place: int, pieces: Sequence[_Piece]) -> pa.Array:
+        column = self.schema.columns[place]
+        count = sum(len(piece.images.op) for piece in pieces)
+        if column.type is None:
+            return pa.nulls(count)
+        try:
+            parts = [
+                array_of_text(column.type, piece.images.column(piece.layout.places.index(place)))
+                if place in piece.layout.places
+                else pa.nulls(len(piece.images.op), arrow_type(column.type))
+                for piece in pieces
+            ]
+        except ValueError as error:
+            raise ValueRefused(f"column {column.name}: {error}", table=str(self.schema.id)) from error
+        return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Consecutive messages of one layout."""
+
+    layout: Layout
+    images: Images
+
+    def codes(self, columns: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        """By image and column of the table: 1 present, 2 unchanged, 0 neither. What no message has is not replicated."""
+        tags = self.images.cells.tags
+        codes = np.ones((len(tags), columns), np.uint8)
+        codes[:, list(self.layout.places)] = np.select([tags == ABSENT, tags == UNCHANGED], [0, 2], 1)
+        return codes
+
+
+def _shapes(codes: Sequence[np.ndarray[Any, Any]]) -> tuple[Any, tuple[Shape, ...]]:
+    """The number of each image's shape, and the shapes."""
+    rows = np.ascontiguousarray(np.concatenate(codes))
+    _, firsts, numbers = np.unique(rows.view(f"V{rows.shape[1]}").ravel(), return_index=True, return_inverse=True)
+    found = (rows[first] for first in firsts)
+    return numbers, tuple(Shape(_truths(row == 1), _truths(row == 2) if (row == 2).any() else ()) for row in found)
+
+
+def _truths(found: Any) -> tuple[bool, ...]:
+    return tuple(map(bool, found))
