@@ -1,0 +1,100 @@
+"""Places in a PostgreSQL's log: an LSN, or what a snapshot contains (K14). Pure.
+
+What does not live here: asking a server for them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+from anabranch.model.position import LogMark
+
+_LSN = re.compile(r"([0-9A-F]{1,8})/([0-9A-F]{1,8})", re.IGNORECASE)
+_HALF, _WHOLE = 1 << 31, 1 << 32  # transaction ids in messages have 32 bits, in snapshots 64
+
+
+def lsn_of(text: str) -> int:
+    """The number of `16/B374D848`. Raises ValueError."""
+    found = _LSN.fullmatch(text)
+    if not found:
+        raise ValueError(f"{text!r} is no LSN, like 16/B374D848")
+    high, low = (int(part, 16) for part in found.groups())
+    return high << 32 | low
+
+
+def lsn_text(lsn: int) -> str:
+    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Transactions whose changes are seen, as pg_current_snapshot() says it: those below `xmin`, and those below `xmax` that
+    are not in `open`. https://www.postgresql.org/docs/current/functions-info.html#FUNCTIONS-PG-SNAPSHOT"""
+
+    xmin: int
+    xmax: int
+    open: frozenset[int] = frozenset()
+
+    @classmethod
+    def parse(cls, text: str) -> Snapshot:
+        """`10:20:10,14,15`. Raises ValueError."""
+        low, high, some = text.split(":")
+        return cls(int(low), int(high), frozenset(map(int, filter(None, some.split(",")))))
+
+    def __str__(self) -> str:
+        return f"{self.xmin}:{self.xmax}:{','.join(map(str, sorted(self.open)))}"
+
+    def sees(self, xid: int) -> bool:
+        """Has it the changes of the transaction that a message calls `xid`? Of the numbers that this may be the one nearest to
+        `xmax` is meant."""
+        whole = self.xmax & ~(_WHOLE - 1) | xid
+        if whole - self.xmax > _HALF:
+            whole -= _WHOLE
+        elif self.xmax - whole > _HALF:
+            whole += _WHOLE
+        return whole < self.xmin or (whole < self.xmax and whole not in self.open)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """`identity`: of the server's data and the database. `lsn`: all that committed up to here is contained, and with a
+    `snapshot` (its text) what this says instead."""
+
+    identity: str
+    lsn: int
+    snapshot: str = ""
+
+    def mark(self, commit_time: int = 0) -> LogMark:
+        return LogMark(lsn_text(self.lsn), json.dumps(asdict(self), sort_keys=True), commit_time)
+
+
+def place_of(resume: str) -> Place:
+    """The reverse of Place.mark. Raises ValueError."""
+    try:
+        return Place(**json.loads(resume))
+    except TypeError as error:
+        raise ValueError(f"{resume!r} is no place in a PostgreSQL's log") from error
+
+
+class WalOrder:
+    """LogOrder. The `gtid` of a transaction is its id, as messages have it."""
+
+    def mark(self, resume: str) -> LogMark:
+        return place_of(resume).mark()
+
+    def includes(self, mark: LogMark, native: str, gtid: str | None) -> bool:
+        place = place_of(mark.resume)
+        if not place.snapshot:
+            return lsn_of(native) <= place.lsn
+        if gtid is None:
+            raise ValueError(f"the transaction at {native} has no id to compare with a snapshot")
+        return Snapshot.parse(place.snapshot).sees(int(gtid))
+
+    def is_set(self, mark: LogMark) -> bool:
+        return bool(place_of(mark.resume).snapshot)
+
+    def bytes_between(self, native: str, later: LogMark, sizes: Mapping[str, int] | None = None) -> int:
+        return max(0, place_of(later.resume).lsn - lsn_of(native))
