@@ -1,0 +1,81 @@
+"""The relations of a log: what their messages hold, by the definitions in force; None where a table's rows are left out.
+
+What does not live here: transactions (assemble.py), the bytes of messages (pgoutput.py, row_images.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from anabranch.abc import Select
+from anabranch.connectors.postgresql.message_buffer import Layout, MessageBuffer
+from anabranch.connectors.postgresql.pgoutput import ROW_HEAD, Relation, RelationColumn
+from anabranch.model.ids import TableId
+from anabranch.model.schema import Column, TableSchema
+
+TypeText = Callable[[int, int], str]
+"""(oid, modifier) -> the type as format_type() spells it."""
+Known = tuple[MessageBuffer, Layout] | None
+
+
+class Unfit(Exception):
+    """The relation is not as its definition in force: the table has to be parked."""
+
+
+class Relations:
+    """By the four bytes that name a relation in row messages. `park` is told of a table that has to be parked, and why."""
+
+    def __init__(
+        self,
+        select: Select,
+        type_text: TypeText,
+        buffer: Callable[[TableSchema], MessageBuffer],
+        park: Callable[[TableId, str], None],
+    ) -> None:
+        self.known: dict[bytes, Known] = {}
+        self._select, self._type_text, self._buffer, self._park = select, type_text, buffer, park
+        self._seen: dict[int, Relation] = {}
+        self._schemas: dict[TableId, TableSchema | None] = {}
+
+    def announce(self, relation: Relation) -> None:
+        """From here on its rows are like that."""
+        self._seen[relation.oid] = relation
+        table = TableId(relation.schema, relation.name)
+        if table not in self._schemas:
+            self._schemas[table] = self._select(table)
+        schema, found = self._schemas[table], None
+        if schema is not None:
+            try:
+                found = self._buffer(schema), layout(relation, schema, self._type_text)
+            except Unfit as unfit:
+                self._schemas[table] = None
+                self._park(table, str(unfit))
+        self.known[relation.oid.to_bytes(4)] = found
+
+    def table(self, oid: int) -> TableId | None:
+        """A table that is followed."""
+        found = self.known.get(oid.to_bytes(4))
+        return found[0].schema.id if found else None
+
+    def reselect(self) -> None:
+        """Ask for definitions anew. A server names its relations once in a connection: what it said is kept."""
+        self._schemas.clear()
+        for relation in self._seen.values():
+            self.announce(relation)
+
+
+def layout(relation: Relation, schema: TableSchema, type_text: TypeText, head: int = ROW_HEAD) -> Layout:
+    """Where the relation's columns stand in the definition. Raises Unfit where it is another one."""
+    logged = [place for place, column in enumerate(schema.columns) if not column.generated]
+    if len(logged) != len(relation.columns):
+        raise Unfit(f"the log has {len(relation.columns)} columns, the definition {len(logged)}")
+    for place, one in zip(logged, relation.columns, strict=True):
+        _compare(schema.columns[place], one, type_text)
+    return Layout(tuple(logged), tuple(one.in_identity for one in relation.columns), head)
+
+
+def _compare(column: Column, one: RelationColumn, type_text: TypeText) -> None:
+    if column.name != one.name:
+        raise Unfit(f"the log has a column {one.name} where the definition has {column.name}")
+    if (text := type_text(one.type, one.modifier)) != column.native:
+        raise Unfit(f"column {column.name} is {text} in the log and {column.native} in the definition")
