@@ -1,16 +1,20 @@
-"""A loader of a real PostgreSQL, for the tests of the load and of what is built after it."""
+"""A loader of a real PostgreSQL, for the tests of the load and of what is built after it; a PostgreSQL that is a source."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from customers import RULES, endpoint_of
+from pgoutput_slot import OPTIONS, Slot
 
 from anabranch.connectors.postgresql import target
 from anabranch.connectors.postgresql.load import PostgresLoader
 from anabranch.model.endpoint import Endpoint
+from anabranch.testing.databases import create_database, drop_database
+from anabranch.testing.servers import Server, start_postgresql
 
 
 @pytest.fixture
@@ -27,3 +31,26 @@ def loader(endpoint: Endpoint) -> Iterator[PostgresLoader]:
     made = PostgresLoader(endpoint, RULES)
     yield made
     made.close()
+
+
+@pytest.fixture(scope="session")
+def logical_postgresql(servers_directory: Path) -> Iterator[Server]:
+    """One that logs what logical decoding needs."""
+    with start_postgresql(servers_directory / "logical", options=OPTIONS) as server:
+        yield server
+
+
+@pytest.fixture
+def slot(logical_postgresql: Server, request: pytest.FixtureRequest) -> Iterator[Callable[..., Slot]]:
+    """`slot(proto_version="2", …)` in a new database, with these options of pgoutput."""
+    database = create_database(logical_postgresql, request.node.name[:40])
+    made: list[Slot] = []
+
+    def make(two_phase: bool = False, **options: str) -> Slot:
+        made.append(Slot(database, options, two_phase))
+        return made[-1]
+
+    yield make
+    for one in made:
+        database.execute(f"SELECT pg_drop_replication_slot('{one.database.name}')")
+    drop_database(database)

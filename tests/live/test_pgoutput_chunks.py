@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from test_pgoutput_messages import Slot, slot, source  # noqa: F401  # fixtures
+from pgoutput_slot import Slot
 
 from anabranch.connectors.postgresql import assemble
 from anabranch.connectors.postgresql.assemble import Assembler
@@ -28,6 +28,7 @@ COLUMNS = (
 )
 TABLE = "(id bigint PRIMARY KEY, v varchar(40), b bytea, d double precision, twice bigint GENERATED ALWAYS AS (id * 2) STORED)"
 NAMES = ("one", "two")
+MakeSlot = Callable[[], Slot]
 SCHEMAS = {TableId("public", name): TableSchema(TableId("public", name), COLUMNS, ("id",)) for name in NAMES}
 
 
@@ -73,7 +74,7 @@ def carried_out(found: Sequence[Chunk], table: str) -> Counter[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("small", [False, True], ids=["whole", "in fragments"])
-def test_changes_carried_out_are_the_tables(slot: Any, small: bool, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def test_changes_carried_out_are_the_tables(slot: MakeSlot, small: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if small:
         monkeypatch.setattr(assemble, "FULL_IMAGES", 7)
     made = slot()
@@ -103,7 +104,7 @@ def test_changes_carried_out_are_the_tables(slot: Any, small: bool, monkeypatch:
     assert any(chunk.part is Part.LAST for chunk in found) is small
 
 
-def test_rule_19_a_relation_that_is_not_as_defined_is_parked(slot: Any) -> None:  # noqa: F811
+def test_rule_19_a_relation_that_is_not_as_defined_is_parked(slot: MakeSlot) -> None:
     made = slot()
     made.database.execute(*(f"CREATE TABLE {name} {TABLE}" for name in NAMES))
     made.database.execute(*(f"INSERT INTO {name} VALUES (1, 'a')" for name in NAMES))
