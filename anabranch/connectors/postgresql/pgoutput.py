@@ -121,33 +121,29 @@ class StreamAbort:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepare:
-    """The transaction is prepared; `is_streamed`: it came in pieces."""
+class _OfTwoPhases:
+    """`gid`: under which the transaction `xid` is prepared."""
 
     lsn: int
     end: int
     time: int
     xid: int
     gid: str
+
+
+class BeginPrepare(_OfTwoPhases):
+    """The rows of a transaction follow that is prepared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare(_OfTwoPhases):
+    """It is prepared; `is_streamed`: it came in pieces."""
+
     is_streamed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class BeginPrepare:
-    lsn: int
-    end: int
-    time: int
-    xid: int
-    gid: str
-
-
-@dataclass(frozen=True, slots=True)
-class CommitPrepared:
-    lsn: int
-    end: int
-    time: int
-    xid: int
-    gid: str
+class CommitPrepared(_OfTwoPhases):
+    """It is committed."""
 
 
 @dataclass(frozen=True, slots=True)
