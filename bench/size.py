@@ -161,10 +161,8 @@ def _both_ways(job: Job, connection: Any, source: Database, statements: list[str
     before = job.written()
     source.execute(*statements)
     goal = before + len(statements)
-    return tuple(  # type: ignore[return-value]  # two
-        _timed(job, verb, done, goal)
-        for verb, done in (("capture", job.written), ("apply", lambda: job.applied(connection)))
-    )
+    captured = _timed(job, "capture", job.written, goal)
+    return captured, _timed(job, "apply", lambda: job.applied(connection), goal)
 
 
 def _timed(job: Job, verb: str, at: Callable[[], int], goal: int) -> float:
