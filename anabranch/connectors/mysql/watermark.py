@@ -26,7 +26,7 @@ _CLOCK = {"type": "TIMESTAMP(6)", "now": "CURRENT_TIMESTAMP(6)"}
 _COARSE = {"type": "CHAR(36) CHARACTER SET ascii", "now": "UUID()"}  # where clocks stop at seconds
 # ER_NO_SUCH_TABLE, ER_BAD_DB_ERROR; ER_LOCK_DEADLOCK with the DROP, whose victim is the write: nothing is written.
 # https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html
-GONE = (1146, 1049, 1213)
+AGAIN = (1146, 1049, 1213)
 TRIES = 10
 _TABLES = "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s"
 
@@ -43,7 +43,7 @@ def write(connection: pymysql.Connection) -> None:
             ask(connection, _WRITE.format(**kind))
         except AnabranchError as error:
             code = error.__cause__.args[0] if isinstance(error.__cause__, pymysql.err.Error) else None
-            if tries == TRIES - 1 or code not in GONE:
+            if tries == TRIES - 1 or code not in AGAIN:
                 raise
         else:
             return
