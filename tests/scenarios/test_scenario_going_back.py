@@ -135,6 +135,9 @@ def a_copy_of_the_home_is_refused(made: Scenario) -> None:
     made.run_until_caught_up()
     made.directory, original = copied, made.directory
     made.source.execute("UPDATE still SET v = 5", "UPDATE still SET v = 6")
+    capture = made.capture()
+    made.captured(capture)  # past the target's place: else it is refused as past the trail's end
+    capture.stop()
     refused = made.run_until_caught_up(code=7)
     assert "in this trail" in refused.stderr
     made.directory = original
