@@ -122,6 +122,10 @@ class LogReader(Protocol):
     def reselect(self) -> None:
         """Definitions or selection changed: ask `select` again."""
 
+    def confirm(self, durable: LogMark) -> None:
+        """What the trail holds durably. A server that keeps its log for us may be told of it, and of nothing further (K13).
+        Called often, also before `start`; raises SourceUnavailable."""
+
     def close(self) -> None: ...
 
 
@@ -169,6 +173,10 @@ class SourceCatalog(Protocol):
     def prepared(self) -> frozenset[str] | None:
         """Transactions that are prepared and undecided now, named as LogPrepared names them; none where the log holds
         rows at their commit only. What ends is in the log before it is not listed here. None: this user may not ask."""
+
+    def in_progress(self) -> frozenset[str]:
+        """Transactions that have begun and not ended, of which the log may lack rows of a table that was prepared for capture
+        meanwhile; none where that cannot be."""
 
     def unseen(self, before: LogMark) -> frozenset[str]:
         """Transactions that are in the log before this mark, or may be, and that a snapshot opened now may not have (K2),
@@ -551,11 +559,20 @@ class TypeMap(Protocol):
 
 @dataclass(frozen=True)
 class LogOptions:
-    """What capture needs to know to be a well-behaved replica."""
+    """What capture needs to know to be a well-behaved replica. `name`: of what the job has at the source, of no other job."""
 
     server_id: int
     flush_interval: float  # seconds
     rules: ValueRules = field(default_factory=ValueRules)
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SetUpStep:
+    """A statement that prepares the source for capture; without it the log lacks rows of these tables (none: of all)."""
+
+    sql: str
+    tables: tuple[TableId, ...] = ()
 
 
 class SourceConnector(Protocol):
@@ -564,8 +581,16 @@ class SourceConnector(Protocol):
     order: LogOrder
     dialect: Dialect
 
-    def leftovers(self, remove: bool) -> list[str]:
-        """What a load may have left at the source (a watermark table), one line each; removed if asked."""
+    def leftovers(self, name: str, remove: bool) -> list[str]:
+        """What the job of this LogOptions.name may have left at the source (a watermark table, a slot), one line each; removed
+        if asked."""
+
+    def missing(self, name: str, tables: Mapping[TableId, TableSchema], begins: bool) -> list[SetUpStep]:
+        """What has to run at the source before capture may follow these tables, in its order: nothing where it has, or where
+        nothing needs to be prepared. Only a log that `begins` gets what its place depends on."""
+
+    def carry_out(self, steps: Sequence[SetUpStep]) -> None:
+        """Run steps of `missing`, each by itself. Raises SourceError at the first that is refused."""
 
     def log(self, options: LogOptions) -> LogReader: ...
 

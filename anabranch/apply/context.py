@@ -22,7 +22,8 @@ KeyTexts = tuple[str | None, ...]  # of a row's key, in text form
 class Followed:
     """A table that the stream follows. Images with sequence <= `low` are in the loaded rows already; those up to `high`
     may be (K3); later ones are strict. `filter` is the job's `where` for it (K27). `taken`: values that a parent took over
-    inside the window (taken.py). `dirty`: keys whose rows wait to be read again (dirty.py). `unique`: columns (target names)
+    inside the window (taken.py). `loaded`: sequences after `low` that the loaded rows have, where that is known of each: then
+    all others are strict (K14). `dirty`: keys whose rows wait to be read again (dirty.py). `unique`: columns (target names)
     on which unique keys beside the primary depend, the target's or the source's (K8). `on_conflict`: what the job declares
     for rows that differ at the target. `aside`: changes that are set aside, None where none are and none may be (aside.py)."""
 
@@ -36,6 +37,11 @@ class Followed:
     unique: frozenset[str] = frozenset()
     on_conflict: ConflictPolicy = STRICT
     aside: Aside | None = None
+    loaded: frozenset[int] | None = None
+
+    def is_strict_from(self, sequence: int) -> bool:
+        """Is every change of the table from there on to be found as the log says?"""
+        return self.loaded is not None or sequence > self.high
 
 
 @dataclass(frozen=True)
@@ -78,4 +84,4 @@ def past_windows(context: ApplyContext, sequence: int) -> list[TableId]:
 
 def closed(followed: Followed) -> Followed:
     """The table after its window."""
-    return replace(followed, low=0, high=0, taken={})
+    return replace(followed, low=0, high=0, taken={}, loaded=None)

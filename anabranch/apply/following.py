@@ -69,12 +69,15 @@ class Following:
     def _table(self, state: TableState, table: TargetTable) -> Followed:
         assert state.schema is not None
         low, high = self.resolver.window(state) if state.state == "loading" else (0, 0)
+        loaded = self.resolver.loaded(state, low, high) if low < high else None
         if RESUMES in state.facts:  # everything behind it is strict
-            low = high = int(state.facts[RESUMES])
+            low, high, loaded = int(state.facts[RESUMES]), int(state.facts[RESUMES]), None
         dirty = frozenset(key_of(table, key) for key in waiting(state))
         unique = unique_columns(state.schema, table)
         where, policy = self.where(state.schema), self.on_conflict(state.schema)
-        return Followed(state.schema, table, low, high, where, dirty=dirty, unique=unique, on_conflict=policy)
+        return Followed(
+            state.schema, table, low, high, where, dirty=dirty, unique=unique, on_conflict=policy, loaded=loaded
+        )
 
     def joined(
         self, context: ApplyContext, states: Sequence[TableState], sequence: int

@@ -152,7 +152,7 @@ class _Reader:
     def __init__(self, followed: Followed, images: Images, base: int) -> None:
         self.table, self.images = followed.table, images
         self.is_disputable = followed.on_conflict.decides or followed.aside is not None
-        self.strict_from = order_of(followed.high + 1, base) if followed.high >= base else -1
+        self.strict_from = -1 if followed.is_strict_from(base) else order_of(followed.high + 1, base)
         self.values: dict[str, list[str | None]] = {}
 
     @property

@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 
 from anabranch.apply import cascade
@@ -19,7 +20,7 @@ from anabranch.apply.context import ApplyContext, Followed, KeyTexts
 from anabranch.apply.cuts import cuts
 from anabranch.apply.dirty import without_dirty
 from anabranch.apply.filter import with_filter_columns
-from anabranch.apply.images import END, Images, gather, order_of, sequence_of
+from anabranch.apply.images import END, ORDINAL_BITS, Images, gather, order_of, sequence_of
 from anabranch.model.ids import TableId
 from anabranch.rows.chunk import Barrier, BarrierKind, Chunk, Op
 from anabranch.rows.net import Cascade, TableNet, TargetTable
@@ -95,7 +96,7 @@ def group(chunks: Sequence[Chunk], context: ApplyContext, filtered: FilterImages
     }
     seen = {table: images for table, images in whole.items() if images is not None}
     mine = {
-        table: images.between(order_of(context.tables[table].low + 1, base), parked.get(table, END))
+        table: _not_loaded(images, context.tables[table], base).between(-END, parked.get(table, END))
         for table, images in seen.items()
     }
     clean = {t: without_dirty(i, context.tables[t]) for t, i in mine.items() if context.tables[t].dirty and len(i)}
@@ -130,9 +131,21 @@ def _truncates(
     found = []
     for order, _, barrier in barriers:
         followed = context.tables.get(barrier.table)
-        if barrier.kind is BarrierKind.TRUNCATE and followed and order >= order_of(followed.low + 1, base):
+        if barrier.kind is BarrierKind.TRUNCATE and followed and not is_loaded(followed, sequence_of(order, base)):
             found.append((order, followed.table))
     return found
+
+
+def is_loaded(followed: Followed, sequence: int) -> bool:
+    return sequence <= followed.low or bool(followed.loaded and sequence in followed.loaded)
+
+
+def _not_loaded(images: Images, followed: Followed, base: int) -> Images:
+    left = images.between(order_of(followed.low + 1, base), END)
+    if not followed.loaded or not len(left):
+        return left
+    sequences = (left.order >> ORDINAL_BITS) + base
+    return left.where(~np.isin(sequences, list(followed.loaded)))
 
 
 def _parked(chunk: Chunk, barrier: Barrier) -> Parked:
@@ -162,7 +175,7 @@ def _stage(part: Group, context: ApplyContext, start: int) -> Stage:
     reread = []
     for table, images in part.images.items():
         followed = context.tables[table]
-        checked = followed.high < part.base or start >= order_of(followed.high + 1, part.base)
+        checked = followed.is_strict_from(part.base) or start >= order_of(followed.high + 1, part.base)
         if context.keys:
             context.keys.refuse_hidden(followed.table, images)
         newest_by = followed.on_conflict.newest_by

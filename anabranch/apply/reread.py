@@ -88,7 +88,7 @@ class Rereader:
         last = max(at, self.resolver.high(high))
         read = with_waiting(replace(state, facts={**state.facts, WINDOW: f"{at},{last}"}), left)
         dirty = frozenset(key_of(target, key) for key in left)
-        window = replace(before.tables[table], low=at, high=last, taken={}, dirty=dirty)
+        window = replace(before.tables[table], low=at, high=last, taken={}, dirty=dirty, loaded=None)
         applier.context = with_taken(replace_context(before, {**before.tables, table: window}), applier.trail)
         try:
             applier.save(read, _changes(target, keys, lines))

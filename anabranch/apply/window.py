@@ -43,6 +43,18 @@ class WindowResolver:
         low = self._low(state.low or "[]")
         return low, max((self.high(mark) for mark in json.loads(state.high or "[]")), default=low)
 
+    def loaded(self, state: TableState, low: int, high: int) -> frozenset[int] | None:
+        """Sequences behind `low` up to `high` that are loaded already, where all rows are of one snapshot that knows each of
+        the log's transactions (K14); else None."""
+        marks = {*json.loads(state.low or "[]"), *json.loads(state.high or "[]")}
+        if WINDOW in state.facts or len(marks) != 1 or not self.order.is_set(mark := self.order.mark(marks.pop())):
+            return None
+        refs = (ref for ref in self._refs() if ref.last_sequence > low and ref.first_sequence <= high)
+        found = (one for ref in refs for one in self._transactions(ref))
+        return frozenset(
+            seq for seq, native, gtid in found if low < seq <= high and self.order.includes(mark, native, gtid)
+        )
+
     def low(self, resume: str) -> int:
         """The last sequence up to which every transaction is included in one mark, as far as the trail goes now."""
         low = self._low(json.dumps([resume]))

@@ -6,7 +6,7 @@ A table that is parked takes its foreign-key component with it: half of it would
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -59,10 +59,14 @@ class DefinitionKeeper:
         wanted: Wanted,
         reselect: Callable[[], None],
         patience: float = PATIENCE,
+        prepare: Callable[[Mapping[TableId, TableSchema]], object] = lambda tables: None,
     ) -> None:
-        """`patience`: seconds that a table waits to join for prepared transactions to end."""
+        """`patience`: seconds that a table waits to join for prepared transactions to end. `prepare`: does at the source what
+        these tables still need."""
+        self.prepare = prepare
         self.source, self.trail, self.wanted, self.reselect, self.patience = source, trail, wanted, reselect, patience
         self.joining: dict[TableId, Joining] = {}
+        self._settling: dict[TableId, frozenset[str]] = {}  # transactions that a table waits for before it joins
         self._warned: dict[TableId, float] = {}
         self.unsettled: dict[TableId, LogMark] = {}  # joined: definition read no later than this mark
 
@@ -189,13 +193,25 @@ class DefinitionKeeper:
             return
         catalog = self.source.catalog()
         try:
-            found = read_definitions(catalog, lambda table: table in asked)
+            tables = catalog.tables(lambda table: table in asked)
+            self.prepare(tables)
+            settled = {table for table in tables if self._is_settled(table, catalog.in_progress())}
+            found = read_definitions(catalog, settled.__contains__)
         finally:
             catalog.close()
         for table, schema in found.tables.items():
+            del self._settling[table]
             self.joining[table] = Joining(schema, found.before, found.after, time.monotonic())
-        for table in set(asked) - found.tables.keys():
+        for table in set(asked) - tables.keys():
             requests.refuse(self.trail.directory, table, "the source has no such table")
+
+    def _is_settled(self, table: TableId, in_progress: frozenset[str]) -> bool:
+        """Of transactions that were open when it was asked for the log may lack rows: they have to end."""
+        left = self._settling.get(table, in_progress) & in_progress
+        if left and table not in self._settling:
+            log.get().info("table_waits_to_join", table=str(table), for_transactions=sorted(left)[:5])
+        self._settling[table] = left
+        return not left
 
     def join(self, mark: LogMark) -> Chunk | None:
         """Bring in requested tables whose definition holds at `mark`, the place the log is read up to. Not while a prepared

@@ -7,7 +7,7 @@ never told of a position that the trail does not hold.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
@@ -33,6 +33,7 @@ from anabranch.errors import SourceUnavailable, StorageFull
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark, Position
+from anabranch.model.schema import TableSchema
 from anabranch.rows.chunk import BarrierKind, Chunk, Part
 from anabranch.rows.uncommitted import LogChanges, LogEnded
 from anabranch.trail.codec import last_place
@@ -76,6 +77,7 @@ class Capture:
         PATIENCE  # seconds that prepared transactions may hold up a beginning trail, a joining table
     )
     limits: Limits = LIMITS  # of rows of open transactions in memory
+    prepare: Callable[[Mapping[TableId, TableSchema]], object] = lambda tables: None  # at the source, for these tables
     waits_at_start: bool = False  # also for a source that was never reached: who started this has reached it
 
     def run(self) -> None:
@@ -83,7 +85,9 @@ class Capture:
         that never was only if `waits_at_start`."""
         patience = Patience(self.staging_timeout, self.stop, lambda why: self._tell_waiting(f"for {why}"))
         begin(self.source, self.reader, self.trail, self.wanted, patience)
-        self.keeper = DefinitionKeeper(self.source, self.trail, self.wanted, self.reader.reselect, self.staging_timeout)
+        self.keeper = DefinitionKeeper(
+            self.source, self.trail, self.wanted, self.reader.reselect, self.staging_timeout, self.prepare
+        )
         self.prepared = PreparedTransactions(self.trail, self.keeper)
         self.open = OpenTransactions(self.trail, self.keeper, self.reader, self.limits)
         lost_since: float | None = None
@@ -229,7 +233,7 @@ class Capture:
         if chunk.part is not Part.FRAGMENT:
             self.trail.flush()
             reach("capture.published")
-            self.watcher.written(self.trail)
+            self._written()
 
     def _prepare(self, item: LogPrepared) -> None:
         """Its rows are durable before the trail's position passes it."""
@@ -286,6 +290,12 @@ class Capture:
             reach("capture.heartbeat")
             self.trail.heartbeat(mark)
             self.trail.flush()
+        self._written()
+
+    def _written(self) -> None:
+        """Up to here all is durable: the source may forget it (K13)."""
+        end = self.trail.end
+        self.reader.confirm(LogMark(end.position.native, end.resume, end.commit_time))
         self.watcher.written(self.trail)
 
     def _drop_old(self) -> None:

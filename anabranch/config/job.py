@@ -151,9 +151,9 @@ class Source(Section):
     """The database that is read."""
 
     endpoint: SourceUrl = Field(alias="url")
-    """`mysql://` or `mariadb://user:${PASSWORD}@host:port`. `${NAME}` is an environment variable, put in after the URL
-    is cut into parts and taken literally. Options go into the query: `ssl_ca`, `ssl_cert`, `ssl_key`, `ssl_mode`,
-    `unix_socket`."""
+    """`mysql://` or `mariadb://user:${PASSWORD}@host:port`, `postgresql://user:${PASSWORD}@host:port/database`. `${NAME}` is
+    an environment variable, put in after the URL is cut into parts and taken literally. Options go into the query: `ssl_ca`,
+    `ssl_cert`, `ssl_key`, `ssl_mode`, `unix_socket`."""
 
 
 class Target(Section):

@@ -26,12 +26,13 @@ class Scheme:
     roles: tuple[str, ...]
     options: tuple[str, ...] = _FILES
     needs_user: bool = True
+    has_databases: bool = False  # a connection is to one of them
 
 
 SCHEMES = {
     "mysql": Scheme(3306, ("source",)),
     "mariadb": Scheme(3306, ("source",)),
-    "postgresql": Scheme(5432, ("target",)),
+    "postgresql": Scheme(5432, ("source", "target"), has_databases=True),
     "memory": Scheme(0, ("source", "target"), (), needs_user=False),  # the twin for tests: anabranch/connectors/memory
 }
 MEANT = {"postgres": "postgresql", "pg": "postgresql", "psql": "postgresql", "pgsql": "postgresql", "maria": "mariadb"}
@@ -159,7 +160,8 @@ def _endpoint(parser: _Parser, scheme: Scheme, text: str, needs_database: bool) 
     )
     if scheme.needs_user and parser.has_role(scheme):
         written = replace(endpoint, user=endpoint.user or user, host=endpoint.host or host)
-        _complete(parser, replace(written, database=endpoint.database or database), needs_database)
+        named = replace(written, database=endpoint.database or database)
+        _complete(parser, named, needs_database or scheme.has_databases)
     return endpoint
 
 

@@ -87,7 +87,9 @@ def _try(
 
 
 def _source(job: Job, execute: bool) -> list[str]:
-    leftovers = ends.source_of(job).leftovers(execute)
+    job_uuid = ends.trail_uuid(job)
+    name = ends.name_at_source(job.config.name, job_uuid) if job_uuid else ""
+    leftovers = ends.source_of(job).leftovers(name, execute)
     return [f"source: {line}" for line in leftovers]
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from anabranch import connectors
+from anabranch import connectors, log
 from anabranch.abc import LogOptions, SourceConnector, TargetConnector, TargetStore, ValueRules
 from anabranch.config import ONLY, describe_change
 from anabranch.errors import (
@@ -67,7 +68,14 @@ def value_rules(job: Job) -> ValueRules:
 def log_options(job: Job, job_uuid: str) -> LogOptions:
     capture = job.config.capture
     derived = SERVER_ID_FLOOR + uuid.UUID(job_uuid).int % ((1 << 31) - SERVER_ID_FLOOR)
-    return LogOptions(capture.server_id or derived, capture.flush_interval_ms / 1000, value_rules(job))
+    name = name_at_source(job.config.name, job_uuid)
+    return LogOptions(capture.server_id or derived, capture.flush_interval_ms / 1000, value_rules(job), name)
+
+
+def name_at_source(job: str, job_uuid: str) -> str:
+    """What the job has at the source is called so: small letters, digits and underscores, of no other job of this name."""
+    readable = re.sub(r"[^a-z0-9]+", "_", job.lower())[:40].strip("_")
+    return f"anabranch_{readable}_{job_uuid[:8]}"
 
 
 def trail_uuid(job: Job) -> str | None:
@@ -184,14 +192,44 @@ def begin_trail_if_none(job: Job) -> None:
         return
     job_uuid = trail_uuid(job) or new_trail_uuid(job)
     source = source_of(job)
-    reader = source.log(log_options(job, job_uuid))
+    options = log_options(job, job_uuid)
+    reader = source.log(options)
     try:
         with open_trail(job, reader.identity(), job_uuid) as trail:
+            prepare_source(job, source, options.name)
             begin(source, reader, trail, job.rules.includes, Patience(float(job.config.capture.staging_timeout_s)))
     except TrailLocked:
         return
     finally:
         reader.close()
+
+
+def prepare_source(job: Job, source: SourceConnector, name: str) -> None:
+    """What the source still needs before a trail begins."""
+    if exists(job.trail) and TrailReader(job.trail).end().resume:
+        return
+    carry_out(source, name, tables_at_source(job, source), begins=True)
+
+
+def tables_at_source(job: Job, source: SourceConnector) -> dict[TableId, TableSchema]:
+    """Those that the rules include, as they are now."""
+    catalog = source.catalog()
+    try:
+        return catalog.tables(job.rules.includes)
+    finally:
+        catalog.close()
+
+
+def carry_out(
+    source: SourceConnector, name: str, tables: Mapping[TableId, TableSchema], begins: bool = False
+) -> list[str]:
+    """Run what is missing at the source for these tables; the statements."""
+    steps = source.missing(name, tables, begins)
+    for step in steps:
+        log.get().info("source_set_up", statement=step.sql)
+    if steps:
+        source.carry_out(steps)
+    return [step.sql for step in steps]
 
 
 def prepare_target(job: Job, store: TargetStore) -> None:

@@ -30,19 +30,34 @@ def run_capture(job: Job) -> None:
     with Stop() as stop, part(job, "capture") as state:
         job_uuid = ends.trail_uuid(job) or ends.new_trail_uuid(job)
         source = ends.source_of(job)
-        reader = source.log(ends.log_options(job, job_uuid))
+        options = ends.log_options(job, job_uuid)
+        reader = source.log(options)
         try:
             followed = ends.followed_identity(job) or reader.identity()
             with ends.open_trail(job, followed, job_uuid, LOCK_SECONDS) as trail:
                 log.get(job=job.config.name).info("capture_started", end=str(trail.end.position))
+                ends.prepare_source(job, source, options.name)
+                prepare = partial(ends.carry_out, source, options.name)
                 watcher, refuse = CaptureWatcher(state), partial(ends.refuse_switch_while_loading, job)
                 timeout = float(job.config.capture.staging_timeout_s)
                 wanted, waits = job.rules.includes, bool(os.environ.get(SUPERVISED))
                 settings = job.config.capture
                 limits = Limits(settings.memory_limit_mb << 20, float(settings.transaction_staging_timeout_s))
-                Capture(
-                    source, reader, trail, wanted, stop.asked, watcher, followed, refuse, timeout, limits, waits
-                ).run()
+                capture = Capture(
+                    source,
+                    reader,
+                    trail,
+                    wanted,
+                    stop.asked,
+                    watcher,
+                    followed,
+                    refuse,
+                    timeout,
+                    limits,
+                    prepare,
+                    waits,
+                )
+                capture.run()
         finally:
             reader.close()
 

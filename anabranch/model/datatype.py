@@ -37,6 +37,7 @@ class Kind(StrEnum):
     UUID = "uuid"  # utf8 · 32 lower-case hex digits in five groups
     INET = "inet"  # utf8 · an IPv4 or IPv6 address without mask
     GEOMETRY = "geometry"  # binary, EWKB · as BINARY; hex alone for a target type geometry
+    NATIVE = "native"  # utf8 · the value as its own database prints it; for a target of the same family
     VECTOR = "vector"  # binary, little-endian float32 · {a,b,…}; [a,b,…] for a target type vector
 
 
@@ -44,7 +45,8 @@ class Kind(StrEnum):
 class LogicalType:
     """A kind with its parameters. `length` counts characters (TEXT), bytes (BINARY) or bits (BIT), None = unbounded;
     `precision`/`scale` belong to DECIMAL; `fraction` = digits of a second (TIMESTAMP, INSTANT, DURATION); the `length` of a
-    VECTOR is its number of elements. `target`: the type at the target that the job chose, "" for the type map's own."""
+    VECTOR is its number of elements; `native` of a NATIVE is the type as its database spells it. `target`: the type at the
+    target that the job chose, "" for the type map's own."""
 
     kind: Kind
     length: int | None = None
@@ -53,10 +55,13 @@ class LogicalType:
     fraction: int = 6
     values: tuple[str, ...] = ()  # ENUM and SET labels in declaration order
     target: str = ""
+    native: str = ""
 
     def __str__(self) -> str:
         if self.kind is Kind.DECIMAL:
             return f"decimal({self.precision},{self.scale})"
+        if self.kind is Kind.NATIVE:
+            return self.native
         return self.kind.value if self.length is None else f"{self.kind.value}({self.length})"
 
 

@@ -1,7 +1,7 @@
 """Lists of raw values become Arrow arrays, one mapping per logical kind; and text becomes a raw value.
 
 Raw values are what a log reader produces: int for integers, BIT and YEAR; unscaled int for DECIMAL; float; UTF-8 bytes
-for TEXT, ENUM, SET, JSON, UUID and INET; bytes for BINARY, GEOMETRY and VECTOR; days since 1970 for DATE; microseconds
+for TEXT, ENUM, SET, JSON, UUID, INET and NATIVE; bytes for BINARY, GEOMETRY and VECTOR; days since 1970 for DATE; microseconds
 (since 1970 for TIMESTAMP and INSTANT) for the times; None for NULL or absent. The text form itself is the business of
 `lines.py`.
 """
@@ -50,6 +50,7 @@ _ARROW: dict[Kind, Any] = {
     Kind.INET: _TEXT,
     Kind.GEOMETRY: pa.binary(),
     Kind.VECTOR: pa.binary(),
+    Kind.NATIVE: _TEXT,
 }
 
 
@@ -199,6 +200,7 @@ _PARSERS: dict[Kind, Callable[[LogicalType, str], Any]] = {
     Kind.BINARY: _binary,
     Kind.UUID: _characters,
     Kind.INET: _characters,
+    Kind.NATIVE: _characters,
     Kind.GEOMETRY: lambda type, text: _binary(type, text if text.startswith("\\x") else "\\x" + text),
     Kind.VECTOR: _floats,
     Kind.BIT: _bits,

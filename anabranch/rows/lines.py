@@ -248,4 +248,6 @@ _FORMS: Mapping[Kind, Callable[[LogicalType, Any], Any]] = {
     Kind.INSTANT: _instant,
     Kind.DURATION: _duration,
 }
-_WORDS = frozenset({Kind.TEXT, Kind.ENUM, Kind.SET, Kind.JSON})  # the only ones whose text may need escapes
+_WORDS = frozenset(
+    {Kind.TEXT, Kind.ENUM, Kind.SET, Kind.JSON, Kind.NATIVE}
+)  # the only ones whose text may need escapes

@@ -54,6 +54,7 @@ _SAME: Mapping[Kind, pa.DataType] = {
     Kind.INET: pa.string(),
     Kind.GEOMETRY: pa.binary(),
     Kind.VECTOR: pa.binary(),
+    Kind.NATIVE: pa.string(),
 }
 
 

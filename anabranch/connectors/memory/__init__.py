@@ -6,12 +6,15 @@ named by the endpoint's `database` and live as long as the process (`database.py
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from anabranch.abc import (
     Checks,
     Dialect,
     LogOptions,
     LogOrder,
     LogReader,
+    SetUpStep,
     SnapshotReader,
     SourceCatalog,
     SourceConnector,
@@ -34,6 +37,8 @@ from anabranch.connectors.memory.store import MemoryStore
 from anabranch.connectors.memory.typemap import MemoryTypes
 from anabranch.connectors.memory.verify import MemoryReader
 from anabranch.model.endpoint import Endpoint
+from anabranch.model.ids import TableId
+from anabranch.model.schema import TableSchema
 
 
 class MemorySource:
@@ -42,8 +47,14 @@ class MemorySource:
         self.order: LogOrder = MemoryOrder()
         self.dialect: Dialect = MemoryDialect()
 
-    def leftovers(self, remove: bool) -> list[str]:
+    def leftovers(self, name: str, remove: bool) -> list[str]:
         return []
+
+    def missing(self, name: str, tables: Mapping[TableId, TableSchema], begins: bool) -> list[SetUpStep]:
+        return []
+
+    def carry_out(self, steps: Sequence[SetUpStep]) -> None:
+        pass
 
     def log(self, options: LogOptions) -> LogReader:
         return MemoryLog(database(self.endpoint.database))

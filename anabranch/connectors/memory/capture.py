@@ -87,6 +87,9 @@ class MemoryLog:
             return LogStatement(first.statement, first.schema, self._mark())
         return self._chunk()
 
+    def confirm(self, durable: LogMark) -> None:
+        pass
+
     def close(self) -> None:
         pass
 

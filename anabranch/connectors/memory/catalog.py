@@ -42,6 +42,9 @@ class MemoryCatalog:
         """The twin has one phase."""
         return frozenset()
 
+    def in_progress(self) -> frozenset[str]:
+        return frozenset()
+
     def unseen(self, before: LogMark) -> frozenset[str]:
         """What is in the twin's log is in its tables."""
         return frozenset()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from anabranch.abc import Checks, Dialect, LogOptions, LogOrder, LogReader, SourceCatalog, SourceConnector
+from anabranch.abc import Checks, Dialect, LogOptions, LogOrder, LogReader, SetUpStep, SourceCatalog, SourceConnector
 from anabranch.model.endpoint import Endpoint
+from anabranch.model.ids import TableId
+from anabranch.model.schema import TableSchema
 
 if TYPE_CHECKING:
     from anabranch.connectors.mysql.load import MysqlSnapshot
@@ -30,10 +33,17 @@ class MysqlSource:
         self.order = BinlogOrder()
         self.dialect = self._dialect = MysqlDialect()
 
-    def leftovers(self, remove: bool) -> list[str]:
+    def leftovers(self, name: str, remove: bool) -> list[str]:
         from anabranch.connectors.mysql.watermark import leftovers
 
         return leftovers(self.endpoint, remove)
+
+    def missing(self, name: str, tables: Mapping[TableId, TableSchema], begins: bool) -> list[SetUpStep]:
+        """Settings and grants are an administrator's: preflight lists them."""
+        return []
+
+    def carry_out(self, steps: Sequence[SetUpStep]) -> None:
+        raise AssertionError("there are none")
 
     def log(self, options: LogOptions) -> LogReader:
         from anabranch.connectors.mysql.capture import BinlogReader

@@ -109,6 +109,9 @@ class BinlogReader:
         else:
             self._stale = True
 
+    def confirm(self, durable: LogMark) -> None:
+        """The server keeps its log by its own rules."""
+
     def close(self) -> None:
         if self._dump is not None:
             self._dump.close()

@@ -115,6 +115,9 @@ class MysqlCatalog:
     def prepared(self) -> frozenset[str] | None:
         return prepared(self._connection)
 
+    def in_progress(self) -> frozenset[str]:
+        return frozenset()
+
     def unseen(self, before: LogMark) -> frozenset[str]:
         return unseen(self._connection, before)
 

@@ -1,16 +1,81 @@
-"""PostgreSQL as a target. The driver is imported when a target is made, not with this module."""
+"""PostgreSQL, in both roles: the descriptor. The driver is imported when a role is asked for, not with this module."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from anabranch.abc import Checks, Loader, Stager, TargetReader, TargetStore, TypeMap, ValueRules, Writer
+from anabranch.abc import (
+    Checks,
+    Dialect,
+    Loader,
+    LogOptions,
+    LogOrder,
+    LogReader,
+    SetUpStep,
+    SnapshotReader,
+    SourceCatalog,
+    Stager,
+    TargetReader,
+    TargetStore,
+    TypeMap,
+    ValueRules,
+    Writer,
+)
+from anabranch.connectors.postgresql.positions import WalOrder
+from anabranch.connectors.postgresql.statements import PostgresDialect
 from anabranch.connectors.postgresql.typemap import PostgresTypes
 from anabranch.model.endpoint import Endpoint
+from anabranch.model.ids import TableId
+from anabranch.model.schema import TableSchema
 
 if TYPE_CHECKING:
-    from anabranch.abc import TargetConnector
+    from anabranch.abc import SourceConnector, TargetConnector
+
+
+@dataclass
+class PostgresSource:
+    """A PostgreSQL database in the role of source."""
+
+    endpoint: Endpoint
+    order: LogOrder = field(default_factory=WalOrder, compare=False)
+    dialect: Dialect = field(default_factory=PostgresDialect, compare=False)
+
+    def leftovers(self, name: str, remove: bool) -> list[str]:
+        from anabranch.connectors.postgresql.set_up import leftovers
+
+        return leftovers(self.endpoint, name, remove)
+
+    def missing(self, name: str, tables: Mapping[TableId, TableSchema], begins: bool) -> list[SetUpStep]:
+        from anabranch.connectors.postgresql.set_up import missing
+
+        return missing(self.endpoint, name, tables, begins)
+
+    def carry_out(self, steps: Sequence[SetUpStep]) -> None:
+        from anabranch.connectors.postgresql.set_up import carry_out
+
+        carry_out(self.endpoint, steps)
+
+    def log(self, options: LogOptions) -> LogReader:
+        from anabranch.connectors.postgresql.capture import WalReader
+
+        return WalReader(self.endpoint, options)
+
+    def catalog(self) -> SourceCatalog:
+        from anabranch.connectors.postgresql.source_catalog import PostgresCatalog
+
+        return PostgresCatalog(self.endpoint)
+
+    def snapshot(self, expected: str = "") -> SnapshotReader:
+        from anabranch.connectors.postgresql.snapshot import PostgresSnapshot
+
+        return PostgresSnapshot(self.endpoint, expected)
+
+    def checks(self) -> Checks:
+        from anabranch.connectors.postgresql.source_checks import PostgresSourceChecks
+
+        return PostgresSourceChecks(self.endpoint)
 
 
 @dataclass
@@ -49,6 +114,13 @@ class PostgresTarget:
         from anabranch.connectors.postgresql.preflight import PostgresChecks
 
         return PostgresChecks(self.endpoint)
+
+
+def source(endpoint: Endpoint) -> SourceConnector:
+    """Raises ModuleNotFoundError without the driver."""
+    import psycopg  # noqa: F401 - asked whether it is there
+
+    return PostgresSource(endpoint)
 
 
 def target(endpoint: Endpoint) -> TargetConnector:

@@ -39,7 +39,7 @@ SETTINGS = {
     "datestyle": "ISO,YMD",
     "intervalstyle": "postgres",
     "bytea_output": "hex",
-    "extra_float_digits": "1",
+    "extra_float_digits": "3",  # before 12 fewer lose digits
     "standard_conforming_strings": "on",
     "client_min_messages": "warning",
     "default_transaction_isolation": "read\\ committed",
@@ -71,7 +71,7 @@ NAME_LIMIT = 63  # bytes: NAMEDATALEN - 1, also for application_name
 def connect(endpoint: Endpoint, application_name: str, autocommit: bool = False) -> Connection:
     """A session as all our sessions are. Raises TargetUnavailable, or TargetError when it refuses us."""
     with translated(f"cannot connect to {endpoint}"):
-        connection = psycopg.connect(**_parameters(endpoint, application_name), autocommit=True)
+        connection = psycopg.connect(**parameters(endpoint, application_name), autocommit=True)
         for version, statement in LATER_SETTINGS.items():
             if connection.info.server_version >= version:
                 connection.execute(statement)
@@ -103,7 +103,8 @@ def column_list(names: tuple[str, ...] | list[str]) -> sql.Composed:
     return sql.SQL(", ").join(map(sql.Identifier, names))
 
 
-def _parameters(endpoint: Endpoint, application_name: str) -> dict[str, Any]:
+def parameters(endpoint: Endpoint, application_name: str) -> dict[str, Any]:
+    """What psycopg.connect takes."""
     return {
         "host": endpoint.option("unix_socket") or endpoint.host,
         "port": endpoint.port,

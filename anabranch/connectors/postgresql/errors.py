@@ -172,15 +172,20 @@ TLS_FAILED: dict[str, str] = {
 def meaning(error: psycopg.Error) -> tuple[Meaning, str]:
     """What an error asks for, with a hint. Without a SQLSTATE it is a zero character that the driver will not send, or
     the line."""
-    if error.sqlstate is None and isinstance(error, psycopg.DataError):
-        return _known("22021")
-    state = error.sqlstate or next((code for words, code in REFUSALS.items() if words in str(error)), "08")
+    state = state_of(error)
     if state == "TLS":
         hint = next(
             (hint for words, hint in TLS_FAILED.items() if words in str(error)), "check ssl_mode, ssl_ca, ssl_cert"
         )
         return Meaning.REFUSED, hint
     return _known(state)
+
+
+def state_of(error: psycopg.Error) -> str:
+    """The SQLSTATE; where there is none, what the words of the server or the library stand for."""
+    if error.sqlstate is None and isinstance(error, psycopg.DataError):
+        return "22021"
+    return error.sqlstate or next((code for words, code in REFUSALS.items() if words in str(error)), "08")
 
 
 def _known(state: str) -> tuple[Meaning, str]:

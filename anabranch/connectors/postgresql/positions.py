@@ -61,7 +61,7 @@ class Snapshot:
 @dataclass(frozen=True, slots=True)
 class Place:
     """`identity`: of the server's data and the database. `lsn`: all that committed up to here is contained, and with a
-    `snapshot` (its text) what this says instead."""
+    `snapshot` (its text) what this says instead: then all of it is before `lsn`."""
 
     identity: str
     lsn: int
@@ -87,10 +87,8 @@ class WalOrder:
 
     def includes(self, mark: LogMark, native: str, gtid: str | None) -> bool:
         place = place_of(mark.resume)
-        if not place.snapshot:
-            return lsn_of(native) <= place.lsn
-        if gtid is None:
-            raise ValueError(f"the transaction at {native} has no id to compare with a snapshot")
+        if not place.snapshot or gtid is None:
+            return lsn_of(native) <= place.lsn  # of a snapshot: whatever it has is before
         return Snapshot.parse(place.snapshot).sees(int(gtid))
 
     def is_set(self, mark: LogMark) -> bool:

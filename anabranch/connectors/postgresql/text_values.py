@@ -13,7 +13,7 @@ from anabranch.model.datatype import Kind, LogicalType
 from anabranch.rows.arrow import arrow_type
 
 _NUMBERS = frozenset({Kind.INT16, Kind.INT32, Kind.INT64, Kind.FLOAT32, Kind.FLOAT64})
-_TEXTS = frozenset({Kind.TEXT, Kind.JSON, Kind.UUID, Kind.INET, Kind.ENUM})
+_TEXTS = frozenset({Kind.TEXT, Kind.JSON, Kind.UUID, Kind.INET, Kind.ENUM, Kind.NATIVE})
 _PREFIX = 2  # bytes of the \x before hex digits
 _NIBBLES = np.full(256, 255, np.uint8)
 for _digits, _first in ((b"0123456789", 0), (b"abcdef", 10), (b"ABCDEF", 10)):

@@ -39,6 +39,7 @@ NATIVE: dict[Kind, tuple[str, Fidelity, str]] = {
     Kind.ENUM: ("text", EXACT, "a check admits the labels and ''; it sorts as text, not by label number"),
     Kind.UUID: ("uuid", EXACT, ""),
     Kind.INET: ("inet", WIDENED, "inet also holds networks"),
+    Kind.NATIVE: ("{native}", EXACT, ""),
     Kind.SET: ("text", WIDENED, "members joined by commas, not checked against the declared ones"),
 }
 
@@ -90,7 +91,11 @@ class PostgresTypes:
             native = "text"
         lossy = _chosen_loss(type.kind, rules)
         filled = native.format(
-            length=type.length or 1, precision=type.precision, scale=type.scale, fraction=type.fraction
+            length=type.length or 1,
+            precision=type.precision,
+            scale=type.scale,
+            fraction=type.fraction,
+            native=type.native,
         )
         return Fit(filled, LOSSY, lossy) if lossy else Fit(filled, fidelity, reason)
 

@@ -76,7 +76,7 @@ class PostgresReader:
     def lines(self, table: TargetTable, piece: str) -> Iterator[bytes]:
         cursor = self._session().cursor()
         with translated(f"read {table.target}"), cursor.copy(select(table, piece)) as copy:
-            yield from _blocks(copy)
+            yield from blocks(copy)
 
     def close(self) -> None:
         if self._connection is not None:
@@ -89,7 +89,7 @@ class PostgresReader:
         return self._connection
 
 
-def _blocks(rows: Iterable[bytes | bytearray | memoryview]) -> Iterator[bytes]:
+def blocks(rows: Iterable[bytes | bytearray | memoryview]) -> Iterator[bytes]:
     """COPY gives a message per row; whole rows are joined to blocks."""
     held, size = [], 0
     for row in rows:

@@ -24,7 +24,7 @@ TOP_KEYS = "name, source, target, targets, rules, tables, load, capture, apply, 
 URL = "scheme://user:${PASSWORD}@host:port/database"
 ENCODE = "write special characters of a user or password as %XX, or use ${VARIABLE}, which is taken literally"
 OPTIONS = "ssl_ca, ssl_cert, ssl_key, ssl_mode, unix_socket"
-SOURCES = "one of mysql://, mariadb://"
+SOURCES = "one of mysql://, mariadb://, postgresql://"
 POSTGRESQL_MODES = (
     "disable, prefer, require, verify-ca, verify-full, disabled, preferred, required, verify_ca, verify_identity"
 )
@@ -145,14 +145,13 @@ CASES: dict[str, tuple[str, list[str]]] = {
             "postgresql://app:${PW}@127.0.0.1:5432/shop", "mysql://u@h"
         ),
         [
-            f"line 3, [source] url: postgresql:// cannot be a source; expected {SOURCES}",
             "line 3, [source] url: the environment variable U1 is not set; expected ${U1} to have a value",
             "line 5, [target] url: mysql:// cannot be a target; expected postgresql://",
         ],
     ),
-    "nickname of a scheme that has the other role": (
+    "nickname of a scheme that is a source, too": (
         source("postgres://u@h"),
-        [f"line 3, [source] url: unknown URL scheme 'postgres'; expected {SOURCES}"],
+        [f"line 3, [source] url: unknown URL scheme 'postgres'; expected {SOURCES}; did you mean postgresql://?"],
     ),
     "scheme of a Python driver": (
         source("mysql+pymysql://u:${PW}@h/d"),

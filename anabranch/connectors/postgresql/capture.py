@@ -1,0 +1,211 @@
+"""LogReader of PostgreSQL: reads a slot as a subscriber does.
+
+What does not live here: the connection's protocol (wal_stream.py), what messages mean (assemble.py), making slots (slots.py).
+"""
+
+from __future__ import annotations
+
+import time
+
+from anabranch.abc import LogIdle, LogItem, LogOptions, Select
+from anabranch.connectors.postgresql.assemble import Assembler
+from anabranch.connectors.postgresql.connection import Connection
+from anabranch.connectors.postgresql.positions import Place, lsn_text, place_of
+from anabranch.connectors.postgresql.slots import PLUGIN, read_slot
+from anabranch.connectors.postgresql.source_catalog import mark
+from anabranch.connectors.postgresql.source_connection import identity, one, open_session
+from anabranch.connectors.postgresql.source_errors import translated
+from anabranch.connectors.postgresql.wal_stream import DATA, DATA_HEAD, WalStream, keepalive
+from anabranch.errors import LogLost, SourceUnavailable
+from anabranch.model.endpoint import Endpoint
+from anabranch.model.position import LogMark
+from anabranch.rows.chunk import Chunk, Part
+
+IDLE_INTERVAL = 0.25  # seconds between marks that only move on, and between questions for the log's end
+TELL_INTERVAL = 5.0  # seconds between reports to a server that did not ask
+SILENCE = 30.0  # seconds without even a keepalive after which the line counts as lost
+_START_OVER = "remove the job's state (anabranch drop JOB --execute) and load again"
+
+
+class WalReader:
+    """LogReader. Delivery: everything committed after the mark given to `start`, once per start, in the order of commits;
+    nothing unknown is skipped. The server is told of no place that `confirm` was not told of (K13)."""
+
+    def __init__(self, endpoint: Endpoint, options: LogOptions) -> None:
+        self._endpoint, self._options = endpoint, options
+        self._identity = ""
+        self._stream: WalStream | None = None
+        self._types: Connection | None = None
+        self._type_texts: dict[tuple[int, int], str] = {}
+        self._stale = False  # what was read ahead was selected by old definitions
+        self._is_inside = False  # fragments were given, and the end of their transaction was not
+        self._durable = 0
+
+    def identity(self) -> str:
+        if not self._identity:
+            with open_session(self._endpoint) as connection, translated("ask the source who it is"):
+                self._identity = identity(connection)
+        return self._identity
+
+    def end(self) -> LogMark:
+        with open_session(self._endpoint) as connection, translated("read the position of the source's log"):
+            return mark(connection)
+
+    def start(self, after: LogMark, select: Select) -> None:
+        self.close()
+        place = place_of(after.resume)
+        with open_session(self._endpoint) as connection, translated("look at the slot"):
+            self._require(connection, place)
+        self._identity = place.identity
+        self._select, self._last, self._stale, self._is_inside = select, after, False, False
+        self._type_texts.clear()
+        self._assembler = Assembler(place, select, self._type_text)
+        options = {"proto_version": "1", "publication_names": self._options.name, "messages": "true"}
+        if self._server_version < 140_000:
+            del options["messages"]
+        self._stream = WalStream(self._endpoint, self._options.name, place.lsn, options)
+        self._durable, self._received = 0, place.lsn
+        self._heard = self._told = self._asked = time.monotonic()
+        self._waiting_since: float | None = None
+
+    def read(self, timeout: float) -> LogItem | None:
+        if self._stale:
+            self.start(self._last, self._select)
+        assert self._stream is not None, "start comes before read"
+        until = time.monotonic() + timeout
+        while True:
+            if self._assembler.ready:
+                return self._given()
+            message = self._stream.receive(0)
+            now = time.monotonic()
+            if message is not None:
+                self._take(message, now)
+                continue
+            self._assembler.flush()
+            if self._assembler.ready:
+                return self._given()
+            if (idle := self._idle(now)) is not None:
+                return idle
+            if now >= until:
+                return None
+            self._wait(min(until - now, IDLE_INTERVAL), now)
+
+    def reselect(self) -> None:
+        """Takes effect just after what `read` gave last: what was read ahead of it is read again. Of a transaction whose first
+        fragments were given already the rest stays as it was selected."""
+        if self._stream is None:
+            return
+        assembler = self._assembler
+        is_given = assembler.is_between and not assembler.ready and assembler.mark().native == self._last.native
+        if self._is_inside or is_given:
+            assembler.reselect()
+        else:
+            self._stale = True
+
+    def confirm(self, durable: LogMark) -> None:
+        self._durable = place_of(durable.resume).lsn
+        if self._stream is not None:
+            self._tell(time.monotonic())
+
+    def close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+        if self._types is not None:
+            self._types.close()
+            self._types = None
+
+    # --- messages -------------------------------------------------------------------------------------------------
+
+    def _take(self, message: memoryview, now: float) -> None:
+        self._heard = now
+        if message[0] == DATA:
+            self._assembler.take(bytes(message[DATA_HEAD:]))
+            if not self._assembler.is_waiting:
+                self._waiting_since = None
+            elif self._waiting_since is None:
+                self._waiting_since = now
+            elif now - self._waiting_since >= self._options.flush_interval:
+                self._assembler.flush()
+            return
+        end, _, asks = keepalive(message)
+        self._received = max(self._received, end)
+        self._assembler.move(end)
+        if asks:
+            self._tell(now)
+
+    def _wait(self, seconds: float, now: float) -> None:
+        assert self._stream is not None
+        if now - self._heard > SILENCE:
+            raise SourceUnavailable(f"the source has been silent for {SILENCE:.0f} s", position=self._last.native)
+        if now - self._asked >= IDLE_INTERVAL:
+            self._asked = now
+            self._tell(now, asks=True)
+        message = self._stream.receive(seconds)
+        if message is not None:
+            self._take(message, time.monotonic())
+
+    def _tell(self, now: float, asks: bool = False) -> None:
+        assert self._stream is not None
+        self._told = now
+        self._stream.tell(max(self._received, self._durable), self._durable, asks)
+
+    def _given(self) -> LogItem:
+        item = self._assembler.ready.popleft()
+        self._waiting_since = None
+        self._is_inside = isinstance(item, Chunk) and item.part is Part.FRAGMENT
+        if not isinstance(item, Chunk):
+            self._last = item.mark
+        elif not self._is_inside:
+            natives, times = item.transactions.column("native"), item.transactions.column("commit_time")
+            self._last = LogMark(natives[-1].as_py(), item.resume, times[-1].as_py())
+        return item
+
+    def _idle(self, now: float) -> LogIdle | None:
+        """The place moved on without anything for us; never past what was not given yet."""
+        assembler = self._assembler
+        if assembler.is_waiting or assembler.ready or not assembler.is_between:
+            return None
+        mark = assembler.mark()
+        if mark.native == self._last.native:
+            return None
+        self._last = mark
+        return LogIdle(mark)
+
+    # --- the server -----------------------------------------------------------------------------------------------
+
+    def _require(self, connection: Connection, place: Place) -> None:
+        """Raises LogLost where the slot does not give everything behind `place`."""
+        at, name, here = lsn_text(place.lsn), self._options.name, identity(connection)
+        self._server_version = connection.info.server_version
+        if here != place.identity:
+            raise LogLost(f"this database is {here}, the trail was read from {place.identity}", position=at)
+        slot = read_slot(connection, name)
+        if slot is None:
+            raise LogLost(f"the slot {name} is gone, and with it the log behind the trail's end", position=at)
+        if slot.lost:
+            raise LogLost(f"the slot {name} is lost: {slot.lost}", position=at)
+        if slot.plugin != PLUGIN or slot.database != one(connection, "SELECT current_database()"):
+            raise LogLost(
+                f"the slot {name} is one of {slot.plugin} in the database {slot.database}",
+                position=at,
+                hint=f"SELECT pg_drop_replication_slot('{name}') at the source if nobody needs it; then {_START_OVER}",
+            )
+        if slot.confirmed > place.lsn:
+            raise LogLost(
+                f"the slot {name} goes on behind {lsn_text(slot.confirmed)}, the trail ends at {at}: what is between the"
+                " two will not come again",
+                position=at,
+                hint=f"the trail was put back, or the slot was made anew or read by others: {_START_OVER}",
+            )
+
+    def _type_text(self, oid: int, modifier: int) -> str:
+        """As format_type() spells it now."""
+        key = oid, modifier
+        if key not in self._type_texts:
+            if self._types is None:
+                self._types = open_session(self._endpoint)
+            with translated("ask for a type's name"):
+                query = "SELECT pg_catalog.format_type(%s::oid, %s)"
+                self._type_texts[key] = str(one(self._types, query, [oid, modifier]))
+        return self._type_texts[key]

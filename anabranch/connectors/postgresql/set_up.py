@@ -1,0 +1,46 @@
+"""What a job needs at its source and leaves there, over a session of its own. What that is: slots.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import psycopg
+
+from anabranch.abc import SetUpStep
+from anabranch.connectors.postgresql.slots import missing as statements
+from anabranch.connectors.postgresql.slots import removal
+from anabranch.connectors.postgresql.source_connection import open_session
+from anabranch.connectors.postgresql.source_errors import translate, translated
+from anabranch.model.endpoint import Endpoint
+from anabranch.model.ids import TableId
+from anabranch.model.schema import TableSchema
+
+
+def missing(endpoint: Endpoint, name: str, tables: Mapping[TableId, TableSchema], begins: bool) -> list[SetUpStep]:
+    with open_session(endpoint) as connection, translated("look at what the source has of the job"):
+        return statements(connection, name, tables, begins)
+
+
+def carry_out(endpoint: Endpoint, steps: Sequence[SetUpStep]) -> None:
+    """Raises SourceError with the statement that was refused."""
+    with open_session(endpoint) as connection:
+        for step in steps:
+            run(connection, step.sql)
+
+
+def leftovers(endpoint: Endpoint, name: str, remove: bool) -> list[str]:
+    if not name:
+        return []
+    with open_session(endpoint) as connection:
+        with translated("look at what the source has of the job"):
+            found = removal(connection, name)
+        for statement in found if remove else ():
+            run(connection, statement)
+    return found
+
+
+def run(connection: psycopg.Connection[tuple[object, ...]], statement: str) -> None:
+    try:
+        connection.execute(statement.encode())
+    except psycopg.Error as error:
+        raise translate(error, f"set the source up: {statement}") from None

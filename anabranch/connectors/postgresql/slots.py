@@ -1,0 +1,120 @@
+"""The slot and the publication that a job has at its source: what is there, and what is still to be done.
+
+https://www.postgresql.org/docs/current/logicaldecoding.html · https://www.postgresql.org/docs/current/logical-replication.html
+What does not live here: reading a slot (capture.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from anabranch.abc import SetUpStep
+from anabranch.connectors.postgresql.connection import Connection
+from anabranch.connectors.postgresql.ddl import qualified, quote
+from anabranch.connectors.postgresql.positions import lsn_of
+from anabranch.connectors.postgresql.terms import literal
+from anabranch.model.ids import TableId
+from anabranch.model.schema import TableSchema
+
+PLUGIN = "pgoutput"
+ROOTS = 130_000  # from here on rows of partitions may come as rows of their root
+_WAL_STATUS = 130_000  # https://www.postgresql.org/docs/13/view-pg-replication-slots.html
+_MEMBERS = """
+SELECT n.nspname::text, c.relname::text FROM pg_catalog.pg_publication_rel r
+  JOIN pg_catalog.pg_publication p ON p.oid = r.prpubid
+  JOIN pg_catalog.pg_class c ON c.oid = r.prrelid
+  JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+ WHERE p.pubname = %s
+"""
+_SLOT = """
+SELECT plugin::text, database::text, coalesce(confirmed_flush_lsn::text, '0/0'), coalesce(restart_lsn::text, '0/0'),
+       active_pid, {status} FROM pg_catalog.pg_replication_slots WHERE slot_name = %s
+"""
+# relreplident of tables whose changes the log tells by no key: https://www.postgresql.org/docs/current/catalog-pg-class.html
+_IDENTITIES = """
+SELECT n.nspname::text, c.relname::text, c.relreplident::text FROM pg_catalog.pg_class c
+  JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+ WHERE c.relkind IN ('r', 'p') AND (n.nspname::text, c.relname::text) IN (SELECT * FROM unnest(%s::text[], %s::text[]))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """`lost`: why nothing can be read from it any more, "" if it can."""
+
+    plugin: str
+    database: str
+    confirmed: int
+    restart: int
+    reader: int | None
+    lost: str
+
+
+def read_slot(connection: Connection, name: str) -> Slot | None:
+    status = "wal_status::text" if connection.info.server_version >= _WAL_STATUS else "NULL::text"
+    row = connection.execute(_SLOT.format(status=status).encode(), [name]).fetchone()
+    if row is None:
+        return None
+    plugin, database, confirmed, restart, reader, status = row
+    lost = "the server has removed log that it needs (max_slot_wal_keep_size)" if status == "lost" else ""
+    return Slot(str(plugin), str(database), lsn_of(confirmed), lsn_of(restart), reader, lost)
+
+
+def members(connection: Connection, publication: str) -> set[TableId] | None:
+    """Tables of a publication; None where there is none."""
+    if not connection.execute("SELECT 1 FROM pg_catalog.pg_publication WHERE pubname = %s", [publication]).fetchone():
+        return None
+    return {TableId(*row) for row in connection.execute(_MEMBERS, [publication]).fetchall()}
+
+
+def missing(connection: Connection, name: str, tables: Mapping[TableId, TableSchema], begins: bool) -> list[SetUpStep]:
+    """What still has to run before capture may follow these tables, in its order. A published table without an identity
+    refuses its own updates: identities come first. The slot, which only a log that begins may get, comes last: of
+    transactions that were open when a table was published, a slot that is older would give the later rows only."""
+    found = [
+        SetUpStep(f"ALTER TABLE {qualified(table)} REPLICA IDENTITY FULL", (table,))
+        for table in _without_identity(connection, tables)
+    ]
+    published = members(connection, name)
+    left = tuple(sorted(tables.keys() - (published or set()), key=str))
+    listed = ", ".join(map(qualified, left))
+    if published is None:
+        roots = ", publish_via_partition_root = true" if connection.info.server_version >= ROOTS else ""
+        whose = f" FOR TABLE {listed}" if listed else ""
+        kinds = "WITH (publish = 'insert, update, delete, truncate'" + roots + ")"
+        found.append(SetUpStep(f"CREATE PUBLICATION {quote(name)}{whose} {kinds}", left))
+    elif left:
+        found.append(SetUpStep(f"ALTER PUBLICATION {quote(name)} ADD TABLE {listed}", left))
+    if begins:
+        found += _slot(name, read_slot(connection, name), is_older=bool(found))
+    return found
+
+
+def _slot(name: str, there: Slot | None, is_older: bool) -> list[SetUpStep]:
+    if there is not None and not is_older:
+        return []
+    create = f"SELECT pg_catalog.pg_create_logical_replication_slot({literal(name)}, {literal(PLUGIN)})"
+    return [SetUpStep(one) for one in ([drop_slot(name)] if there else []) + [create]]
+
+
+def drop_slot(name: str) -> str:
+    return f"SELECT pg_catalog.pg_drop_replication_slot({literal(name)})"
+
+
+def removal(connection: Connection, name: str) -> list[str]:
+    """What takes away what `missing` made. Replica identities stay: others may rely on them by now."""
+    found = []
+    if read_slot(connection, name) is not None:
+        found.append(drop_slot(name))
+    if members(connection, name) is not None:
+        found.append(f"DROP PUBLICATION {quote(name)}")
+    return found
+
+
+def _without_identity(connection: Connection, tables: Mapping[TableId, TableSchema]) -> list[TableId]:
+    """Keyless tables whose log would not tell which rows are changed."""
+    keyless: Collection[TableId] = sorted((t for t, schema in tables.items() if not schema.primary_key), key=str)
+    names = [t.schema for t in keyless], [t.name for t in keyless]
+    rows = connection.execute(_IDENTITIES, names).fetchall() if keyless else []
+    return [TableId(schema, name) for schema, name, identity in rows if identity in "dn"]

@@ -1,0 +1,123 @@
+"""SnapshotReader of PostgreSQL: a snapshot that says which transactions it has (K14), rows as COPY gives them.
+
+What does not live here: which of the log's transactions a snapshot has (positions.py), cutting by pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import psycopg
+from psycopg import sql
+
+from anabranch.abc import Bounds, ValueRules
+from anabranch.connectors.postgresql.connection import Connection, column_list, table_name
+from anabranch.connectors.postgresql.positions import Place
+from anabranch.connectors.postgresql.source_connection import (
+    identity,
+    log_end,
+    one,
+    open_session,
+    refuse_other,
+    snapshot_text,
+)
+from anabranch.connectors.postgresql.source_errors import translated
+from anabranch.connectors.postgresql.verify import blocks
+from anabranch.errors import SourceError
+from anabranch.model.endpoint import Endpoint
+from anabranch.model.position import LogMark
+from anabranch.model.schema import TableSchema
+
+BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_ESTIMATE = "SELECT greatest(reltuples, 0)::bigint FROM pg_catalog.pg_class WHERE oid = %s::regclass"
+
+
+class PostgresSnapshot:
+    """SnapshotReader. Every snapshot is exact: the log's transactions tell whether it has them."""
+
+    def __init__(self, endpoint: Endpoint, expected: str = "") -> None:
+        self._endpoint, self._expected = endpoint, expected
+        self._connection: Connection | None = None
+
+    def bounds(self, table: TableSchema, rows_per_chunk: int) -> list[Bounds]:
+        if not table.primary_key or self.estimate(table) <= rows_per_chunk:
+            return [Bounds()]
+        query = sql.SQL(
+            "SELECT {texts} FROM (SELECT {key}, row_number() OVER (ORDER BY {key}) AS n FROM {table}) AS t"
+            " WHERE n % {rows} = 0 ORDER BY {key}"
+        ).format(
+            texts=sql.SQL(", ").join(sql.SQL("{}::text").format(sql.Identifier(c)) for c in table.primary_key),
+            key=column_list(table.primary_key),
+            table=table_name(table.id),
+            rows=sql.Literal(rows_per_chunk),
+        )
+        with translated(f"cut {table.id} into chunks"):
+            edges: list[tuple[str, ...] | None] = [tuple(row) for row in self._session().execute(query).fetchall()]
+        return [Bounds(lower, upper) for lower, upper in zip([None, *edges], [*edges, None], strict=True)]
+
+    def estimate(self, table: TableSchema) -> int:
+        with translated(f"ask for the size of {table.id}"):
+            return int(one(self._session(), _ESTIMATE, [table_name(table.id).as_string(None)]) or 0)
+
+    def open(self, table: TableSchema, lock: str) -> tuple[LogMark, LogMark]:
+        """(low, high) are the same: the snapshot's own word."""
+        connection = self._session()
+        with translated("open a snapshot"):
+            if connection.info.transaction_status is not psycopg.pq.TransactionStatus.IDLE:
+                connection.execute("COMMIT")
+            connection.execute(BEGIN)
+            seen = snapshot_text(connection)
+            mark = Place(identity(connection), log_end(connection), seen).mark()
+        return mark, mark
+
+    def lines(self, table: TableSchema, columns: Sequence[str], bounds: Bounds, rules: ValueRules) -> Iterator[bytes]:
+        yield from self._copy(table, columns, _inside(table, bounds))
+
+    def lines_of(
+        self, table: TableSchema, columns: Sequence[str], keys: Sequence[Mapping[str, str | None]], rules: ValueRules
+    ) -> Iterator[bytes]:
+        for key in keys:
+            names = [name for name in table.primary_key if name in key]
+            equal = (_compared(table, [name], "=", [key[name]]) for name in names)
+            yield from self._copy(table, columns, sql.SQL(" AND ").join(equal))
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _session(self) -> Connection:
+        if self._connection is None:
+            self._connection = open_session(self._endpoint)
+            with translated("ask the source who it is"):
+                refuse_other(self._connection, self._expected)
+        return self._connection
+
+    def _copy(self, table: TableSchema, columns: Sequence[str], condition: sql.Composable) -> Iterator[bytes]:
+        query = sql.SQL("COPY (SELECT {} FROM {} WHERE {}) TO STDOUT").format(
+            column_list(list(columns)), table_name(table.id), condition
+        )
+        try:
+            with translated("read rows"), self._session().cursor() as cursor, cursor.copy(query) as copy:
+                yield from blocks(copy)
+        except SourceError as error:
+            error.table = error.table or str(table.id)
+            raise
+
+
+def _inside(table: TableSchema, bounds: Bounds) -> sql.Composable:
+    parts = [
+        _compared(table, table.primary_key, operator, values)
+        for operator, values in ((">", bounds.lower), ("<=", bounds.upper))
+        if values is not None
+    ]
+    return sql.SQL(" AND ").join(parts) if parts else sql.SQL("true")
+
+
+def _compared(table: TableSchema, names: Sequence[str], operator: str, values: Sequence[str | None]) -> sql.Composable:
+    """By the column types' own order."""
+    typed = (
+        sql.SQL("{}::{}").format(sql.Literal(value), sql.SQL(table.column(name).native))  # as format_type spells it
+        for name, value in zip(names, values, strict=True)
+    )
+    return sql.SQL("ROW({}) {} ROW({})").format(column_list(list(names)), sql.SQL(operator), sql.SQL(", ").join(typed))

@@ -1,0 +1,204 @@
+"""Is this server ready to be the job's source? Reads only; what fails says what mends it.
+
+https://www.postgresql.org/docs/current/runtime-config-replication.html
+What does not live here: the target (preflight.py), what setup does (slots.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from anabranch.abc import CheckResult, PreflightContext
+from anabranch.connectors.postgresql.connection import Connection
+from anabranch.connectors.postgresql.ddl import qualified, quote
+from anabranch.connectors.postgresql.source_catalog import UNLOGGED
+from anabranch.connectors.postgresql.source_connection import one, open_session
+from anabranch.connectors.postgresql.source_errors import translated
+from anabranch.model.endpoint import Endpoint
+
+OLDEST, OLDEST_NAME = 110_000, "11"
+KEEP = "max_slot_wal_keep_size"  # none before 13
+SHOWN = 8  # names in one message
+_SETTINGS = (
+    "wal_level",
+    "max_replication_slots",
+    "max_wal_senders",
+    "max_slot_wal_keep_size",
+    "wal_sender_timeout",
+    "output_plugin_libraries",
+    "server_encoding",
+)
+
+
+@dataclass(frozen=True)
+class Live:
+    """What the checks share."""
+
+    connection: Connection
+    settings: Mapping[str, str]
+    context: PreflightContext
+
+
+class PostgresSourceChecks:
+    """The checks of one source, over one connection."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._connection: Connection | None = None
+
+    def run(self, context: PreflightContext) -> list[CheckResult]:
+        """Raises SourceUnavailable, or SourceError when the server refuses us."""
+        if self._connection is None:
+            self._connection = open_session(self._endpoint)
+        with translated("check the source"):
+            query = "SELECT name::text, setting::text FROM pg_catalog.pg_settings WHERE name = ANY(%s)"
+            rows = self._connection.execute(query, [list(_SETTINGS)]).fetchall()
+            live = Live(self._connection, dict(rows), context)
+            return [result for check in CHECKS for result in check(live)]
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def check_version(live: Live) -> Iterator[CheckResult]:
+    number = live.connection.info.server_version
+    shown = str(one(live.connection, "SHOW server_version"))
+    if number < OLDEST:
+        yield _failed(
+            "version", f"PostgreSQL {shown} has no pgoutput that we read", f"PostgreSQL {OLDEST_NAME} or later"
+        )
+    else:
+        yield _ok("version", f"PostgreSQL {shown}")
+
+
+def check_primary(live: Live) -> Iterator[CheckResult]:
+    if one(live.connection, "SELECT pg_catalog.pg_is_in_recovery()"):
+        yield _failed("primary", "the source is a standby", "point the job at the primary")
+
+
+def check_wal_level(live: Live) -> Iterator[CheckResult]:
+    level = live.settings["wal_level"]
+    if level == "logical":
+        yield _ok("wal_level", "wal_level = logical")
+    else:
+        hint = "ALTER SYSTEM SET wal_level = logical at the source, and restart it"
+        yield _failed("wal_level", f"wal_level = {level}: the log has no rows that can be read", hint)
+
+
+def check_slots(live: Live) -> Iterator[CheckResult]:
+    """One slot and one sender are needed; ours may be there already."""
+    used = "SELECT count(*) FROM pg_catalog.pg_replication_slots WHERE slot_name NOT LIKE 'anabranch\\_%'"
+    senders = "SELECT count(*) FROM pg_catalog.pg_stat_replication"
+    for setting, query in (("max_replication_slots", used), ("max_wal_senders", senders)):
+        most, taken = int(live.settings[setting]), int(one(live.connection, query.encode()))
+        if most - taken < 1:
+            hint = f"ALTER SYSTEM SET {setting} = {most + 4} at the source, and restart it"
+            yield _failed(setting, f"{setting} = {most}, and {taken} are in use", hint)
+        else:
+            yield _ok(setting, f"{setting} = {most}, {taken} in use")
+
+
+def check_kept_log(live: Live) -> Iterator[CheckResult]:
+    """https://www.postgresql.org/docs/current/runtime-config-replication.html#GUC-MAX-SLOT-WAL-KEEP-SIZE"""
+    most = live.settings.get("max_slot_wal_keep_size")
+    if most == "-1":
+        hint = f"ALTER SYSTEM SET {KEEP} = '50GB', as the disk allows; a slot that needs more is lost, its tables load again"
+        yield _warning(KEEP, "nothing bounds the log that is kept while capture is away: it may fill the disk", hint)
+    elif most is not None:
+        yield _ok(KEEP, f"{KEEP} = {most} MB: capture that is away for longer has to load again")
+
+
+def check_rights(live: Live) -> Iterator[CheckResult]:
+    query = "SELECT rolreplication OR rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user"
+    if not one(live.connection, query):
+        user = str(one(live.connection, "SELECT current_user"))
+        yield _failed("replication", f"the user {user} may not read the log", f"ALTER ROLE {quote(user)} REPLICATION")
+    lacking = [
+        str(table)
+        for table in live.context.tables
+        if not one(live.connection, "SELECT has_table_privilege(%s, 'SELECT')", [qualified(table)])
+    ]
+    if lacking:
+        user = quote(str(one(live.connection, "SELECT current_user")))
+        yield _failed("select", f"the user may not read {_some(lacking)}", f"GRANT SELECT ON TABLE … TO {user}")
+
+
+def check_unlogged(live: Live) -> Iterator[CheckResult]:
+    for table, schema in sorted(live.context.tables.items(), key=str):
+        if schema.engine == UNLOGGED:
+            hint = f"ALTER TABLE {qualified(table)} SET LOGGED, or leave it out ([[rules]] exclude)"
+            yield CheckResult("source.unlogged", "failed", "an unlogged table: no log has its rows", hint, str(table))
+
+
+def check_identity(live: Live) -> Iterator[CheckResult]:
+    """https://www.postgresql.org/docs/current/logical-replication-publication.html#LOGICAL-REPLICATION-PUBLICATION-REPLICA-IDENTITY"""
+    query = """
+        SELECT c.relreplident::text, coalesce(
+                 (SELECT array_agg(a.attname::text) FROM pg_catalog.pg_index x
+                    JOIN pg_catalog.pg_attribute a ON a.attrelid = x.indrelid AND a.attnum = ANY(x.indkey::int2[])
+                   WHERE x.indrelid = c.oid AND x.indisreplident), '{}')
+          FROM pg_catalog.pg_class c WHERE c.oid = %s::regclass"""
+    for table, schema in sorted(live.context.tables.items(), key=str):
+        kind, columns = live.connection.execute(query, [qualified(table)]).fetchall()[0]
+        place = f"ALTER TABLE {qualified(table)} REPLICA IDENTITY"
+        if schema.primary_key and kind == "n":
+            why = "its log does not tell which rows are changed (REPLICA IDENTITY NOTHING)"
+            yield CheckResult("source.replica_identity", "failed", why, f"{place} DEFAULT", str(table))
+        elif schema.primary_key and kind == "i" and not set(schema.primary_key) <= set(columns):
+            why = f"its log names changed rows by {', '.join(columns)}, not by the primary key"
+            yield CheckResult("source.replica_identity", "failed", why, f"{place} DEFAULT, or FULL", str(table))
+        elif not schema.primary_key and kind == "i":
+            why = "it has no primary key, and its log names changed rows by an index"
+            yield CheckResult("source.replica_identity", "failed", why, f"{place} FULL", str(table))
+        elif not schema.primary_key and kind != "f":
+            why = "no primary key: setup gives it REPLICA IDENTITY FULL, which makes its changes larger in the log"
+            yield CheckResult("source.replica_identity", "warning", why, f"{place} FULL", str(table))
+
+
+def check_keys(live: Live) -> Iterator[CheckResult]:
+    for table, schema in sorted(live.context.tables.items(), key=str):
+        if not schema.primary_key:
+            why = f"no primary key in {table}: loaded in one piece, rows are found by all their columns"
+            yield CheckResult("source.keys", "warning", why, "a primary key makes load and apply faster", str(table))
+
+
+def check_encoding(live: Live) -> Iterator[CheckResult]:
+    encoding = live.settings["server_encoding"]
+    if encoding == "SQL_ASCII":
+        why = "the database has no encoding (SQL_ASCII): text that is not UTF-8 stops the job"
+        yield _warning("encoding", why, "make sure that its text is UTF-8")
+
+
+Check = Callable[[Live], Iterator[CheckResult]]
+CHECKS: tuple[Check, ...] = (
+    check_version,
+    check_primary,
+    check_wal_level,
+    check_slots,
+    check_kept_log,
+    check_rights,
+    check_encoding,
+    check_unlogged,
+    check_identity,
+    check_keys,
+)
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
+
+
+def _ok(check: str, message: str) -> CheckResult:
+    return CheckResult(f"source.{check}", "ok", message)
+
+
+def _warning(check: str, message: str, hint: str) -> CheckResult:
+    return CheckResult(f"source.{check}", "warning", message, hint)
+
+
+def _failed(check: str, message: str, hint: str) -> CheckResult:
+    return CheckResult(f"source.{check}", "failed", message, hint)

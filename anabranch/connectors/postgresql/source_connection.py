@@ -1,0 +1,76 @@
+"""Sessions at a PostgreSQL that is the source, and which one it is.
+
+What does not live here: settings of every session (connection.py), the connection that the log comes over (wal_stream.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from anabranch.connectors.postgresql.connection import LATER_SETTINGS, Connection, parameters
+from anabranch.connectors.postgresql.positions import lsn_of
+from anabranch.connectors.postgresql.source_errors import translated
+from anabranch.errors import SourceError
+from anabranch.model.endpoint import Endpoint
+
+NAME = "anabranch"
+
+# https://www.postgresql.org/docs/current/functions-info.html#FUNCTIONS-INFO-CONTROLDATA: a standby that is promoted keeps it
+_IDENTITY = "SELECT system_identifier || ':' || current_database() FROM pg_catalog.pg_control_system()"
+# https://www.postgresql.org/docs/current/functions-admin.html#FUNCTIONS-ADMIN-BACKUP; both names of one page's beginning: a
+# record that follows has its place behind the page's header, one that ended has it before.
+_END = """
+SELECT pg_catalog.pg_current_wal_insert_lsn()::text, size.bytes
+  FROM (SELECT setting::bigint * CASE unit WHEN '8kB' THEN 8192 ELSE 1 END AS bytes
+          FROM pg_catalog.pg_settings WHERE name = 'wal_segment_size') AS size
+"""
+_PAGE, _HEADER, _FIRST_HEADER = 8192, 24, 40  # bytes: src/include/access/xlog_internal.h
+_NEW_SNAPSHOT = 130_000  # https://www.postgresql.org/docs/13/functions-info.html#FUNCTIONS-PG-SNAPSHOT
+
+
+def open_session(endpoint: Endpoint, what: str = NAME) -> Connection:
+    """A session that commits each statement. Raises SourceUnavailable, or SourceError when it refuses us."""
+    with translated(f"cannot connect to {endpoint}"):
+        connection = psycopg.connect(**parameters(endpoint, what), autocommit=True)
+        for version, statement in LATER_SETTINGS.items():
+            if connection.info.server_version >= version:
+                connection.execute(statement)
+        return connection
+
+
+def identity(connection: Connection) -> str:
+    """Of the server's data and the database in it."""
+    return str(one(connection, _IDENTITY))
+
+
+def refuse_other(connection: Connection, expected: str) -> None:
+    """Raises SourceError when the connection leads to another database than capture follows (K29)."""
+    if expected and (here := identity(connection)) != expected:
+        raise SourceError(
+            f"this database is {here}, capture follows {expected}",
+            hint="the source's URL leads to several servers: name the one that capture reads",
+        )
+
+
+def log_end(connection: Connection) -> int:
+    """Where the last record ends: whatever is seen to be committed now is before it."""
+    text, segment = connection.execute(_END).fetchall()[0]
+    lsn = lsn_of(text)
+    if lsn % int(segment) == _FIRST_HEADER:
+        return lsn - _FIRST_HEADER
+    return lsn - _HEADER if lsn % _PAGE == _HEADER else lsn
+
+
+def snapshot_text(connection: Connection) -> str:
+    """Which transactions the session's snapshot has, `xmin:xmax:in progress`."""
+    name = "pg_current_snapshot" if connection.info.server_version >= _NEW_SNAPSHOT else "txid_current_snapshot"
+    return str(one(connection, sql.SQL("SELECT pg_catalog.{}()::text").format(sql.Identifier(name))))
+
+
+def one(connection: Connection, query: Any, parameters: Any = None) -> Any:
+    """The first value of the first row."""
+    row = connection.execute(query, parameters).fetchone()
+    return row[0] if row else None

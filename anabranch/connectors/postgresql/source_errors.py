@@ -1,0 +1,51 @@
+"""What a PostgreSQL's errors mean where it is the source: the same classes as at a target (errors.py), other remedies.
+
+Codes: https://www.postgresql.org/docs/current/errcodes-appendix.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+
+from anabranch.connectors.postgresql.errors import Meaning, describe, meaning, state_of
+from anabranch.errors import SourceError, SourceUnavailable
+
+_LATER = frozenset((Meaning.BUSY, Meaning.AWAY, Meaning.FULL))
+# SQLSTATE, or its first characters; the longest entry wins
+HINTS: dict[str, str] = {
+    "08": "check that the source is running and reachable",
+    "28": "check user, password and pg_hba.conf of the source (a line for the database replication is not needed)",
+    "3D": "the source URL names a database that is not there",
+    "42501": "grant the job's user this right at the source; anabranch setup JOB lists the statements",
+    "42P01": "the table is gone at the source",
+    "53100": "make room on the source's disk",
+    "53300": "raise max_connections, or the user's limit, at the source, or lower [load] parallel",
+    "53400": "raise max_replication_slots at the source",
+    "55000": "wal_level = logical is needed at the source: anabranch preflight JOB says what is missing",
+    "55006": "another process reads this slot: only one may",
+    "58": "look at the log of the source's server",
+    "TLS": "check ssl_mode, ssl_ca, ssl_cert in the source's URL",
+    "XX": "look at the log of the source's server",
+}
+
+
+@contextmanager
+def translated(doing: str) -> Iterator[None]:
+    """Turn psycopg errors inside the block into ours; `doing` says what was being done."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise translate(error, doing) from None
+
+
+def translate(error: psycopg.Error, doing: str) -> SourceError:
+    kind, _ = meaning(error)
+    hint = hint_of(state_of(error))
+    return (SourceUnavailable if kind in _LATER else SourceError)(f"{doing}: {describe(error)}", hint=hint)
+
+
+def hint_of(state: str) -> str:
+    return HINTS.get(state) or HINTS.get(state[:2], "")

@@ -1,0 +1,101 @@
+"""The connection that a PostgreSQL's log comes over: messages of a slot in, places that are durable here out.
+
+https://www.postgresql.org/docs/current/protocol-replication.html
+What does not live here: what messages mean (assemble.py), when a place may be told (capture.py).
+"""
+
+from __future__ import annotations
+
+import select
+import struct
+import time
+from collections.abc import Mapping
+
+import psycopg
+from psycopg import pq
+
+from anabranch.connectors.postgresql.connection import Connection, parameters
+from anabranch.connectors.postgresql.ddl import quote
+from anabranch.connectors.postgresql.positions import lsn_text
+from anabranch.connectors.postgresql.source_connection import NAME
+from anabranch.connectors.postgresql.source_errors import translate, translated
+from anabranch.connectors.postgresql.terms import literal
+from anabranch.errors import SourceError, SourceUnavailable
+from anabranch.model.endpoint import Endpoint
+
+DATA, KEEPALIVE = b"wk"
+DATA_HEAD = 25  # bytes before a message: kind, start, end, time
+_KEEPALIVE = struct.Struct(">xQqB")
+_STATUS = struct.Struct(">cQQQqB")
+_EPOCH = 946_684_800_000_000  # microseconds from 1970 to 2000
+_IN_USE = "55006"
+_PATIENCE, _POLL = 10.0, 0.1  # seconds for a former reader of the slot to be gone; between two looks
+
+
+class WalStream:
+    """One slot, read from `after` on."""
+
+    def __init__(self, endpoint: Endpoint, slot: str, after: int, options: Mapping[str, str]) -> None:
+        """Raises SourceUnavailable, also where another process reads the slot; SourceError."""
+        with translated(f"cannot connect to {endpoint} for replication"):
+            self._connection: Connection = psycopg.connect(
+                **parameters(endpoint, NAME), replication="database", autocommit=True
+            )
+        self._pg = self._connection.pgconn
+        words = ", ".join(f"{name} {literal(value)}" for name, value in options.items())
+        try:
+            self._begin(f"START_REPLICATION SLOT {quote(slot)} LOGICAL {lsn_text(after)} ({words})".encode())
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self, command: bytes) -> None:
+        until = time.monotonic() + _PATIENCE
+        while True:
+            result = self._pg.exec_(command)
+            if result.status == pq.ExecStatus.COPY_BOTH:
+                return
+            error = psycopg.errors.error_from_result(result)
+            if error.sqlstate != _IN_USE or time.monotonic() > until:
+                raise translate(error, "read the slot")
+            time.sleep(_POLL)
+
+    def receive(self, seconds: float) -> memoryview | None:
+        """The next message of the protocol, None after so many seconds without one. Raises SourceUnavailable, SourceError."""
+        try:
+            size, data = self._pg.get_copy_data(1)
+            if size == 0 and self._is_readable(seconds):
+                self._pg.consume_input()
+                size, data = self._pg.get_copy_data(1)
+        except psycopg.Error as error:
+            raise translate(error, "read the log") from None
+        if size < 0:
+            raise self._ended()
+        return data if size else None
+
+    def tell(self, written: int, flushed: int, asks: bool = False) -> None:
+        """Up to where messages came, and are durable. `asks`: for a keepalive at once. Raises SourceUnavailable."""
+        now = time.time_ns() // 1000 - _EPOCH
+        try:
+            self._pg.put_copy_data(_STATUS.pack(b"r", written, flushed, flushed, now, asks))
+            self._pg.flush()
+        except psycopg.Error as error:
+            raise translate(error, "confirm the log") from None
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _is_readable(self, seconds: float) -> bool:
+        return bool(select.select([self._pg.socket], [], [], seconds)[0])
+
+    def _ended(self) -> SourceError:
+        result = self._pg.get_result()
+        if result is None or not result.error_message:
+            return SourceUnavailable("the source has ended the stream of its log")
+        return translate(psycopg.errors.error_from_result(result), "read the log")
+
+
+def keepalive(message: memoryview) -> tuple[int, int, bool]:
+    """Up to where everything was sent; the server's time, microseconds since 1970; does it want an answer?"""
+    end, sent, asks = _KEEPALIVE.unpack(message)
+    return end, sent + _EPOCH, bool(asks)
