@@ -37,6 +37,7 @@ _FINDERS: dict[str, Callable[[], packages.Software]] = {
     "postgresql": packages.find_postgresql,
 }
 OTHER_MYSQL = {"mysql55": (5, 5), "mysql56": (5, 6), "mysql9": (9, 7)}
+SOURCE_OPTIONS = ("--wal-level=logical", "--logical-decoding-work-mem=64kB", "--max-prepared-transactions=10")
 _USED = pytest.StashKey[list[str]]()
 
 
@@ -128,6 +129,13 @@ def mysql(servers_directory: Path, pytestconfig: pytest.Config) -> Iterator[Serv
 def postgresql(servers_directory: Path, pytestconfig: pytest.Config) -> Iterator[Server]:
     """A PostgreSQL that may be a target."""
     yield from _serve("postgresql", start_postgresql, servers_directory, pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def logical_postgresql(servers_directory: Path, pytestconfig: pytest.Config) -> Iterator[Server]:
+    """A PostgreSQL that may be a source; small memory for decoding lets transactions be large early."""
+    start = partial(start_postgresql, options=SOURCE_OPTIONS)
+    yield from _serve("logical_postgresql", start, servers_directory, pytestconfig)
 
 
 @pytest.fixture(scope="session")

@@ -1,10 +1,11 @@
-"""The conformance suites' subjects: the memory twin, MySQL and MariaDB as sources; the twin and PostgreSQL as targets."""
+"""The conformance suites' subjects: the twin, MySQL, MariaDB and PostgreSQL as sources; the twin and PostgreSQL as targets."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pymysql
@@ -17,6 +18,7 @@ from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
+from anabranch.testing.conformance.reader import OPTIONS
 from anabranch.testing.conformance.subject import COLUMNS, Texts
 from anabranch.testing.conformance.writer import Target
 from anabranch.testing.databases import Database, create_database, drop_database
@@ -30,12 +32,13 @@ TYPES = (
     LogicalType(Kind.BINARY, length=100),
     LogicalType(Kind.TIMESTAMP),
 )
+POSTGRESQL_TYPES = ("BIGINT NOT NULL", "VARCHAR(100)", "INT", "NUMERIC(12,2)", "BYTEA", "TIMESTAMP(6)")
 SQL_TYPES = ("BIGINT NOT NULL", "VARCHAR(100)", "INT", "DECIMAL(12,2)", "VARBINARY(100)", "DATETIME(6)")
 
 
 class MemorySubject:
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.name, self.options = name, OPTIONS
         self.connector = connectors.source(Endpoint("memory", "", 0, "", "", name))
 
     def create(self, name: str, has_key: bool = True) -> TableId:
@@ -70,7 +73,7 @@ class SqlSubject:
     """MySQL or MariaDB."""
 
     def __init__(self, made: Database) -> None:
-        self.database = made
+        self.database, self.options = made, OPTIONS
         self.connector = connectors.source(endpoint(made.url))
 
     def create(self, name: str, has_key: bool = True) -> TableId:
@@ -119,6 +122,50 @@ class SqlSubject:
             time.sleep(0.1)
 
 
+class PostgresSubject:
+    """With a slot of its own. Whole rows are logged, as the suite's images are."""
+
+    def __init__(self, made: Database) -> None:
+        self.database, self.options = made, replace(OPTIONS, name=made.name)
+        self.connector = connectors.source(endpoint(made.url))
+        slot = f"SELECT pg_create_logical_replication_slot('{made.name}', 'pgoutput')"
+        made.execute(f"CREATE PUBLICATION {made.name} FOR ALL TABLES", slot)
+
+    def create(self, name: str, has_key: bool = True) -> TableId:
+        columns = ", ".join(f"{column} {type}" for column, type in zip(COLUMNS, POSTGRESQL_TYPES, strict=True))
+        key = ", PRIMARY KEY (id)" if has_key else ""
+        self.database.execute(f"CREATE TABLE {name} ({columns}{key})", f"ALTER TABLE {name} REPLICA IDENTITY FULL")
+        return TableId("public", name)
+
+    @contextmanager
+    def transaction(self) -> Iterator[SqlChanges]:
+        with closing(self.database.connect(autocommit=False)) as connection:
+            yield SqlChanges(connection)
+            connection.commit()
+
+    def prepare(self, name: str) -> None:
+        return None
+
+    def decide(self, name: str, commit: bool) -> None:
+        raise AssertionError("its log has rows where they are committed")
+
+    def truncate(self, table: TableId) -> None:
+        self.database.execute(f"TRUNCATE TABLE {table.name}")
+
+    def purge(self) -> None:
+        """Somebody else reads the slot."""
+        self.database.execute(f"SELECT pg_replication_slot_advance('{self.database.name}', pg_current_wal_lsn())")
+
+    def close(self) -> None:
+        """The server lets go of a slot when it sees that its reader is gone."""
+        until = time.monotonic() + 10
+        while time.monotonic() < until and self.database.query(
+            "SELECT 1 FROM pg_replication_slots WHERE slot_name = %s AND active", [self.database.name]
+        ):
+            time.sleep(0.05)
+        self.database.execute(f"SELECT pg_drop_replication_slot('{self.database.name}')")
+
+
 class SqlChanges:
     def __init__(self, connection: Any) -> None:
         self.cursor = connection.cursor()
@@ -155,14 +202,20 @@ def endpoint(url: str) -> Endpoint:
 OTHERS = [pytest.param("mysql9", marks=pytest.mark.servers)]
 
 
-@pytest.fixture(params=["memory", "mariadb", "mysql", *OTHERS])
+@pytest.fixture(params=["memory", "mariadb", "mysql", "postgresql", *OTHERS])
 def source(request: pytest.FixtureRequest) -> Iterator[Any]:
     if request.param == "memory":
         yield MemorySubject("conformance")
         forget()
         return
-    made = create_database(request.getfixturevalue(request.param), request.node.name)
-    yield SqlSubject(made)
+    if request.param == "postgresql":
+        made = create_database(request.getfixturevalue("logical_postgresql"), request.node.name)
+        subject = PostgresSubject(made)
+        yield subject
+        subject.close()
+    else:
+        made = create_database(request.getfixturevalue(request.param), request.node.name)
+        yield SqlSubject(made)
     drop_database(made)
 
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from customers import RULES, endpoint_of
-from pgoutput_slot import OPTIONS, Slot
+from pgoutput_slot import Slot
 
 from anabranch.connectors.postgresql import target
 from anabranch.connectors.postgresql.load import PostgresLoader
 from anabranch.model.endpoint import Endpoint
 from anabranch.testing.databases import create_database, drop_database
-from anabranch.testing.servers import Server, start_postgresql
+from anabranch.testing.servers import Server
 
 
 @pytest.fixture
@@ -31,13 +30,6 @@ def loader(endpoint: Endpoint) -> Iterator[PostgresLoader]:
     made = PostgresLoader(endpoint, RULES)
     yield made
     made.close()
-
-
-@pytest.fixture(scope="session")
-def logical_postgresql(servers_directory: Path) -> Iterator[Server]:
-    """One that logs what logical decoding needs."""
-    with start_postgresql(servers_directory / "logical", options=OPTIONS) as server:
-        yield server
 
 
 @pytest.fixture

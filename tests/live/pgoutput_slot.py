@@ -19,8 +19,6 @@ from anabranch.connectors.postgresql.row_images import ABSENT, NULL, UNCHANGED, 
 from anabranch.rows.chunk import Op
 from anabranch.testing.databases import Database
 
-OPTIONS = ("--wal-level=logical", "--logical-decoding-work-mem=64kB", "--max-prepared-transactions=10")
-
 
 @dataclass
 class Slot:

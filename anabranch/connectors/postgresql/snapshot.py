@@ -40,7 +40,7 @@ class PostgresSnapshot:
         self._connection: Connection | None = None
 
     def bounds(self, table: TableSchema, rows_per_chunk: int) -> list[Bounds]:
-        if not table.primary_key or self.estimate(table) <= rows_per_chunk:
+        if not table.primary_key or not self._has_more(table, rows_per_chunk):
             return [Bounds()]
         query = sql.SQL(
             "SELECT {texts} FROM (SELECT {key}, row_number() OVER (ORDER BY {key}) AS n FROM {table}) AS t"
@@ -58,6 +58,14 @@ class PostgresSnapshot:
     def estimate(self, table: TableSchema) -> int:
         with translated(f"ask for the size of {table.id}"):
             return int(one(self._session(), _ESTIMATE, [table_name(table.id).as_string(None)]) or 0)
+
+    def _has_more(self, table: TableSchema, rows: int) -> bool:
+        """Statistics of a table that was never analyzed say nothing."""
+        query = sql.SQL("SELECT EXISTS (SELECT FROM {} OFFSET {} LIMIT 1)").format(
+            table_name(table.id), sql.Literal(rows)
+        )
+        with translated(f"ask for the size of {table.id}"):
+            return bool(one(self._session(), query))
 
     def open(self, table: TableSchema, lock: str) -> tuple[LogMark, LogMark]:
         """(low, high) are the same: the snapshot's own word."""

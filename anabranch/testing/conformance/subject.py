@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from anabranch.abc import SourceConnector
+from anabranch.abc import LogOptions, SourceConnector
 from anabranch.model.ids import TableId
 
 Texts = Mapping[str, str | None]
@@ -40,6 +40,7 @@ class Source(Protocol):
     """A database of the suites' own, empty at first."""
 
     connector: SourceConnector
+    options: LogOptions
 
     def create(self, name: str, has_key: bool = True) -> TableId:
         """A table with COLUMNS: bigint (the key), varchar(100) utf8, int, decimal(12,2), varbinary, datetime(6)."""
@@ -49,7 +50,7 @@ class Source(Protocol):
 
     def prepare(self, name: str) -> AbstractContextManager[Changes] | None:
         """A transaction that is prepared under `name` at the end of the block, and left by its session. None: never, this
-        database has no two-phase commit."""
+        database has no two-phase commit, or its log has the rows where they are committed."""
 
     def decide(self, name: str, commit: bool) -> None:
         """The end of a prepared one."""
