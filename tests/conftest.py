@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from from_postgresql import FromPostgres
 from scenario import Scenario
 from servers_report import ServersReport
 
@@ -208,7 +209,8 @@ def scenario(
     def make(server: Server, *statements: str, **options: Any) -> Scenario:
         database = source_database(server)
         database.execute(*statements)
-        made.append(Scenario(database, target_database, tmp_path / f"job{len(made)}", is_quick=is_quick, **options))
+        kind = FromPostgres if server.name == "postgresql" else Scenario
+        made.append(kind(database, target_database, tmp_path / f"job{len(made)}", is_quick=is_quick, **options))
         return made[-1]
 
     yield make

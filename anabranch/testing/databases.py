@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
+import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -75,6 +76,7 @@ def drop_database(database: Database) -> None:
         database.server.start()
     with closing(connect(database.server)) as connection, closing(connection.cursor()) as cursor:
         if database.server.name == "postgresql":
+            _end_readers(cursor, database.name)
             cursor.execute(f"DROP DATABASE IF EXISTS {database.name} WITH (FORCE)")
         else:
             _end_sessions(cursor, database.name)
@@ -86,6 +88,14 @@ def unique_name(label: str = "") -> str:
     suffix = secrets.token_hex(5)
     readable = re.sub(r"[^a-z0-9]+", "_", label.lower()).strip("_")[: _LONGEST_NAME - len(suffix) - 3]
     return "_".join(part for part in ("t", readable, suffix) if part)
+
+
+def _end_readers(cursor: Any, name: str) -> None:
+    """Of its slots: an active one would refuse the DROP, all others go with the database."""
+    until = time.monotonic() + 10
+    query = "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE database = %s AND active"
+    while cursor.execute(query, (name,)).fetchall() and time.monotonic() < until:
+        time.sleep(0.05)
 
 
 def _end_sessions(cursor: Any, name: str) -> None:

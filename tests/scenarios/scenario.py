@@ -131,6 +131,16 @@ class Scenario:
         self.source.execute(MARKS)
         self.write_job()
 
+    @property
+    def schema(self) -> str:
+        """Of the source's tables."""
+        return self.source.name
+
+    @property
+    def source_path(self) -> str:
+        """What of the source's URL comes after its port."""
+        return ""
+
     # --- the job file ----------------------------------------------------------------------------------------------
 
     @property
@@ -158,10 +168,10 @@ class Scenario:
         at, to = self.source_at or (source.host, source.port), self.target_at or (target.host, target.port)
         user = self.user[0] if self.user else source.user
         target_user = self.target_user[0] if self.target_user else target.user
-        rules = rules or f'[[rules]]\ninclude = ["{self.source.name}.*"]\ntarget = "public.{{table}}"\n'
+        rules = rules or f'[[rules]]\ninclude = ["{self.schema}.*"]\ntarget = "public.{{table}}"\n'
         self.job_file.write_text(
             f'name = "{self.name}"\n'
-            f'[source]\nurl = "{source.name}://{user}:${{{SOURCE_SECRET}}}@{at[0]}:{at[1]}"\n'
+            f'[source]\nurl = "{source.name}://{user}:${{{SOURCE_SECRET}}}@{at[0]}:{at[1]}{self.source_path}"\n'
             f'[target]\nurl = "postgresql://{target_user}:${{{TARGET_SECRET}}}@{to[0]}:{to[1]}/{self.target.name}"\n'
             f"{rules}{text}\n" + ("" if "[spark]" in text else f'[spark]\nmaster = "{spark}"\n')
         )
@@ -215,11 +225,11 @@ class Scenario:
 
     def facts(self, table: str) -> dict[str, Any]:
         query = "SELECT facts FROM anabranch.table_state WHERE source_table = %s"
-        return dict(self.target.query(query, [f"{self.source.name}.{table}"])[0][0])
+        return dict(self.target.query(query, [f"{self.schema}.{table}"])[0][0])
 
     def reason(self, table: str) -> str:
         query = "SELECT reason FROM anabranch.table_state WHERE source_table = %s"
-        return str(self.target.query(query, [f"{self.source.name}.{table}"])[0][0])
+        return str(self.target.query(query, [f"{self.schema}.{table}"])[0][0])
 
     def checkpoint(self) -> tuple[str, int, int]:
         """Owner, epoch, sequence."""
@@ -266,7 +276,7 @@ class Scenario:
         """Row images and barriers of the trail behind a sequence, of all tables or of one."""
         with TrailReader(self.trail) as reader:
             first = reader.first() - 1 if after is None else after
-            return list(show(reader, after=first, table=TableId(self.source.name, table) if table else None))
+            return list(show(reader, after=first, table=TableId(self.schema, table) if table else None))
 
     def parked(self) -> dict[TableId, str]:
         """Tables that the trail has parked, and why."""

@@ -68,12 +68,14 @@ class PostgresSnapshot:
             return bool(one(self._session(), query))
 
     def open(self, table: TableSchema, lock: str) -> tuple[LogMark, LogMark]:
-        """(low, high) are the same: the snapshot's own word."""
+        """(low, high) are the same: the snapshot's own word. The lock comes before it: a snapshot older than a TRUNCATE, or a
+        rewrite, would find the table empty. https://www.postgresql.org/docs/current/mvcc-caveats.html"""
         connection = self._session()
         with translated("open a snapshot"):
             if connection.info.transaction_status is not psycopg.pq.TransactionStatus.IDLE:
                 connection.execute("COMMIT")
             connection.execute(BEGIN)
+            connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(table_name(table.id)))
             seen = snapshot_text(connection)
             mark = Place(identity(connection), log_end(connection), seen).mark()
         return mark, mark

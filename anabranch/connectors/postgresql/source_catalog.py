@@ -13,8 +13,8 @@ from typing import Any
 
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.native_types import logical_type
-from anabranch.connectors.postgresql.positions import Place, Snapshot
-from anabranch.connectors.postgresql.source_connection import identity, log_end, open_session, snapshot_text
+from anabranch.connectors.postgresql.positions import Place
+from anabranch.connectors.postgresql.source_connection import identity, log_end, open_session
 from anabranch.connectors.postgresql.source_errors import translated
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
@@ -26,7 +26,6 @@ GENERATED = 120_000  # https://www.postgresql.org/docs/12/ddl-generated-columns.
 UNLOGGED = "unlogged"  # in TableSchema.engine
 COMPUTED = "computed: the target computes it, too"
 STILL = 1.0  # seconds after which a commit that waits for no standby is through
-_WHOLE = 1 << 32
 ACTIONS = {"a": Action.RESTRICT, "r": Action.RESTRICT}
 ACTIONS |= {"c": Action.CASCADE, "n": Action.SET_NULL, "d": Action.SET_DEFAULT}
 
@@ -76,10 +75,15 @@ SELECT k.conrelid::bigint, k.conname::text, n.nspname::text, p.relname::text, k.
   JOIN pg_catalog.pg_namespace n ON n.oid = p.relnamespace
  WHERE k.contype = 'f' AND k.conparentid = 0 AND k.conrelid = ANY(%s::oid[]) ORDER BY k.conrelid, k.conname
 """
+# Each holds its own id until others see what it did; a snapshot does not name the newest.
+# https://www.postgresql.org/docs/current/view-pg-locks.html
+_IN_PROGRESS = b"""
+SELECT transactionid::text FROM pg_catalog.pg_locks WHERE locktype = 'transactionid' AND mode = 'ExclusiveLock' AND granted
+"""
 # Who waits for a standby has committed and is not seen. Others see that only with the right to.
 # https://www.postgresql.org/docs/current/monitoring-stats.html#WAIT-EVENT-IPC-TABLE
-_WAITING = """
-SELECT coalesce(array_agg(backend_xid::text::bigint) FILTER (WHERE wait_event = 'SyncRep'), '{}'),
+_WAITING = b"""
+SELECT coalesce(array_agg(backend_xid::text) FILTER (WHERE wait_event = 'SyncRep'), '{}'),
        pg_catalog.current_setting('synchronous_standby_names') = '' OR pg_has_role('pg_read_all_stats', 'USAGE')
   FROM pg_catalog.pg_stat_activity WHERE backend_xid IS NOT NULL
 """
@@ -91,7 +95,7 @@ class PostgresCatalog:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._connection = open_session(endpoint)
-        self._open: dict[str, tuple[frozenset[int], float]] = {}  # what `unseen` asked about first, and when
+        self._open: dict[str, tuple[frozenset[str], float]] = {}  # what `unseen` asked about first, and when
 
     def tables(self, wanted: Callable[[TableId], bool], whole: bool = True) -> dict[TableId, TableSchema]:
         version = self._connection.info.server_version
@@ -132,21 +136,22 @@ class PostgresCatalog:
 
     def in_progress(self) -> frozenset[str]:
         with translated("read the transactions of the source"):
-            return frozenset(map(str, Snapshot.parse(snapshot_text(self._connection)).open))
+            return self._in_progress()
+
+    def _in_progress(self) -> frozenset[str]:
+        return frozenset(xid for (xid,) in self._connection.execute(_IN_PROGRESS).fetchall())
 
     def unseen(self, before: LogMark) -> frozenset[str]:
         """Transactions that were in progress at the first look, still are, and may have their commit in the log already: it
         is logged before it is seen, and waits for standbys in between (synchronous replication)."""
         with translated("read the transactions of the source"):
-            now = Snapshot.parse(snapshot_text(self._connection)).open
-            if before.resume not in self._open:
-                self._open[before.resume] = now, time.monotonic()
-            first, since = self._open[before.resume]
+            now = self._in_progress()
+            first, since = self._open.setdefault(before.resume, (now, time.monotonic()))
             left = first & now
             if not left or time.monotonic() - since < STILL:
-                return frozenset(map(str, left))
-            waiting, is_all = self._connection.execute(_WAITING.encode()).fetchall()[0]
-            return frozenset(str(xid) for xid in left if not is_all or xid % _WHOLE in waiting)
+                return left
+            waiting, is_all = self._connection.execute(_WAITING).fetchall()[0]
+            return left & frozenset(waiting) if is_all else left
 
     def close(self) -> None:
         self._connection.close()

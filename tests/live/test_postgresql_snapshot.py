@@ -1,0 +1,139 @@
+"""Snapshots of a PostgreSQL that is the source: which of the log's transactions they have."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import psycopg
+import pytest
+from customers import endpoint_of
+from pgoutput_slot import Slot
+
+from anabranch.abc import Bounds, ValueRules
+from anabranch.connectors.postgresql import source
+from anabranch.connectors.postgresql.pgoutput import Begin, Commit
+from anabranch.connectors.postgresql.source_catalog import STILL
+from anabranch.model.ids import TableId
+from anabranch.testing.databases import Database, create_database, drop_database
+from anabranch.testing.servers import Server
+
+RULES = ValueRules()
+ITEM = TableId("public", "item")
+
+
+@pytest.fixture
+def database(logical_postgresql: Server, request: pytest.FixtureRequest) -> Iterator[Database]:
+    made = create_database(logical_postgresql, request.node.name[:40])
+    yield made
+    drop_database(made)
+
+
+def ids(reader: Any, schema: Any) -> set[int]:
+    blocks = b"".join(reader.lines(schema, ["id"], Bounds(), RULES))
+    return set(map(int, blocks.split()))
+
+
+def test_rule_14_a_snapshot_says_of_every_transaction_whether_it_has_it(slot: Callable[..., Slot]) -> None:
+    """Under sessions that write all the time, with savepoints and rollbacks."""
+    log = slot()
+    database = log.database
+    database.execute("CREATE TABLE item (id int PRIMARY KEY)")
+    connector = source(endpoint_of(database))
+    with closing(connector.catalog()) as catalog:
+        schema = catalog.tables(lambda table: True)[ITEM]
+    stop = threading.Event()
+    writers = [threading.Thread(target=_write, args=(database, number, stop)) for number in range(4)]
+    for writer in writers:
+        writer.start()
+    found = []
+    for _ in range(25):
+        with closing(connector.snapshot()) as reader:
+            low, high = reader.open(schema, "none")
+            assert low == high
+            found.append((low, ids(reader, schema)))
+    stop.set()
+    for writer in writers:
+        writer.join(30)
+    by_transaction: dict[tuple[str, str], set[int]] = {}
+    messages = log.take()
+    xid, rows = 0, set[int]()
+    for message in messages:
+        if message[0] == ord("I"):
+            rows.add(int(message[13:].decode()))
+            continue
+        item = next(log.items([message]))[0]
+        if isinstance(item, Begin):
+            xid, rows = item.xid, set()
+        elif isinstance(item, Commit):
+            by_transaction[f"{item.end >> 32:X}/{item.end & 0xFFFFFFFF:X}", str(xid)] = rows
+    assert len(by_transaction) > 100
+    for mark, seen in found:
+        told = [rows for (native, gtid), rows in by_transaction.items() if connector.order.includes(mark, native, gtid)]
+        assert set().union(*told) == seen
+
+
+def _write(database: Database, session: int, stop: threading.Event) -> None:
+    with closing(database.connect(autocommit=False)) as connection:
+        number = session * 1_000_000
+        while not stop.is_set():
+            for _ in range(3):
+                number += 1
+                connection.execute("SAVEPOINT s")
+                connection.execute(f"INSERT INTO item VALUES ({number})")
+                if number % 5 == 0:
+                    connection.execute("ROLLBACK TO SAVEPOINT s")
+            connection.rollback() if number % 7 == 0 else connection.commit()
+
+
+def test_rule_14_a_truncate_waits_for_a_snapshot_that_is_open(database: Database) -> None:
+    """A snapshot that is older than a TRUNCATE would find the table empty."""
+    database.execute("CREATE TABLE item (id int)", "INSERT INTO item SELECT generate_series(1, 100)")
+    connector = source(endpoint_of(database))
+    with closing(connector.catalog()) as catalog:
+        schema = catalog.tables(lambda table: True)[ITEM]
+    with closing(connector.snapshot()) as reader:
+        reader.open(schema, "none")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            database.execute("SET lock_timeout = '200ms'", "TRUNCATE item")
+        assert len(ids(reader, schema)) == 100
+    database.execute("TRUNCATE item")
+
+
+def test_rule_14_a_commit_that_waits_for_a_standby_is_waited_for(database: Database) -> None:
+    """It is logged and not seen: a trail that began behind it would not have it, nor would a snapshot."""
+    database.execute("CREATE TABLE item (id int)")
+    connector = source(endpoint_of(database))
+    waiting = database.connect()
+    waiting.execute("SET synchronous_commit = on")
+    database.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'", "SELECT pg_reload_conf()")
+    try:
+        thread = threading.Thread(target=lambda: _insert(waiting))
+        with closing(connector.catalog()) as catalog:
+            thread.start()
+            _until(lambda: database.query("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'"))
+            mark = catalog.mark()
+            first = catalog.unseen(mark)
+            assert len(first) == 1
+            time.sleep(STILL + 0.5)  # longer than a commit takes without a standby
+            assert catalog.unseen(mark) == first
+            database.execute("ALTER SYSTEM SET synchronous_standby_names = ''", "SELECT pg_reload_conf()")
+            thread.join(20)
+            _until(lambda: not catalog.unseen(mark))
+    finally:
+        database.execute("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
+        waiting.close()
+
+
+def _insert(connection: Any) -> None:
+    connection.execute("INSERT INTO item VALUES (1)")
+
+
+def _until(condition: Callable[[], object]) -> None:
+    until = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)
