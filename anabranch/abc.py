@@ -150,6 +150,16 @@ class LogOrder(Protocol):
 # --- source: catalogue and DDL ---------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class HeldLog:
+    """`bytes` of log that a source keeps until we have read it, of `limit` at most (None: as much as the disk takes).
+    `warning`: why a person should look, "" while nobody has to."""
+
+    bytes: int
+    limit: int | None = None
+    warning: str = ""
+
+
 class SourceCatalog(Protocol):
     """Reads definitions. One connection, short queries, nothing is locked."""
 
@@ -169,6 +179,9 @@ class SourceCatalog(Protocol):
 
     def logs_cascades(self) -> bool:
         """Does this server's log contain the rows that foreign-key actions change? (K1)"""
+
+    def held(self, name: str) -> HeldLog | None:
+        """What the source keeps for the job of this LogOptions.name; None where it keeps its log by its own rules."""
 
     def prepared(self) -> frozenset[str] | None:
         """Transactions that are prepared and undecided now, named as LogPrepared names them; none where the log holds
@@ -588,6 +601,10 @@ class SourceConnector(Protocol):
     def missing(self, name: str, tables: Mapping[TableId, TableSchema], begins: bool) -> list[SetUpStep]:
         """What has to run at the source before capture may follow these tables, in its order: nothing where it has, or where
         nothing needs to be prepared. Only a log that `begins` gets what its place depends on."""
+
+    def astray(self, name: str, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
+        """Those of these tables that the log does not tell of, or not as they were, by what the source says now, and why. None
+        where the log itself has statements that say so."""
 
     def carry_out(self, steps: Sequence[SetUpStep]) -> None:
         """Run steps of `missing`, each by itself. Raises SourceError at the first that is refused."""

@@ -24,7 +24,7 @@ from anabranch.abc import (
     SourceConnector,
 )
 from anabranch.capture.begin import Wanted, begin
-from anabranch.capture.definitions import DefinitionKeeper
+from anabranch.capture.definitions import DefinitionKeeper, alone
 from anabranch.capture.older import PATIENCE, Patience
 from anabranch.capture.prepared import PreparedTransactions
 from anabranch.capture.uncommitted import LIMITS, Limits, OpenTransactions
@@ -43,6 +43,7 @@ READ_SECONDS = 0.2
 HEARTBEAT_SECONDS = 0.5
 REQUESTS_SECONDS = 0.5
 DROP_SECONDS = 10.0  # between two looks at what the trail need not keep any more
+TABLES_SECONDS = 10.0  # between two looks at what became of the tables, where the log has no statements
 END_SECONDS = 3.0  # between two looks at the source's end, while nothing comes
 RECONNECT_SECONDS = 300.0
 
@@ -78,6 +79,7 @@ class Capture:
     )
     limits: Limits = LIMITS  # of rows of open transactions in memory
     prepare: Callable[[Mapping[TableId, TableSchema]], object] = lambda tables: None  # at the source, for these tables
+    astray: Callable[[Mapping[TableId, TableSchema]], Mapping[TableId, str]] = lambda tables: {}  # as the source says
     waits_at_start: bool = False  # also for a source that was never reached: who started this has reached it
 
     def run(self) -> None:
@@ -121,6 +123,13 @@ class Capture:
         if chunk is not None:
             self._write(chunk)
 
+    def _park_astray(self) -> None:
+        """At the place that is read: rows before it are as they were. Asked over another line than the one that counts."""
+        with suppress(SourceUnavailable):
+            for table, reason in self.astray(self.trail.history.in_force()).items():
+                if table in self.trail.history.in_force():  # not parked with another one
+                    self._write(alone(self.keeper.park([table], reason), self._place(), None))
+
     def _note_cascades(self) -> None:
         """The server may be another one, or a newer version."""
         catalog = self.source.catalog()
@@ -160,7 +169,7 @@ class Capture:
                 time.sleep(0.1)
 
     def _follow(self) -> None:
-        next_requests = next_heartbeat = next_look = next_drop = 0.0
+        next_requests = next_heartbeat = next_look = next_drop = next_tables = 0.0
         is_inside = False  # fragments of a transaction were given, its end was not: nothing may come between them
         while not self.stop():
             item = self.reader.read(READ_SECONDS)
@@ -197,6 +206,9 @@ class Capture:
                 self._requests()
                 self._moved(self.open.keep_old())
                 next_requests = now + REQUESTS_SECONDS
+            if now >= next_tables and not is_inside:
+                self._park_astray()
+                next_tables = now + TABLES_SECONDS
             if now >= next_drop:
                 self._drop_old()
                 next_drop = now + DROP_SECONDS

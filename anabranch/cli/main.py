@@ -27,6 +27,7 @@ VERBS = (
     "load",
     "apply",
     "preflight",
+    "setup",
     "plan",
     "status",
     "verify",

@@ -38,6 +38,8 @@ def lines(found: Mapping[str, Any]) -> Iterable[str]:
     yield f"parts       {parts or 'none is running'}"
     for name in ("read", "written", "source_end"):
         yield f"{name.replace('_', ' '):<12}{_position(found['positions'].get(name))}"
+    if held := found.get("log_held"):
+        yield f"log held    {_held(held)}"
     for one in found.get("prepared", ()):
         yield f"prepared    {one['xid']}  {one['rows']:,} rows, since {one['since']}"
     for target in found["targets"]:
@@ -46,6 +48,12 @@ def lines(found: Mapping[str, Any]) -> Iterable[str]:
         yield f"unreachable {error}"
     if found.get("last_error"):
         yield f"last error  {_error(found['last_error'])}"
+
+
+def _held(held: Mapping[str, Any]) -> str:
+    limit = f" of {_size(held['limit'])} at most" if held["limit"] is not None else ""
+    warning = click.style(f"  {held['warning']}", fg="yellow") if held["warning"] else ""
+    return f"{_size(held['bytes'])}{limit}, at the source, until it is read{warning}"
 
 
 def _styled(state: str) -> str:

@@ -87,7 +87,7 @@ def _try(
 
 
 def _source(job: Job, execute: bool) -> list[str]:
-    job_uuid = ends.trail_uuid(job)
+    job_uuid = ends.trail_uuid(job) or ends.begun_uuid(job.trail)
     name = ends.name_at_source(job.config.name, job_uuid) if job_uuid else ""
     leftovers = ends.source_of(job).leftovers(name, execute)
     return [f"source: {line}" for line in leftovers]

@@ -110,6 +110,12 @@ def _loading(job: Job) -> list[TableId]:
     return [table for table, state in states.items() if state.state in ("pending", "loading")]
 
 
+def begun_uuid(trail: Path) -> str | None:
+    """The job uuid that a trail will carry which was prepared for and has not begun."""
+    file = trail / "uuid"
+    return file.read_text() if file.exists() else None
+
+
 def new_trail_uuid(job: Job) -> str:
     """For a trail that is begun now. Refuses to begin one anew under a target that has followed another.
 

@@ -131,6 +131,13 @@ class Job:
 
             return preflight_report(self)
 
+    def setup(self, execute: bool = False, remove: bool = False) -> list[str]:
+        """Statements that prepare the source for capture, or take that away; run if told. None where nothing is to be done."""
+        with self._named():
+            from anabranch.job.setting_up import setup
+
+            return setup(self, execute, remove)
+
     def schema_script(self, table: str | None = None) -> Script:
         """The statements that a load into an empty target runs, of all tables or of one. Asks the source only."""
         with self._named():

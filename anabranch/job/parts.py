@@ -37,27 +37,22 @@ def run_capture(job: Job) -> None:
             with ends.open_trail(job, followed, job_uuid, LOCK_SECONDS) as trail:
                 log.get(job=job.config.name).info("capture_started", end=str(trail.end.position))
                 ends.prepare_source(job, source, options.name)
-                prepare = partial(ends.carry_out, source, options.name)
-                watcher, refuse = CaptureWatcher(state), partial(ends.refuse_switch_while_loading, job)
-                timeout = float(job.config.capture.staging_timeout_s)
-                wanted, waits = job.rules.includes, bool(os.environ.get(SUPERVISED))
                 settings = job.config.capture
-                limits = Limits(settings.memory_limit_mb << 20, float(settings.transaction_staging_timeout_s))
-                capture = Capture(
-                    source,
-                    reader,
-                    trail,
-                    wanted,
-                    stop.asked,
-                    watcher,
-                    followed,
-                    refuse,
-                    timeout,
-                    limits,
-                    prepare,
-                    waits,
-                )
-                capture.run()
+                Capture(
+                    source=source,
+                    reader=reader,
+                    trail=trail,
+                    wanted=job.rules.includes,
+                    stop=stop.asked,
+                    watcher=CaptureWatcher(state),
+                    followed=followed,
+                    refuse_switch=partial(ends.refuse_switch_while_loading, job),
+                    staging_timeout=float(settings.staging_timeout_s),
+                    limits=Limits(settings.memory_limit_mb << 20, float(settings.transaction_staging_timeout_s)),
+                    prepare=partial(ends.carry_out, source, options.name),
+                    astray=partial(source.astray, options.name),
+                    waits_at_start=bool(os.environ.get(SUPERVISED)),
+                ).run()
         finally:
             reader.close()
 

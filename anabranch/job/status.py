@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import SourceError, TargetError
@@ -28,7 +29,7 @@ def status(job: Job) -> dict[str, Any]:
     pictures = [(view, _now(view)) for view in job.targets()]
     snapshot = _now(job) if len(pictures) > 1 else pictures[0][1]
     errors: list[str] = []
-    source_end, sizes = _source_end(job, errors)  # before the trail's: what is there now was there to be read
+    source_end, sizes, held = _source(job, errors)  # before the trail's: what is there now was there to be read
     end = _trail_end(job)
     targets = [_target(view, found, end, source_end, sizes, errors) for view, found in pictures]
     return {
@@ -44,6 +45,7 @@ def status(job: Job) -> dict[str, Any]:
         "targets": targets,
         "last_error": _last_error([snapshot, *(found for _, found in pictures)]),
         **_prepared(job),
+        **held,
         **({"unreachable": errors} if errors else {}),
     }
 
@@ -122,17 +124,19 @@ def _prepared(job: Job) -> dict[str, Any]:
     return {"prepared": found} if found else {}
 
 
-def _source_end(job: Job, errors: list[str]) -> tuple[LogMark | None, Mapping[str, int]]:
-    """And the sizes of the log's files."""
+def _source(job: Job, errors: list[str]) -> tuple[LogMark | None, Mapping[str, int], dict[str, Any]]:
+    """Its log's end, the sizes of the log's files, what it keeps of the log for the job."""
+    job_uuid = ends.trail_uuid(job)
     try:
         catalog = ends.source_of(job).catalog()
         try:
-            return catalog.mark(), catalog.log_sizes()
+            held = catalog.held(ends.name_at_source(job.config.name, job_uuid)) if job_uuid else None
+            return catalog.mark(), catalog.log_sizes(), {"log_held": asdict(held)} if held else {}
         finally:
             catalog.close()
     except (SourceError, TargetError) as error:
         errors.append(ends.told(job, error))
-        return None, {}
+        return None, {}, {}
 
 
 def _target(

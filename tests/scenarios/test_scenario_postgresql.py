@@ -10,6 +10,7 @@ from contextlib import closing
 import psycopg
 import pytest
 from from_postgresql import FromPostgres
+from scenario import wait_until
 
 from anabranch.connectors.postgresql.positions import lsn_of
 from anabranch.testing.servers import Server
@@ -208,3 +209,50 @@ def test_rule_15_a_table_joins_that_was_never_published(logical_postgresql: Serv
     made.run_until_caught_up()
     made.assert_identical()
     assert set(made.states().values()) == {"streaming"}
+
+
+@pytest.mark.quick
+def test_what_becomes_of_tables_is_noticed_without_a_row(logical_postgresql: Server, scenario: Make) -> None:
+    tables = ("dropped", "renamed", "altered", "unpublished", "rekeyed", "well")
+    made = scenario(
+        logical_postgresql, *(f"CREATE TABLE {table} (id int PRIMARY KEY, v int NOT NULL)" for table in tables)
+    )
+    running = made.start("run")
+    made.wait_streaming(running)
+    made.source.execute(
+        "DROP TABLE dropped",
+        "ALTER TABLE renamed RENAME TO other",
+        "ALTER TABLE altered ALTER v TYPE bigint",
+        f"ALTER PUBLICATION {made.slot} DROP TABLE unpublished",
+        "ALTER TABLE rekeyed DROP CONSTRAINT rekeyed_pkey, ADD PRIMARY KEY (v)",
+    )
+    wait_until(lambda: list(made.states().values()).count("parked") == 5, 40, "they are parked", running.tail, running)
+    made.source.execute("INSERT INTO well VALUES (1, 1)")
+    made.sync(running)
+    assert made.states()["well"] == "streaming"
+    assert "gone at the source" in made.reason("dropped") and "gone at the source" in made.reason("renamed")
+    assert "its definition changed" in made.reason("altered") and "its definition changed" in made.reason("rekeyed")
+    assert "ALTER PUBLICATION" in made.reason("unpublished")
+    running.stop()
+
+
+@pytest.mark.quick
+def test_setup_shows_makes_and_removes(logical_postgresql: Server, scenario: Make) -> None:
+    made = scenario(logical_postgresql, "CREATE TABLE item (id int PRIMARY KEY)", "CREATE TABLE log (what text)")
+    shown = made.cli("setup").stdout.splitlines()
+    assert [line.split(" ")[0] for line in shown] == ["ALTER", "CREATE", "SELECT"]
+    assert made.source.query("SELECT 1 FROM pg_publication") == []
+    assert made.cli("setup", "--execute").stdout.splitlines() == shown
+    assert "has all that capture needs" in made.cli("setup", "--execute").stdout
+    made.run_until_caught_up()
+    held = made.status()["log_held"]
+    assert 0 <= held["bytes"] < 1 << 30 and held["limit"] is None and held["warning"] == ""
+    assert "log held" in made.cli("status").stdout
+    running = made.start("run")
+    made.sync(running)
+    assert "the job is running" in made.cli("setup", "--remove", "--execute", code=7).stderr
+    running.stop()
+    shown = made.cli("setup", "--remove").stdout
+    assert made.slot in shown and made.cli("setup", "--remove", "--execute").stdout == shown
+    assert "nothing to take away" in made.cli("setup", "--remove").stdout
+    assert "is gone" in made.run_until_caught_up(code=5).stderr

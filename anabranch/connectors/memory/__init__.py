@@ -53,6 +53,9 @@ class MemorySource:
     def missing(self, name: str, tables: Mapping[TableId, TableSchema], begins: bool) -> list[SetUpStep]:
         return []
 
+    def astray(self, name: str, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
+        return {}
+
     def carry_out(self, steps: Sequence[SetUpStep]) -> None:
         pass
 

@@ -42,6 +42,9 @@ class MemoryCatalog:
         """The twin has one phase."""
         return frozenset()
 
+    def held(self, name: str) -> None:
+        return None
+
     def in_progress(self) -> frozenset[str]:
         return frozenset()
 

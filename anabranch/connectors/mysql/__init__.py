@@ -42,6 +42,9 @@ class MysqlSource:
         """Settings and grants are an administrator's: preflight lists them."""
         return []
 
+    def astray(self, name: str, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
+        return {}
+
     def carry_out(self, steps: Sequence[SetUpStep]) -> None:
         raise AssertionError("there are none")
 

@@ -115,6 +115,9 @@ class MysqlCatalog:
     def prepared(self) -> frozenset[str] | None:
         return prepared(self._connection)
 
+    def held(self, name: str) -> None:
+        return None
+
     def in_progress(self) -> frozenset[str]:
         return frozenset()
 

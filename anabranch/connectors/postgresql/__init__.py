@@ -52,6 +52,11 @@ class PostgresSource:
 
         return missing(self.endpoint, name, tables, begins)
 
+    def astray(self, name: str, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
+        from anabranch.connectors.postgresql.set_up import astray
+
+        return astray(self.endpoint, name, tables)
+
     def carry_out(self, steps: Sequence[SetUpStep]) -> None:
         from anabranch.connectors.postgresql.set_up import carry_out
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 
 import psycopg
 
 from anabranch.abc import SetUpStep
 from anabranch.connectors.postgresql.slots import missing as statements
 from anabranch.connectors.postgresql.slots import removal
+from anabranch.connectors.postgresql.source_catalog import PostgresCatalog
 from anabranch.connectors.postgresql.source_connection import open_session
 from anabranch.connectors.postgresql.source_errors import translate, translated
 from anabranch.model.endpoint import Endpoint
@@ -19,6 +21,23 @@ from anabranch.model.schema import TableSchema
 def missing(endpoint: Endpoint, name: str, tables: Mapping[TableId, TableSchema], begins: bool) -> list[SetUpStep]:
     with open_session(endpoint) as connection, translated("look at what the source has of the job"):
         return statements(connection, name, tables, begins)
+
+
+def astray(endpoint: Endpoint, name: str, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
+    """The log has no statements: what became of a table says its next row, if ever one comes."""
+    with closing(PostgresCatalog(endpoint)) as catalog:
+        now = catalog.tables(tables.__contains__)
+    with open_session(endpoint) as connection, translated("look at what the source has of the job"):
+        steps = statements(connection, name, now, begins=False)
+    found = {
+        table: f"the log does not have all of its rows any more: {step.sql}" for step in steps for table in step.tables
+    }
+    for table, schema in tables.items():
+        if table not in now:
+            found[table] = "it is gone at the source, or has another name"
+        elif not schema.reads_like(now[table]) or schema.primary_key != now[table].primary_key:
+            found[table] = "its definition changed at the source"
+    return found
 
 
 def carry_out(endpoint: Endpoint, steps: Sequence[SetUpStep]) -> None:

@@ -9,17 +9,21 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from anabranch.abc import SetUpStep
+from anabranch.abc import HeldLog, SetUpStep
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.ddl import qualified, quote
 from anabranch.connectors.postgresql.positions import lsn_of
+from anabranch.connectors.postgresql.source_connection import log_end, one
 from anabranch.connectors.postgresql.terms import literal
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 
 PLUGIN = "pgoutput"
+MUCH = 10 << 30  # bytes of log from which on a slot without a limit is told of
+_LIMIT = "SELECT setting FROM pg_catalog.pg_settings WHERE name = 'max_slot_wal_keep_size'"
 ROOTS = 130_000  # from here on rows of partitions may come as rows of their root
 _WAL_STATUS = 130_000  # https://www.postgresql.org/docs/13/view-pg-replication-slots.html
+_MAY_SELECT = "SELECT pg_catalog.has_table_privilege(%s, 'SELECT')"
 _MEMBERS = """
 SELECT n.nspname::text, c.relname::text FROM pg_catalog.pg_publication_rel r
   JOIN pg_catalog.pg_publication p ON p.oid = r.prpubid
@@ -72,12 +76,13 @@ def missing(connection: Connection, name: str, tables: Mapping[TableId, TableSch
     """What still has to run before capture may follow these tables, in its order. A published table without an identity
     refuses its own updates: identities come first. The slot, which only a log that begins may get, comes last: of
     transactions that were open when a table was published, a slot that is older would give the later rows only."""
+    rights = _rights(connection, tables)
     found = [
         SetUpStep(f"ALTER TABLE {qualified(table)} REPLICA IDENTITY FULL", (table,))
         for table in _without_identity(connection, tables)
     ]
     published = members(connection, name)
-    left = tuple(sorted(tables.keys() - (published or set()), key=str))
+    left = tuple(sorted(tables.keys() - (published or set())))
     listed = ", ".join(map(qualified, left))
     if published is None:
         roots = ", publish_via_partition_root = true" if connection.info.server_version >= ROOTS else ""
@@ -88,6 +93,19 @@ def missing(connection: Connection, name: str, tables: Mapping[TableId, TableSch
         found.append(SetUpStep(f"ALTER PUBLICATION {quote(name)} ADD TABLE {listed}", left))
     if begins:
         found += _slot(name, read_slot(connection, name), is_older=bool(found))
+    return rights + found
+
+
+def _rights(connection: Connection, tables: Mapping[TableId, TableSchema]) -> list[SetUpStep]:
+    """What an administrator gives our user."""
+    user = quote(str(one(connection, "SELECT current_user")))
+    may_read_log = "SELECT rolreplication OR rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user"
+    found = [] if one(connection, may_read_log) else [SetUpStep(f"ALTER ROLE {user} REPLICATION")]
+    lacking = tuple(t for t in sorted(tables) if not one(connection, _MAY_SELECT, [qualified(t)]))
+    if lacking:
+        schemas = ", ".join(quote(schema) for schema in dict.fromkeys(table.schema for table in lacking))
+        found.append(SetUpStep(f"GRANT USAGE ON SCHEMA {schemas} TO {user}", lacking))
+        found.append(SetUpStep(f"GRANT SELECT ON TABLE {', '.join(map(qualified, lacking))} TO {user}", lacking))
     return found
 
 
@@ -100,6 +118,24 @@ def _slot(name: str, there: Slot | None, is_older: bool) -> list[SetUpStep]:
 
 def drop_slot(name: str) -> str:
     return f"SELECT pg_catalog.pg_drop_replication_slot({literal(name)})"
+
+
+def held(connection: Connection, name: str) -> HeldLog | None:
+    """Log that the slot keeps, with transactions that were open where it begins."""
+    slot = read_slot(connection, name)
+    if slot is None:
+        return None
+    if slot.lost:
+        return HeldLog(0, None, slot.lost)
+    size = max(0, log_end(connection) - slot.restart)
+    setting = one(connection, _LIMIT)
+    limit = int(setting) << 20 if setting not in (None, "-1") else None
+    warning = ""
+    if limit is not None and size > limit // 2:
+        warning = "more than half of max_slot_wal_keep_size: beyond it the slot is lost, and all tables load again"
+    elif limit is None and size > MUCH:
+        warning = "nothing bounds it (max_slot_wal_keep_size): it may fill the disk"
+    return HeldLog(size, limit, warning)
 
 
 def removal(connection: Connection, name: str) -> list[str]:

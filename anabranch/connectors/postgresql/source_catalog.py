@@ -11,9 +11,11 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from anabranch.abc import HeldLog
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.native_types import logical_type
 from anabranch.connectors.postgresql.positions import Place
+from anabranch.connectors.postgresql.slots import held
 from anabranch.connectors.postgresql.source_connection import identity, log_end, open_session
 from anabranch.connectors.postgresql.source_errors import translated
 from anabranch.model.endpoint import Endpoint
@@ -133,6 +135,10 @@ class PostgresCatalog:
     def prepared(self) -> frozenset[str] | None:
         """The log has rows where they are committed."""
         return frozenset()
+
+    def held(self, name: str) -> HeldLog | None:
+        with translated("look at the slot"):
+            return held(self._connection, name)
 
     def in_progress(self) -> frozenset[str]:
         with translated("read the transactions of the source"):

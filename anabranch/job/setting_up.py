@@ -1,0 +1,37 @@
+"""`setup`: what capture needs at the source, shown or made beforehand, and taken away. `run` and `capture` do the same by
+themselves where their user may.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anabranch.errors import StateError
+from anabranch.job import ends
+from anabranch.job.drop import running
+from anabranch.trail.reader import TrailReader, exists
+
+if TYPE_CHECKING:
+    from anabranch.job.job import Job
+
+
+def setup(job: Job, execute: bool, remove: bool) -> list[str]:
+    """The statements; run if told. Raises StateError for taking away what a part that runs reads by, SourceError for a
+    statement that is refused."""
+    source = ends.source_of(job)
+    if remove:
+        return _removal(job, execute)
+    name = ends.name_at_source(job.config.name, ends.trail_uuid(job) or ends.new_trail_uuid(job))
+    begins = not (exists(job.trail) and TrailReader(job.trail).end().resume)
+    tables = ends.tables_at_source(job, source)
+    if execute:
+        return ends.carry_out(source, name, tables, begins)
+    return [step.sql for step in source.missing(name, tables, begins)]
+
+
+def _removal(job: Job, execute: bool) -> list[str]:
+    parts = [part for part in running(job) if part.startswith(("capture", "run"))]
+    if execute and parts:
+        raise StateError(f"the job is running: {', '.join(parts)}", job=job.config.name, hint="stop it first")
+    job_uuid = ends.trail_uuid(job) or ends.begun_uuid(job.trail)
+    return ends.source_of(job).leftovers(ends.name_at_source(job.config.name, job_uuid), execute) if job_uuid else []
