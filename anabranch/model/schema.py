@@ -101,7 +101,7 @@ class TableSchema:
     `version` counts from 1 per table; `primary_key` is () for a keyless table. `row_end` names the column (which need not
     be among `columns`) that tells the source's current rows from their history, "" for a table that keeps none. `checks`
     and comments are for the target's definition only: rows are read without them, and a change of them is none of the
-    definition."""
+    definition. `partitions` names those that hold its rows, where rows come and go with them, unseen by the log."""
 
     id: TableId
     columns: tuple[Column, ...]
@@ -113,6 +113,7 @@ class TableSchema:
     row_end: str = ""
     comment: str = field(default="", compare=False)
     checks: tuple[Check, ...] = field(default=(), compare=False)
+    partitions: tuple[str, ...] = field(default=(), compare=False)
 
     def column(self, name: str) -> Column:
         return next(c for c in self.columns if c.name == name)
@@ -163,6 +164,7 @@ class TableSchema:
             row_end=data.get("row_end", ""),
             comment=data["comment"],
             checks=tuple(_check(c) for c in data.get("checks", ())),
+            partitions=tuple(data.get("partitions", ())),
         )
 
 

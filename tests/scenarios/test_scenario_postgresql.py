@@ -256,3 +256,41 @@ def test_setup_shows_makes_and_removes(logical_postgresql: Server, scenario: Mak
     assert made.slot in shown and made.cli("setup", "--remove", "--execute").stdout == shown
     assert "nothing to take away" in made.cli("setup", "--remove").stdout
     assert "is gone" in made.run_until_caught_up(code=5).stderr
+
+
+@pytest.mark.quick
+def test_partitions(logical_postgresql: Server, scenario: Make) -> None:
+    """Rows of partitions are rows of their table; what comes and goes with a partition is not in the log."""
+    schema = [
+        "CREATE TABLE {0} (id int, day date NOT NULL, v text, PRIMARY KEY (id, day)) PARTITION BY RANGE (day)",
+        "CREATE TABLE {0}_a PARTITION OF {0} FOR VALUES FROM ('2024-01-01') TO ('2025-01-01') PARTITION BY LIST (id)",
+        "CREATE TABLE {0}_a1 PARTITION OF {0}_a DEFAULT",
+        "CREATE TABLE {0}_b PARTITION OF {0} FOR VALUES FROM ('2025-01-01') TO ('2026-01-01')",
+        "INSERT INTO {0} SELECT g, date '2024-01-01' + g, 'v' FROM generate_series(1, 700) g",
+    ]
+    tables = ("sales", "detached", "attached")
+    made = scenario(logical_postgresql, *(one.format(table) for table in tables for one in schema))
+    running = made.start("run")
+    made.wait_streaming(running)
+    made.source.execute(
+        "UPDATE sales SET day = day + 400 WHERE id < 100",
+        "DELETE FROM sales WHERE id BETWEEN 100 AND 200",
+        "CREATE TABLE sales_c PARTITION OF sales FOR VALUES FROM ('2026-01-01') TO ('2027-01-01')",
+        "INSERT INTO sales VALUES (5000, '2026-06-01', 'new')",
+        "ALTER TABLE detached DETACH PARTITION detached_b",
+        "CREATE TABLE attached_c (id int, day date NOT NULL, v text, PRIMARY KEY (id, day))",
+        "INSERT INTO attached_c VALUES (1, '2026-01-01', 'unlogged')",
+        "ALTER TABLE attached ATTACH PARTITION attached_c FOR VALUES FROM ('2026-01-01') TO ('2027-01-01')",
+    )
+    wait_until(lambda: list(made.states().values()).count("parked") == 2, 40, "they are parked", running.tail, running)
+    assert "detached_b was detached" in made.reason("detached")
+    assert "attached_c was attached" in made.reason("attached")
+    made.source.execute("INSERT INTO sales VALUES (5001, '2026-06-02', 'new')", "TRUNCATE sales_a1")
+    made.sync(running)
+    later = "day >= '2025-01-01'"
+    assert made.source_rows("sales", where=later) == made.target_rows("sales", where=later)
+    made.source.execute("TRUNCATE sales", "INSERT INTO sales VALUES (1, '2024-06-02', 'again')")
+    made.sync(running)
+    running.stop()
+    made.assert_identical("sales")
+    assert "TRUNCATE of one of its partitions" in made.cli("preflight").stdout

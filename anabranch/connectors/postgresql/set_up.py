@@ -27,6 +27,7 @@ def astray(endpoint: Endpoint, name: str, tables: Mapping[TableId, TableSchema])
     """The log has no statements: what became of a table says its next row, if ever one comes."""
     with closing(PostgresCatalog(endpoint)) as catalog:
         now = catalog.tables(tables.__contains__)
+        attached = catalog.attached
     with open_session(endpoint) as connection, translated("look at what the source has of the job"):
         steps = statements(connection, name, now, begins=False)
     found = {
@@ -37,6 +38,10 @@ def astray(endpoint: Endpoint, name: str, tables: Mapping[TableId, TableSchema])
             found[table] = "it is gone at the source, or has another name"
         elif not schema.reads_like(now[table]) or schema.primary_key != now[table].primary_key:
             found[table] = "its definition changed at the source"
+        elif gone := sorted(set(schema.partitions) - set(now[table].partitions)):
+            found[table] = f"the partition {gone[0]} was detached or dropped: its rows went without the log"
+        elif come := sorted((set(now[table].partitions) - set(schema.partitions)) & attached):
+            found[table] = f"the table {come[0]} was attached as a partition: its rows came without the log"
     return found
 
 

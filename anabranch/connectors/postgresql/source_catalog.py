@@ -24,6 +24,7 @@ from anabranch.model.position import LogMark
 from anabranch.model.schema import Action, Column, ForeignKey, Index, TableSchema
 
 ROOTS = 130_000  # from here on rows of partitions may come as rows of their root
+TREES = 120_000  # pg_partition_tree
 GENERATED = 120_000  # https://www.postgresql.org/docs/12/ddl-generated-columns.html
 UNLOGGED = "unlogged"  # in TableSchema.engine
 COMPUTED = "computed: the target computes it, too"
@@ -82,6 +83,15 @@ SELECT k.conrelid::bigint, k.conname::text, n.nspname::text, p.relname::text, k.
 _IN_PROGRESS = b"""
 SELECT transactionid::text FROM pg_catalog.pg_locks WHERE locktype = 'transactionid' AND mode = 'ExclusiveLock' AND granted
 """
+# `attached`: it was a table before. Of one that was made as a partition both rows are of one transaction.
+# https://www.postgresql.org/docs/current/catalog-pg-inherits.html
+_PARTITIONS = """
+SELECT r.oid::bigint, t.relid::regclass::text, i.xmin <> a.xmin
+  FROM pg_catalog.pg_class r CROSS JOIN LATERAL pg_catalog.pg_partition_tree(r.oid) AS t
+  JOIN pg_catalog.pg_inherits i ON i.inhrelid = t.relid
+  JOIN pg_catalog.pg_attribute a ON a.attrelid = t.relid AND a.attname = 'ctid'
+ WHERE r.oid = ANY(%s::oid[]) AND r.relkind = 'p' ORDER BY t.relid
+"""
 # Who waits for a standby has committed and is not seen. Others see that only with the right to.
 # https://www.postgresql.org/docs/current/monitoring-stats.html#WAIT-EVENT-IPC-TABLE
 _WAITING = b"""
@@ -97,6 +107,7 @@ class PostgresCatalog:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._connection = open_session(endpoint)
+        self.attached = set[str]()  # partitions that were tables before, of what was read
         self._open: dict[str, tuple[frozenset[str], float]] = {}  # what `unseen` asked about first, and when
 
     def tables(self, wanted: Callable[[TableId], bool], whole: bool = True) -> dict[TableId, TableSchema]:
@@ -109,7 +120,9 @@ class PostgresCatalog:
             generated = "a.attgenerated::text" if version >= GENERATED else "''"
             columns = self._by_table(_COLUMNS.format(generated=generated), chosen)
             indexes, keys = self._by_table(_INDEXES, chosen), self._by_table(_FOREIGN_KEYS, chosen)
-        found = (_schema(row, columns[oid], indexes[oid], keys[oid]) for oid, row in chosen.items())
+            partitions = self._by_table(_PARTITIONS, chosen) if version >= TREES else defaultdict(list)
+        self.attached |= {name for rows in partitions.values() for name, is_attached in rows if is_attached}
+        found = (_schema(row, columns[oid], indexes[oid], keys[oid], partitions[oid]) for oid, row in chosen.items())
         return {schema.id: schema for schema in found}
 
     def _by_table(self, query: str, chosen: Mapping[int, Any]) -> _Rows:
@@ -167,7 +180,7 @@ def mark(connection: Connection) -> LogMark:
     return Place(identity(connection), log_end(connection)).mark()
 
 
-def _schema(row: Any, columns: list[Any], indexes: list[Any], keys: list[Any]) -> TableSchema:
+def _schema(row: Any, columns: list[Any], indexes: list[Any], keys: list[Any], partitions: list[Any]) -> TableSchema:
     schema, name, persistence, comment = row
     primary = [index for index in indexes if index[1]]
     plain = [index for index in indexes if not index[1] and not index[4]]
@@ -179,6 +192,7 @@ def _schema(row: Any, columns: list[Any], indexes: list[Any], keys: list[Any]) -
         tuple(_foreign_key(key) for key in keys),
         engine=UNLOGGED if persistence == "u" else "",
         comment=comment,
+        partitions=tuple(name for name, _ in partitions),
     )
 
 

@@ -158,6 +158,16 @@ def check_identity(live: Live) -> Iterator[CheckResult]:
             yield CheckResult("source.replica_identity", "warning", why, f"{place} FULL", str(table))
 
 
+def check_partitions(live: Live) -> Iterator[CheckResult]:
+    for table, schema in sorted(live.context.tables.items(), key=str):
+        if schema.partitions:
+            why = (
+                "a partitioned table: a TRUNCATE of one of its partitions alone is not in the log (DETACH and ATTACH of"
+                " tables with rows are noticed, and park it)"
+            )
+            yield CheckResult("source.partitions", "warning", why, "DELETE, or TRUNCATE the whole table", str(table))
+
+
 def check_keys(live: Live) -> Iterator[CheckResult]:
     for table, schema in sorted(live.context.tables.items(), key=str):
         if not schema.primary_key:
@@ -183,6 +193,7 @@ CHECKS: tuple[Check, ...] = (
     check_encoding,
     check_unlogged,
     check_identity,
+    check_partitions,
     check_keys,
 )
 
