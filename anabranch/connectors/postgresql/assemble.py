@@ -7,6 +7,7 @@ and definitions (relations.py).
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 
 from anabranch.abc import LogItem, Select
 from anabranch.connectors.postgresql.message_buffer import MessageBuffer
@@ -93,7 +94,7 @@ class Assembler:
     def move(self, lsn: int) -> None:
         """Nothing for us up to there, and nothing is open."""
         if self._begun is None and not self._builder.transaction and lsn > self._place.lsn:
-            self._place = Place(self._place.identity, lsn)
+            self._place = replace(self._place, lsn=lsn)
 
     # --- messages that are not about rows -------------------------------------------------------------------------
 
@@ -123,7 +124,7 @@ class Assembler:
         waiting, is_fragmented = self._ordinal - self._fragmented, self._fragmented > 0
         is_ours = self._ordinal > 0 or self._has_barrier
         self._begun, self._ordinal, self._fragmented, self._has_barrier = None, 0, 0, False
-        self._place, self._time = Place(self._place.identity, commit.end), commit.time
+        self._place, self._time = replace(self._place, lsn=commit.end), commit.time
         if not is_ours:
             return
         builder.commit(lsn_text(commit.end), str(begun.xid), commit.time, waiting)

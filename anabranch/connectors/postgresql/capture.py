@@ -6,6 +6,7 @@ What does not live here: the connection's protocol (wal_stream.py), what message
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from anabranch.abc import LogIdle, LogItem, LogOptions, Select
 from anabranch.connectors.postgresql.assemble import Assembler
@@ -59,11 +60,13 @@ class WalReader:
         self._identity = place.identity
         self._select, self._last, self._stale, self._is_inside = select, after, False, False
         self._type_texts.clear()
+        self._stream = WalStream(self._endpoint)
+        place = _on_timeline(place, self._stream)
         self._assembler = Assembler(place, select, self._type_text)
         options = {"proto_version": "1", "publication_names": self._options.name, "messages": "true"}
         if self._server_version < 140_000:
             del options["messages"]
-        self._stream = WalStream(self._endpoint, self._options.name, place.lsn, options)
+        self._stream.begin(self._options.name, place.lsn, options)
         self._durable, self._received = 0, place.lsn
         self._heard = self._told = self._asked = time.monotonic()
         self._waiting_since: float | None = None
@@ -209,3 +212,19 @@ class WalReader:
                 query = "SELECT pg_catalog.format_type(%s::oid, %s)"
                 self._type_texts[key] = str(one(self._types, query, [oid, modifier]))
         return self._type_texts[key]
+
+
+def _on_timeline(place: Place, stream: WalStream) -> Place:
+    """The place on the timeline that the server is on now. Raises LogLost where the trail has what it has not: a standby that
+    was promoted without the last of the log."""
+    if place.timeline in (0, stream.timeline):
+        return replace(place, timeline=stream.timeline)
+    left = stream.left_at(place.timeline)
+    if left is None or place.lsn > left:
+        there = f"left it at {lsn_text(left)}" if left is not None else "was never on it"
+        raise LogLost(
+            f"the trail ends at {lsn_text(place.lsn)} of timeline {place.timeline}, and this server {there}: it lacks"
+            " transactions that the trail has",
+            position=lsn_text(place.lsn),
+        )
+    return replace(place, timeline=stream.timeline)

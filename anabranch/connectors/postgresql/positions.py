@@ -61,11 +61,13 @@ class Snapshot:
 @dataclass(frozen=True, slots=True)
 class Place:
     """`identity`: of the server's data and the database. `lsn`: all that committed up to here is contained, and with a
-    `snapshot` (its text) what this says instead: then all of it is before `lsn`."""
+    `snapshot` (its text) what this says instead: then all of it is before `lsn`. `timeline`: the one
+    that this was read on, 0 where nobody asked."""
 
     identity: str
     lsn: int
     snapshot: str = ""
+    timeline: int = 0
 
     def mark(self, commit_time: int = 0) -> LogMark:
         return LogMark(lsn_text(self.lsn), json.dumps(asdict(self), sort_keys=True), commit_time)

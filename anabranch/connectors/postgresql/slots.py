@@ -21,6 +21,7 @@ from anabranch.model.schema import TableSchema
 PLUGIN = "pgoutput"
 MUCH = 10 << 30  # bytes of log from which on a slot without a limit is told of
 _LIMIT = "SELECT setting FROM pg_catalog.pg_settings WHERE name = 'max_slot_wal_keep_size'"
+FAILOVER = 170_000
 ROOTS = 130_000  # from here on rows of partitions may come as rows of their root
 _WAL_STATUS = 130_000  # https://www.postgresql.org/docs/13/view-pg-replication-slots.html
 _MAY_SELECT = "SELECT pg_catalog.has_table_privilege(%s, 'SELECT')"
@@ -92,7 +93,7 @@ def missing(connection: Connection, name: str, tables: Mapping[TableId, TableSch
     elif left:
         found.append(SetUpStep(f"ALTER PUBLICATION {quote(name)} ADD TABLE {listed}", left))
     if begins:
-        found += _slot(name, read_slot(connection, name), is_older=bool(found))
+        found += _slot(name, read_slot(connection, name), is_older=bool(found), version=connection.info.server_version)
     return rights + found
 
 
@@ -109,11 +110,16 @@ def _rights(connection: Connection, tables: Mapping[TableId, TableSchema]) -> li
     return found
 
 
-def _slot(name: str, there: Slot | None, is_older: bool) -> list[SetUpStep]:
+def _slot(name: str, there: Slot | None, is_older: bool, version: int) -> list[SetUpStep]:
     if there is not None and not is_older:
         return []
-    create = f"SELECT pg_catalog.pg_create_logical_replication_slot({literal(name)}, {literal(PLUGIN)})"
-    return [SetUpStep(one) for one in ([drop_slot(name)] if there else []) + [create]]
+    return [SetUpStep(one) for one in ([drop_slot(name)] if there else []) + [create_slot(name, version)]]
+
+
+def create_slot(name: str, version: int) -> str:
+    """From 17 on standbys may have it, too: https://www.postgresql.org/docs/17/logical-replication-failover.html"""
+    words = f"{literal(name)}, {literal(PLUGIN)}" + ", failover => true" * (version >= FAILOVER)
+    return f"SELECT pg_catalog.pg_create_logical_replication_slot({words})"
 
 
 def drop_slot(name: str) -> str:

@@ -16,7 +16,7 @@ from psycopg import pq
 
 from anabranch.connectors.postgresql.connection import Connection, parameters
 from anabranch.connectors.postgresql.ddl import quote
-from anabranch.connectors.postgresql.positions import lsn_text
+from anabranch.connectors.postgresql.positions import lsn_of, lsn_text
 from anabranch.connectors.postgresql.source_connection import NAME
 from anabranch.connectors.postgresql.source_errors import translate, translated
 from anabranch.connectors.postgresql.terms import literal
@@ -33,23 +33,33 @@ _PATIENCE, _POLL = 10.0, 0.1  # seconds for a former reader of the slot to be go
 
 
 class WalStream:
-    """One slot, read from `after` on."""
+    """A connection, and the one slot that is read over it once it has begun. `timeline`: the one that the server is on."""
 
-    def __init__(self, endpoint: Endpoint, slot: str, after: int, options: Mapping[str, str]) -> None:
-        """Raises SourceUnavailable, also where another process reads the slot; SourceError."""
+    def __init__(self, endpoint: Endpoint) -> None:
+        """Raises SourceUnavailable, SourceError."""
         with translated(f"cannot connect to {endpoint} for replication"):
             self._connection: Connection = psycopg.connect(
                 **parameters(endpoint, NAME), replication="database", autocommit=True
             )
         self._pg = self._connection.pgconn
-        words = ", ".join(f"{name} {literal(value)}" for name, value in options.items())
-        try:
-            self._begin(f"START_REPLICATION SLOT {quote(slot)} LOGICAL {lsn_text(after)} ({words})".encode())
-        except BaseException:
-            self.close()
-            raise
+        self.timeline = int(self._asked(b"IDENTIFY_SYSTEM", 1))
 
-    def _begin(self, command: bytes) -> None:
+    def left_at(self, timeline: int) -> int | None:
+        """Where the server's history left an earlier timeline; None for one that it has never been on."""
+        history = self._asked(f"TIMELINE_HISTORY {self.timeline}".encode(), 1) if self.timeline > 1 else b""
+        found = (line.split()[:2] for line in history.decode().splitlines() if line[:1].isdigit())
+        return next((lsn_of(place) for number, place in found if int(number) == timeline), None)
+
+    def _asked(self, command: bytes, column: int) -> bytes:
+        result = self._pg.exec_(command)
+        if result.status != pq.ExecStatus.TUPLES_OK:
+            raise translate(psycopg.errors.error_from_result(result), "ask the source where it is")
+        return result.get_value(0, column) or b""
+
+    def begin(self, slot: str, after: int, options: Mapping[str, str]) -> None:
+        """Raises SourceUnavailable, also where another process reads the slot; SourceError."""
+        words = ", ".join(f"{name} {literal(value)}" for name, value in options.items())
+        command = f"START_REPLICATION SLOT {quote(slot)} LOGICAL {lsn_text(after)} ({words})".encode()
         until = time.monotonic() + _PATIENCE
         while True:
             result = self._pg.exec_(command)
