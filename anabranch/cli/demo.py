@@ -23,12 +23,19 @@ from anabranch.cli.options import log_level
     metavar="N",
     help="The writer's transactions per second.",
 )
+@click.option(
+    "--source",
+    type=click.Choice(["mariadb", "postgresql"]),
+    default="mariadb",
+    show_default=True,
+    help="The shop's database.",
+)
 @log_level("warning")
-def demo(seconds: float, forever: bool, keep: bool, rate: float) -> None:
-    """Start MariaDB and PostgreSQL privately, load and follow a lively shop, verify, and leave nothing running.
+def demo(seconds: float, forever: bool, keep: bool, rate: float, source: str) -> None:
+    """Start two databases privately, load and follow a lively shop, verify, and leave nothing running.
 
     The first Ctrl-C ends the streaming early and verifies; the second stops at once.
     """
     from anabranch.demo import run_demo
 
-    sys.exit(run_demo(None if forever else seconds, keep=keep, rate=rate))
+    sys.exit(run_demo(None if forever else seconds, keep=keep, rate=rate, source=source))

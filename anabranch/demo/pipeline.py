@@ -33,7 +33,7 @@ url = "{source}"
 url = "{target}"
 
 [[rules]]
-include = ["{name}.*"]
+include = ["{schema}.*"]
 target = "public.{{table}}"
 """
 PASSWORDS = ("DEMO_SOURCE_PASSWORD", "DEMO_TARGET_PASSWORD")
@@ -57,9 +57,12 @@ class Pipeline:
     @classmethod
     def write(cls, directory: Path, source: End, target: End, java_home: Path) -> Pipeline:
         """Write job file and variables; the latter are readable by their owner only."""
+        is_postgresql = source.database.server.name == "postgresql"
+        schema, path = ("public", f"/{NAME}") if is_postgresql else (NAME, "")
         job_file = JOB_FILE.format(
             name=NAME,
-            source=f"{source.database.server.name}://{ACCOUNT}:${{{PASSWORDS[0]}}}@{source.address}",
+            schema=schema,
+            source=f"{source.database.server.name}://{ACCOUNT}:${{{PASSWORDS[0]}}}@{source.address}{path}",
             target=f"{target.database.server.name}://{ACCOUNT}:${{{PASSWORDS[1]}}}@{target.address}/{NAME}",
         )
         variables = dict(zip(PASSWORDS, (source.password, target.password), strict=True))

@@ -10,6 +10,8 @@ import importlib.util
 import os
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from anabranch.demo import place, shop
@@ -22,18 +24,23 @@ from anabranch.testing.cache import ServerUnavailable
 from anabranch.testing.servers import Server, start_mariadb, start_postgresql
 
 RATE = 250.0  # the writer's transactions per second: two cores have room left
+SOURCES: dict[str, tuple[str, Callable[[Path], Server]]] = {
+    "mariadb": ("MariaDB", start_mariadb),
+    "postgresql": ("PostgreSQL", partial(start_postgresql, options=("--wal-level=logical",))),
+}
 DRIVERS = ("pymysql", "psycopg", "pyspark")
 LEVEL_VARIABLE = "ANABRANCH_LOG_LEVEL"
 
 
-def run_demo(seconds: float | None = 60.0, *, keep: bool = False, rate: float = RATE) -> int:
-    """Run it in the working directory; `seconds` None = until Ctrl-C. The exit code: 0 only if all is identical."""
+def run_demo(seconds: float | None = 60.0, *, keep: bool = False, rate: float = RATE, source: str = "mariadb") -> int:
+    """Run it in the working directory; `source`: a key of SOURCES; `seconds` None = until Ctrl-C. The exit code: 0 only
+    if all is identical."""
     started = time.monotonic()
-    java_home = requirements()
+    java_home = requirements(source)
     if sys.stderr.isatty():
         os.environ.setdefault(LEVEL_VARIABLE, "warning")  # the job's log lines would tear its live line
     with place.demo_directory(Path.cwd()) as directory:
-        summary = _on_servers(directory, java_home, seconds, rate)
+        summary = _on_servers(directory, java_home, seconds, rate, source)
         print("\n".join(["", *summary.lines(), ""]), flush=True)
         if keep or summary.exit_code:
             say(f"databases, job and trail are kept in {_short(directory)} until the next demo")
@@ -43,12 +50,13 @@ def run_demo(seconds: float | None = 60.0, *, keep: bool = False, rate: float = 
     return summary.exit_code
 
 
-def requirements() -> Path:
+def requirements(source: str = "mariadb") -> Path:
     """JAVA_HOME. Raises, with what to do, when something is missing that cannot be fetched: all of it at once."""
+    finders = (packages.find_postgresql, *((packages.find_mariadb,) if source == "mariadb" else ()), packages.find_java)
     missing = [name for name in DRIVERS if importlib.util.find_spec(name) is None]
     hints = [install_hint("all")] if missing else []
     found: list[object] = []
-    for find in (packages.find_postgresql, packages.find_mariadb, packages.find_java):
+    for find in finders:
         try:
             found.append(find())
         except ServerUnavailable as unavailable:
@@ -64,11 +72,12 @@ def say(*lines: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
 
-def _on_servers(directory: Path, java_home: Path, seconds: float | None, rate: float) -> Summary:
-    say("starting MariaDB and PostgreSQL, privately")
-    with start_mariadb(directory / "mariadb") as mariadb, start_postgresql(directory / "postgresql") as postgresql:
-        say(f"  source  {_described(mariadb)}", f"  target  {_described(postgresql)}")
-        source, target = shop.create_source(mariadb), shop.create_target(postgresql)
+def _on_servers(directory: Path, java_home: Path, seconds: float | None, rate: float, family: str) -> Summary:
+    title, start = SOURCES[family]
+    say(f"starting {title} and PostgreSQL, privately")
+    with start(directory / "source") as origin, start_postgresql(directory / "postgresql") as postgresql:
+        say(f"  source  {_described(origin)}", f"  target  {_described(postgresql)}")
+        source, target = shop.create_source(origin), shop.create_target(postgresql)
         rows, tables = shop.count_rows(source)
         say(f"a shop with {rows:,} rows in {tables} tables; a writer begins, {rate:.0f} transactions a second")
         pipeline = Pipeline.write(directory, source, target, java_home)

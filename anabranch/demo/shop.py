@@ -1,6 +1,6 @@
 """The two databases and the account that the job uses at each: only the rights a job needs.
 
-The shop's tables and rows are in shop.sql, what happens in it in writer.py.
+The shop's tables and rows are in shop.sql and shop_postgresql.sql, what happens in it in writer.py.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from anabranch.testing.servers import Server
 
 NAME = "shop"
 ACCOUNT = "anabranch"
+TABLES = {"postgresql": "SELECT tablename::text FROM pg_tables WHERE schemaname = 'public'"}
 # https://mariadb.com/kb/en/grant/#global-privileges. SLAVE MONITOR: preflight asks whether this server is itself a replica.
 # SHOW VIEW: without any right but SELECT on a table, MariaDB hides what its foreign keys do on delete and update
 # (https://mariadb.com/kb/en/information-schema-referential_constraints-table/).
@@ -35,6 +36,24 @@ class End:
 
 def create_source(server: Server) -> End:
     """The shop with its first rows, made by the server itself."""
+    return _create_postgresql(server) if server.name == "postgresql" else _create_mariadb(server)
+
+
+def _create_postgresql(server: Server) -> End:
+    """The account owns the tables: it publishes them."""
+    end = End(Database(server, NAME), secrets.token_hex(12))
+    with closing(connect(server)) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute(f"CREATE ROLE {ACCOUNT} LOGIN REPLICATION PASSWORD '{end.password}'")
+        cursor.execute(f"CREATE DATABASE {NAME} OWNER {ACCOUNT}")
+    with closing(end.database.connect()) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute(f"SET ROLE {ACCOUNT}")
+        for statement in statements("shop_postgresql.sql"):
+            cursor.execute(statement)
+        cursor.execute("ANALYZE")
+    return end
+
+
+def _create_mariadb(server: Server) -> End:
     end = End(Database(server, NAME), secrets.token_hex(12))
     with closing(connect(server)) as connection, closing(connection.cursor()) as cursor:
         cursor.execute("SET time_zone = '+00:00'")
@@ -57,13 +76,13 @@ def create_target(server: Server) -> End:
     return end
 
 
-def statements() -> list[str]:
-    """The statements of shop.sql, in order."""
-    text = files("anabranch.demo").joinpath("shop.sql").read_text(encoding="utf-8")
+def statements(file: str = "shop.sql") -> list[str]:
+    """The statements of a file, in order."""
+    text = files("anabranch.demo").joinpath(file).read_text(encoding="utf-8")
     return [statement for part in text.split(";\n") if (statement := part.strip())]
 
 
 def count_rows(end: End) -> tuple[int, int]:
     """How many rows in how many tables the source has."""
-    tables = [name for (name,) in end.database.query("SHOW TABLES")]
+    tables = [name for (name,) in end.database.query(TABLES.get(end.database.server.name, "SHOW TABLES"))]
     return sum(end.database.query(f"SELECT COUNT(*) FROM {name}")[0][0] for name in tables), len(tables)

@@ -2,7 +2,7 @@
 
 Inserts, updates, deletes, changed keys, cascades, whole and partial rollbacks, several tables in one transaction, rows
 without a key. Deadlocks and refused rows happen as in any shop: the transaction is rolled back and life goes on. What
-does not live here: measuring (latency.py).
+does not live here: measuring (latency.py), what the databases say differently (words.py).
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Self
 
+from anabranch.demo.words import Words, words_of
 from anabranch.testing.databases import Database
 
 WORKERS = 2
 KEPT_LEDGER = 100_000  # rows per worker; older ones are removed now and then
-# Deadlock, lock wait, changed since it was read: https://mariadb.com/kb/en/mariadb-error-code-reference/
-COLLISIONS = frozenset({1213, 1205, 1020})
+METHODS = ("card", "invoice", "transfer")
+STATUSES = ("new", "active", "gold", "blocked")
 
 
 @dataclass
@@ -42,8 +43,8 @@ class Totals:
 class Shop:
     """The transactions of one worker, on one connection. Each returns whether it is to be committed."""
 
-    def __init__(self, connection: Any, worker: int) -> None:
-        self.connection, self.worker = connection, worker
+    def __init__(self, connection: Any, worker: int, words: Words) -> None:
+        self.connection, self.worker, self.words = connection, worker, words
         self.cursor = connection.cursor()
         self.random = random.Random(worker)
         self.orders: deque[int] = deque(maxlen=500)  # own orders, newest last
@@ -53,15 +54,13 @@ class Shop:
 
     def one(self) -> None:
         """One transaction with its ledger row. Raises driver errors other than collisions and refused rows."""
-        import pymysql
-
         event, work = self.random.choices(EVENTS, WEIGHTS)[0]
         try:
             keep = work(self)
             self.write_ledger(event)
             self.connection.commit() if keep else self.connection.rollback()
-        except (pymysql.err.OperationalError, pymysql.err.IntegrityError) as error:
-            if isinstance(error, pymysql.err.OperationalError) and error.args[0] not in COLLISIONS:
+        except self.words.driver_error as error:
+            if not self.words.is_collision(error):
                 raise
             self.connection.rollback()
             self.totals.refused += 1
@@ -74,10 +73,12 @@ class Shop:
         self.number += 1
         self.run("INSERT INTO ledger VALUES (%s, %s, %s, %s)", self.worker, self.number, event, clock())
 
-    def run(self, sql: str, *values: object) -> int:
-        """Run a statement; the id it made, where it made one."""
+    def run(self, sql: str, *values: object) -> None:
         self.cursor.execute(sql, values)
-        return int(self.cursor.lastrowid or 0)
+
+    def insert(self, sql: str, *values: object) -> int:
+        """Insert a row; the id that it was given."""
+        return self.words.insert(self.cursor, sql, values)
 
     def some_order(self) -> int:
         return self.random.choice(self.orders) if self.orders else self.random.randint(1, 30_000)
@@ -95,7 +96,7 @@ class Shop:
 
     def place_order(self) -> bool:
         """An order with its items; the stock of each goes down."""
-        order = self.run(
+        order = self.insert(
             "INSERT INTO orders (customer_id, reference, total, note, ordered_at) VALUES (%s, %s, %s, %s, %s)",
             *(self.some_customer(), self.random.randbytes(8), self.some_price()),
             *(self.random.choice((None, "leave at the door", "für Zoë ☂")), clock()),
@@ -111,7 +112,7 @@ class Shop:
         self.run("UPDATE orders SET state = 'paid' WHERE id = %s", order)
         self.run(
             "INSERT INTO payments (order_id, method, amount, paid_on) SELECT id, %s, total, %s FROM orders WHERE id = %s",
-            *(self.random.randint(1, 3), clock().date(), order),
+            *(self.random.choice(METHODS), clock().date(), order),
         )
         return True
 
@@ -131,8 +132,8 @@ class Shop:
 
     def count_stock(self) -> bool:
         self.run(
-            "UPDATE stock SET quantity = quantity + %s, counted_at = CURRENT_TIME(3) WHERE product_id = %s",
-            *(self.random.randint(1, 50), self.some_product()),
+            "UPDATE stock SET quantity = quantity + %s, counted_at = %s WHERE product_id = %s",
+            *(self.random.randint(1, 50), clock().time().replace(microsecond=0), self.some_product()),
         )
         return True
 
@@ -148,8 +149,8 @@ class Shop:
         """A range of products, in the order of their keys."""
         first = self.some_product()
         self.run(
-            "UPDATE products SET price = price + 0.01, rating = RAND() * 5, weight = RAND() WHERE id BETWEEN %s AND %s",
-            *(first, first + self.random.randint(0, 12)),
+            "UPDATE products SET price = price + 0.01, rating = %s, weight = %s WHERE id BETWEEN %s AND %s",
+            *(self.random.random() * 5, self.random.random(), first, first + self.random.randint(0, 12)),
         )
         return True
 
@@ -166,19 +167,20 @@ class Shop:
 
     def register(self) -> bool:
         """A customer with two addresses."""
-        customer = self.run(
+        customer = self.insert(
             "INSERT INTO customers (email, name, interests, flags, preferences, secret) VALUES (%s, %s, %s, %s, %s, %s)",
             *(f"{self.worker}.{time.time_ns()}@example.org", "Renée Ångström", self.random.randint(0, 31)),
             *(self.random.randint(0, 255), '{"theme": "dark", "size": 1.50}', self.random.randbytes(16)),
         )
         for kind in ("home", "work"):
             self.run(
-                "INSERT INTO addresses (customer_id, kind, street, city, latitude) VALUES (%s, %s, %s, %s, RAND())",
+                "INSERT INTO addresses (customer_id, kind, street, city, latitude) VALUES (%s, %s, %s, %s, %s)",
                 *(
                     customer,
                     kind,
                     f"Straße {self.random.randint(1, 200)}",
                     self.random.choice(("Köln", "大阪", "Oslo")),
+                    self.random.random(),
                 ),
             )
         self.customers.append(customer)
@@ -186,8 +188,8 @@ class Shop:
 
     def edit_customer(self) -> bool:
         self.run(
-            "UPDATE customers SET credit = credit + 1, status = %s, is_newsletter = 1 - is_newsletter, born = %s WHERE id = %s",
-            *(self.random.randint(1, 4), self.random.choice((None, "1999-12-31")), self.some_customer()),
+            "UPDATE customers SET credit = credit + 1, status = %s, is_newsletter = NOT is_newsletter, born = %s WHERE id = %s",
+            *(self.random.choice(STATUSES), self.random.choice((None, "1999-12-31")), self.some_customer()),
         )
         return True
 
@@ -199,10 +201,11 @@ class Shop:
 
     def close_category(self) -> bool:
         """Its products and sub-categories lose it (SET NULL), and most products find another."""
-        self.run("SELECT id FROM categories ORDER BY RAND() LIMIT 1")
-        self.run("DELETE FROM categories WHERE id = %s", *self.cursor.fetchone())
-        category = self.run("INSERT INTO categories (parent_id, name) VALUES (NULL, 'Opened today')")
-        self.run("UPDATE products SET category_id = %s WHERE category_id IS NULL ORDER BY id LIMIT 60", category)
+        self.run("SELECT id FROM categories")
+        self.run("DELETE FROM categories WHERE id = %s", *self.random.choice(self.cursor.fetchall()))
+        category = self.insert("INSERT INTO categories (parent_id, name) VALUES (NULL, 'Opened today')")
+        without = "SELECT id FROM products WHERE category_id IS NULL ORDER BY id LIMIT 60"
+        self.run(f"UPDATE products SET category_id = %s WHERE id IN (SELECT id FROM ({without}) AS some)", category)
         return True
 
     def browse(self) -> bool:
@@ -213,7 +216,7 @@ class Shop:
 
     def tidy(self) -> bool:
         """Old rows go, also from the table without a key."""
-        self.run("DELETE FROM event_log ORDER BY happened LIMIT 20")
+        self.run(self.words.delete_oldest)
         self.run("DELETE FROM ledger WHERE writer = %s AND number < %s", self.worker, self.number - KEPT_LEDGER)
         return True
 
@@ -294,15 +297,14 @@ class Writer:
         return sum((shop.totals for shop in self._shops), Totals())
 
     def _live(self, database: Database, number: int, pause: float) -> None:
-        import pymysql
-
+        words = words_of(database.server.name)
         try:
             with closing(database.connect(autocommit=False)) as connection:
-                shop = Shop(connection, number)
-                shop.run("SET time_zone = '+00:00'")
+                shop = Shop(connection, number, words)
+                shop.run(words.utc)
                 self._shops.append(shop)
                 self._work(shop, pause)
-        except pymysql.err.Error as error:
+        except words.driver_error as error:
             self._failures.append(error)
 
     def _work(self, shop: Shop, pause: float) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.demo import shop
+from anabranch.demo.words import words_of
 from anabranch.demo.writer import LIFE, Shop, Writer
 from anabranch.testing.servers import start_mariadb
 
@@ -34,7 +35,7 @@ def test_the_shop_is_made_whole(source: shop.End) -> None:
 def test_each_transaction_works(source: shop.End, number: int, event: str) -> None:
     work = next(work for name, work, _ in LIFE if name == event)
     with closing(source.database.connect(autocommit=False)) as connection:
-        worker = Shop(connection, number)
+        worker = Shop(connection, number, words_of("mariadb"))
         for prepare in (Shop.place_order, Shop.register):
             prepare(worker)
         assert work(worker) is (event != "think again")
