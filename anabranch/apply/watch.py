@@ -82,7 +82,11 @@ def links(of: TableId, tables: Mapping[TableId, Known]) -> list[Link]:
     schema, table = tables[of].schema, tables[of].table
     found = [Link(of, table.key, table.key, Side.ROW)]
     for index in schema.indexes:
-        if index.unique and set(index.columns) <= set(table.source_columns):
+        if index.unique and not index.exact:
+            found.append(
+                Link(of, (), (), Side.COMES, f"which rows index {index.name} takes for equal is up to the source")
+            )
+        elif index.unique and set(index.columns) <= set(table.source_columns):
             columns = _names(table, index.columns)
             found.append(Link(of, columns, columns, Side.COMES))
     for child, known in tables.items():

@@ -110,12 +110,12 @@ class RuleSet:
         return entry is not None and entry.where is not None
 
     def refused(self, schema: TableSchema) -> list[Column]:
-        """Columns whose type cannot be replicated and that the job does not drop."""
-        dropped = self.dropped(schema.id)
-        return [column for column in schema.columns if column.type is None and column.name not in dropped]
+        """Columns whose type cannot be replicated, that the target does not compute and that the job does not drop."""
+        left = {*self.dropped(schema.id), *(c.name for c in schema.computed if c.name not in schema.primary_key)}
+        return [column for column in schema.columns if column.type is None and column.name not in left]
 
     def target_table(self, schema: TableSchema) -> TargetTable:
-        """How a table looks at the target. Generated columns are copied as plain ones.
+        """How a table looks at the target. Generated columns are copied as plain ones, where the target does not compute them.
 
         Raises ConfigError where the job's settings do not fit the definition, SchemaError for refused types."""
         target = self.target_of(schema.id)
@@ -131,7 +131,9 @@ class RuleSet:
             for column in schema.columns
             if column.name not in dropped and column.type
         ]
-        names = {name: self._renames(schema.id).get(name, name) for name, _ in kept}
+        renames = self._renames(schema.id)
+        names = {name: renames.get(name, name) for name, _ in kept}
+        computed = (column.name for column in schema.computed if column.name not in dropped)
         return TargetTable(
             source=schema.id,
             target=target,
@@ -139,6 +141,7 @@ class RuleSet:
             types=tuple(_types(kept)),
             key=tuple(names[name] for name in schema.primary_key),
             source_columns=tuple(names),
+            computed=tuple((name, renames.get(name, name)) for name in computed),
         )
 
     def where(self, schema: TableSchema) -> Filter | None:

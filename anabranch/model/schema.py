@@ -44,6 +44,8 @@ class Column:
     default_term: Term | None = field(default=None, compare=False)
     comment: str = field(default="", compare=False)
     character_bytes: int = field(default=4, compare=False)  # the most that a character of its set takes in UTF-8
+    serial: bool = field(default=False, compare=False)  # its numbers come from a default, not from an identity
+    sequence: str = field(default="", compare=False)  # of a column that counts, in the words of TableSchema.dialect
 
     def same_definition(self, other: Column) -> bool:
         """A type that one of the two did not know fits any that the source spells alike; the default, which is told by the
@@ -59,7 +61,11 @@ _TOLD_BY_TYPE: dict[str, Any] = {"type": None, "default": None, "default_is_expr
 @dataclass(frozen=True, slots=True)
 class Index:
     """A secondary index. `columns` are names; `prefixes` gives the indexed prefix length per column (None = all), in
-    characters of a text and bytes of anything else; `descending` says it per column, () = none is."""
+    characters of a text and bytes of anything else; `descending` says it per column, () = none is.
+
+    `definition` and `constraint` are in the words of TableSchema.dialect, for a target that speaks it: what follows the
+    table's name where the columns do not say all, and the constraint that the index stands for. Then `columns` are all that
+    it depends on. `exact`: it takes two rows for equal exactly if the texts of their columns are."""
 
     name: str
     columns: tuple[str, ...]
@@ -67,6 +73,9 @@ class Index:
     prefixes: tuple[int | None, ...] = ()
     kind: str = "btree"  # what the source calls it; only btree is carried over
     descending: tuple[bool, ...] = ()
+    definition: str = field(default="", compare=False)
+    constraint: str = field(default="", compare=False)
+    exact: bool = field(default=True, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +90,30 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class ForeignKey:
+    """`options`: all that follows its columns, in the words of TableSchema.dialect; None where that is not all of it."""
+
     name: str
     columns: tuple[str, ...]
     parent: TableId
     parent_columns: tuple[str, ...]
     on_delete: Action = Action.RESTRICT
     on_update: Action = Action.RESTRICT
+    options: str | None = field(default=None, compare=False)
 
     @property
     def changes_rows(self) -> bool:
         """Does it write to children when their parents change? (K1: not every log shows that.)"""
         return not {Action.CASCADE, Action.SET_NULL}.isdisjoint((self.on_delete, self.on_update))
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What has to be there before a table can be: a type, a collation, an extension. In the words of TableSchema.dialect."""
+
+    kind: str
+    name: str
+    schema: str  # the one that it is in, not quoted
+    definition: str  # what makes it; "" for what cannot be made
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +123,10 @@ class TableSchema:
     `version` counts from 1 per table; `primary_key` is () for a keyless table. `row_end` names the column (which need not
     be among `columns`) that tells the source's current rows from their history, "" for a table that keeps none. `checks`
     and comments are for the target's definition only: rows are read without them, and a change of them is none of the
-    definition. `partitions` names those that hold its rows, where rows come and go with them, unseen by the log."""
+    definition. `partitions` names those that hold its rows, where rows come and go with them, unseen by the log.
+
+    `dialect` names in whose words expressions and definitions are, "" where no target takes them as they are; then what
+    the source computes is computed by the target as well. `needs`: in the order in which they can be made."""
 
     id: TableId
     columns: tuple[Column, ...]
@@ -114,6 +139,9 @@ class TableSchema:
     comment: str = field(default="", compare=False)
     checks: tuple[Check, ...] = field(default=(), compare=False)
     partitions: tuple[str, ...] = field(default=(), compare=False)
+    dialect: str = field(default="", compare=False)
+    key_name: str = field(default="", compare=False)  # of the primary key, where the source names it
+    needs: tuple[Need, ...] = field(default=(), compare=False)
 
     def column(self, name: str) -> Column:
         return next(c for c in self.columns if c.name == name)
@@ -125,6 +153,11 @@ class TableSchema:
     def key_indexes(self) -> tuple[int, ...]:
         """Places of the primary key's columns, in key order."""
         return tuple(self.index_of(name) for name in self.primary_key)
+
+    @property
+    def computed(self) -> tuple[Column, ...]:
+        """Columns of no replicated type that whoever speaks the dialect computes from others."""
+        return tuple(c for c in self.columns if self.dialect and c.generated and c.type is None)
 
     def same_definition(self, other: TableSchema) -> bool:
         """Columns, order, types, keys and foreign keys are equal (secondary, non-unique indexes may differ)."""
@@ -165,6 +198,9 @@ class TableSchema:
             comment=data["comment"],
             checks=tuple(_check(c) for c in data.get("checks", ())),
             partitions=tuple(data.get("partitions", ())),
+            dialect=data.get("dialect", ""),  # a trail of before has none
+            key_name=data.get("key_name", ""),
+            needs=tuple(Need(**need) for need in data.get("needs", ())),
         )
 
 
@@ -179,9 +215,8 @@ def _column(data: dict[str, Any]) -> Column:
 
 def _index(data: dict[str, Any]) -> Index:
     descending = tuple(data.get("descending", ()))  # a trail of before has none
-    return Index(
-        data["name"], tuple(data["columns"]), data["unique"], tuple(data["prefixes"]), data["kind"], descending
-    )
+    lists = {"columns": tuple(data["columns"]), "prefixes": tuple(data["prefixes"]), "descending": descending}
+    return Index(**{**data, **lists})
 
 
 def _check(data: dict[str, Any]) -> Check:
@@ -196,6 +231,7 @@ def _foreign_key(data: dict[str, Any]) -> ForeignKey:
         tuple(data["parent_columns"]),
         Action(data["on_delete"]),
         Action(data["on_update"]),
+        data.get("options"),
     )
 
 

@@ -16,7 +16,8 @@ class TargetTable:
     """How a source table looks at the target: names there, logical types of the columns we write, key columns.
 
     `columns` are target names in the order of the source's columns that are replicated, `source_columns` their names
-    there; `key` (target names) is () if keyless."""
+    there; `key` (target names) is () if keyless. `computed`: source and target name of columns that the target computes:
+    nobody writes them."""
 
     source: TableId
     target: TableId
@@ -24,6 +25,7 @@ class TargetTable:
     types: tuple[LogicalType, ...]
     key: tuple[str, ...]
     source_columns: tuple[str, ...] = ()
+    computed: tuple[tuple[str, str], ...] = ()
 
     def type_of(self, column: str) -> LogicalType:
         return self.types[self.columns.index(column)]

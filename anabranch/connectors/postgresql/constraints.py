@@ -28,6 +28,7 @@ from anabranch.connectors.postgresql.catalog import (
 from anabranch.connectors.postgresql.connection import Connection, table_name
 from anabranch.connectors.postgresql.errors import WAITED_FOR, describe, meaning, translate, translated
 from anabranch.connectors.postgresql.indexes import plan_indexes, serves_cascade
+from anabranch.connectors.postgresql.verbatim import NotCarried
 from anabranch.connectors.postgresql.written import index_definition
 from anabranch.errors import TargetBusy, TargetUnavailable
 from anabranch.model.ids import TableId
@@ -162,13 +163,38 @@ def build_indexes(connection: Connection, schema: TableSchema, table: TargetTabl
     another serves is built where that other one could not be."""
     problems, missing = [], set()
     for index, planned in plan_indexes(schema, table):
-        if isinstance(planned, ddl.NotCarried):
+        if isinstance(planned, NotCarried):
             problems.append(f"index {index.name} of {table.source} is not built: {planned}")
         elif not planned.served_by or planned.served_by in missing:
-            said = _build_index(connection, table, planned)
+            said = (
+                _build_own(connection, table, planned)
+                if planned.constraint
+                else _build_index(connection, table, planned)
+            )
             missing |= {index.name} if said else set()
             problems += said
     return problems
+
+
+def _build_own(connection: Connection, table: TargetTable, planned: ddl.Planned) -> list[str]:
+    """An index with the constraint that it stands for."""
+    names = (planned.name, planned.fallback)
+    if any(index.constraint in names for index in _indexes(connection, table.target)):
+        return []
+    name = planned.name
+    if planned.is_made_by_constraint:
+        name = planned.fallback if relation_table(connection, table.target.schema, name) else name
+    elif said := _build_index(connection, table, planned):
+        return said
+    else:
+        name = _name(connection, table.target, planned, _indexes(connection, table.target))
+    return attempt(connection, planned.sql_constraint(table, name), f"key {name} of {table.target}")
+
+
+def _indexes(connection: Connection, table: TableId) -> list[ExistingIndex]:
+    with translated(f"read the indexes of {table}"):
+        existing = read_table(connection, table)
+    return existing.indexes if existing else []
 
 
 def _build_index(
@@ -177,7 +203,7 @@ def _build_index(
     with translated(f"read the indexes of {table.target}"):
         existing = read_table(connection, table.target)
         indexes = existing.indexes if existing else []
-        if not planned.parts and any(_serves(planned, i) for i in indexes):
+        if not planned.parts and not planned.exact and any(_serves(planned, i) for i in indexes):
             return []
     try:
         name = _name(connection, table.target, planned, indexes)
@@ -193,7 +219,7 @@ def _name(connection: Connection, table: TableId, planned: ddl.Planned, indexes:
         return planned.fallback if relation_table(connection, table.schema, planned.name) else planned.name
     if not own.valid:  # left behind by CONCURRENTLY
         return planned.name
-    written = index_definition(connection, table, planned.terms)
+    written = index_definition(connection, table, planned.body)
     is_it = own.unique == planned.unique and not own.primary and own.definition.endswith(f" {written}")
     return planned.name if is_it else planned.fallback
 
@@ -241,16 +267,20 @@ def build_foreign_keys(
     for key in schema.foreign_keys:
         try:
             planned = ddl.plan_foreign_key(key, table, resolve)
-        except ddl.NotCarried as why:
+        except NotCarried as why:
             problems.append(f"foreign key {key.name} of {table.source} is not built: {why}")
         else:
-            problems += _add_foreign_key(connection, table.target, planned.name, planned.sql_foreign_key(table, waits))
+            statement = planned.sql_foreign_key(table, waits)
+            problems += _add_foreign_key(connection, table.target, planned.name, statement, planned.is_valid)
     return problems
 
 
-def _add_foreign_key(connection: Connection, table: TableId, name: str, statement: str) -> list[str]:
+def _add_foreign_key(
+    connection: Connection, table: TableId, name: str, statement: str, is_valid: bool = True
+) -> list[str]:
+    """`is_valid`: else the source has not looked at the rows that were there, and nor do we."""
     problems = [] if _has_key(connection, table, name) else attempt(connection, statement, f"key {name} of {table}")
-    return problems or _validate(connection, table, name)
+    return problems or (_validate(connection, table, name) if is_valid else [])
 
 
 def _has_key(connection: Connection, table: TableId, name: str, valid: bool = False) -> bool:

@@ -6,14 +6,15 @@ What does not live here: when they are built (load.py), what the target has alre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from anabranch.abc import ValueRules
-from anabranch.connectors.postgresql import choices, terms
+from anabranch.connectors.postgresql import choices, terms, verbatim
 from anabranch.connectors.postgresql.terms import literal
 from anabranch.connectors.postgresql.typemap import PostgresTypes
+from anabranch.connectors.postgresql.verbatim import NOT_ENFORCED, NOT_VALID, NotCarried, is_ours
 from anabranch.errors import TargetError
 from anabranch.model.datatype import Fidelity, Kind, LogicalType
 from anabranch.model.ids import TableId
@@ -26,6 +27,7 @@ IDENTITY_TYPES = ("smallint", "integer", "bigint")
 NUMBER_TYPES = (*IDENTITY_TYPES, "numeric", "real", "double precision")
 ZERO_DATE_KINDS = (Kind.DATE, Kind.TIMESTAMP, Kind.INSTANT)
 NO_DEFAULT_KINDS = (Kind.JSON, Kind.GEOMETRY, Kind.VECTOR)
+RESTRICT = " RESTRICT"
 LATEST = 180000  # a server version, where none is at hand
 
 ACTIONS = {Action.RESTRICT: "NO ACTION", Action.CASCADE: "CASCADE"}
@@ -72,9 +74,10 @@ def create_table(
     rules: ValueRules,
     version: int = LATEST,
     beside: Collection[TableId] = (),
+    computed: bool = True,
 ) -> str:
-    """The table with its primary key and nothing else; `beside`: the target's other tables, whose names are taken. Raises
-    TargetError for names that PostgreSQL would cut."""
+    """The table with its primary key and nothing else; `beside`: the target's other tables, whose names are taken;
+    `computed`: with the columns that the target computes. Raises TargetError for names that PostgreSQL would cut."""
     too_long = long_names(table)
     if too_long:
         raise TargetError(
@@ -82,18 +85,37 @@ def create_table(
             table=str(table.source),
             hint="rename them in the job file ([[rules]] target, [[tables]] columns.rename)",
         )
-    lines = [
-        _column(schema, table, source, target, rules, version, beside)
+    made = {
+        source: _column(schema, table, source, target, rules, version, beside)
         for source, target in target_columns(table).items()
-    ]
+    }
+    if computed and table.computed:
+        made |= dict(computed_columns(schema, table))
+        made = {column.name: made[column.name] for column in schema.columns if column.name in made}
+    lines = list(made.values())
     if table.key:
-        name = own_name(table, "pkey", beside)
+        name = key_name(schema, table, beside)
         named = f"CONSTRAINT {quote(name)} " if name != _usual_name(table, "pkey") else ""
         lines.append(f"{named}PRIMARY KEY ({_names(table.key)})")
     return f"CREATE TABLE {qualified(table.target)} (\n  " + ",\n  ".join(lines) + "\n)"
 
 
-def complete_table(schema: TableSchema, table: TargetTable, rules: ValueRules) -> list[str]:
+def computed_columns(schema: TableSchema, table: TargetTable) -> Iterator[tuple[str, str]]:
+    """Source column, and its line in the definition."""
+    for column, target, expression in verbatim.computed(schema, table):
+        if not isinstance(expression, NotCarried):
+            type_ = f"{column.native}{_collation(column)}"
+            needed = "" if column.nullable else " NOT NULL"
+            yield column.name, f"{quote(target)} {type_} GENERATED ALWAYS AS {expression}{needed}"
+
+
+def _collation(column: Column) -> str:
+    return f" COLLATE {column.collation}" if column.collation else ""
+
+
+def complete_table(
+    schema: TableSchema, table: TargetTable, rules: ValueRules, beside: Collection[TableId] = ()
+) -> list[str]:
     """What follows CREATE TABLE in its transaction: sequences of numbers that identities cannot be, comments."""
     statements = []
     place = qualified(table.target)
@@ -101,8 +123,9 @@ def complete_table(schema: TableSchema, table: TargetTable, rules: ValueRules) -
     for column, target in columns:
         logical = table.type_of(target)
         if draws_numbers(column, logical) and not is_identity(column, logical, rules):
-            name = f"{quote(table.target.schema)}.{quote(sequence_name(table, target))}"
-            statements.append(f"CREATE SEQUENCE {name} OWNED BY {place}.{quote(target)}")
+            name = f"{quote(table.target.schema)}.{quote(_sequence(column, table, target, beside))}"
+            options = f" {column.sequence}" if column.sequence else ""
+            statements.append(f"CREATE SEQUENCE {name}{options} OWNED BY {place}.{quote(target)}")
             statements.append(f"ALTER TABLE {place} ALTER {quote(target)} SET DEFAULT nextval({literal(name)})")
     commented = [(f"TABLE {place}", schema.comment)]
     commented += [(f"COLUMN {place}.{quote(target)}", column.comment) for column, target in columns]
@@ -113,13 +136,20 @@ def complete_table(schema: TableSchema, table: TargetTable, rules: ValueRules) -
 def own_relations(schema: TableSchema, table: TargetTable, rules: ValueRules, beside: Collection[TableId]) -> list[str]:
     """Names of what comes with a table: the primary key's index, sequences."""
     columns = [(schema.column(source), target) for source, target in target_columns(table).items()]
-    return ([own_name(table, "pkey", beside)] if table.key else []) + [
+    return ([key_name(schema, table, beside)] if table.key else []) + [
         own_name(table, f"{target}_seq", beside)
         if is_identity(column, table.type_of(target), rules)
-        else sequence_name(table, target)
+        else _sequence(column, table, target, beside)
         for column, target in columns
         if draws_numbers(column, table.type_of(target))
     ]
+
+
+def key_name(schema: TableSchema, table: TargetTable, beside: Collection[TableId]) -> str:
+    """Of the primary key: as at the source, if it has one there that is free here."""
+    name = schema.key_name
+    is_free = name and TableId(table.target.schema, name) not in beside
+    return name if is_free else own_name(table, "pkey", beside)
 
 
 def own_name(table: TargetTable, what: str, beside: Collection[TableId]) -> str:
@@ -138,6 +168,10 @@ def sequence_name(table: TargetTable, column: str) -> str:
     return with_digest(f"{table.target.name}_{column}_seq", f"{table.target}.{column}")
 
 
+def _sequence(column: Column, table: TargetTable, target: str, beside: Collection[TableId]) -> str:
+    return own_name(table, f"{target}_seq", beside) if column.serial else sequence_name(table, target)
+
+
 def draws_numbers(column: Column, logical: LogicalType) -> bool:
     """Does it count at the target? Not where the job chose a type that is none of numbers: nothing sorts them there."""
     return column.auto_increment and (not logical.target or logical.target in NUMBER_TYPES)
@@ -145,7 +179,7 @@ def draws_numbers(column: Column, logical: LogicalType) -> bool:
 
 def is_identity(column: Column, logical: LogicalType, rules: ValueRules) -> bool:
     """https://www.postgresql.org/docs/current/ddl-identity-columns.html: of integers only."""
-    return column.auto_increment and PostgresTypes().fit(logical, rules).native in IDENTITY_TYPES
+    return column.auto_increment and not column.serial and PostgresTypes().fit(logical, rules).native in IDENTITY_TYPES
 
 
 def long_names(table: TargetTable) -> list[str]:
@@ -165,7 +199,8 @@ def _column(
     fit = PostgresTypes().fit(logical, rules)
     if fit.fidelity is Fidelity.REFUSED:
         raise TargetError(f"column {name}: {fit.reason}", hint="correct [types.map] or [[tables]] columns.type")
-    native = fit.native
+    is_as_there = is_ours(schema) and not logical.target
+    native = f"{column.native}{_collation(column)}" if is_as_there else fit.native
     parts = [quote(name), native]
     if logical.kind is Kind.ENUM and not logical.target:
         parts.append(
@@ -174,8 +209,9 @@ def _column(
     if is_identity(column, logical, rules):
         sequence = own_name(table, f"{name}_seq", beside)
         is_usual = sequence == _usual_name(table, f"{name}_seq")
-        options = "" if is_usual else f" (SEQUENCE NAME {qualified(TableId(table.target.schema, sequence))})"
-        parts.append(f"GENERATED BY DEFAULT AS IDENTITY{options}")
+        named = "" if is_usual else f"SEQUENCE NAME {qualified(TableId(table.target.schema, sequence))}"
+        options = " ".join(filter(None, (named, column.sequence)))
+        parts.append("GENERATED BY DEFAULT AS IDENTITY" + (f" ({options})" if options else ""))
     elif (default := default_of(column, logical)) is not None:
         parts.append(f"DEFAULT {literal(default)}")
     elif column.default_term and (expression := terms.default(column.default_term, logical, version)):
@@ -231,6 +267,28 @@ def loses_default(column: Column, logical: LogicalType, version: int = LATEST) -
     return default_of(column, logical) is None
 
 
+def lost_defaults(schema: TableSchema, table: TargetTable) -> Iterator[tuple[str, str]]:
+    """Source column, and what is lost, or why."""
+    own = {source: planned for source, _, planned in verbatim.defaults(schema, table)}
+    for source, target in target_columns(table).items():
+        column = schema.column(source)
+        if source in own:
+            if isinstance(own[source], NotCarried):
+                yield source, f"{column.default}: {own[source]}"
+        elif loses_default(column, table.type_of(target)):
+            yield source, told_default(column)
+
+
+def default_statements(schema: TableSchema, table: TargetTable) -> dict[str, str]:
+    """Target column -> what gives it its default, of those in our words."""
+    place = qualified(table.target)
+    return {
+        target: f"ALTER TABLE {place} ALTER {quote(target)} SET DEFAULT {planned}"
+        for _, target, planned in verbatim.defaults(schema, table)
+        if not isinstance(planned, NotCarried)
+    }
+
+
 def told_default(column: Column) -> str:
     return "AUTO_INCREMENT" if column.auto_increment else str(column.default)
 
@@ -256,29 +314,53 @@ class Planned:
     parent_columns: tuple[str, ...] = ()
     on_delete: Action = Action.RESTRICT
     on_update: Action = Action.RESTRICT
+    exact: bool = False  # as the source has it: no other one is enough
+    definition: str = ""  # of an index, where its parts do not say it: what follows the table's name
+    constraint: str = ""  # that the index stands for
+    options: str | None = None  # of a foreign key
 
     def sql_index(self, table: TargetTable, name: str, concurrently: bool = True) -> str:
         unique, how = "UNIQUE " if self.unique else "", "CONCURRENTLY " if concurrently else ""
-        return f"CREATE {unique}INDEX {how}{quote(name)} ON {qualified(table.target)} ({self.terms})"
+        return f"CREATE {unique}INDEX {how}{quote(name)} ON {qualified(table.target)} {self.body}"
 
     @property
-    def terms(self) -> str:
-        return ", ".join(self.parts) or _names(self.columns)
+    def body(self) -> str:
+        return self.definition or f"({', '.join(self.parts) or _names(self.columns)})"
+
+    @property
+    def is_made_by_constraint(self) -> bool:
+        """Can it only be made with its constraint, which says all of it?"""
+        return "(" in self.constraint
+
+    def sql_constraint(self, table: TargetTable, name: str) -> str:
+        kind, _, rest = self.constraint.partition(" ")
+        how = self.constraint if self.is_made_by_constraint else f"{kind} USING INDEX {quote(name)} {rest}".rstrip()
+        return f"ALTER TABLE {qualified(table.target)} ADD CONSTRAINT {quote(name)} {how}"
 
     def sql_foreign_key(self, table: TargetTable, waits: bool = False) -> str:
         """`waits`: it may be asked at the end of a transaction, as long as nobody says so it is asked at once."""
         assert self.parent is not None
-        deferrable = " DEFERRABLE" if waits else ""
         return (
             f"ALTER TABLE {qualified(table.target)} ADD CONSTRAINT {quote(self.name)} "
             f"FOREIGN KEY ({_names(self.columns)}) "
-            f"REFERENCES {qualified(self.parent.target)} ({_names(self.parent_columns)}) "
-            f"ON DELETE {ACTIONS[self.on_delete]} ON UPDATE {ACTIONS[self.on_update]}{deferrable} NOT VALID"
+            f"REFERENCES {qualified(self.parent.target)} ({_names(self.parent_columns)})"
+            f"{self._key_options(waits)}"
         )
 
+    def _key_options(self, waits: bool) -> str:
+        """In the source's words where they will do: RESTRICT does not wait."""
+        own = self.options
+        if own is None or (waits and RESTRICT in own):
+            actions = f" ON DELETE {ACTIONS[self.on_delete]} ON UPDATE {ACTIONS[self.on_update]}"
+            return actions + (" DEFERRABLE" if waits else "") + NOT_VALID
+        if own.endswith(NOT_ENFORCED):
+            return own
+        return own.removesuffix(NOT_VALID) + (" DEFERRABLE" if waits and " DEFERRABLE" not in own else "") + NOT_VALID
 
-class NotCarried(Exception):
-    """An index or foreign key that the target does not get; the text says why."""
+    @property
+    def is_valid(self) -> bool:
+        """Of a foreign key: does the source say that no row breaks it?"""
+        return self.options is None or not self.options.endswith((NOT_VALID, NOT_ENFORCED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,11 +371,14 @@ class PlannedCheck:
     source: str
     name: str
     condition: str
+    tail: str = ""  # what stands behind it
+    is_valid: bool = True  # at the source
 
     @property
     def add(self) -> str:
-        check = f"CONSTRAINT {quote(self.name)} CHECK ({self.condition})"
-        return f"ALTER TABLE {qualified(self.table.target)} ADD {check} NOT VALID"
+        check = f"CONSTRAINT {quote(self.name)} CHECK ({self.condition}){self.tail}"
+        unseen = "" if NOT_ENFORCED in self.tail else NOT_VALID
+        return f"ALTER TABLE {qualified(self.table.target)} ADD {check}{unseen}"
 
     @property
     def validate(self) -> str:
@@ -311,13 +396,19 @@ def plan_checks(schema: TableSchema, table: TargetTable, rules: ValueRules) -> d
     taken |= {shortened(key.name) for key in schema.foreign_keys}  # they are made later, and may have a check's name
     for check in schema.checks:
         try:
-            planned = _check(check, table, rules)
+            planned = _own_check(check, schema, table) if is_ours(schema) else _check(check, table, rules)
             planned = planned.renamed() if planned.name in taken else planned
             found[check.name] = planned
             taken.add(planned.name)
         except NotCarried as why:
             found[check.name] = why
     return found
+
+
+def _own_check(check: Check, schema: TableSchema, table: TargetTable) -> PlannedCheck:
+    condition, tail, is_valid = verbatim.check_parts(check)
+    condition = verbatim.taken(condition, schema, table)
+    return PlannedCheck(table, check.name, shortened(check.name), condition, tail, is_valid)
 
 
 def _check(check: Check, table: TargetTable, rules: ValueRules) -> PlannedCheck:
@@ -348,21 +439,26 @@ def plan_foreign_key(key: ForeignKey, table: TargetTable, resolve: Callable[[Tab
     parent = resolve(key.parent)
     if parent is None:
         raise NotCarried(f"its parent {key.parent} is not replicated")
-    name = shortened(key.name)
+    name, columns = shortened(key.name), mapped(key.columns, table)
+    if key.options is not None and key.options.startswith("FOREIGN KEY"):
+        raise NotCarried("it compares more than columns")
+    if key.options is not None and "(" in key.options and columns != key.columns:
+        raise NotCarried("its actions name columns that the job renames")
     return Planned(
         name,
         name,
-        mapped(key.columns, table),
+        columns,
         parent=parent,
         parent_columns=mapped(key.parent_columns, parent),
         on_delete=key.on_delete,
         on_update=key.on_update,
+        options=key.options,
     )
 
 
 def mapped(columns: Iterable[str], table: TargetTable) -> tuple[str, ...]:
     """Columns of the source as the target has them. Raises NotCarried."""
-    names = target_columns(table)
+    names = target_columns(table) | dict(table.computed)
     missing = [c for c in columns if c not in names]
     if missing:
         raise NotCarried(f"{', '.join(missing)} of {table.source} is not a replicated column")

@@ -11,7 +11,7 @@ ALSO_FITS: dict[str, tuple[str, ...]] = {
     "real": ("double precision",),
     "double precision": (),
     "character varying": ("text",),
-    "text": (),
+    "text": ("character varying",),
     "bytea": (),
     "bit": (),
     "date": (),

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from anabranch.connectors.postgresql import ddl
-from anabranch.connectors.postgresql.ddl import NotCarried, Planned, quote
+from anabranch.connectors.postgresql.ddl import Planned, quote
+from anabranch.connectors.postgresql.verbatim import NotCarried, is_ours, taken
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.schema import Index, TableSchema
 from anabranch.rows.net import TargetTable
@@ -40,7 +41,8 @@ def plan_indexes(schema: TableSchema, table: TargetTable) -> Iterator[tuple[Inde
         except NotCarried as why:
             yield index, why
             continue
-        planned = replace(planned, served_by=_server(schema, table, index, planned, built))
+        if not planned.exact:
+            planned = replace(planned, served_by=_server(schema, table, index, planned, built))
         if not planned.served_by:
             built.append((index, planned))
         yield index, planned
@@ -68,7 +70,7 @@ def serves_cascade(schema: TableSchema, index: Index) -> bool:
     """Does it begin with the columns of a foreign key that changes rows? Those are built before the stream, but unique ones,
     which chunks of different moments may break."""
     keys = [key.columns for key in schema.foreign_keys if key.changes_rows]
-    return not index.unique and any(index.columns[: len(key)] == key for key in keys)
+    return not index.unique and not index.definition and any(index.columns[: len(key)] == key for key in keys)
 
 
 def plan_index(index: Index, schema: TableSchema, table: TargetTable) -> Planned:
@@ -76,6 +78,8 @@ def plan_index(index: Index, schema: TableSchema, table: TargetTable) -> Planned
 
     Where the source indexes the beginning of a value, all of it is indexed if every row then fits and need not be unique:
     then it also serves conditions on the column itself."""
+    if is_ours(schema):
+        return _verbatim(index, schema, table)
     if index.kind.lower() not in CARRIED_KINDS:
         raise NotCarried(f"it is of kind {index.kind}")
     columns = ddl.mapped(index.columns, table)
@@ -86,6 +90,19 @@ def plan_index(index: Index, schema: TableSchema, table: TargetTable) -> Planned
     wanted = f"{table.target.name}_{index.name}"
     fallback = ddl.with_digest(wanted, f"{table.target}.{index.name}")
     return Planned(ddl.shortened(wanted), fallback, columns, index.unique, () if is_plain else parts)
+
+
+def _verbatim(index: Index, schema: TableSchema, table: TargetTable) -> Planned:
+    """As the source has it, under its name. Raises NotCarried."""
+    wanted = Planned(ddl.shortened(index.name), ddl.with_digest(index.name, f"{table.target}.{index.name}"), ())
+    constraint = taken(index.constraint, schema, table)
+    wanted = replace(wanted, unique=index.unique, constraint=constraint, exact=True)
+    if index.definition:
+        return replace(wanted, definition=taken(index.definition, schema, table))
+    columns = ddl.mapped(index.columns, table)
+    descending = index.descending or (False,) * len(columns)
+    parts = tuple(quote(column) + " DESC" * down for column, down in zip(columns, descending, strict=True))
+    return replace(wanted, columns=columns, parts=parts if any(descending) else ())
 
 
 def key_fits(schema: TableSchema, table: TargetTable) -> bool:

@@ -9,14 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import chain
 
 import psycopg
 from psycopg import sql
 
 from anabranch.abc import Bounds, DdlStep, LoadedChunk, ValueRules
-from anabranch.connectors.postgresql import aside, constraints, ddl, shared, structures
-from anabranch.connectors.postgresql.catalog import holds_rows, read_table, read_tables
+from anabranch.connectors.postgresql import aside, constraints, ddl, needs, shared, structures
+from anabranch.connectors.postgresql.catalog import holds_rows, read_table, read_tables, relation_table
 from anabranch.connectors.postgresql.connection import Connection, column_list, connect, table_name
 from anabranch.connectors.postgresql.enforced import read_keys
 from anabranch.connectors.postgresql.errors import Meaning, describe, meaning, translate, translated
@@ -106,7 +107,6 @@ class PostgresLoader:
         load: tuple[str, int] | None = None,
     ) -> None:
         connection = self._session()
-        statement = ddl.create_table(schema, table, rules, connection.info.server_version, beside)
         with translated(f"create {table.target}"), connection.transaction():
             connection.execute(ONE_CREATES)
             if recreate:
@@ -117,9 +117,9 @@ class PostgresLoader:
             if not connection.execute(SCHEMA_EXISTS, [table.target.schema]).fetchone():
                 _run(connection, ddl.create_schema(table.target.schema))
             if read_table(connection, table.target) is None:
+                needs.make(connection, schema.needs)
                 connection.execute(SEE_EXTENSIONS, [list(EXTENSIONS.values())])
-                for each in (statement, *ddl.complete_table(schema, table, rules)):
-                    _run(connection, each)
+                _create(connection, schema, table, rules, beside)
 
     def ddl(self, schema: TableSchema, table: TargetTable) -> list[str]:
         create = ddl.create_table(schema, table, self._rules)
@@ -218,9 +218,11 @@ class PostgresLoader:
     ) -> list[str]:
         connection = self._session()
         problems = constraints.put_back(connection, job, table)
+        problems += structures.build_computed(connection, schema, table)
         problems += constraints.build_indexes(connection, schema, table)
         problems += structures.build_checks(connection, schema, table, self._rules)
         problems += constraints.build_foreign_keys(connection, schema, table, resolve)
+        problems += structures.build_defaults(connection, schema, table)
         problems += structures.raise_sequences(connection, [table])
         with translated(f"analyze {table.target}"):
             connection.execute(sql.SQL("ANALYZE {}").format(table_name(table.target)))
@@ -285,6 +287,25 @@ def _until_full(blocks: Iterable[bytes], held: list[bytes]) -> Iterable[bytes]:
         yield block
         if size >= HELD_BYTES:
             return
+
+
+def _create(
+    connection: Connection, schema: TableSchema, table: TargetTable, rules: ValueRules, beside: Collection[TableId]
+) -> None:
+    """The key gets another name where something has its own. Computed columns that the server refuses, as it may lack a
+    function that they call, are tried again, and told, when the rest is built."""
+    if schema.key_name and relation_table(connection, table.target.schema, schema.key_name):
+        schema = replace(schema, key_name="")
+    version = connection.info.server_version
+    try:
+        with connection.transaction():
+            _run(connection, ddl.create_table(schema, table, rules, version, beside))
+    except (psycopg.ProgrammingError, psycopg.NotSupportedError):
+        if not table.computed:
+            raise
+        _run(connection, ddl.create_table(schema, table, rules, version, beside, computed=False))
+    for statement in ddl.complete_table(schema, table, rules, beside):
+        _run(connection, statement)
 
 
 def _lock_generation(connection: Connection, job: str, table: TableId, highest: int) -> int:

@@ -17,7 +17,7 @@ from anabranch.connectors.postgresql.preflight_acting import (
     check_row_security,
     check_rules,
 )
-from anabranch.connectors.postgresql.preflight_extensions import check_extensions
+from anabranch.connectors.postgresql.preflight_extensions import check_extensions, check_needs
 from anabranch.connectors.postgresql.preflight_facts import Live
 from anabranch.connectors.postgresql.preflight_server import (
     check_connections,
@@ -71,6 +71,7 @@ LIVE_CHECKS: tuple[Callable[[Live], Iterator[CheckResult]], ...] = (
     check_table_rights,
     check_bypass,
     check_extensions,
+    check_needs,
     check_existing,
     check_columns,
     check_not_null,

@@ -1,4 +1,5 @@
-"""Types that extensions bring: are they there?"""
+"""What the job's tables need beside them: types that extensions bring, and types of the source's users: is it there, as it is
+at the source, or can it be made?"""
 
 from __future__ import annotations
 
@@ -6,12 +7,69 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from anabranch.abc import CheckResult
-from anabranch.connectors.postgresql import ddl
+from anabranch.connectors.postgresql import ddl, needs
 from anabranch.connectors.postgresql.fits import split_type
-from anabranch.connectors.postgresql.preflight_facts import Live, failed, ok, some, value_rules
+from anabranch.connectors.postgresql.preflight_facts import Live, failed, ok, some, value_rules, warning
 from anabranch.connectors.postgresql.typemap import EXTENSIONS, PostgresTypes
+from anabranch.model.schema import Need
 
 INSTALLED = "SELECT EXISTS (SELECT FROM pg_extension WHERE extname = %s)"
+# May this user make it? https://www.postgresql.org/docs/13/release-13.html: a trusted extension takes CREATE on the database
+AVAILABLE = """
+SELECT EXISTS (SELECT FROM pg_available_extensions WHERE name = %s)
+"""
+MAY_CREATE = """
+SELECT coalesce(bool_or(r.rolsuper OR NOT v.superuser OR
+         coalesce((to_jsonb(v) ->> 'trusted')::boolean, false)
+         AND has_database_privilege(current_database(), 'CREATE')), false)
+  FROM pg_available_extensions a
+  JOIN pg_available_extension_versions v ON v.name = a.name AND v.version = a.default_version,
+       pg_roles r WHERE a.name = %s AND r.rolname = current_user
+"""
+
+
+def check_needs(live: Live) -> Iterator[CheckResult]:
+    """Of a source in our words."""
+    by_need: dict[Need, list[str]] = defaultdict(list)
+    for table in live.context.targets.values():
+        for need in live.context.tables[table.source].needs:
+            by_need[need].append(str(table.source))
+    there = needs.present(live.connection, by_need) if by_need else {}
+    for need, tables in sorted(by_need.items(), key=lambda item: (item[0].kind, item[0].name)):
+        if need in there:
+            yield from _differing(need, there[need], tables)
+        elif need.kind == needs.EXTENSION:
+            yield _extension(live, need, tables)
+        elif not need.definition:
+            hint = "make it at the target as it is at the source"
+            yield failed("types", f"{some(tables)} need the type {need.name}, which is missing", hint, names=tables)
+        else:
+            yield ok("types", f"{need.kind} {need.name} will be made")
+
+
+def _extension(live: Live, need: Need, tables: list[str]) -> CheckResult:
+    needed = f"{some(tables)} need the extension {need.name}"
+    if not live.true(AVAILABLE, need.name):
+        hint = f"install its package on the target's server, or leave the columns out: {some(tables)}"
+        return failed("extensions", f"{needed}, which the target's server does not have", hint, names=tables)
+    if not live.true(MAY_CREATE, need.name):
+        message = f"{needed}, which is not installed in this database, and {live.user} may not install it"
+        return failed("extensions", message, need.definition, names=tables)
+    return ok("extensions", f"{need.name} will be installed")
+
+
+def _differing(need: Need, definition: str, tables: list[str]) -> Iterator[CheckResult]:
+    """An enum that has more labels takes all values of the source; of anything else a person has to judge."""
+    if definition == need.definition:
+        return
+    here, there = needs.labels(definition), needs.labels(need.definition)
+    lacking = [label for label in there if label not in here]
+    if need.kind == needs.ENUM and lacking:
+        hint = "; ".join(f"ALTER TYPE {need.name} ADD VALUE {label}" for label in lacking)
+        yield failed("types", f"the enum {need.name} of the target lacks {', '.join(lacking)}", hint, names=tables)
+    else:
+        text = f"{need.kind} {need.name} is another one at the target than at the source"
+        yield warning("types", text, f"at the source: {need.definition}", names=tables)
 
 
 def check_extensions(live: Live) -> Iterator[CheckResult]:

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from anabranch.abc import CheckResult, Fit, PreflightContext
-from anabranch.connectors.postgresql import choices, ddl
+from anabranch.connectors.postgresql import choices, ddl, verbatim
 from anabranch.connectors.postgresql.fits import split_type
 from anabranch.connectors.postgresql.indexes import MAY_BE_TOO_LONG, key_fits, plan_indexes
 from anabranch.connectors.postgresql.preflight_facts import failed, ok, some, value_rules, warning
 from anabranch.connectors.postgresql.typemap import PostgresTypes
+from anabranch.connectors.postgresql.verbatim import NotCarried, is_ours
 from anabranch.model.datatype import Fidelity, Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.rows.net import TargetTable
@@ -79,6 +80,7 @@ NOT_CARRIED = {
     "indexes": ("index", "indexes", "built"),
     "checks": ("check", "checks", "built"),
     "foreign_keys": ("foreign key", "foreign keys", "built"),
+    "computed": ("computed column", "computed columns", "made"),
     "defaults": ("the default of", "defaults", "carried over"),
 }
 
@@ -87,20 +89,21 @@ def _not_carried(context: PreflightContext, table: TargetTable) -> Iterator[tupl
     """Check, name, reason."""
     schema = context.tables[table.source]
     for index, wanted in plan_indexes(schema, table):
-        if isinstance(wanted, ddl.NotCarried):
+        if isinstance(wanted, NotCarried):
             yield "indexes", index.name, str(wanted)
     for name, planned in ddl.plan_checks(schema, table, value_rules(context)).items():
-        if isinstance(planned, ddl.NotCarried):
+        if isinstance(planned, NotCarried):
             yield "checks", name, str(planned)
     for key in schema.foreign_keys:
         try:
             ddl.plan_foreign_key(key, table, context.targets.get)
-        except ddl.NotCarried as why:
+        except NotCarried as why:
             yield "foreign_keys", key.name, str(why)
-    for source, target in ddl.target_columns(table).items():
-        column = schema.column(source)
-        if ddl.loses_default(column, table.type_of(target)):
-            yield "defaults", source, f"{ddl.told_default(column)} has no counterpart"
+    for column, _, expression in verbatim.computed(schema, table):
+        if isinstance(expression, NotCarried):
+            yield "computed", column.name, str(expression)
+    for source, what in ddl.lost_defaults(schema, table):
+        yield "defaults", source, what if is_ours(schema) else f"{what} has no counterpart"
 
 
 def check_key_sizes(context: PreflightContext) -> Iterator[CheckResult]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from anabranch.abc import DdlStep, ValueRules
-from anabranch.connectors.postgresql import ddl
+from anabranch.connectors.postgresql import ddl, verbatim
 from anabranch.connectors.postgresql.indexes import plan_indexes
+from anabranch.connectors.postgresql.verbatim import NotCarried
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.net import TargetTable
@@ -20,26 +21,33 @@ FIRST, LATER = "before the load", "after the load"
 
 def script(tables: Tables, rules: ValueRules) -> Iterator[DdlStep]:
     by_source = {table.source: table for _, table in tables}
-    for schema in dict.fromkeys(table.target.schema for _, table in tables):
+    schemas = [table.target.schema for _, table in tables] + [n.schema for schema, _ in tables for n in schema.needs]
+    for schema in dict.fromkeys(schemas):
         yield DdlStep(FIRST, None, ddl.create_schema(schema))
+    for need in dict.fromkeys(need for schema, _ in tables for need in schema.needs):
+        yield DdlStep(FIRST, None, need.definition, "" if need.definition else f"type {need.name}: it cannot be made")
     beside = {table.target for _, table in tables}
     for definition, table in tables:
         create = ddl.create_table(definition, table, rules, beside=beside)
-        for statement in (create, *ddl.complete_table(definition, table, rules)):
+        for statement in (create, *ddl.complete_table(definition, table, rules, beside)):
             yield DdlStep(FIRST, table.source, statement)
-        yield from (DdlStep(FIRST, table.source, note=note) for note in defaults_left_out(definition, table))
+        yield from (DdlStep(FIRST, table.source, note=note) for note in columns_left_out(definition, table))
     yield from _indexes(tables, rules)
     for definition, table in tables:
         yield from _checks(definition, table, rules)
     for definition, table in tables:
         yield from _foreign_keys(definition, table, by_source)
+    for definition, table in tables:
+        defaults = ddl.default_statements(definition, table).values()
+        yield from (DdlStep(LATER, table.source, statement) for statement in defaults)
 
 
-def defaults_left_out(schema: TableSchema, table: TargetTable) -> Iterator[str]:
-    for source, target in ddl.target_columns(table).items():
-        column = schema.column(source)
-        if ddl.loses_default(column, table.type_of(target)):
-            yield f"default of {source}: {ddl.told_default(column)}"
+def columns_left_out(schema: TableSchema, table: TargetTable) -> Iterator[str]:
+    """Computed columns and defaults."""
+    for column, _, expression in verbatim.computed(schema, table):
+        if isinstance(expression, NotCarried):
+            yield f"computed column {column.name}: {expression}"
+    yield from (f"default of {source}: {what}" for source, what in ddl.lost_defaults(schema, table))
 
 
 def _indexes(tables: Tables, rules: ValueRules) -> Iterator[DdlStep]:
@@ -50,22 +58,26 @@ def _indexes(tables: Tables, rules: ValueRules) -> Iterator[DdlStep]:
         taken |= {TableId(table.target.schema, name) for name in own}
     for definition, table in tables:
         for index, planned in plan_indexes(definition, table):
-            if isinstance(planned, ddl.NotCarried) or planned.served_by:
-                why = planned if isinstance(planned, ddl.NotCarried) else f"{planned.served_by} serves the same"
+            if isinstance(planned, NotCarried) or planned.served_by:
+                why = planned if isinstance(planned, NotCarried) else f"{planned.served_by} serves the same"
                 yield DdlStep(LATER, table.source, note=f"index {index.name}: {why}")
                 continue
             place = TableId(table.target.schema, planned.name)
             name = planned.fallback if place in taken else planned.name
             taken.add(TableId(table.target.schema, name))
-            yield DdlStep(LATER, table.source, planned.sql_index(table, name))
+            if not planned.is_made_by_constraint:
+                yield DdlStep(LATER, table.source, planned.sql_index(table, name))
+            if planned.constraint:
+                yield DdlStep(LATER, table.source, planned.sql_constraint(table, name))
 
 
 def _checks(definition: TableSchema, table: TargetTable, rules: ValueRules) -> Iterator[DdlStep]:
     for name, planned in ddl.plan_checks(definition, table, rules).items():
-        if isinstance(planned, ddl.NotCarried):
+        if isinstance(planned, NotCarried):
             yield DdlStep(LATER, table.source, note=f"check {name}: {planned}")
         else:
-            yield from (DdlStep(LATER, table.source, statement) for statement in (planned.add, planned.validate))
+            steps = (planned.add, planned.validate) if planned.is_valid else (planned.add,)
+            yield from (DdlStep(LATER, table.source, statement) for statement in steps)
 
 
 def _foreign_keys(
@@ -74,8 +86,9 @@ def _foreign_keys(
     for key in definition.foreign_keys:
         try:
             planned = ddl.plan_foreign_key(key, table, by_source.get)
-        except ddl.NotCarried as why:
+        except NotCarried as why:
             yield DdlStep(LATER, table.source, note=f"foreign key {key.name}: {why}")
         else:
             yield DdlStep(LATER, table.source, planned.sql_foreign_key(table))
-            yield DdlStep(LATER, table.source, ddl.validate(table, planned.name))
+            if planned.is_valid:
+                yield DdlStep(LATER, table.source, ddl.validate(table, planned.name))

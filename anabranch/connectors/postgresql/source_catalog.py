@@ -1,7 +1,8 @@
 """Definitions of a PostgreSQL that is the source: a handful of queries, whatever the number of tables.
 
 https://www.postgresql.org/docs/current/catalogs.html
-What does not live here: which types we know (native_types.py), what a target has (catalog.py).
+What does not live here: indexes, keys, checks (source_structures.py), which types we know (native_types.py), what a target
+has (catalog.py).
 """
 
 from __future__ import annotations
@@ -14,14 +15,25 @@ from typing import Any
 from anabranch.abc import HeldLog
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.native_types import logical_type
+from anabranch.connectors.postgresql.needs import extension_need, in_order, read_collations, read_types
 from anabranch.connectors.postgresql.positions import Place
 from anabranch.connectors.postgresql.slots import held
 from anabranch.connectors.postgresql.source_connection import identity, log_end, open_session
 from anabranch.connectors.postgresql.source_errors import translated
+from anabranch.connectors.postgresql.source_structures import (
+    CHECKS,
+    FOREIGN_KEYS,
+    INDEXES,
+    USED,
+    check_of,
+    foreign_key_of,
+    index_of,
+)
+from anabranch.connectors.postgresql.verbatim import DIALECT
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
-from anabranch.model.schema import Action, Column, ForeignKey, Index, TableSchema
+from anabranch.model.schema import Column, Need, TableSchema
 
 ROOTS = 130_000  # from here on rows of partitions may come as rows of their root
 TREES = 120_000  # pg_partition_tree
@@ -29,8 +41,9 @@ GENERATED = 120_000  # https://www.postgresql.org/docs/12/ddl-generated-columns.
 UNLOGGED = "unlogged"  # in TableSchema.engine
 COMPUTED = "computed: the target computes it, too"
 STILL = 1.0  # seconds after which a commit that waits for no standby is through
-ACTIONS = {"a": Action.RESTRICT, "r": Action.RESTRICT}
-ACTIONS |= {"c": Action.CASCADE, "n": Action.SET_NULL, "d": Action.SET_DEFAULT}
+_TYPE, _COLLATION = 7, 8  # places in rows of _COLUMNS
+STORED = {"s": "STORED", "v": "VIRTUAL"}
+IN_KEY = "computed, and part of the primary key: the log has no value of it"
 
 # Tables of the server's, of extensions, of ours and of single sessions are none of ours.
 _TABLES = """
@@ -42,41 +55,38 @@ SELECT c.oid::bigint, n.nspname::text, c.relname::text, c.relpersistence::text,
    AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend d
                     WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e')
 """
+# A sequence's options are those that CREATE SEQUENCE would not choose by itself. A NOT NULL that is not validated is none.
 _COLUMNS = """
-SELECT a.attrelid::bigint, a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod), a.attnotnull,
+SELECT a.attrelid::bigint, a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod),
+       a.attnotnull AND NOT EXISTS (SELECT FROM pg_catalog.pg_constraint u
+                                     WHERE u.conrelid = a.attrelid AND u.contype = 'n' AND NOT u.convalidated
+                                       AND u.conkey = ARRAY[a.attnum]),
        pg_catalog.pg_get_expr(d.adbin, d.adrelid), a.attidentity::text, {generated},
-       coalesce(pg_catalog.col_description(a.attrelid, a.attnum), ''),
-       pg_catalog.pg_get_serial_sequence(pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname),
-                                         a.attname)
+       coalesce(pg_catalog.col_description(a.attrelid, a.attnum), ''), a.atttypid::bigint,
+       CASE WHEN l.oid IS NULL OR l.oid = t.typcollation THEN ''
+            WHEN ln.nspname = 'pg_catalog' THEN pg_catalog.quote_ident(l.collname)
+            ELSE pg_catalog.quote_ident(ln.nspname) || '.' || pg_catalog.quote_ident(l.collname) END,
+       concat_ws(' ', CASE WHEN a.attidentity = '' AND s.seqtypid <> 'int8'::regtype
+                           THEN 'AS ' || pg_catalog.format_type(s.seqtypid, NULL) END,
+         CASE WHEN s.seqincrement <> 1 THEN 'INCREMENT BY ' || s.seqincrement END,
+         CASE WHEN s.seqmin <> 1 OR s.seqincrement < 0 THEN 'MINVALUE ' || s.seqmin END,
+         CASE WHEN s.seqmax <> most.of_type OR s.seqincrement < 0 THEN 'MAXVALUE ' || s.seqmax END,
+         CASE WHEN s.seqstart <> (CASE WHEN s.seqincrement > 0 THEN s.seqmin ELSE s.seqmax END)
+              THEN 'START WITH ' || s.seqstart END,
+         CASE WHEN s.seqcache <> 1 THEN 'CACHE ' || s.seqcache END, CASE WHEN s.seqcycle THEN 'CYCLE' END),
+       s.seqrelid IS NOT NULL
   FROM pg_catalog.pg_attribute a
   JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
   JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+  JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
   LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+  LEFT JOIN pg_catalog.pg_collation l ON l.oid = a.attcollation
+  LEFT JOIN pg_catalog.pg_namespace ln ON ln.oid = l.collnamespace
+  LEFT JOIN pg_catalog.pg_sequence s ON s.seqrelid = pg_catalog.pg_get_serial_sequence(
+              pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname), a.attname)::regclass
+  LEFT JOIN LATERAL (SELECT CASE s.seqtypid WHEN 'int2'::regtype THEN 32767 WHEN 'int4'::regtype THEN 2147483647
+                                 ELSE 9223372036854775807 END AS of_type) AS most ON true
  WHERE a.attrelid = ANY(%s::oid[]) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attrelid, a.attnum
-"""
-_INDEXES = """
-SELECT x.indrelid::bigint, i.relname::text, x.indisprimary, x.indisunique, m.amname::text,
-       x.indpred IS NOT NULL OR 0 = ANY(x.indkey::int2[]),
-       ARRAY(SELECT a.attname::text FROM unnest(x.indkey::int2[]) WITH ORDINALITY AS k (number, place)
-               JOIN pg_catalog.pg_attribute a ON a.attrelid = x.indrelid AND a.attnum = k.number
-              WHERE k.place <= x.indnkeyatts ORDER BY k.place),
-       ARRAY(SELECT o.flags & 1 = 1 FROM unnest(x.indoption::int2[]) WITH ORDINALITY AS o (flags, place)
-              WHERE o.place <= x.indnkeyatts ORDER BY o.place)
-  FROM pg_catalog.pg_index x
-  JOIN pg_catalog.pg_class i ON i.oid = x.indexrelid
-  JOIN pg_catalog.pg_am m ON m.oid = i.relam
- WHERE x.indrelid = ANY(%s::oid[]) AND x.indisvalid ORDER BY x.indrelid, i.relname
-"""
-_FOREIGN_KEYS = """
-SELECT k.conrelid::bigint, k.conname::text, n.nspname::text, p.relname::text, k.confdeltype::text, k.confupdtype::text,
-       ARRAY(SELECT a.attname::text FROM unnest(k.conkey) WITH ORDINALITY AS u (number, place)
-               JOIN pg_catalog.pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = u.number ORDER BY u.place),
-       ARRAY(SELECT a.attname::text FROM unnest(k.confkey) WITH ORDINALITY AS u (number, place)
-               JOIN pg_catalog.pg_attribute a ON a.attrelid = k.confrelid AND a.attnum = u.number ORDER BY u.place)
-  FROM pg_catalog.pg_constraint k
-  JOIN pg_catalog.pg_class p ON p.oid = k.confrelid
-  JOIN pg_catalog.pg_namespace n ON n.oid = p.relnamespace
- WHERE k.contype = 'f' AND k.conparentid = 0 AND k.conrelid = ANY(%s::oid[]) ORDER BY k.conrelid, k.conname
 """
 # Each holds its own id until others see what it did; a snapshot does not name the newest.
 # https://www.postgresql.org/docs/current/view-pg-locks.html
@@ -119,11 +129,33 @@ class PostgresCatalog:
             chosen = {oid: row for oid, *row in rows if wanted(TableId(row[0], row[1]))}
             generated = "a.attgenerated::text" if version >= GENERATED else "''"
             columns = self._by_table(_COLUMNS.format(generated=generated), chosen)
-            indexes, keys = self._by_table(_INDEXES, chosen), self._by_table(_FOREIGN_KEYS, chosen)
+            standing = [self._by_table(query, chosen) for query in (INDEXES, FOREIGN_KEYS, CHECKS)]
             partitions = self._by_table(_PARTITIONS, chosen) if version >= TREES else defaultdict(list)
+            needs = self._needs(columns, chosen)
         self.attached |= {name for rows in partitions.values() for name, is_attached in rows if is_attached}
-        found = (_schema(row, columns[oid], indexes[oid], keys[oid], partitions[oid]) for oid, row in chosen.items())
+        found = (
+            _schema(row, columns[oid], [rows[oid] for rows in (*standing, partitions)], needs[oid])
+            for oid, row in chosen.items()
+        )
         return {schema.id: schema for schema in found}
+
+    def _needs(self, columns: _Rows, chosen: Mapping[int, Any]) -> dict[int, tuple[Need, ...]]:
+        used = self._by_table(USED, chosen)
+        of_table = {oid: [row[_TYPE] for row in columns[oid]] + [row[0] for row in used[oid]] for oid in chosen}
+        types = read_types(self._connection, (one for oids in of_table.values() for one in oids))
+        collations = read_collations(self._connection, {row[_COLLATION] for rows in columns.values() for row in rows})
+        return {
+            oid: tuple(
+                dict.fromkeys(
+                    [
+                        *(extension_need(name, schema) for _, name, schema in used[oid] if name),
+                        *(collations[row[_COLLATION]] for row in columns[oid] if row[_COLLATION] in collations),
+                        *in_order(types, of_table[oid]),
+                    ]
+                )
+            )
+            for oid in chosen
+        }
 
     def _by_table(self, query: str, chosen: Mapping[int, Any]) -> _Rows:
         found: dict[int, list[Any]] = defaultdict(list)
@@ -180,25 +212,32 @@ def mark(connection: Connection) -> LogMark:
     return Place(identity(connection), log_end(connection)).mark()
 
 
-def _schema(row: Any, columns: list[Any], indexes: list[Any], keys: list[Any], partitions: list[Any]) -> TableSchema:
+def _schema(row: Any, rows: list[Any], standing: list[list[Any]], needs: tuple[Need, ...]) -> TableSchema:
     schema, name, persistence, comment = row
-    primary = [index for index in indexes if index[1]]
-    plain = [index for index in indexes if not index[1] and not index[4]]
+    indexes, keys, checks, partitions = standing
+    primary = next((index for index in indexes if index[1]), None)
+    key = tuple(primary[4]) if primary else ()
+    columns = tuple(_column(column, key) for column in rows)
     return TableSchema(
         TableId(schema, name),
-        tuple(map(_column, columns)),
-        tuple(primary[0][5]) if primary else (),
-        tuple(Index(i[0], tuple(i[5]), i[2], (None,) * len(i[5]), i[3], tuple(i[6])) for i in plain),
-        tuple(_foreign_key(key) for key in keys),
+        columns,
+        key,
+        tuple(index_of(index, columns) for index in indexes if not index[1]),
+        tuple(foreign_key_of(one) for one in keys),
         engine=UNLOGGED if persistence == "u" else "",
         comment=comment,
         partitions=tuple(name for name, _ in partitions),
+        checks=tuple(check_of(check) for check in checks),
+        dialect=DIALECT,
+        key_name=primary[0] if primary else "",
+        needs=needs,
     )
 
 
-def _column(row: Any) -> Column:
-    name, native, not_null, expression, identity_kind, generated, comment, sequence = row
-    counts = bool(identity_kind) or bool(sequence and expression and expression.startswith("nextval("))
+def _column(row: Any, key: tuple[str, ...]) -> Column:
+    name, native, not_null, expression, identity_kind, generated, comment, _, collation, options, has_sequence = row
+    is_serial = bool(not identity_kind and has_sequence and expression and expression.startswith("nextval("))
+    counts = bool(identity_kind) or is_serial
     has_default = expression is not None and not generated and not counts
     return Column(
         name,
@@ -209,15 +248,11 @@ def _column(row: Any) -> Column:
         default=expression if has_default else None,
         default_is_expression=has_default,
         generated=bool(generated),
-        expression=expression or "" if generated else "",
+        expression=f"({expression}) {STORED[generated]}" if generated else "",
         auto_increment=counts,
+        collation=collation,
         comment=comment,
-        refusal=COMPUTED if generated else "",
-    )
-
-
-def _foreign_key(row: Any) -> ForeignKey:
-    name, schema, parent, on_delete, on_update, columns, parent_columns = row
-    return ForeignKey(
-        name, tuple(columns), TableId(schema, parent), tuple(parent_columns), ACTIONS[on_delete], ACTIONS[on_update]
+        refusal="" if not generated else IN_KEY if name in key else COMPUTED,
+        serial=is_serial,
+        sequence=options if counts else "",
     )

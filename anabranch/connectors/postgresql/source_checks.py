@@ -19,6 +19,7 @@ from anabranch.model.endpoint import Endpoint
 
 OLDEST, OLDEST_NAME = 110_000, "11"
 KEEP = "max_slot_wal_keep_size"  # none before 13
+REFUSES_COMPUTED = 180_000
 SHOWN = 8  # names in one message
 _SETTINGS = (
     "wal_level",
@@ -168,6 +169,25 @@ def check_partitions(live: Live) -> Iterator[CheckResult]:
             yield CheckResult("source.partitions", "warning", why, "DELETE, or TRUNCATE the whole table", str(table))
 
 
+def check_computed(live: Live) -> Iterator[CheckResult]:
+    """It refuses them as soon as the table is published, to everybody.
+    https://www.postgresql.org/docs/18/logical-replication-gencols.html"""
+    if live.connection.info.server_version < REFUSES_COMPUTED:
+        return
+    query = "SELECT relreplident::text FROM pg_catalog.pg_class WHERE oid = %s::regclass"
+    for table, schema in sorted(live.context.tables.items(), key=str):
+        columns = [column.name for column in schema.columns if column.generated]
+        if not columns or (schema.primary_key and one(live.connection, query, [qualified(table)]) != "f"):
+            continue
+        why = (
+            "the server refuses UPDATE and DELETE of a published table whose REPLICA IDENTITY FULL has computed columns"
+        )
+        why += f": {_some(columns)}"
+        hint = f"ALTER TABLE {qualified(table)} REPLICA IDENTITY DEFAULT"
+        hint = hint if schema.primary_key else "give it a primary key, or leave the table out ([[rules]] exclude)"
+        yield CheckResult("source.computed", "failed", why, hint, str(table))
+
+
 def check_keys(live: Live) -> Iterator[CheckResult]:
     for table, schema in sorted(live.context.tables.items(), key=str):
         if not schema.primary_key:
@@ -194,6 +214,7 @@ CHECKS: tuple[Check, ...] = (
     check_unlogged,
     check_identity,
     check_partitions,
+    check_computed,
     check_keys,
 )
 

@@ -13,10 +13,12 @@ import psycopg
 from psycopg import sql
 
 from anabranch.abc import ValueRules
-from anabranch.connectors.postgresql import ddl
+from anabranch.connectors.postgresql import ddl, verbatim
+from anabranch.connectors.postgresql.catalog import read_table
 from anabranch.connectors.postgresql.connection import Connection, table_name
 from anabranch.connectors.postgresql.constraints import attempt, refused
 from anabranch.connectors.postgresql.errors import translated
+from anabranch.connectors.postgresql.verbatim import NotCarried
 from anabranch.connectors.postgresql.written import check_definition
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
@@ -43,11 +45,12 @@ SELECT n.nspname::text, c.relname::text, a.attname::text,
   JOIN pg_catalog.pg_type t ON t.oid = a.atttypid AND t.typcategory = 'N'
  WHERE a.attidentity <> '' OR a.atthasdef
 """
-# Never back: somebody may have drawn numbers at the target. `is_called` of a new sequence is false: 1 is its next.
+# Never back: somebody may have drawn numbers at the target. `is_called` of a new sequence is false: its first is its next.
 RAISE: LiteralString = """
 SELECT setval({sequence}::regclass, highest::bigint)
   FROM (SELECT max({column})::numeric AS highest FROM {table}) AS t, {relation} AS s
- WHERE highest > 0 AND highest <= 9223372036854775807 AND (highest > s.last_value OR NOT s.is_called)
+ WHERE highest > 0 AND highest <= 9223372036854775807
+   AND (highest > s.last_value OR highest = s.last_value AND NOT s.is_called)
 """
 # SQLSTATE -> what to do about a sequence that could not be set
 SEQUENCE_HINTS = {"22003": "; ALTER SEQUENCE … AS bigint at the target: its own type ends before the column's values"}
@@ -64,7 +67,7 @@ def build_checks(connection: Connection, schema: TableSchema, table: TargetTable
     there = {name: (definition.removesuffix(" NOT VALID"), is_valid) for name, is_valid, definition in rows}
     problems = []
     for name, planned in ddl.plan_checks(schema, table, rules).items():
-        if isinstance(planned, ddl.NotCarried):
+        if isinstance(planned, NotCarried):
             problems.append(f"check {name} of {table.source} is not built: {planned}")
             continue
         problems += _add_check(connection, table.target, planned, there)
@@ -77,14 +80,14 @@ def _add_check(
     """`there`: constraint -> definition, is it validated? Another one with the planned name is let alone."""
     if planned.name in there:
         try:
-            if check_definition(connection, table, planned.condition) != there[planned.name][0]:
+            if check_definition(connection, table, planned.condition, planned.tail) != there[planned.name][0]:
                 planned = planned.renamed()
         except psycopg.Error as error:
             return [refused(error, f"check {planned.name} of {table}", "compared with the one that is there")]
-    if planned.name in there and there[planned.name][1]:
+    if planned.name in there and (there[planned.name][1] or not planned.is_valid):
         return []
     problems = [] if planned.name in there else attempt(connection, planned.add, f"check {planned.name} of {table}")
-    if problems:
+    if problems or not planned.is_valid:
         return problems
     try:
         connection.execute(planned.validate.encode())
@@ -96,6 +99,48 @@ def _add_check(
     except psycopg.Error as error:
         return [refused(error, f"check {planned.name} of {table}", "validated")]
     return []
+
+
+def build_computed(connection: Connection, schema: TableSchema, table: TargetTable) -> list[str]:
+    """The columns that the target computes, where they are not made yet: with the table they were refused. Returns those
+    that are not made, and why."""
+    if not table.computed:
+        return []
+    with translated(f"read the columns of {table.target}"):
+        existing = read_table(connection, table.target)
+    there = {column.name for column in existing.columns} if existing else set()
+    problems = []
+    for column, _, expression in verbatim.computed(schema, table):
+        if isinstance(expression, NotCarried):
+            problems.append(f"column {column.name} of {table.source} is not made: {expression}")
+    for source, line in ddl.computed_columns(schema, table):
+        name = dict(table.computed)[source]
+        if name not in there:
+            add = f"ALTER TABLE {ddl.qualified(table.target)} ADD {line}"
+            problems += attempt(connection, add, f"column {name} of {table.target}")
+    return problems
+
+
+def build_defaults(connection: Connection, schema: TableSchema, table: TargetTable) -> list[str]:
+    """Defaults in the source's words, of columns that have none; all at once, and one by one where that is refused: the
+    target may lack a function that one of them calls."""
+    wanted = ddl.default_statements(schema, table)
+    if not wanted:
+        return []
+    with translated(f"read the columns of {table.target}"):
+        existing = read_table(connection, table.target)
+    left = (
+        {c.name: wanted[c.name] for c in existing.columns if c.name in wanted and not c.has_default} if existing else {}
+    )
+    if len(left) > 1:
+        head = f"ALTER TABLE {ddl.qualified(table.target)} "
+        if not attempt(connection, head + ", ".join(s.removeprefix(head) for s in left.values()), "defaults"):
+            return []
+    return [
+        problem
+        for name, statement in left.items()
+        for problem in attempt(connection, statement, f"the default of {name} of {table.target}")
+    ]
 
 
 def raise_sequences(connection: Connection, tables: Iterable[TargetTable]) -> list[str]:

@@ -21,15 +21,15 @@ SELECT pg_catalog.pg_get_constraintdef(oid) FROM pg_catalog.pg_constraint
 INDEX: LiteralString = "SELECT pg_catalog.pg_get_indexdef(to_regclass('pg_temp.anabranch_index'))"
 
 
-def check_definition(connection: Connection, table: TableId, condition: str) -> str:
+def check_definition(connection: Connection, table: TableId, condition: str, tail: str = "") -> str:
     """`CHECK (…)` as the catalogue would have it. Raises psycopg.Error, also without the right to TEMPORARY tables."""
-    add = f"ALTER TABLE pg_temp.anabranch_copy ADD CONSTRAINT anabranch_check CHECK ({condition})"
+    add = f"ALTER TABLE pg_temp.anabranch_copy ADD CONSTRAINT anabranch_check CHECK ({condition}){tail}"
     return _written(connection, table, add, CHECK)
 
 
-def index_definition(connection: Connection, table: TableId, parts: str) -> str:
-    """`USING btree (…)` as the catalogue would have it. Raises psycopg.Error."""
-    create = f"CREATE INDEX anabranch_index ON pg_temp.anabranch_copy ({parts})"
+def index_definition(connection: Connection, table: TableId, body: str) -> str:
+    """`USING btree (…)` as the catalogue would have it, of `(…)` or more. Raises psycopg.Error."""
+    create = f"CREATE INDEX anabranch_index ON pg_temp.anabranch_copy {body}"
     return "USING" + _written(connection, table, create, INDEX).partition(" USING")[2]
 
 

@@ -78,6 +78,7 @@ BY_TEXT = schema(
 )
 SELF = schema("self", {"id": INT, "up": INT}, ["id"], [reference(["up"], "self", Action.RESTRICT)])
 UNIQUE = replace(schema("one", {"id": INT, "a": INT, "b": INT}, ["id"]), indexes=(Index("ab", ("a", "b"), True),))
+OVERLAPS = replace(UNIQUE, indexes=(Index("ab", ("a", "b"), True, exact=False),))
 
 
 def linked(of: TableSchema, *others: TableSchema) -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...], str]]:
@@ -96,6 +97,7 @@ def linked(of: TableSchema, *others: TableSchema) -> Iterator[tuple[str, tuple[s
         ((BY_TEXT, PARENT), [("parent", (), (), "LEAVES")]),
         ((SELF,), [("self", ("id",), ("up",), "LEAVES"), ("self", ("up",), ("id",), "REFERS")]),
         ((UNIQUE,), [("one", ("a", "b"), ("a", "b"), "COMES")]),
+        ((OVERLAPS,), [("one", (), (), "COMES")]),
     ],
 )
 def test_what_a_row_is_linked_by(tables: tuple[TableSchema, ...], more: list[Any]) -> None:

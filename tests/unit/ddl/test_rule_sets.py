@@ -208,3 +208,16 @@ def test_a_column_that_cannot_tell_the_newest_row_is_refused_by_its_line(
     with pytest.raises(ConfigError, match=message) as refused:
         found.on_conflict(schema)
     assert refused.value.problems[0].key == "[[tables]] newest_by" and refused.value.problems[0].line == 12
+
+
+def test_columns_that_the_target_computes_are_neither_written_nor_refused(tmp_path: Path) -> None:
+    total = Column("total", None, "integer", generated=True, expression="(id + 1) STORED")
+    columns = (CUSTOMERS.columns[0], total, CUSTOMERS.columns[1])
+    spoken = TableSchema(CUSTOMERS.id, columns, ("id",), dialect="theirs")
+    found = rules(tmp_path, customers('columns.rename = { total = "sum" }'))
+    table = found.target_table(spoken)
+    assert (table.columns, table.computed) == (("id", "fname"), (("total", "sum"),)) and not found.refused(spoken)
+    dropped = rules(tmp_path, customers('columns.drop = ["total"]')).target_table(spoken)
+    assert dropped.computed == () and dropped.columns == ("id", "fname")
+    for other in (replace(spoken, dialect=""), replace(spoken, primary_key=("id", "total"))):
+        assert found.refused(other) == [total], "nobody computes it, or rows are found by it"

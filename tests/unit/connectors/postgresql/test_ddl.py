@@ -8,6 +8,7 @@ import pytest
 
 from anabranch.abc import ValueRules
 from anabranch.connectors.postgresql import ddl
+from anabranch.connectors.postgresql.verbatim import NotCarried
 from anabranch.errors import TargetError
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
@@ -176,7 +177,7 @@ def test_nul_characters_get_into_no_statement() -> None:
         ddl.create_table(replace(ORDERS, columns=(labels,), primary_key=()), one, PLAIN)
     check = Check("c", "…", Term("=", (Term("column", text="name"), Term("text", text="\0"))))
     planned = ddl.plan_checks(replace(ORDERS, checks=(check,)), TARGET, PLAIN)["c"]
-    assert isinstance(planned, ddl.NotCarried) and "NUL" in str(planned)
+    assert isinstance(planned, NotCarried) and "NUL" in str(planned)
     assert ddl.terms.default(Term("text", text="\0"), LogicalType(Kind.TEXT), ddl.LATEST) is None
 
 
@@ -213,7 +214,7 @@ def test_foreign_key_keeps_its_actions_and_takes_target_names() -> None:
 
 def test_foreign_key_to_a_table_that_is_not_replicated() -> None:
     key = ForeignKey("fk", ("name",), TableId("shop", "p"), ("code",))
-    with pytest.raises(ddl.NotCarried, match=r"parent shop\.p is not replicated"):
+    with pytest.raises(NotCarried, match=r"parent shop\.p is not replicated"):
         ddl.plan_foreign_key(key, TARGET, lambda _: None)
 
 

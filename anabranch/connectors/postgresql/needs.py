@@ -1,0 +1,204 @@
+"""What tables need beside them: types of users, collations, extensions. Read alike at the source and at the target, so that
+the two are compared by their texts; made at the target where they are missing.
+
+https://www.postgresql.org/docs/current/catalog-pg-type.html
+What does not live here: which tables need what (source_structures.py), what preflight says of it (preflight_extensions.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import LiteralString
+
+from anabranch.connectors.postgresql.connection import Connection
+from anabranch.connectors.postgresql.ddl import create_schema, quote
+from anabranch.errors import TargetError
+from anabranch.model.schema import Need
+
+FIRST_OF_USERS = 16384  # the least number of anything that initdb did not make: src/include/access/transam.h
+EXTENSION, COLLATION, ENUM = "extension", "collation", "enum"
+KINDS = {"e": ENUM, "d": "domain", "c": "composite", "r": "range"}
+
+# `uses`: types that it is made of; of an array its elements, which bring it.
+TYPES: LiteralString = """
+SELECT t.oid::bigint, t.typtype::text, quote_ident(n.nspname) || '.' || quote_ident(t.typname), n.nspname::text,
+       e.extname::text, en.nspname::text,
+       CASE t.typtype
+         WHEN 'b' THEN ARRAY[t.typelem::bigint]
+         WHEN 'd' THEN ARRAY[t.typbasetype::bigint]
+         WHEN 'c' THEN ARRAY(SELECT a.atttypid::bigint FROM pg_attribute a
+                              WHERE a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped)
+         WHEN 'r' THEN ARRAY(SELECT r.rngsubtype::bigint FROM pg_range r WHERE r.rngtypid = t.oid)
+         WHEN 'm' THEN ARRAY(SELECT (to_jsonb(r) ->> 'rngtypid')::bigint FROM pg_range r
+                              WHERE (to_jsonb(r) ->> 'rngmultitypid')::oid = t.oid)
+       END AS uses,
+       t.typtype = 'b' AND t.typelem <> 0 AND t.typlen = -1 OR t.typtype = 'm' AS is_brought,
+       CASE t.typtype
+         WHEN 'e' THEN (SELECT 'ENUM (' || coalesce(string_agg(quote_literal(l.enumlabel), ', ' ORDER BY l.enumsortorder), '')
+                          || ')' FROM pg_enum l WHERE l.enumtypid = t.oid)
+         WHEN 'd' THEN format_type(t.typbasetype, t.typtypmod)
+           || coalesce((SELECT ' COLLATE ' || quote_ident(cn.nspname) || '.' || quote_ident(c.collname)
+                          FROM pg_collation c JOIN pg_namespace cn ON cn.oid = c.collnamespace
+                          JOIN pg_type b ON b.oid = t.typbasetype
+                         WHERE c.oid = t.typcollation AND c.oid <> b.typcollation), '')
+           || coalesce(' DEFAULT ' || pg_get_expr(t.typdefaultbin, 0), '')
+           || CASE WHEN t.typnotnull THEN ' NOT NULL' ELSE '' END
+         WHEN 'c' THEN (SELECT '(' || string_agg(quote_ident(a.attname) || ' ' || format_type(a.atttypid, a.atttypmod)
+                               || coalesce((SELECT ' COLLATE ' || quote_ident(cn.nspname) || '.' || quote_ident(c.collname)
+                                              FROM pg_collation c JOIN pg_namespace cn ON cn.oid = c.collnamespace
+                                              JOIN pg_type b ON b.oid = a.atttypid
+                                             WHERE c.oid = a.attcollation AND c.oid <> b.typcollation), ''),
+                                 ', ' ORDER BY a.attnum) || ')'
+                          FROM pg_attribute a JOIN pg_class k ON k.oid = a.attrelid AND k.relkind = 'c'
+                         WHERE a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped)
+         WHEN 'r' THEN (SELECT 'RANGE (SUBTYPE = ' || format_type(r.rngsubtype, NULL)
+                          || CASE WHEN o.opcdefault THEN ''
+                               ELSE ', SUBTYPE_OPCLASS = ' || quote_ident(ons.nspname) || '.' || quote_ident(o.opcname) END
+                          || coalesce((SELECT ', COLLATION = ' || quote_ident(cn.nspname) || '.' || quote_ident(c.collname)
+                                         FROM pg_collation c JOIN pg_namespace cn ON cn.oid = c.collnamespace
+                                         JOIN pg_type b ON b.oid = r.rngsubtype
+                                        WHERE c.oid = r.rngcollation AND c.oid <> b.typcollation), '')
+                          || CASE WHEN r.rngsubdiff = 0 THEN '' ELSE ', SUBTYPE_DIFF = ' || r.rngsubdiff::text END
+                          || coalesce((SELECT ', MULTIRANGE_TYPE_NAME = ' || quote_ident(mn.nspname) || '.'
+                                              || quote_ident(m.typname)
+                                         FROM pg_type m JOIN pg_namespace mn ON mn.oid = m.typnamespace
+                                        WHERE m.oid = (to_jsonb(r) ->> 'rngmultitypid')::oid), '') || ')'
+                          FROM pg_range r JOIN pg_opclass o ON o.oid = r.rngsubopc
+                          JOIN pg_namespace ons ON ons.oid = o.opcnamespace
+                         WHERE r.rngtypid = t.oid AND r.rngcanonical = 0)
+       END,
+       ARRAY(SELECT quote_ident(k.conname) || ' ' || pg_get_constraintdef(k.oid) FROM pg_constraint k
+              WHERE k.contypid = t.oid AND k.contype = 'c' ORDER BY k.conname)
+  FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace
+  LEFT JOIN pg_depend d ON d.classid = 'pg_type'::regclass AND d.objid = t.oid AND d.deptype = 'e'
+  LEFT JOIN pg_extension e ON e.oid = d.refobjid
+  LEFT JOIN pg_namespace en ON en.oid = e.extnamespace
+ WHERE t.oid = ANY(%s::oid[])
+"""
+# https://www.postgresql.org/docs/current/catalog-pg-collation.html: the column of an ICU locale has had three names.
+COLLATIONS: LiteralString = """
+SELECT quote_ident(n.nspname) || '.' || quote_ident(c.collname), n.nspname::text,
+       'PROVIDER = ' || CASE c.collprovider WHEN 'i' THEN 'icu' WHEN 'b' THEN 'builtin' ELSE 'libc' END
+       || CASE WHEN c.collprovider = 'c'
+            THEN ', LC_COLLATE = ' || quote_literal(c.collcollate) || ', LC_CTYPE = ' || quote_literal(c.collctype)
+            ELSE ', LOCALE = ' || quote_literal(coalesce(to_jsonb(c) ->> 'colllocale', to_jsonb(c) ->> 'colliculocale',
+                                                         to_jsonb(c) ->> 'collcollate')) END
+       || coalesce(', RULES = ' || quote_literal(to_jsonb(c) ->> 'collicurules'), '')
+       || CASE WHEN to_jsonb(c) ->> 'collisdeterministic' = 'false' THEN ', DETERMINISTIC = false' ELSE '' END
+  FROM pg_collation c JOIN pg_namespace n ON n.oid = c.collnamespace
+ WHERE c.oid >= 16384 AND quote_ident(n.nspname) || '.' || quote_ident(c.collname) = ANY(%s)
+"""
+EXTENSIONS: LiteralString = "SELECT extname::text FROM pg_extension WHERE extname = ANY(%s)"
+NUMBERS: LiteralString = """
+SELECT w.name, to_regtype(w.name)::oid::bigint FROM unnest(%s::text[]) AS w (name) WHERE to_regtype(w.name) IS NOT NULL
+"""
+SCHEMA_EXISTS: LiteralString = "SELECT 1 FROM pg_namespace WHERE nspname = %s"
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """A type of users': `uses` are those that it is made of; `is_brought` by them, it is not made by itself."""
+
+    need: Need
+    uses: tuple[int, ...]
+    is_brought: bool
+
+
+def read_types(connection: Connection, wanted: Iterable[int]) -> dict[int, Type]:
+    """These types of users, and all that they are made of."""
+    found: dict[int, Type] = {}
+    left = {oid for oid in wanted if oid >= FIRST_OF_USERS}
+    while left:
+        rows = connection.execute(TYPES, [sorted(left)]).fetchall()
+        found |= {row[0]: _type(*row[1:]) for row in rows}
+        left = {oid for row in rows for oid in found[row[0]].uses if oid >= FIRST_OF_USERS} - found.keys()
+    return found
+
+
+def _type(
+    letter: str,
+    name: str,
+    schema: str,
+    extension: str | None,
+    extension_schema: str,
+    uses: list[int] | None,
+    is_brought: bool,
+    body: str | None,
+    checks: list[str],
+) -> Type:
+    if extension is not None:
+        return Type(extension_need(extension, extension_schema), (), False)
+    kind = KINDS.get(letter, "type")
+    return Type(Need(kind, name, schema, _definition(kind, name, body, checks)), tuple(uses or ()), is_brought)
+
+
+def _definition(kind: str, name: str, body: str | None, checks: list[str]) -> str:
+    if body is None:
+        return ""
+    if kind != "domain":
+        return f"CREATE TYPE {name} AS {body}"
+    whole = [f"CONSTRAINT {check}" for check in checks if not check.endswith(" NOT VALID")]
+    later = [f"ALTER DOMAIN {name} ADD CONSTRAINT {check}" for check in checks if check.endswith(" NOT VALID")]
+    return ";\n".join([" ".join([f"CREATE DOMAIN {name} AS {body}", *whole]), *later])
+
+
+def labels(definition: str) -> list[str]:
+    """Of an enum, quoted as SQL."""
+    return re.findall(r"E?'(?:[^']|'')*'", definition.partition(" AS ENUM ")[2])
+
+
+def extension_need(name: str, schema: str) -> Need:
+    definition = f"CREATE EXTENSION IF NOT EXISTS {quote(name)} SCHEMA {quote(schema)} CASCADE"
+    return Need(EXTENSION, name, schema, definition)
+
+
+def in_order(types: Mapping[int, Type], wanted: Iterable[int]) -> Iterator[Need]:
+    """What these types need, each after what it is made of; some more than once."""
+    for oid in wanted:
+        if oid in types:
+            yield from in_order(types, types[oid].uses)
+            if not types[oid].is_brought:
+                yield types[oid].need
+
+
+def read_collations(connection: Connection, names: Iterable[str]) -> dict[str, Need]:
+    """Those among them that are users'."""
+    rows = connection.execute(COLLATIONS, [sorted(names)]).fetchall()
+    return {
+        name: Need(COLLATION, name, schema, f"CREATE COLLATION {name} ({options})") for name, schema, options in rows
+    }
+
+
+# --- at the target ----------------------------------------------------------------------------------------------------
+
+
+def present(connection: Connection, needs: Iterable[Need]) -> dict[Need, str]:
+    """Of what is there already, how this server would have it made."""
+    needs = list(dict.fromkeys(needs))
+    asked = [need.name for need in needs if need.kind not in (EXTENSION, COLLATION)]
+    numbers: dict[str, int] = dict(connection.execute(NUMBERS, [asked]).fetchall())
+    types = read_types(connection, numbers.values())
+    collations = read_collations(connection, [n.name for n in needs if n.kind == COLLATION])
+    extensions = {name for (name,) in connection.execute(EXTENSIONS, [[n.name for n in needs if n.kind == EXTENSION]])}
+    of_users = {name: types[oid] for name, oid in numbers.items() if oid in types}
+    found = {need: of_users[need.name].need.definition for need in needs if need.name in of_users}
+    found |= {need: collations[need.name].definition for need in needs if need.name in collations}
+    return found | {need: need.definition for need in needs if need.kind == EXTENSION and need.name in extensions}
+
+
+def make(connection: Connection, needs: Iterable[Need]) -> None:
+    """What is missing. Raises psycopg.Error where the server refuses, TargetError for what only a person can make."""
+    needs = list(needs)
+    there = present(connection, needs) if needs else {}
+    for need in needs:
+        if need in there:
+            continue
+        if not need.definition:
+            raise TargetError(
+                f"the type {need.name} is missing at the target", hint="make it there as it is at the source"
+            )
+        if not connection.execute(SCHEMA_EXISTS, [need.schema]).fetchone():
+            connection.execute(create_schema(need.schema).encode())
+        connection.execute(need.definition.encode())
