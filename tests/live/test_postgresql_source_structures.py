@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from anabranch.connectors.postgresql import target
 from anabranch.connectors.postgresql.load import PostgresLoader
 from anabranch.connectors.postgresql.preflight import PostgresChecks
 from anabranch.connectors.postgresql.source_catalog import PostgresCatalog
+from anabranch.connectors.postgresql.source_checks import PostgresSourceChecks
 from anabranch.ddl.rules import RuleSet
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
@@ -267,17 +268,29 @@ def test_postgresql_structures_that_cannot_be_taken_are_told_and_nothing_fails(e
     assert named["three"] == "doubled(b)" and named["c"] == "nextval('shared'::regclass)"
 
 
-def test_postgresql_structures_of_types_that_are_there_otherwise(ends: Make) -> None:
+EXTENSIONS = {"vector": ("vector(3)", "hnsw", "vector_l2_ops"), "hstore": ("hstore", "gin", "gin_hstore_ops")}
+
+
+def test_postgresql_structures_of_types_that_are_there_otherwise(ends: Make, target_database: Database) -> None:
+    available = {name for (name,) in target_database.query("SELECT name FROM pg_available_extensions")}
+    extension = next(name for name in EXTENSIONS if name in available)
+    type_, method, operators = EXTENSIONS[extension]
     both = ends(
         "CREATE TYPE mood AS ENUM ('sad', 'happy')",
         "CREATE DOMAIN small AS int CHECK (VALUE < 10)",
-        "CREATE EXTENSION vector",
-        "CREATE TABLE one (id int PRIMARY KEY, m mood, s small, v vector(3))",
-        "CREATE INDEX near ON one USING hnsw (v vector_l2_ops)",
+        'CREATE SCHEMA "Ext"',
+        f'CREATE EXTENSION {extension} SCHEMA "Ext"',
+        f'CREATE TABLE one (id int PRIMARY KEY, m mood, s small, v "Ext".{extension})',
+        f'CREATE INDEX near ON one USING {method} ((v::"Ext".{type_}) "Ext".{operators})',
     )
     verdicts = both.checks()
-    assert verdicts["target.extensions", "vector will be installed"] == "ok"
+    assert verdicts["target.extensions", f"{extension} will be installed"] == "ok"
     assert verdicts["target.types", "enum public.mood will be made"] == "ok"
+    absent = replace(next(n for s in both.schemas.values() for n in s.needs if n.kind == "extension"), name="no_such")
+    (one,) = both.schemas
+    schemas = {one: replace(both.schemas[one], needs=(absent,))}
+    message = "public.one need the extension no_such, which the target's server does not have"
+    assert replace(both, schemas=schemas).checks()["target.extensions", message] == "failed"
     both.target.execute("CREATE TYPE mood AS ENUM ('happy')", "CREATE DOMAIN small AS int CHECK (VALUE < 100)")
     verdicts = both.checks()
     assert verdicts["target.types", "the enum public.mood of the target lacks 'sad'"] == "failed"
@@ -287,3 +300,48 @@ def test_postgresql_structures_of_types_that_are_there_otherwise(ends: Make) -> 
     assert both.build() == []
     for what in ("columns", "indexes", "extensions"):
         assert facts(both.target, what) == facts(both.source, what), what
+
+
+def test_postgresql_source_tells_what_it_has_beside_tables(ends: Make) -> None:
+    both = ends(
+        "CREATE TABLE one (id int PRIMARY KEY DEFERRABLE, n int, twice int GENERATED ALWAYS AS (n * 2) STORED)",
+        "CREATE TABLE parts (id int PRIMARY KEY) PARTITION BY HASH (id)",
+        "CREATE TABLE part PARTITION OF parts FOR VALUES WITH (MODULUS 1, REMAINDER 0)",
+        "CREATE VIEW few AS SELECT * FROM one",
+        "CREATE SEQUENCE shared",
+        "CREATE FUNCTION gone() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
+        "CREATE TRIGGER leaves BEFORE DELETE ON one FOR EACH ROW EXECUTE FUNCTION gone()",
+        "CREATE POLICY mine ON one",
+        "CREATE RULE never AS ON DELETE TO one DO INSTEAD NOTHING",
+        "CREATE STATISTICS pairs ON id, n FROM one",
+        "ALTER TABLE one REPLICA IDENTITY FULL",
+    )
+
+    def told() -> dict[str, set[str]]:
+        with closing(PostgresSourceChecks(endpoint_of(both.source))) as checks:
+            found = checks.run(PreflightContext(JOB, {}, both.schemas, both.tables))
+        assert all(r.verdict == "failed" for r in found if r.check == "source.computed")
+        beside = ("source.not_carried", "source.partitions", "source.computed")
+        return {r.message.partition(" are not")[0].partition(":")[0]: {*r.names} for r in found if r.check in beside}
+
+    refuses = (
+        "the server refuses UPDATE and DELETE of a published table whose REPLICA IDENTITY FULL has computed columns"
+    )
+    is_refused = {refuses: set[str]()} if int(both.source.query("SHOW server_version_num")[0][0]) >= 180000 else {}
+    assert told() == is_refused | {
+        "views": {"public.few"},
+        "sequences": {"public.shared"},
+        "functions": {"public.gone"},
+        "triggers": {"public.one.leaves"},
+        "row security policies": {"public.one.mine"},
+        "rules": {"public.one.never"},
+        "statistics": {"public.one.pairs"},
+        "DEFERRABLE and WITHOUT OVERLAPS of primary keys": {"public.one.one_pkey"},
+        "1 partitioned tables arrive as plain ones": {"public.parts"},
+    }
+    both.source.execute("DROP TABLE one CASCADE", "DROP SEQUENCE shared", "DROP FUNCTION gone")
+    both.read()
+    nothing = (
+        "there are no views, foreign tables, triggers, rules, row security policies, functions, sequences or statistics"
+    )
+    assert told() == {nothing: set(), "1 partitioned tables arrive as plain ones": {"public.parts"}}

@@ -15,6 +15,7 @@ from anabranch.connectors.postgresql.ddl import qualified, quote
 from anabranch.connectors.postgresql.source_catalog import UNLOGGED
 from anabranch.connectors.postgresql.source_connection import one, open_session
 from anabranch.connectors.postgresql.source_errors import translated
+from anabranch.connectors.postgresql.source_objects import objects, partitions
 from anabranch.model.endpoint import Endpoint
 
 OLDEST, OLDEST_NAME = 110_000, "11"
@@ -195,6 +196,11 @@ def check_keys(live: Live) -> Iterator[CheckResult]:
             yield CheckResult("source.keys", "warning", why, "a primary key makes load and apply faster", str(table))
 
 
+def check_objects(live: Live) -> Iterator[CheckResult]:
+    yield from objects(live.connection, live.context.tables)
+    yield from partitions(live.connection, live.context.tables)
+
+
 def check_encoding(live: Live) -> Iterator[CheckResult]:
     encoding = live.settings["server_encoding"]
     if encoding == "SQL_ASCII":
@@ -216,6 +222,7 @@ CHECKS: tuple[Check, ...] = (
     check_partitions,
     check_computed,
     check_keys,
+    check_objects,
 )
 
 
