@@ -196,6 +196,10 @@ def _differences(was: TargetTable, is_: TargetTable) -> Iterator[str]:
     for name in dict.fromkeys((*before, *after)):
         if before.get(name) != after.get(name):
             yield f"column {name}: {_shown(before.get(name))} -> {_shown(after.get(name))}"
+    names = dict(was.computed), dict(is_.computed)
+    for name in dict.fromkeys((*names[0], *names[1])):
+        if names[0].get(name) != names[1].get(name):
+            yield f"column {name}: computed as {names[0].get(name, 'none')} -> {names[1].get(name, 'none')}"
 
 
 def _shown(column: tuple[str, object] | None) -> str:

@@ -302,6 +302,27 @@ def test_postgresql_structures_of_types_that_are_there_otherwise(ends: Make, tar
         assert facts(both.target, what) == facts(both.source, what), what
 
 
+def test_postgresql_structures_stand_again_after_another_load(ends: Make) -> None:
+    """What is taken off for it comes back as it was; a column that is to be computed is no plain one."""
+    both = ends(
+        "CREATE TABLE one (id int PRIMARY KEY, a int, b int GENERATED ALWAYS AS (a + 1) STORED,"
+        " UNIQUE (a) DEFERRABLE INITIALLY DEFERRED, EXCLUDE USING gist (int4range(a, b) WITH &&),"
+        " up int REFERENCES one DEFERRABLE INITIALLY DEFERRED)",
+        "CREATE UNIQUE INDEX sums ON one ((a + b)) WHERE a > 0",
+    )
+    both.create()
+    assert both.build() == []
+    (one,) = both.tables
+    both.loader.begin_generation(JOB, both.tables[one], 2, [Bounds()], True)
+    assert facts(both.target, "constraints") != facts(both.source, "constraints")
+    assert both.build() == []
+    for what in ("columns", "indexes", "constraints"):
+        assert facts(both.target, what) == facts(both.source, what), what
+    both.target.execute("ALTER TABLE one DROP b CASCADE", "ALTER TABLE one ADD b int")
+    message = "column b is not generated at the target: nobody would fill it"
+    assert both.checks()["target.columns", message] == "failed"
+
+
 def test_postgresql_source_tells_what_it_has_beside_tables(ends: Make) -> None:
     both = ends(
         "CREATE TABLE one (id int PRIMARY KEY DEFERRABLE, n int, twice int GENERATED ALWAYS AS (n * 2) STORED)",

@@ -53,7 +53,9 @@ SELECT w.oid::bigint,
        EXISTS (SELECT FROM unnest(x.indoption::int2[]) AS o (flags) WHERE o.flags <> 0),
        pg_catalog.pg_get_indexdef(x.indexrelid),
        (SELECT conname::text FROM pg_catalog.pg_constraint
-         WHERE conindid = x.indexrelid AND conrelid = w.oid AND contype IN ('p', 'u', 'x'))
+         WHERE conindid = x.indexrelid AND conrelid = w.oid AND contype IN ('p', 'u', 'x')),
+       EXISTS (SELECT FROM pg_catalog.pg_constraint
+                WHERE conindid = x.indexrelid AND conrelid = w.oid AND contype IN ('p', 'u', 'x') AND condeferred)
   FROM wanted w
   JOIN pg_catalog.pg_index x ON x.indrelid = w.oid
   JOIN pg_catalog.pg_class i ON i.oid = x.indexrelid
@@ -96,7 +98,8 @@ class ExistingColumn:
 @dataclass(frozen=True, slots=True)
 class ExistingIndex:
     """`columns` has "" for an expression; `special` = partial, or not a btree; `ordered` = not ascending with NULLs
-    last in every column; `constraint` names the primary key or unique constraint that it serves."""
+    last in every column; `constraint` names the primary key or unique constraint that it serves, `deferred`: to the end of
+    transactions, unless they say otherwise."""
 
     columns: tuple[str, ...]
     name: str
@@ -108,6 +111,7 @@ class ExistingIndex:
     ordered: bool
     definition: str
     constraint: str | None
+    deferred: bool = False
 
 
 @dataclass(frozen=True, slots=True)

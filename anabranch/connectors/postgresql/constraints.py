@@ -98,7 +98,7 @@ def take_off(connection: Connection, job: str, table: TargetTable, existing: Exi
         if index.constraint is None:
             connection.execute(sql.SQL("DROP INDEX {}").format(sql.Identifier(existing.id.schema, index.name)))
         else:
-            suffix = "DEFERRABLE" if index.deferrable else ""
+            suffix = "DEFERRABLE" * index.deferrable + " INITIALLY DEFERRED" * index.deferred
             _keep(connection, job, table, "unique", existing.id, index.constraint, suffix)
             _drop_constraint(connection, existing.id, index.constraint)
 
