@@ -112,7 +112,7 @@ SELECT 'customer' || n || '@example.org',
        CASE WHEN n % 10 > 0 THEN date '1940-01-01' + n * 7919 % 25000 END,
        CASE WHEN n % 3 > 0 THEN jsonb_build_object('theme', 'dark', 'size', n % 5, 'tags', jsonb_build_array(n % 9, 'é', NULL)) END,
        CASE WHEN n % 4 > 0 THEN decode(md5(n::text), 'hex') END,
-       timestamptz '2023-04-01 00:00:00Z' + n * interval '1 minute' + n * 7654321 % 1000000 * interval '1 microsecond'
+       timestamptz '2023-04-01 00:00:00Z' + n * interval '1 minute' + n::bigint * 7654321 % 1000000 * interval '1 microsecond'
   FROM generate_series(1, 20000) AS n;
 
 INSERT INTO addresses (customer_id, kind, street, city, latitude, longitude)

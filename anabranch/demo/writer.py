@@ -205,7 +205,7 @@ class Shop:
         self.run("DELETE FROM categories WHERE id = %s", *self.random.choice(self.cursor.fetchall()))
         category = self.insert("INSERT INTO categories (parent_id, name) VALUES (NULL, 'Opened today')")
         without = "SELECT id FROM products WHERE category_id IS NULL ORDER BY id LIMIT 60"
-        self.run(f"UPDATE products SET category_id = %s WHERE id IN (SELECT id FROM ({without}) AS some)", category)
+        self.run(f"UPDATE products SET category_id = %s WHERE id IN (SELECT id FROM ({without}) AS first)", category)
         return True
 
     def browse(self) -> bool:

@@ -41,8 +41,9 @@ def start(here: Path, *options: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.timeout(900)
-def test_demo_ends_with_both_ends_identical_and_nothing_left(here: Path) -> None:
-    demo = start(here, "--seconds", "10", "--rate", "100")
+@pytest.mark.parametrize("source", ["mariadb", "postgresql"])
+def test_demo_ends_with_both_ends_identical_and_nothing_left(here: Path, source: str) -> None:
+    demo = start(here, "--source", source, "--seconds", "10", "--rate", "100")
     printed, _ = demo.communicate()
     assert demo.returncode == 0, (here / "stderr").read_text()
     assert "identical:  10 of 10 tables" in printed

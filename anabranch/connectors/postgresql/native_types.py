@@ -29,5 +29,4 @@ def logical_type(native: str) -> LogicalType:
     """Of a type as format_type() spells it."""
     if sized := _SIZED.fullmatch(native):
         return LogicalType(Kind.TEXT, length=int(sized[1]))
-    kind = _KINDS.get(native)
-    return LogicalType(kind) if kind else LogicalType(Kind.NATIVE, native=native)
+    return LogicalType(_KINDS.get(native, Kind.NATIVE), native=native)

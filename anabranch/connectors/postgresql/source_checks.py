@@ -160,14 +160,16 @@ def check_identity(live: Live) -> Iterator[CheckResult]:
             yield CheckResult("source.replica_identity", "warning", why, f"{place} FULL", str(table))
 
 
-def check_partitions(live: Live) -> Iterator[CheckResult]:
+def check_partition_truncate(live: Live) -> Iterator[CheckResult]:
     for table, schema in sorted(live.context.tables.items(), key=str):
         if schema.partitions:
             why = (
                 "a partitioned table: a TRUNCATE of one of its partitions alone is not in the log (DETACH and ATTACH of"
                 " tables with rows are noticed, and park it)"
             )
-            yield CheckResult("source.partitions", "warning", why, "DELETE, or TRUNCATE the whole table", str(table))
+            yield CheckResult(
+                "source.partition_truncate", "warning", why, "DELETE, or TRUNCATE the whole table", str(table)
+            )
 
 
 def check_computed(live: Live) -> Iterator[CheckResult]:
@@ -219,7 +221,7 @@ CHECKS: tuple[Check, ...] = (
     check_encoding,
     check_unlogged,
     check_identity,
-    check_partitions,
+    check_partition_truncate,
     check_computed,
     check_keys,
     check_objects,

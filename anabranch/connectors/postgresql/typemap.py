@@ -89,6 +89,8 @@ class PostgresTypes:
         native, fidelity, reason = _row(type, rules)
         if type.kind is Kind.TEXT and (type.length is None or not 0 < type.length <= VARCHAR_LIMIT):
             native = "text"
+        if type.native == native:
+            fidelity, reason = EXACT, ""
         lossy = _chosen_loss(type.kind, rules)
         filled = native.format(
             length=type.length or 1,

@@ -16,6 +16,14 @@ def test_at_least_nine_tables_and_exactly_200_000_rows() -> None:
     assert sum(rows) == 200_000
 
 
+def test_the_shop_on_postgresql_is_as_large() -> None:
+    statements = shop.statements("shop_postgresql.sql")
+    tables = [found[1] for text in statements if (found := re.search(r"CREATE TABLE (\w+)", text))]
+    assert len(tables) == 10
+    rows = [int(found[1]) for text in statements if (found := re.search(r"FROM generate_series\(1, (\d+)\)", text))]
+    assert sum(rows) == 200_000
+
+
 def test_keys_of_every_kind() -> None:
     text = "\n".join(shop.statements())
     for wanted in ("ON DELETE CASCADE", "ON UPDATE CASCADE", "ON DELETE SET NULL", "UNIQUE KEY", "AUTO_INCREMENT"):
