@@ -158,6 +158,34 @@ def mysql9(servers_directory: Path, pytestconfig: pytest.Config) -> Iterator[Ser
 
 
 @pytest.fixture(scope="session")
+def postgresql11(servers_directory: Path, pytestconfig: pytest.Config) -> Iterator[Server]:
+    """A PostgreSQL 11 that may be a source (make test-servers)."""
+    yield from _serve("postgresql11", _postgresql_source("11"), servers_directory, pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def postgresql12(servers_directory: Path, pytestconfig: pytest.Config) -> Iterator[Server]:
+    """A PostgreSQL 12 that may be a source (make test-servers)."""
+    yield from _serve("postgresql12", _postgresql_source("12"), servers_directory, pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def postgresql15(servers_directory: Path, pytestconfig: pytest.Config) -> Iterator[Server]:
+    """A PostgreSQL 15 that may be a source, with the decoders wal2json and decoderbufs (make test-servers)."""
+    yield from _serve("postgresql15", _postgresql_source("15"), servers_directory, pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def postgresql17(servers_directory: Path, pytestconfig: pytest.Config) -> Iterator[Server]:
+    """A PostgreSQL 17 that may be a source (make test-servers)."""
+    yield from _serve("postgresql17", _postgresql_source("17"), servers_directory, pytestconfig)
+
+
+def _postgresql_source(release: str) -> Callable[[Path], Server]:
+    return partial(start_postgresql, release=release, options=("--wal-level=logical",))
+
+
+@pytest.fixture(scope="session")
 def mysql_family(request: pytest.FixtureRequest) -> Server:
     """Each server that speaks MySQL's protocol: a test with it runs on MariaDB and MySQL 8; in `make test-servers`, if it
     is marked `every_server`, on MySQL 5.5, 5.6 and 9."""

@@ -13,6 +13,7 @@ from typing import Any
 from anabranch.testing.servers import Server
 
 _LONGEST_NAME = 63  # PostgreSQL's limit; MySQL's is 64
+_FORCE = 130_000  # from here on PostgreSQL ends the sessions of a database that is dropped
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,9 @@ def drop_database(database: Database) -> None:
     with closing(connect(database.server)) as connection, closing(connection.cursor()) as cursor:
         if database.server.name == "postgresql":
             _end_readers(cursor, database.name)
-            cursor.execute(f"DROP DATABASE IF EXISTS {database.name} WITH (FORCE)")
+            cursor.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [database.name])
+            force = " WITH (FORCE)" if connection.info.server_version >= _FORCE else ""
+            cursor.execute(f"DROP DATABASE IF EXISTS {database.name}{force}")
         else:
             _end_sessions(cursor, database.name)
             cursor.execute(f"DROP DATABASE IF EXISTS {database.name}")

@@ -102,7 +102,7 @@ def _download(alternatives: Alternatives, into: Path, dependencies: bool) -> Non
             simulated = apt((*index, "--simulate", "--no-install-recommends", "install", *packages))
             if simulated.returncode:
                 return simulated
-            wanted = needed_packages(simulated.stdout)
+            wanted = sorted({*packages, *needed_packages(simulated.stdout)})  # also those that the machine has
         return apt((*index, "download", *wanted), cwd=into)
 
     index: tuple[str, ...] = ()

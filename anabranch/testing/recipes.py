@@ -55,6 +55,9 @@ _POSTGRESQL_OPTIONS = (
 )
 
 
+_DECODERS, _DECODER_SETTING = ("wal2json", "decoderbufs"), "output_plugin_libraries"
+
+
 @dataclass(frozen=True, slots=True)
 class Instance:
     """One private server on disk: `directory` holds everything, `data` is its data directory. `options` come after the
@@ -265,9 +268,19 @@ def _postgresql_daemon(instance: Instance) -> Daemon:
         instance.data,
         f"--port={instance.port}",
         *_POSTGRESQL_OPTIONS,
+        *_decoder_options(instance.software),
         *instance.options,
     ]
     return Daemon(instance.surroundings, command, is_ready, signal.SIGINT, signal.SIGQUIT)
+
+
+def _decoder_options(software: Software) -> tuple[str, ...]:
+    """Decoders that are there may be used: releases that ask for their names refuse all others, older ones do not start with
+    the setting (https://www.postgresql.org/docs/current/runtime-config-replication.html)."""
+    found = [name for name in _DECODERS if (software.home / "lib" / f"{name}.so").exists()]
+    if not found or not packages.has_setting(software, _DECODER_SETTING):
+        return ()
+    return (f"--{_DECODER_SETTING}=pgoutput, test_decoding, {', '.join(found)}",)
 
 
 def _mysql(release: str) -> Recipe:

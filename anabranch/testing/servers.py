@@ -15,6 +15,7 @@ import secrets
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -126,11 +127,18 @@ def start_mysql(
 
 
 def start_postgresql(
-    directory: Path, *, with_tls: bool = False, port: int | None = None, options: Sequence[str] = ()
+    directory: Path,
+    *,
+    release: str = "",
+    with_tls: bool = False,
+    port: int | None = None,
+    options: Sequence[str] = (),
 ) -> Server:
-    """A private PostgreSQL; `with_tls`: one that knows TLS, which is another one. `options` (`--wal-level=logical`) come
-    after, and override, the defaults."""
+    """A private PostgreSQL: the newest that is here, or "11", "12", "15" (with wal2json and decoderbufs) or "17"; `with_tls`:
+    one that knows TLS, which is another one. `options` (`--wal-level=logical`) come after, and override, the defaults."""
     recipe = replace(POSTGRESQL, find=packages.find_postgresql_with_tls) if with_tls else POSTGRESQL
+    if release:
+        recipe = replace(POSTGRESQL, find=partial(packages.find_postgresql_release, release))
     return _start(recipe, directory, port, options)
 
 
