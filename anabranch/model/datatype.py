@@ -45,8 +45,8 @@ class Kind(StrEnum):
 class LogicalType:
     """A kind with its parameters. `length` counts characters (TEXT), bytes (BINARY) or bits (BIT), None = unbounded;
     `precision`/`scale` belong to DECIMAL; `fraction` = digits of a second (TIMESTAMP, INSTANT, DURATION); the `length` of a
-    VECTOR is its number of elements; `native`: the type as its database spells it, which a
-    target of the same family takes as it is (a NATIVE has one). `target`: the type at the target that the job chose, "" for the type map's own."""
+    VECTOR is its number of elements. `native`: the type as its database spells it, which a target of the same family takes
+    as it is (a NATIVE has one). `target`: the type at the target that the job chose, "" for the type map's own."""
 
     kind: Kind
     length: int | None = None
