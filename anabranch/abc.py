@@ -572,12 +572,14 @@ class TypeMap(Protocol):
 
 @dataclass(frozen=True)
 class LogOptions:
-    """What capture needs to know to be a well-behaved replica. `name`: of what the job has at the source, of no other job."""
+    """What capture needs to know to be a well-behaved replica. `name`: of what the job has at the source, of no other job.
+    `decoder`: who turns the log into changes there, where a source has several."""
 
     server_id: int
     flush_interval: float  # seconds
     rules: ValueRules = field(default_factory=ValueRules)
     name: str = ""
+    decoder: str = "pgoutput"
 
 
 @dataclass(frozen=True, slots=True)
@@ -598,11 +600,11 @@ class SourceConnector(Protocol):
         """What the job of this LogOptions.name may have left at the source (a watermark table, a slot), one line each; removed
         if asked."""
 
-    def missing(self, name: str, tables: Mapping[TableId, TableSchema], begins: bool) -> list[SetUpStep]:
+    def missing(self, options: LogOptions, tables: Mapping[TableId, TableSchema], begins: bool) -> list[SetUpStep]:
         """What has to run at the source before capture may follow these tables, in its order: nothing where it has, or where
         nothing needs to be prepared. Only a log that `begins` gets what its place depends on."""
 
-    def astray(self, name: str, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
+    def astray(self, options: LogOptions, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
         """Those of these tables that the log does not tell of, or not as they were, by what the source says now, and why. None
         where the log itself has statements that say so."""
 

@@ -182,7 +182,7 @@ def postgresql17(servers_directory: Path, pytestconfig: pytest.Config) -> Iterat
 
 
 def _postgresql_source(release: str) -> Callable[[Path], Server]:
-    return partial(start_postgresql, release=release, options=("--wal-level=logical",))
+    return partial(start_postgresql, release=release, options=("--wal-level=logical", "--max-prepared-transactions=10"))
 
 
 @pytest.fixture(scope="session")

@@ -29,6 +29,7 @@ def definition(config: JobConfig) -> dict[str, Any]:
             }
             for entry in config.tables
         },
+        "decoder": config.capture.decoder,
         "json": config.types.json,
         "types": {"geometry": config.types.geometry, "vector": config.types.vector, "map": config.types.map},
     }
@@ -38,6 +39,7 @@ def describe_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]
     """One line per difference that needs tables to be loaded again; empty = the job may go on."""
     ends = [
         _changed("source", _plain(old["source"]), _plain(new["source"])),
+        _changed("[capture] decoder", *(some.get("decoder", "pgoutput") for some in (old, new))),
         _changed("[types] json", old["json"], new["json"]),
     ]
     types = old.get("types", {}), new.get("types", {})

@@ -253,6 +253,10 @@ class Capture(Section):
 
     server_id: int | None = Field(default=None, ge=1, le=4294967295)
     """The replica id shown to the source; derived from the job when absent."""
+    decoder: Literal["pgoutput", "wal2json", "decoderbufs"] = "pgoutput"
+    """PostgreSQL's plugin that the source's log is decoded with. `pgoutput` is a part of every server; the others are installed
+    there, and show less ([prepare the source](../howto/prepare-a-postgresql-source.md#other-decoders)). It is the
+    slot's for its life: a job that changes it loads again. Without effect on MySQL and MariaDB."""
     flush_interval_ms: int = Field(default=1000, ge=10, le=60000)
     """The longest a committed transaction waits for its flush; under load flushes come one after another."""
     segment_mb: int = Field(default=64, ge=1, le=4096)

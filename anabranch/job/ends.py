@@ -69,7 +69,9 @@ def log_options(job: Job, job_uuid: str) -> LogOptions:
     capture = job.config.capture
     derived = SERVER_ID_FLOOR + uuid.UUID(job_uuid).int % ((1 << 31) - SERVER_ID_FLOOR)
     name = name_at_source(job.config.name, job_uuid)
-    return LogOptions(capture.server_id or derived, capture.flush_interval_ms / 1000, value_rules(job), name)
+    return LogOptions(
+        capture.server_id or derived, capture.flush_interval_ms / 1000, value_rules(job), name, capture.decoder
+    )
 
 
 def name_at_source(job: str, job_uuid: str) -> str:
@@ -202,7 +204,7 @@ def begin_trail_if_none(job: Job) -> None:
     reader = source.log(options)
     try:
         with open_trail(job, reader.identity(), job_uuid) as trail:
-            prepare_source(job, source, options.name)
+            prepare_source(job, source, options)
             begin(source, reader, trail, job.rules.includes, Patience(float(job.config.capture.staging_timeout_s)))
     except TrailLocked:
         return
@@ -210,11 +212,11 @@ def begin_trail_if_none(job: Job) -> None:
         reader.close()
 
 
-def prepare_source(job: Job, source: SourceConnector, name: str) -> None:
+def prepare_source(job: Job, source: SourceConnector, options: LogOptions) -> None:
     """What the source still needs before a trail begins."""
     if exists(job.trail) and TrailReader(job.trail).end().resume:
         return
-    carry_out(source, name, tables_at_source(job, source), begins=True)
+    carry_out(source, options, tables_at_source(job, source), begins=True)
 
 
 def tables_at_source(job: Job, source: SourceConnector) -> dict[TableId, TableSchema]:
@@ -227,10 +229,10 @@ def tables_at_source(job: Job, source: SourceConnector) -> dict[TableId, TableSc
 
 
 def carry_out(
-    source: SourceConnector, name: str, tables: Mapping[TableId, TableSchema], begins: bool = False
+    source: SourceConnector, options: LogOptions, tables: Mapping[TableId, TableSchema], begins: bool = False
 ) -> list[str]:
     """Run what is missing at the source for these tables; the statements."""
-    steps = source.missing(name, tables, begins)
+    steps = source.missing(options, tables, begins)
     for step in steps:
         log.get().info("source_set_up", statement=step.sql)
     if steps:

@@ -220,7 +220,8 @@ class Joining:
         """What the source's preflight has against this table."""
         checks = self.source.checks()
         try:
-            results = checks.run(PreflightContext(self.name, {}, now, {}))
+            choices = {"capture.decoder": self.job.config.capture.decoder}
+            results = checks.run(PreflightContext(self.name, choices, now, {}))
         finally:
             checks.close()
         return Report(self.name, tuple(result for result in results if result.table == str(table)))

@@ -36,7 +36,7 @@ def run_capture(job: Job) -> None:
             followed = ends.followed_identity(job) or reader.identity()
             with ends.open_trail(job, followed, job_uuid, LOCK_SECONDS) as trail:
                 log.get(job=job.config.name).info("capture_started", end=str(trail.end.position))
-                ends.prepare_source(job, source, options.name)
+                ends.prepare_source(job, source, options)
                 settings = job.config.capture
                 Capture(
                     source=source,
@@ -49,8 +49,8 @@ def run_capture(job: Job) -> None:
                     refuse_switch=partial(ends.refuse_switch_while_loading, job),
                     staging_timeout=float(settings.staging_timeout_s),
                     limits=Limits(settings.memory_limit_mb << 20, float(settings.transaction_staging_timeout_s)),
-                    prepare=partial(ends.carry_out, source, options.name),
-                    astray=partial(source.astray, options.name),
+                    prepare=partial(ends.carry_out, source, options),
+                    astray=partial(source.astray, options),
                     waits_at_start=bool(os.environ.get(SUPERVISED)),
                 ).run()
         finally:

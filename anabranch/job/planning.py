@@ -102,6 +102,12 @@ def _plan(job: Job, before: dict[str, Any], states: Mapping[TableId, TableState]
             job=job.config.name,
             hint="put it back, or remove the job's state (anabranch drop JOB --execute) and load again",
         )
+    if moved := [line for line in lines if line.startswith("[capture] decoder: ")]:
+        raise ConfigError(
+            f"a slot keeps its decoder: {moved[0]}",
+            job=job.config.name,
+            hint="put it back, or remove the job's state (anabranch drop JOB --execute) and load again",
+        )
     schemas = {table: state.schema for table, state in states.items() if state.schema}
     if not lines:
         return Plan((), ())

@@ -21,12 +21,12 @@ def setup(job: Job, execute: bool, remove: bool) -> list[str]:
     source = ends.source_of(job)
     if remove:
         return _removal(job, execute)
-    name = ends.name_at_source(job.config.name, ends.trail_uuid(job) or ends.new_trail_uuid(job))
+    options = ends.log_options(job, ends.trail_uuid(job) or ends.new_trail_uuid(job))
     begins = not (exists(job.trail) and TrailReader(job.trail).end().resume)
     tables = ends.tables_at_source(job, source)
     if execute:
-        return ends.carry_out(source, name, tables, begins)
-    return [step.sql for step in source.missing(name, tables, begins)]
+        return ends.carry_out(source, options, tables, begins)
+    return [step.sql for step in source.missing(options, tables, begins)]
 
 
 def _removal(job: Job, execute: bool) -> list[str]:

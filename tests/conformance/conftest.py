@@ -14,6 +14,9 @@ import pytest
 from anabranch import connectors
 from anabranch.config.url import parse_url
 from anabranch.connectors.memory.database import Transaction, database, forget
+from anabranch.connectors.postgresql import truncate_notes
+from anabranch.connectors.postgresql.decoders import DECODERS
+from anabranch.connectors.postgresql.source_connection import open_session
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
@@ -125,17 +128,22 @@ class SqlSubject:
 class PostgresSubject:
     """With a slot of its own. Whole rows are logged, as the suite's images are."""
 
-    def __init__(self, made: Database) -> None:
-        self.database, self.options = made, replace(OPTIONS, name=made.name)
+    def __init__(self, made: Database, decoder: str) -> None:
+        self.database, self.options = made, replace(OPTIONS, name=made.name, decoder=decoder)
         self.connector = connectors.source(endpoint(made.url))
-        slot = f"SELECT pg_create_logical_replication_slot('{made.name}', 'pgoutput')"
+        slot = f"SELECT pg_create_logical_replication_slot('{made.name}', '{decoder}')"
         made.execute(f"CREATE PUBLICATION {made.name} FOR ALL TABLES", slot)
 
     def create(self, name: str, has_key: bool = True) -> TableId:
         columns = ", ".join(f"{column} {type}" for column, type in zip(COLUMNS, POSTGRESQL_TYPES, strict=True))
         key = ", PRIMARY KEY (id)" if has_key else ""
         self.database.execute(f"CREATE TABLE {name} ({columns}{key})", f"ALTER TABLE {name} REPLICA IDENTITY FULL")
-        return TableId("public", name)
+        table = TableId("public", name)
+        if not DECODERS[self.options.decoder].truncates:
+            with open_session(self.connector.endpoint) as connection:
+                steps = truncate_notes.missing(connection, self.options.name, [table])
+            self.connector.carry_out(steps)
+        return table
 
     @contextmanager
     def transaction(self) -> Iterator[SqlChanges]:
@@ -198,8 +206,9 @@ def endpoint(url: str) -> Endpoint:
     return found
 
 
+OTHER_DECODERS = ("wal2json", "decoderbufs")
 # Of the servers of `make test-servers` the one that has all that is asked here: fractions of seconds, XA in the log.
-OTHERS = [pytest.param("mysql9", marks=pytest.mark.servers)]
+OTHERS = [pytest.param(name, marks=pytest.mark.servers) for name in ("mysql9", *OTHER_DECODERS)]
 
 
 @pytest.fixture(params=["memory", "mariadb", "mysql", "postgresql", *OTHERS])
@@ -208,9 +217,11 @@ def source(request: pytest.FixtureRequest) -> Iterator[Any]:
         yield MemorySubject("conformance")
         forget()
         return
-    if request.param == "postgresql":
-        made = create_database(request.getfixturevalue("logical_postgresql"), request.node.name)
-        subject = PostgresSubject(made)
+    if request.param in ("postgresql", *OTHER_DECODERS):
+        is_other = request.param in OTHER_DECODERS
+        server = request.getfixturevalue("postgresql15" if is_other else "logical_postgresql")
+        made = create_database(server, request.node.name)
+        subject = PostgresSubject(made, request.param if is_other else "pgoutput")
         yield subject
         subject.close()
     else:

@@ -12,6 +12,7 @@ from pgoutput_slot import Slot
 
 from anabranch.connectors.postgresql import assemble
 from anabranch.connectors.postgresql.assemble import Assembler
+from anabranch.connectors.postgresql.decode_pgoutput import PgoutputAssembler
 from anabranch.connectors.postgresql.positions import Place, lsn_of
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
@@ -34,7 +35,9 @@ SCHEMAS = {TableId("public", name): TableSchema(TableId("public", name), COLUMNS
 
 def assembler(made: Slot, tables: dict[TableId, TableSchema] = SCHEMAS) -> Assembler:
     query = "SELECT format_type({}, {})"
-    return Assembler(Place("here", 0), tables.get, lambda oid, mod: made.database.query(query.format(oid, mod))[0][0])
+    return PgoutputAssembler(
+        Place("here", 0), tables.get, lambda oid, mod: made.database.query(query.format(oid, mod))[0][0]
+    )
 
 
 def chunks(assembler: Assembler, messages: Sequence[bytes]) -> Iterator[Any]:

@@ -187,7 +187,8 @@ class Scenario:
         words.insert(2 if arguments[0] in ("trail", "schema", "conflicts", "parked", "skip") else 1, str(self.job_file))
         command = [*self.prefix, sys.executable, "-m", "anabranch", *words]
         faster = class_archive.environment() if arguments[0] in WITH_SPARK else {}
-        faster = {"PYTHONPATH": str(Path(__file__).parent / "quick")} if self.is_quick else faster
+        quick = os.pathsep.join(filter(None, [str(Path(__file__).parent / "quick"), os.environ.get("PYTHONPATH")]))
+        faster = {"PYTHONPATH": quick} if self.is_quick else faster
         running = Running(command, self.environment | faster, logs / f"{self._logs:02}-{arguments[0]}")
         self._running.append(running)
         return running

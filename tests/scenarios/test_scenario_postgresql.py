@@ -114,6 +114,31 @@ def test_pitfall_27_postgresql_is_loaded_while_it_is_written(logical_postgresql:
     the_job_leaves_nothing(made)
 
 
+@pytest.mark.quick
+@pytest.mark.servers
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("decoder", ["wal2json", "decoderbufs"])
+def test_another_decoder_of_a_source_in_use(postgresql15: Server, scenario: Make, decoder: str) -> None:
+    made = scenario(postgresql15, *SCHEMA)
+    made.write_job(f'[capture]\ndecoder = "{decoder}"\n')
+    with Writers(made):
+        running = made.start("run")
+        made.wait_streaming(running, seconds=200)
+        time.sleep(2)
+        running.kill()
+        running = made.start("run")
+        made.sync(running)
+        running.stop()
+    made.run_until_caught_up()
+    made.assert_identical()
+    made.write_job()
+    assert f"[capture] decoder: was {decoder}, is pgoutput" in made.cli("run", code=None).stderr
+    made.write_job(f'[capture]\ndecoder = "{decoder}"\n')
+    made.cli("drop", "--execute")
+    assert made.source.query("SELECT slot_name FROM pg_replication_slots WHERE database = current_database()") == []
+    assert made.source.query("SELECT tgname FROM pg_trigger WHERE NOT tgisinternal") == []
+
+
 def rule_13_the_server_is_told_of_what_is_durable(made: FromPostgres) -> None:
     confirmed, end = made.source.query(
         "SELECT confirmed_flush_lsn - '0/0', pg_current_wal_lsn() - '0/0' FROM pg_replication_slots WHERE slot_name = %s",

@@ -50,10 +50,10 @@ class MemorySource:
     def leftovers(self, name: str, remove: bool) -> list[str]:
         return []
 
-    def missing(self, name: str, tables: Mapping[TableId, TableSchema], begins: bool) -> list[SetUpStep]:
+    def missing(self, options: LogOptions, tables: Mapping[TableId, TableSchema], begins: bool) -> list[SetUpStep]:
         return []
 
-    def astray(self, name: str, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
+    def astray(self, options: LogOptions, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
         return {}
 
     def carry_out(self, steps: Sequence[SetUpStep]) -> None:

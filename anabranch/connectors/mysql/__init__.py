@@ -38,11 +38,11 @@ class MysqlSource:
 
         return leftovers(self.endpoint, remove)
 
-    def missing(self, name: str, tables: Mapping[TableId, TableSchema], begins: bool) -> list[SetUpStep]:
+    def missing(self, options: LogOptions, tables: Mapping[TableId, TableSchema], begins: bool) -> list[SetUpStep]:
         """Settings and grants are an administrator's: preflight lists them."""
         return []
 
-    def astray(self, name: str, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
+    def astray(self, options: LogOptions, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
         return {}
 
     def carry_out(self, steps: Sequence[SetUpStep]) -> None:

@@ -47,15 +47,15 @@ class PostgresSource:
 
         return leftovers(self.endpoint, name, remove)
 
-    def missing(self, name: str, tables: Mapping[TableId, TableSchema], begins: bool) -> list[SetUpStep]:
+    def missing(self, options: LogOptions, tables: Mapping[TableId, TableSchema], begins: bool) -> list[SetUpStep]:
         from anabranch.connectors.postgresql.set_up import missing
 
-        return missing(self.endpoint, name, tables, begins)
+        return missing(self.endpoint, options, tables, begins)
 
-    def astray(self, name: str, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
+    def astray(self, options: LogOptions, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
         from anabranch.connectors.postgresql.set_up import astray
 
-        return astray(self.endpoint, name, tables)
+        return astray(self.endpoint, options, tables)
 
     def carry_out(self, steps: Sequence[SetUpStep]) -> None:
         from anabranch.connectors.postgresql.set_up import carry_out

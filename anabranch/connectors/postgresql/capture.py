@@ -9,14 +9,14 @@ import time
 from dataclasses import replace
 
 from anabranch.abc import LogIdle, LogItem, LogOptions, Select
-from anabranch.connectors.postgresql.assemble import Assembler
 from anabranch.connectors.postgresql.connection import Connection
+from anabranch.connectors.postgresql.decoders import DECODERS, Reading
 from anabranch.connectors.postgresql.positions import Place, lsn_text, place_of
-from anabranch.connectors.postgresql.slots import PLUGIN, read_slot
+from anabranch.connectors.postgresql.slots import members, read_slot
 from anabranch.connectors.postgresql.source_catalog import mark
 from anabranch.connectors.postgresql.source_connection import identity, one, open_session
 from anabranch.connectors.postgresql.source_errors import translated
-from anabranch.connectors.postgresql.wal_stream import DATA, DATA_HEAD, WalStream, keepalive
+from anabranch.connectors.postgresql.wal_stream import DATA, DATA_HEAD, WalStream, data_start, keepalive
 from anabranch.errors import LogLost, SourceUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark
@@ -34,11 +34,14 @@ class WalReader:
 
     def __init__(self, endpoint: Endpoint, options: LogOptions) -> None:
         self._endpoint, self._options = endpoint, options
+        self._decoder = DECODERS[options.decoder]
         self._identity = ""
         self._stream: WalStream | None = None
         self._types: Connection | None = None
         self._type_texts: dict[tuple[int, int], str] = {}
-        self._stale = False  # what was read ahead was selected by old definitions
+        self._stale = (
+            False  # what was read ahead was selected by old definitions, or the server was asked for fewer tables
+        )
         self._is_inside = False  # fragments were given, and the end of their transaction was not
         self._durable = 0
 
@@ -62,17 +65,16 @@ class WalReader:
         self._type_texts.clear()
         self._stream = WalStream(self._endpoint)
         place = _on_timeline(place, self._stream)
-        self._assembler = Assembler(place, select, self._type_text)
-        options = {"proto_version": "1", "publication_names": self._options.name, "messages": "true"}
-        if self._server_version < 140_000:
-            del options["messages"]
-        self._stream.begin(self._options.name, place.lsn, options)
+        decoder, name = self._decoder, self._options.name
+        asked = decoder.options(name, self._published, self._server_version)
+        has_newer = self._stream.begin(name, place.lsn, asked, decoder.newer)
+        self._assembler = decoder.make(Reading(name, place, select, self._type_text, has_newer))
         self._durable, self._received = 0, place.lsn
         self._heard = self._told = self._asked = time.monotonic()
         self._waiting_since: float | None = None
 
     def read(self, timeout: float) -> LogItem | None:
-        if self._stale:
+        if self._stale and not self._is_inside:
             self.start(self._last, self._select)
         assert self._stream is not None, "start comes before read"
         until = time.monotonic() + timeout
@@ -102,6 +104,7 @@ class WalReader:
         is_given = assembler.is_between and not assembler.ready and assembler.mark().native == self._last.native
         if self._is_inside or is_given:
             assembler.reselect()
+            self._stale = self._decoder.names_tables
         else:
             self._stale = True
 
@@ -123,7 +126,10 @@ class WalReader:
     def _take(self, message: memoryview, now: float) -> None:
         self._heard = now
         if message[0] == DATA:
-            self._assembler.take(bytes(message[DATA_HEAD:]))
+            if self._decoder.needs_places:
+                self._assembler.take(bytes(message[DATA_HEAD:]), data_start(message))
+            else:
+                self._assembler.take(bytes(message[DATA_HEAD:]))
             if not self._assembler.is_waiting:
                 self._waiting_since = None
             elif self._waiting_since is None:
@@ -183,12 +189,13 @@ class WalReader:
         self._server_version = connection.info.server_version
         if here != place.identity:
             raise LogLost(f"this database is {here}, the trail was read from {place.identity}", position=at)
+        self._published = members(connection, name) or set()
         slot = read_slot(connection, name)
         if slot is None:
             raise LogLost(f"the slot {name} is gone, and with it the log behind the trail's end", position=at)
         if slot.lost:
             raise LogLost(f"the slot {name} is lost: {slot.lost}", position=at)
-        if slot.plugin != PLUGIN or slot.database != one(connection, "SELECT current_database()"):
+        if slot.plugin != self._decoder.plugin or slot.database != one(connection, "SELECT current_database()"):
             raise LogLost(
                 f"the slot {name} is one of {slot.plugin} in the database {slot.database}",
                 position=at,

@@ -7,7 +7,8 @@ from contextlib import closing
 
 import psycopg
 
-from anabranch.abc import SetUpStep
+from anabranch.abc import LogOptions, SetUpStep
+from anabranch.connectors.postgresql.decoders import DECODERS
 from anabranch.connectors.postgresql.slots import missing as statements
 from anabranch.connectors.postgresql.slots import removal
 from anabranch.connectors.postgresql.source_catalog import PostgresCatalog
@@ -18,18 +19,20 @@ from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 
 
-def missing(endpoint: Endpoint, name: str, tables: Mapping[TableId, TableSchema], begins: bool) -> list[SetUpStep]:
+def missing(
+    endpoint: Endpoint, options: LogOptions, tables: Mapping[TableId, TableSchema], begins: bool
+) -> list[SetUpStep]:
     with open_session(endpoint) as connection, translated("look at what the source has of the job"):
-        return statements(connection, name, tables, begins)
+        return statements(connection, options.name, tables, begins, DECODERS[options.decoder])
 
 
-def astray(endpoint: Endpoint, name: str, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
+def astray(endpoint: Endpoint, options: LogOptions, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
     """The log has no statements: what became of a table says its next row, if ever one comes."""
     with closing(PostgresCatalog(endpoint)) as catalog:
         now = catalog.tables(tables.__contains__)
         attached = catalog.attached
     with open_session(endpoint) as connection, translated("look at what the source has of the job"):
-        steps = statements(connection, name, now, begins=False)
+        steps = statements(connection, options.name, now, False, DECODERS[options.decoder])
     found = {
         table: f"the log does not have all of its rows any more: {step.sql}" for step in steps for table in step.tables
     }

@@ -10,15 +10,16 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from anabranch.abc import HeldLog, SetUpStep
+from anabranch.connectors.postgresql import truncate_notes
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.ddl import qualified, quote
+from anabranch.connectors.postgresql.decoders import Decoder
 from anabranch.connectors.postgresql.positions import lsn_of
 from anabranch.connectors.postgresql.source_connection import log_end, one
 from anabranch.connectors.postgresql.terms import literal
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 
-PLUGIN = "pgoutput"
 MUCH = 10 << 30  # bytes of log from which on a slot without a limit is told of
 _LIMIT = "SELECT setting FROM pg_catalog.pg_settings WHERE name = 'max_slot_wal_keep_size'"
 FAILOVER = 170_000
@@ -73,10 +74,13 @@ def members(connection: Connection, publication: str) -> set[TableId] | None:
     return {TableId(*row) for row in connection.execute(_MEMBERS, [publication]).fetchall()}
 
 
-def missing(connection: Connection, name: str, tables: Mapping[TableId, TableSchema], begins: bool) -> list[SetUpStep]:
+def missing(
+    connection: Connection, name: str, tables: Mapping[TableId, TableSchema], begins: bool, decoder: Decoder
+) -> list[SetUpStep]:
     """What still has to run before capture may follow these tables, in its order. A published table without an identity
     refuses its own updates: identities come first. The slot, which only a log that begins may get, comes last: of
-    transactions that were open when a table was published, a slot that is older would give the later rows only."""
+    transactions that were open when a table was published, a slot that is older would give the later rows only. Other decoders
+    than pgoutput read no publication: of a table in one the server refuses changes that they would pass over."""
     rights = _rights(connection, tables)
     found = [
         SetUpStep(f"ALTER TABLE {qualified(table)} REPLICA IDENTITY FULL", (table,))
@@ -92,8 +96,11 @@ def missing(connection: Connection, name: str, tables: Mapping[TableId, TableSch
         found.append(SetUpStep(f"CREATE PUBLICATION {quote(name)}{whose} {kinds}", left))
     elif left:
         found.append(SetUpStep(f"ALTER PUBLICATION {quote(name)} ADD TABLE {listed}", left))
+    if not decoder.truncates:
+        found += truncate_notes.missing(connection, name, tables)
     if begins:
-        found += _slot(name, read_slot(connection, name), is_older=bool(found), version=connection.info.server_version)
+        version = connection.info.server_version
+        found += _slot(name, read_slot(connection, name), bool(found), decoder.plugin, version)
     return rights + found
 
 
@@ -110,15 +117,16 @@ def _rights(connection: Connection, tables: Mapping[TableId, TableSchema]) -> li
     return found
 
 
-def _slot(name: str, there: Slot | None, is_older: bool, version: int) -> list[SetUpStep]:
-    if there is not None and not is_older:
+def _slot(name: str, there: Slot | None, is_older: bool, plugin: str, version: int) -> list[SetUpStep]:
+    if there is not None and not is_older and there.plugin == plugin:
         return []
-    return [SetUpStep(one) for one in ([drop_slot(name)] if there else []) + [create_slot(name, version)]]
+    create = create_slot(name, plugin, version)
+    return [SetUpStep(one) for one in ([drop_slot(name)] if there else []) + [create]]
 
 
-def create_slot(name: str, version: int) -> str:
+def create_slot(name: str, plugin: str, version: int) -> str:
     """From 17 on standbys may have it, too: https://www.postgresql.org/docs/17/logical-replication-failover.html"""
-    words = f"{literal(name)}, {literal(PLUGIN)}" + ", failover => true" * (version >= FAILOVER)
+    words = f"{literal(name)}, {literal(plugin)}" + ", failover => true" * (version >= FAILOVER)
     return f"SELECT pg_catalog.pg_create_logical_replication_slot({words})"
 
 
@@ -151,7 +159,7 @@ def removal(connection: Connection, name: str) -> list[str]:
         found.append(drop_slot(name))
     if members(connection, name) is not None:
         found.append(f"DROP PUBLICATION {quote(name)}")
-    return found
+    return found + truncate_notes.removal(connection, name)
 
 
 def _without_identity(connection: Connection, tables: Mapping[TableId, TableSchema]) -> list[TableId]:

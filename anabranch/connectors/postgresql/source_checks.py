@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from anabranch.abc import CheckResult, PreflightContext
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.ddl import qualified, quote
+from anabranch.connectors.postgresql.decoder_checks import ALLOWED, check_decoder
 from anabranch.connectors.postgresql.source_catalog import UNLOGGED
 from anabranch.connectors.postgresql.source_connection import one, open_session
 from anabranch.connectors.postgresql.source_errors import translated
@@ -28,7 +29,7 @@ _SETTINGS = (
     "max_wal_senders",
     "max_slot_wal_keep_size",
     "wal_sender_timeout",
-    "output_plugin_libraries",
+    ALLOWED,
     "server_encoding",
 )
 
@@ -101,6 +102,10 @@ def check_slots(live: Live) -> Iterator[CheckResult]:
             yield _failed(setting, f"{setting} = {most}, and {taken} are in use", hint)
         else:
             yield _ok(setting, f"{setting} = {most}, {taken} in use")
+
+
+def check_plugin(live: Live) -> Iterator[CheckResult]:
+    yield from check_decoder(live.connection, live.settings, live.context)
 
 
 def check_kept_log(live: Live) -> Iterator[CheckResult]:
@@ -216,6 +221,7 @@ CHECKS: tuple[Check, ...] = (
     check_primary,
     check_wal_level,
     check_slots,
+    check_plugin,
     check_kept_log,
     check_rights,
     check_encoding,

@@ -28,7 +28,7 @@ DATA_HEAD = 25  # bytes before a message: kind, start, end, time
 _KEEPALIVE = struct.Struct(">xQqB")
 _STATUS = struct.Struct(">cQQQqB")
 _EPOCH = 946_684_800_000_000  # microseconds from 1970 to 2000
-_IN_USE = "55006"
+_IN_USE, _UNKNOWN_OPTION = "55006", "22023"
 _PATIENCE, _POLL = 10.0, 0.1  # seconds for a former reader of the slot to be gone; between two looks
 
 
@@ -56,16 +56,27 @@ class WalStream:
             raise translate(psycopg.errors.error_from_result(result), "ask the source where it is")
         return result.get_value(0, column) or b""
 
-    def begin(self, slot: str, after: int, options: Mapping[str, str]) -> None:
-        """Raises SourceUnavailable, also where another process reads the slot; SourceError."""
-        words = ", ".join(f"{name} {literal(value)}" for name, value in options.items())
-        command = f"START_REPLICATION SLOT {quote(slot)} LOGICAL {lsn_text(after)} ({words})".encode()
+    def begin(self, slot: str, after: int, options: Mapping[str, str], newer: Mapping[str, str]) -> bool:
+        """Read the slot from `after` on, with these options of its plugin and with `newer`. False: without `newer`, which it
+        does not know. Raises SourceUnavailable, also where another process reads the slot; SourceError."""
+        command = f"START_REPLICATION SLOT {quote(slot)} LOGICAL {lsn_text(after)}"
+        if newer and self._begin(command, {**options, **newer}, is_trial=True):
+            return True
+        self._begin(command, options)
+        return False
+
+    def _begin(self, command: str, options: Mapping[str, str], is_trial: bool = False) -> bool:
+        """Is it read now? In a trial it need not be: the plugin may not know an option."""
+        words = ", ".join(f"{quote(name)} {literal(value)}" for name, value in options.items())
+        command = f"{command} ({words})" if words else command
         until = time.monotonic() + _PATIENCE
         while True:
-            result = self._pg.exec_(command)
+            result = self._pg.exec_(command.encode())
             if result.status == pq.ExecStatus.COPY_BOTH:
-                return
+                return True
             error = psycopg.errors.error_from_result(result)
+            if is_trial and error.sqlstate == _UNKNOWN_OPTION:
+                return False
             if error.sqlstate != _IN_USE or time.monotonic() > until:
                 raise translate(error, "read the slot")
             time.sleep(_POLL)
@@ -103,6 +114,11 @@ class WalStream:
         if result is None or not result.error_message:
             return SourceUnavailable("the source has ended the stream of its log")
         return translate(psycopg.errors.error_from_result(result), "read the log")
+
+
+def data_start(message: memoryview) -> int:
+    """The place that a message of DATA came with: of a commit, where it ended."""
+    return int.from_bytes(message[1:9])
 
 
 def keepalive(message: memoryview) -> tuple[int, int, bool]:

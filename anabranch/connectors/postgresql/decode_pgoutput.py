@@ -1,0 +1,86 @@
+"""Messages of pgoutput for the assembler: rows as they came, by relation.
+
+What does not live here: transactions and chunks (assemble.py), what is in a message (pgoutput.py), relations and definitions
+(relations.py).
+"""
+
+from __future__ import annotations
+
+from anabranch.abc import Select
+from anabranch.connectors.postgresql.assemble import Assembler
+from anabranch.connectors.postgresql.pgoutput import (
+    ROWS,
+    Begin,
+    Commit,
+    Item,
+    Origin,
+    Relation,
+    Truncate,
+    TypeName,
+    Written,
+    parse,
+)
+from anabranch.connectors.postgresql.positions import Place
+from anabranch.connectors.postgresql.relations import Relations, TypeText
+from anabranch.errors import UnknownLogEvent
+
+
+class PgoutputAssembler(Assembler):
+    """Assembler of pgoutput's messages."""
+
+    def __init__(self, place: Place, select: Select, type_text: TypeText) -> None:
+        super().__init__(place)
+        self._relations = Relations(select, type_text, self._buffer, self._park)
+        self._begun = 0  # where the open transaction's commit is
+
+    def reselect(self) -> None:
+        self._relations.reselect()
+
+    def take(self, message: bytes, lsn: int = 0) -> None:
+        if message[0] not in ROWS:
+            self._other(message)
+            return
+        try:
+            known = self._relations.known[message[1:5]]
+        except KeyError:
+            raise self._unknown("rows of a relation that the log did not name") from None
+        if known is None:
+            return
+        buffer, layout = known
+        images = buffer.add(layout, message, self._builder.transaction, self._ordinal)
+        self._ordinal += images
+        self._builder.images += images
+        self._builder.size += len(message)
+        if self._is_full():
+            self._full()
+
+    def _other(self, message: bytes) -> None:
+        try:
+            item, _ = parse(message)
+        except ValueError as error:
+            raise self._unknown(str(error)) from error
+        match item:
+            case Relation():
+                self._relations.announce(item)
+            case Begin():
+                self._begin(item.xid)
+                self._begun = item.lsn
+            case Commit():
+                if item.lsn != self._begun:
+                    raise self._unknown("the end of a transaction that did not begin")
+                self._commit(item.end, item.time)
+            case Truncate():
+                self._truncated(item)
+            case TypeName() | Origin() | Written():
+                pass
+            case _:
+                raise self._unexpected(item)
+
+    def _truncated(self, item: Truncate) -> None:
+        for oid in item.relations:
+            table = self._relations.table(oid)
+            if table is not None:
+                self._truncate(table)
+
+    def _unexpected(self, item: Item) -> UnknownLogEvent:
+        return self._unknown(f"a message that was not asked for: {type(item).__name__}")

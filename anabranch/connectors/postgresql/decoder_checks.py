@@ -1,0 +1,80 @@
+"""Is the job's decoder fit for this server and these tables? What it does not show is said before it is missed.
+
+What does not live here: the other checks of a source (source_checks.py), what a decoder shows (decoders.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from anabranch.abc import CheckResult, PreflightContext
+from anabranch.connectors.postgresql.connection import Connection
+from anabranch.connectors.postgresql.ddl import qualified
+from anabranch.connectors.postgresql.decoders import DECODERS, Decoder
+from anabranch.connectors.postgresql.named_rows import bare
+from anabranch.connectors.postgresql.truncate_notes import SCHEMA
+from anabranch.model.schema import TableSchema
+
+# Releases that have it refuse all other libraries when a slot is made or read; older ones do not start with it.
+ALLOWED = "output_plugin_libraries"
+CHECK = "source.decoder"
+_OTHER = '[capture] decoder = "pgoutput"'
+
+
+def check_decoder(
+    connection: Connection, settings: Mapping[str, str], context: PreflightContext
+) -> Iterator[CheckResult]:
+    decoder = DECODERS[context.user_choices.get("capture.decoder") or "pgoutput"]
+    found = [*_allowed(settings, decoder), *_truncates(connection, decoder)]
+    for _, schema in sorted(context.tables.items(), key=lambda one: str(one[0])):
+        found += _partitioned(connection, decoder, schema)
+        found += _types(decoder, schema)
+    yield from found or [CheckResult(CHECK, "ok", f"decoder {decoder.plugin}")]
+
+
+def _allowed(settings: Mapping[str, str], decoder: Decoder) -> Iterator[CheckResult]:
+    listed = settings.get(ALLOWED)
+    if listed is not None and decoder.plugin not in [name.strip(' "') for name in listed.split(",")]:
+        more = ", ".join(filter(None, (listed, decoder.plugin)))  # each a word: one text would be one name
+        hint = f"ALTER SYSTEM SET {ALLOWED} = {more} at the source, and SELECT pg_reload_conf(); or {_OTHER}"
+        yield CheckResult(CHECK, "failed", f"the server lets nobody use {decoder.plugin}: {ALLOWED} = {listed}", hint)
+
+
+def _truncates(connection: Connection, decoder: Decoder) -> Iterator[CheckResult]:
+    """What notes it is a table: a publication of all tables would bring it to subscribers that do not have it."""
+    if decoder.truncates:
+        return
+    why = f"{decoder.plugin} does not show TRUNCATE: capture gives each table a trigger that notes it"
+    hint = f"the job's user needs TRIGGER on the tables, and CREATE on the database; or {_OTHER}"
+    yield CheckResult(CHECK, "warning", why, hint)
+    query = "SELECT pubname::text FROM pg_catalog.pg_publication WHERE puballtables ORDER BY 1"
+    for (publication,) in connection.execute(query).fetchall():
+        why = f"the publication {publication} is of all tables: its subscribers stop at the job's own, which they do not have"
+        hint = f"a publication of named tables, or the same table there ({SCHEMA}); or {_OTHER}"
+        yield CheckResult(CHECK, "failed", why, hint)
+
+
+def _partitioned(connection: Connection, decoder: Decoder, schema: TableSchema) -> Iterator[CheckResult]:
+    if decoder.roots:
+        return
+    query = "SELECT relkind = 'p' FROM pg_catalog.pg_class WHERE oid = pg_catalog.to_regclass(%s)"
+    row = connection.execute(query, [qualified(schema.id)]).fetchone()
+    if row and row[0]:
+        why = f"partitioned: {decoder.plugin} names its rows by their partitions"
+        yield CheckResult(CHECK, "failed", why, f"{_OTHER}, or leave it out ([[rules]] exclude)", str(schema.id))
+
+
+def _types(decoder: Decoder, schema: TableSchema) -> Iterator[CheckResult]:
+    table = str(schema.id)
+    for column in schema.columns:
+        kind = bare(column.native)
+        if column.type is not None and kind in decoder.inexact:
+            hint = f"{_OTHER}, or leave the column out ([[tables]] columns.drop)"
+            yield CheckResult(CHECK, "failed", f"column {column.name}, {kind}: {decoder.inexact[kind]}", hint, table)
+    null = [c.name for c in schema.columns if c.type is not None and bare(c.native) in decoder.ambiguous]
+    if null:
+        why = (
+            f"{', '.join(null)}: up to release 2.5 {decoder.plugin} writes NaN and infinity as NULL: a NULL there, or one of"
+            " these, parks the table"
+        )
+        yield CheckResult(CHECK, "warning", why, f"a newer {decoder.plugin}, or {_OTHER}", table)

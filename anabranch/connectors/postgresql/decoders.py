@@ -1,0 +1,114 @@
+"""The decoders that a job may read its slot with: what each shows, what it is asked for, who reads its messages.
+
+https://www.postgresql.org/docs/current/logicaldecoding-output-plugin.html
+What does not live here: slots (slots.py), what preflight says of it (decoder_checks.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+from anabranch.abc import Select
+from anabranch.connectors.postgresql.assemble import Assembler
+from anabranch.connectors.postgresql.decode_decoderbufs import DecoderbufsAssembler
+from anabranch.connectors.postgresql.decode_pgoutput import PgoutputAssembler
+from anabranch.connectors.postgresql.decode_wal2json import Wal2jsonAssembler
+from anabranch.connectors.postgresql.positions import Place
+from anabranch.connectors.postgresql.relations import TypeText
+from anabranch.connectors.postgresql.truncate_notes import noted
+from anabranch.model.ids import TableId
+
+MESSAGES = 140_000  # from here on pgoutput shows what sessions write into the log
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a slot is read with. `has_newer`: the server's plugin knows the options that only newer ones have."""
+
+    name: str
+    place: Place
+    select: Select
+    type_text: TypeText
+    has_newer: bool
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """`truncates`, `messages`, `origins`, `roots` (rows of partitions as rows of their root), `old_nulls` (NULL and not there
+    are two things in old rows): does it show that? `unnamed`: types by format_type's name whose values do not come exactly,
+    and why; `ambiguous`: those of which a NULL may be a value. `options`: of the slot's and the publication's name, the tables
+    that are published, the server's version; `newer`: those that an older plugin does not know."""
+
+    plugin: str
+    options: Callable[[str, Collection[TableId], int], dict[str, str]]
+    make: Callable[[Reading], Assembler]
+    truncates: bool = True
+    messages: bool = True
+    origins: bool = True
+    roots: bool = True
+    old_nulls: bool = True
+    names_tables: bool = False  # are tables that join asked for by a new start?
+    needs_places: bool = True  # of messages, beside what is in them
+    inexact: Mapping[str, str] = field(default_factory=dict)
+    ambiguous: frozenset[str] = frozenset()
+    newer: Mapping[str, str] = field(default_factory=dict)
+
+
+def _pgoutput_options(name: str, tables: Collection[TableId], version: int) -> dict[str, str]:
+    asked = {"proto_version": "1", "publication_names": name}
+    return asked | ({"messages": "true"} if version >= MESSAGES else {})
+
+
+def _wal2json_options(name: str, tables: Collection[TableId], version: int) -> dict[str, str]:
+    asked = {
+        "format-version": "2",
+        "include-transaction": "true",
+        "include-xids": "true",
+        "include-timestamp": "true",
+        "include-types": "true",
+        "include-typmod": "true",
+        "include-type-oids": "true",
+        "actions": "insert, update, delete, truncate",
+        "add-msg-prefixes": name,  # no session's own: any bytes may be in them, which JSON does not have
+    }
+    return asked | ({"add-tables": ",".join(map(_pattern, sorted(tables)))} if tables else {})
+
+
+def _pattern(table: TableId) -> str:
+    return ".".join("".join(f"\\{c}" if c in " ',.*\\" else c for c in part) for part in (table.schema, table.name))
+
+
+_CENTS = "decoderbufs gives an amount without its currency's form"
+DECODERS: dict[str, Decoder] = {
+    "pgoutput": Decoder(
+        "pgoutput",
+        _pgoutput_options,
+        lambda how: PgoutputAssembler(how.place, how.select, how.type_text),
+        needs_places=False,
+    ),
+    "wal2json": Decoder(
+        "wal2json",
+        _wal2json_options,
+        lambda how: Wal2jsonAssembler(how.place, how.select, how.has_newer),
+        roots=False,
+        names_tables=True,
+        ambiguous=frozenset(("real", "double precision", "numeric")),
+        newer={"numeric-data-types-as-string": "true"},
+    ),
+    "decoderbufs": Decoder(
+        "decoderbufs",
+        lambda name, tables, version: {},
+        lambda how: DecoderbufsAssembler(how.place, how.select, noted(how.name)),
+        truncates=False,
+        messages=False,
+        origins=False,
+        roots=False,
+        old_nulls=False,
+        inexact={
+            "money": _CENTS,
+            "time with time zone": "decoderbufs gives a time without its zone",
+            "point": "decoderbufs gives coordinates, not the server's text",
+        },
+    ),
+}
