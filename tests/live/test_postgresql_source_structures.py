@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from customers import JOB, RULES, endpoint_of
 from test_structures import psql
@@ -134,8 +135,8 @@ class Ends:
         built = (self.loader.build(JOB, s, self.tables[t], self.tables.get) for t, s in sorted(self.schemas.items()))
         return [problem for problems in built for problem in problems]
 
-    def checks(self) -> dict[tuple[str, str], str]:
-        with closing(PostgresChecks(endpoint_of(self.target))) as checks:
+    def checks(self, user: str = "") -> dict[tuple[str, str], str]:
+        with closing(PostgresChecks(endpoint_of(self.target, user, "x" if user else ""))) as checks:
             context = PreflightContext(JOB, {"load.existing": "empty"}, self.schemas, self.tables)
             return {(r.check, r.message): r.verdict for r in checks.run(context)}
 
@@ -300,6 +301,52 @@ def test_postgresql_structures_of_types_that_are_there_otherwise(ends: Make, tar
     assert both.build() == []
     for what in ("columns", "indexes", "extensions"):
         assert facts(both.target, what) == facts(both.source, what), what
+
+
+def may_install(database: Database, user: str, extension: str) -> bool:
+    """As a trusted one, which the server decides."""
+    with closing(database.connect(user=user, password="x")) as connection:
+        try:
+            connection.execute(f"CREATE EXTENSION {extension}")
+        except psycopg.errors.InsufficientPrivilege:
+            return False
+        return True
+
+
+def test_postgresql_structures_that_the_user_may_not_make_fail_by_name(ends: Make, target_database: Database) -> None:
+    available = {name for (name,) in target_database.query("SELECT name FROM pg_available_extensions")}
+    extension = next(name for name in EXTENSIONS if name in available)
+    both = ends(
+        "CREATE SCHEMA other",
+        "CREATE TYPE mood AS ENUM ('sad')",
+        "CREATE TYPE other.mood AS ENUM ('sad')",
+        f"CREATE EXTENSION {extension}",
+        f"CREATE TABLE one (id int PRIMARY KEY, a mood, b other.mood, c {extension})",
+    )
+    user, name = "plain_user", target_database.name
+    target_database.execute(
+        f"DROP ROLE IF EXISTS {user}",
+        f"CREATE ROLE {user} LOGIN PASSWORD 'x'",
+        "REVOKE CREATE ON SCHEMA public FROM public",
+    )
+    try:
+        of_needs = ("target.types", "target.extensions")
+        failures = {m for (check, m), verdict in both.checks(user).items() if verdict == "failed" and check in of_needs}
+        lacking = f"extension {extension}, which is not installed in this database, and {user} may not install it"
+        assert failures == {
+            f"public.one need enum public.mood, which {user} may not make",
+            f"public.one need enum other.mood, which {user} may not make",
+            f"public.one need the {lacking}",
+        }
+        target_database.execute(
+            f"GRANT CREATE ON DATABASE {name} TO {user}", f"GRANT CREATE ON SCHEMA public TO {user}"
+        )
+        verdicts = both.checks(user)
+        assert verdicts["target.types", "enum other.mood will be made"] == "ok"
+        is_said = ("target.extensions", f"{extension} will be installed") in verdicts
+        assert is_said is may_install(target_database, user, extension)
+    finally:
+        target_database.execute(f"DROP OWNED BY {user}", f"DROP ROLE {user}")
 
 
 def test_postgresql_structures_stand_again_after_another_load(ends: Make) -> None:

@@ -14,10 +14,14 @@ from anabranch.connectors.postgresql.typemap import EXTENSIONS, PostgresTypes
 from anabranch.model.schema import Need
 
 INSTALLED = "SELECT EXISTS (SELECT FROM pg_extension WHERE extname = %s)"
-# May this user make it? https://www.postgresql.org/docs/13/release-13.html: a trusted extension takes CREATE on the database
+MAY_MAKE = """
+SELECT coalesce((SELECT has_schema_privilege(oid, 'CREATE') FROM pg_namespace WHERE nspname = %s),
+                has_database_privilege(current_database(), 'CREATE'))
+"""
 AVAILABLE = """
 SELECT EXISTS (SELECT FROM pg_available_extensions WHERE name = %s)
 """
+# A trusted extension takes CREATE on the database: https://www.postgresql.org/docs/current/sql-createextension.html
 MAY_CREATE = """
 SELECT coalesce(bool_or(r.rolsuper OR NOT v.superuser OR
          coalesce((to_jsonb(v) ->> 'trusted')::boolean, false)
@@ -44,7 +48,18 @@ def check_needs(live: Live) -> Iterator[CheckResult]:
             hint = "make it at the target as it is at the source"
             yield failed("types", f"{some(tables)} need the type {need.name}, which is missing", hint, names=tables)
         else:
-            yield ok("types", f"{need.kind} {need.name} will be made")
+            yield _made(live, need, tables)
+
+
+def _made(live: Live, need: Need, tables: list[str]) -> CheckResult:
+    if live.true(MAY_MAKE, need.schema):
+        return ok("types", f"{need.kind} {need.name} will be made")
+    database, user = ddl.quote(live.connection.info.dbname), ddl.quote(live.user)
+    is_there = live.true("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = %s)", need.schema)
+    hint = f"GRANT CREATE ON DATABASE {database} TO {user}"
+    hint = f"GRANT CREATE, USAGE ON SCHEMA {ddl.quote(need.schema)} TO {user}" if is_there else hint
+    message = f"{some(tables)} need {need.kind} {need.name}, which {live.user} may not make"
+    return failed("types", message, hint, names=tables)
 
 
 def _extension(live: Live, need: Need, tables: list[str]) -> CheckResult:
