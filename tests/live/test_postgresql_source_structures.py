@@ -206,7 +206,8 @@ columns.drop = ["gone"]
 ONE = (
     "CREATE FUNCTION doubled(int) RETURNS int IMMUTABLE LANGUAGE sql AS 'SELECT $1 * 2'",
     "CREATE SEQUENCE shared",
-    "CREATE TABLE one (id int PRIMARY KEY, a int DEFAULT 1, b int DEFAULT doubled(2), c int DEFAULT nextval('shared'),"
+    "CREATE TABLE one (id int PRIMARY KEY, first int GENERATED ALWAYS AS (b - 1) STORED,"
+    " a int DEFAULT 1, b int DEFAULT doubled(2), c int DEFAULT nextval('shared'),"
     " gone int, d text DEFAULT 'a', two int GENERATED ALWAYS AS (a * 2) STORED,"
     " three int GENERATED ALWAYS AS (doubled(b)) STORED, four int GENERATED ALWAYS AS (b + 1) STORED,"
     " CONSTRAINT a CHECK (a > 0), CONSTRAINT b CHECK (doubled(b) > 0),"
@@ -246,6 +247,7 @@ def test_postgresql_structures_that_cannot_be_taken_are_told_and_nothing_fails(e
     columns = [(row[2], row[5], row[7]) for row in facts(both.target, "columns") if row[0] == "there.one"]
     assert columns == [
         ("id", "", None),
+        ("first", "s", "(b - 1)"),
         ("alpha", "", "1"),
         ("b", "", None),
         ("c", "", None),

@@ -74,10 +74,11 @@ def create_table(
     rules: ValueRules,
     version: int = LATEST,
     beside: Collection[TableId] = (),
-    computed: bool = True,
+    computed: Collection[str] | None = None,
 ) -> str:
     """The table with its primary key and nothing else; `beside`: the target's other tables, whose names are taken;
-    `computed`: with the columns that the target computes. Raises TargetError for names that PostgreSQL would cut."""
+    `computed`: those of the columns that the target computes, None = all. Raises TargetError for names that PostgreSQL
+    would cut."""
     too_long = long_names(table)
     if too_long:
         raise TargetError(
@@ -89,8 +90,9 @@ def create_table(
         source: _column(schema, table, source, target, rules, version, beside)
         for source, target in target_columns(table).items()
     }
-    if computed and table.computed:
-        made |= dict(computed_columns(schema, table))
+    if table.computed:
+        found = computed_columns(schema, table)
+        made |= {source: line for source, line in found if computed is None or source in computed}
         made = {column.name: made[column.name] for column in schema.columns if column.name in made}
     lines = list(made.values())
     if table.key:

@@ -296,16 +296,26 @@ def _create(
     function that they call, are tried again, and told, when the rest is built."""
     if schema.key_name and relation_table(connection, table.target.schema, schema.key_name):
         schema = replace(schema, key_name="")
-    version = connection.info.server_version
-    try:
-        with connection.transaction():
-            _run(connection, ddl.create_table(schema, table, rules, version, beside))
-    except (psycopg.ProgrammingError, psycopg.NotSupportedError):
-        if not table.computed:
-            raise
-        _run(connection, ddl.create_table(schema, table, rules, version, beside, computed=False))
+
+    def create(computed: Collection[str] | None) -> str:
+        return ddl.create_table(schema, table, rules, connection.info.server_version, beside, computed)
+
+    if not table.computed or _is_taken(connection, create(None)):
+        _run(connection, create(None))
+    else:
+        _run(connection, create([source for source, _ in table.computed if _is_taken(connection, create([source]))]))
     for statement in ddl.complete_table(schema, table, rules, beside):
         _run(connection, statement)
+
+
+def _is_taken(connection: Connection, statement: str) -> bool:
+    """Would the server carry it out?"""
+    try:
+        with connection.transaction(force_rollback=True):
+            _run(connection, statement)
+    except (psycopg.ProgrammingError, psycopg.NotSupportedError):
+        return False
+    return True
 
 
 def _lock_generation(connection: Connection, job: str, table: TableId, highest: int) -> int:
