@@ -12,7 +12,7 @@ from anabranch.connectors.postgresql import ddl, verbatim
 from anabranch.connectors.postgresql.indexes import plan_indexes
 from anabranch.connectors.postgresql.verbatim import NotCarried
 from anabranch.model.ids import TableId
-from anabranch.model.schema import TableSchema
+from anabranch.model.schema import Need, TableSchema
 from anabranch.rows.net import TargetTable
 
 Tables = Sequence[tuple[TableSchema, TargetTable]]
@@ -24,8 +24,7 @@ def script(tables: Tables, rules: ValueRules) -> Iterator[DdlStep]:
     schemas = [table.target.schema for _, table in tables] + [n.schema for schema, _ in tables for n in schema.needs]
     for schema in dict.fromkeys(schemas):
         yield DdlStep(FIRST, None, ddl.create_schema(schema))
-    for need in dict.fromkeys(need for schema, _ in tables for need in schema.needs):
-        yield DdlStep(FIRST, None, need.definition, "" if need.definition else f"type {need.name}: it cannot be made")
+    yield from _needs(tables)
     beside = {table.target for _, table in tables}
     for definition, table in tables:
         create = ddl.create_table(definition, table, rules, beside=beside)
@@ -40,6 +39,19 @@ def script(tables: Tables, rules: ValueRules) -> Iterator[DdlStep]:
     for definition, table in tables:
         defaults = ddl.default_statements(definition, table).values()
         yield from (DdlStep(LATER, table.source, statement) for statement in defaults)
+
+
+def _needs(tables: Tables) -> Iterator[DdlStep]:
+    """Each once, with the first table that needs it."""
+    first: dict[Need, TargetTable] = {}
+    for definition, table in tables:
+        for need in definition.needs:
+            first.setdefault(need, table)
+    for need, table in first.items():
+        if need.definition:
+            yield DdlStep(FIRST, None, need.definition)
+        else:
+            yield DdlStep(FIRST, table.source, note=f"type {need.name}: it is none that can be made from here")
 
 
 def columns_left_out(schema: TableSchema, table: TargetTable) -> Iterator[str]:

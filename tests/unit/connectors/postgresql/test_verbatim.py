@@ -10,6 +10,7 @@ from anabranch.abc import ValueRules
 from anabranch.connectors.postgresql import ddl, verbatim
 from anabranch.connectors.postgresql.fits import takes
 from anabranch.connectors.postgresql.indexes import plan_index, plan_indexes
+from anabranch.connectors.postgresql.script import script
 from anabranch.connectors.postgresql.verbatim import NotCarried
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
@@ -193,3 +194,31 @@ def test_what_is_told_survives_the_trail_and_a_trail_of_before_has_none() -> Non
 
 def test_a_text_without_a_length_holds_what_another_one_does() -> None:
     assert takes("character varying", "text") and not takes("character varying(20)", "text")
+
+
+def test_the_script_makes_what_tables_need_first_and_once() -> None:
+    mood = Need("enum", "public.mood", "kinds", "CREATE TYPE public.mood AS ENUM ('a')")
+    other = Need("type", "public.raw", "public", "")
+    schema = replace(ITEMS, needs=(mood, other))
+    steps = list(script([(schema, TABLE), (schema, TABLE)], ValueRules()))
+    assert [step.sql for step in steps[:3]] == [
+        'CREATE SCHEMA IF NOT EXISTS "public"',
+        'CREATE SCHEMA IF NOT EXISTS "kinds"',
+        mood.definition,
+    ]
+    assert [(step.table, step.note) for step in steps if step.note] == [
+        (ITEMS.id, "type public.raw: it is none that can be made from here")
+    ]
+    assert steps[-1].sql == """ALTER TABLE "public"."items" ALTER "Name" SET DEFAULT upper('x'::text)"""
+
+
+def test_what_a_renamed_column_costs_stands_in_the_script() -> None:
+    check = Check("long", "CHECK ((length(body) > 0))")
+    default = replace(ITEMS.columns[1], name="body")
+    computed = replace(ITEMS.columns[2], expression="(length(body)) STORED")
+    schema = replace(ITEMS, columns=(*ITEMS.columns[:2], computed, default, ITEMS.columns[4]), checks=(check,))
+    notes = [step.note for step in script([(schema, TABLE)], ValueRules()) if step.note]
+    assert notes == [
+        "computed column twice: it names body, which the job renames",
+        "check long: it names body, which the job renames",
+    ]
