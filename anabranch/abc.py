@@ -370,7 +370,8 @@ class Writer(AsideWriter, Protocol):
     def note(self, job: str, conflict: NotedConflict) -> None:
         """Into anabranch.conflict, in the transaction."""
 
-    def truncate(self, table: TargetTable, how: str) -> None: ...
+    def truncate(self, tables: Sequence[TargetTable], how: str) -> None:
+        """Those that one statement of the source emptied, at once. `how`: "truncate" or "delete". Raises Conflict."""
 
     def save_table(self, job: str, state: TableState) -> None:
         """As TargetStore.save_table, inside the epoch's transaction."""

@@ -354,8 +354,8 @@ class Applier:
 
     def _carry_out(self, planned: Sequence[tuple[Stage, Sequence[TableNet | StagedNet]]], work: Work) -> None:
         for number, (stage, nets) in enumerate(planned, 1):
-            for table in stage.truncates:
-                self.writer.truncate(table, work.context.truncate)
+            if stage.truncates:
+                self.writer.truncate(stage.truncates, work.context.truncate)
                 reach("apply.truncated")
             noted: list[TargetTable] = []
             for place, net in enumerate(nets):

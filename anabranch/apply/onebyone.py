@@ -61,7 +61,8 @@ class Disputable:
 
 
 Made = TypeVar("Made", RowChange, RowChange | TableNet)
-Step = TargetTable | RowChange | TableNet | Cascade | Disputable
+Emptied = tuple[TargetTable, ...]
+Step = Emptied | RowChange | TableNet | Cascade | Disputable
 
 
 @dataclass
@@ -77,11 +78,13 @@ class Taken:
 
 
 def steps(part: Group, context: ApplyContext, taken: Taken) -> Iterator[Step]:
-    """What to do, one by one: a table to truncate, a row change, several of a table without a key, a cascade."""
+    """What to do, one by one: tables to truncate at once, a row change, several of a table without a key, a cascade."""
     cascades: dict[int, list[cascade.ParentChange]] = {}
     for change in part.changes:
         cascades.setdefault(change.order, []).append(change)
-    truncates = dict(part.truncates)
+    truncates: dict[int, Emptied] = {}
+    for order, emptied in part.truncates:
+        truncates[order] = (*truncates.get(order, ()), emptied)
     readers = {table: _Reader(context.tables[table], images, part.base) for table, images in part.images.items()}
     alone = context.keys.inner if context.keys else frozenset()
     disputable = {table for table, reader in readers.items() if reader.is_disputable}
@@ -138,7 +141,7 @@ def _runs(
 
 def _in_order(part: Group) -> list[tuple[int, TableId | None, int]]:
     """Truncates, changed rows, and cascades of parents whose own change was loaded already."""
-    found: list[tuple[int, TableId | None, int]] = [(order, None, 0) for order, _ in part.truncates]
+    found: list[tuple[int, TableId | None, int]] = [(order, None, 0) for order in dict(part.truncates)]
     changed = {change.order: change.rule.parent.source for change in part.changes}
     found.extend((o, None, 0) for o, t in changed.items() if t not in part.images or o not in part.images[t].order)
     for table, images in part.images.items():

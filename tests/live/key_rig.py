@@ -189,10 +189,11 @@ class Rig:
         self.applier.apply(self.log(*transactions, keys_off=keys_off))
         return self.applier.totals.slow_epochs - before
 
-    def truncate(self, name: str) -> None:
-        table = next(s.id for s in self.schemas if s.id.name == name)
-        barrier = Barrier(0, 0, BarrierKind.TRUNCATE, table)
-        self.trail.append(chunk_of([[]], self.schemas, 0, [barrier]))
+    def truncate(self, *names: str) -> None:
+        """In one statement."""
+        tables = [next(s.id for s in self.schemas if s.id.name == name) for name in names]
+        barriers = [Barrier(0, 0, BarrierKind.TRUNCATE, table) for table in tables]
+        self.trail.append(chunk_of([[]], self.schemas, 0, barriers))
         self.trail.flush()
         self.applier.apply(self.trail.end.position.sequence)
 

@@ -515,10 +515,23 @@ def test_truncate_also_where_others_refer_to_the_table(endpoint: Endpoint, targe
     three(applying)
     target_database.execute("INSERT INTO public.child VALUES (1)")
     with applying as writer:
-        writer.truncate(TABLE, how)
-        writer.truncate(PAIR, how)
+        writer.truncate([TABLE], how)
+        writer.truncate([PAIR], how)
     applying.writer.close()
     assert orders(target_database) == [] and target_database.query("SELECT id FROM child") == [(1,)]
+
+
+def test_tables_that_refer_to_each_other_are_truncated_at_once(endpoint: Endpoint, target_database: Any) -> None:
+    target_database.execute('ALTER TABLE pair ADD r int REFERENCES public."Or%ders"')
+    applying = Applying(endpoint, bypass=True)
+    three(applying)
+    file = "SELECT pg_relation_filenode('public.\"Or%ders\"'::regclass)"
+    before = target_database.query(file.replace("%", "%%"), [])
+    with applying as writer:
+        writer.truncate([TABLE, PAIR], "truncate")
+    applying.writer.close()
+    assert orders(target_database) == [] and target_database.query("SELECT a FROM pair") == []
+    assert target_database.query(file.replace("%", "%%"), []) != before  # no DELETE
 
 
 def test_rule_07_pitfall_41_triggers_and_foreign_keys_are_off_by_choice(

@@ -227,6 +227,9 @@ def test_rule_07_what_the_source_did_with_its_keys_off(target_database: Any, pla
         one.truncate("parent")
     one.pass_over()
     assert one.rows() == before
+    one.truncate("parent", "grandchild", "child")
+    assert not any(one.rows().values())
+    one.apply([("parent", "i", {"id": 1, "v": 0})], [("child", "i", {"id": 1, "p": 1, "v": 0})])
     one.truncate("grandchild")
     one.log([("child", "i", {"id": 3, "p": 1, "v": 0})])  # in one epoch: its check is still due
     one.truncate("child")

@@ -132,8 +132,9 @@ class MemoryWriter:
             raise Conflict(staged.table.source, "what was staged is not there as it was staged")
         return self.merge(net)
 
-    def truncate(self, table: TargetTable, how: str) -> None:
-        self._relation(table).rows.clear()
+    def truncate(self, tables: Sequence[TargetTable], how: str) -> None:
+        for table in tables:
+            self._relation(table).rows.clear()
 
     # --- single rows --------------------------------------------------------------------------------------------------
 

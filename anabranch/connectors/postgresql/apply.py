@@ -55,7 +55,8 @@ UPDATE anabranch.checkpoint SET epoch = %s, sequence = %s, position = %s, commit
 BYPASS = "SET session_replication_role = replica"
 DEFER = "SET CONSTRAINTS ALL DEFERRED"  # https://www.postgresql.org/docs/current/sql-set-constraints.html
 REFERENCED = """
-SELECT EXISTS (SELECT FROM pg_constraint WHERE contype = 'f' AND confrelid = to_regclass(%s) AND conrelid <> confrelid)
+SELECT EXISTS (SELECT FROM pg_constraint WHERE contype = 'f' AND confrelid = ANY(%s::regclass[])
+                  AND conrelid <> ALL(%s::regclass[]))
 """
 
 
@@ -199,21 +200,25 @@ class PostgresWriter:
             if aside.settle(connection, job, numbers, discarded) != len(numbers):
                 raise Fenced("what was set aside is settled already", job=job, table=str(before.source))
 
-    def truncate(self, table: TargetTable, how: str) -> None:
-        """`how` is "truncate" or "delete". A table that others refer to is emptied by DELETE in any case: TRUNCATE
-        refuses it whatever the session's role. So is any where foreign keys act: it refuses while their checks are due."""
+    def truncate(self, tables: Sequence[TargetTable], how: str) -> None:
+        """Tables that others refer to are emptied by DELETE in any case: TRUNCATE refuses them whatever the session's role.
+        So are any where foreign keys act: it refuses while their checks are due."""
         connection, _ = self._transaction()
-        name = table_name(table.target)
-        with translated(f"empty {table.target}", table.source):
-            refuse_truncate(connection, self._job, table)
-            if self._followers is not None:
-                self._followers.refuse_truncate(table)
-            row = connection.execute(REFERENCED, [name.as_string(connection)]).fetchone()
-            is_deleted = (
-                how == "delete" or (row and row[0]) or self._followers is not None
-            )  # whose checks may be pending
-            command = "DELETE FROM {}" if is_deleted else "TRUNCATE {}"
-            connection.execute(sql.SQL(command).format(name))
+        targets = [table.target for table in tables]
+        for table in tables:
+            with translated(f"empty {table.target}", table.source):
+                refuse_truncate(connection, self._job, table)
+                if self._followers is not None:
+                    self._followers.refuse_truncate(table, targets)
+        names = [table_name(target) for target in targets]
+        with translated(f"empty {', '.join(map(str, targets))}", tables[0].source):
+            shown = [name.as_string(connection) for name in names]
+            row = connection.execute(REFERENCED, [shown, shown]).fetchone()
+            if how == "delete" or (row and row[0]) or self._followers is not None:  # whose checks may be pending
+                for name in names:
+                    connection.execute(sql.SQL("DELETE FROM {}").format(name))
+            else:
+                connection.execute(sql.SQL("TRUNCATE {}").format(sql.SQL(", ").join(names)))
 
     def save_table(self, job: str, state: TableState) -> None:
         connection, _ = self._transaction()

@@ -6,7 +6,7 @@ Vendor facts: https://www.postgresql.org/docs/current/catalog-pg-constraint.html
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import LiteralString
 
 from psycopg import sql
@@ -81,10 +81,10 @@ class Followers:
             if not row.table.key or self._exists(_children_of(key, row), _values(key, row)):
                 raise Conflict(row.table.source, _refusal(key, event), dict(row.old_key))
 
-    def refuse_truncate(self, table: TargetTable) -> None:
-        """For a table that is emptied: rows of others that refer to it."""
+    def refuse_truncate(self, table: TargetTable, emptied: Collection[TableId]) -> None:
+        """For a table that is emptied with these others: rows of further ones that refer to it."""
         for key in self._acting(table.target, "delete"):
-            if key.child != key.parent and self._exists(_any_child(key), []):
+            if key.child not in emptied and self._exists(_any_child(key), []):
                 raise Conflict(table.source, _refusal(key, "delete"))
 
     def _acting(self, table: TableId, event: str) -> Sequence[EnforcedKey]:

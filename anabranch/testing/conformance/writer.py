@@ -417,7 +417,7 @@ def a_truncate_empties_the_table(target: Target) -> None:
     for how in ("truncate", "delete"):
         of = three(target, f"t_{how}")
         with Epochs(target) as epochs:
-            epochs.do(lambda writer, of=of, how=how: writer.truncate(of, how))  # type: ignore[misc]  # mypy knows no types of bound defaults
+            epochs.do(lambda writer, of=of, how=how: writer.truncate([of], how))  # type: ignore[misc]  # mypy knows no types of bound defaults
         assert rows(target, of) == []
 
 

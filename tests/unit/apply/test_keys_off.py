@@ -12,8 +12,8 @@ from anabranch.apply.images import gather
 from anabranch.apply.onebyone import Taken, steps
 from anabranch.apply.plan import group, stages
 from anabranch.model.schema import Action
-from anabranch.rows.chunk import Chunk
-from anabranch.rows.net import Cascade
+from anabranch.rows.chunk import Barrier, BarrierKind, Chunk
+from anabranch.rows.net import Cascade, RowChange
 
 PARENT = schema("parent", {"id": INT, "v": INT}, ["id"])
 CHILD = schema("child", {"id": INT, "pid": INT}, ["id"], [reference(["pid"], "parent", Action.CASCADE, Action.CASCADE)])
@@ -64,3 +64,14 @@ def test_rule_01_images_with_and_without_foreign_keys_stay_apart() -> None:
     assert later.is_followed_by_keys.tolist() == [False, False]
     assert images.where(images.order >= later.order[0]).is_followed_by_keys.tolist() == [False, False]
     assert [change.old for change in parent_changes({PARENT.id: images}, context(BOTH), 1)] == [(0,), (1,)]
+
+
+def test_tables_that_one_statement_emptied_are_emptied_at_once() -> None:
+    """PostgreSQL's TRUNCATE a, b: both, also row by row, and what comes behind it in the transaction behind both."""
+    truncates = [Barrier(0, 1, BarrierKind.TRUNCATE, table.id) for table in BOTH]
+    rows = [("parent", "i", {"id": 1, "v": 0}), ("parent", "i", {"id": 2, "v": 0})]
+    whole, part = context(BOTH), group([chunk_of([rows], BOTH, 1, truncates)], context(BOTH))
+    first, second, third = steps(part, whole, Taken())
+    assert isinstance(first, RowChange) and isinstance(third, RowChange)
+    assert isinstance(second, tuple) and {table.source for table in second} == {PARENT.id, CHILD.id}
+    assert [len(stage.truncates) for stage in stages(part, whole)] == [0, 2]
