@@ -121,6 +121,13 @@ the source's row from then on; what `anabranch.conflict` says must be the differ
 other. Not drawn is somebody else's writing to tables with foreign keys, to values of unique columns, and rows put
 where the target enforces foreign keys; nor that rows set aside are discarded.
 
+**PostgreSQL as a source** (`--source postgresql`) is another server of the kit's, with a schema for each history. The order of
+the commits, and the rows of each, are what a slot of the kit's own has, read by a decoder of the kit's own; what the rows come
+to is compared with the source's tables in the end. Statements stand in subtransactions, most of them, so that what is refused
+is taken back alone; one of eight transactions is committed by two phases; TRUNCATE is a part of a transaction, of several
+tables at once; large values are kept outside of their rows and stay as they are. Not drawn are foreign keys that change rows
+where the target's would do the same (a user who may not set `session_replication_role`).
+
 A history that fails is made smaller while it still fails, and written to a file that `anabranch torture --replay` runs.
 """
 FAULTS = {

@@ -18,7 +18,12 @@ FILE_THERE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command()
-@click.option("--source", metavar="URL", help="A MySQL or MariaDB instead of private ones; its user makes databases.")
+@click.option(
+    "--source",
+    metavar="URL|NAME",
+    help="A MySQL or MariaDB instead of private ones; its user makes databases. Or a private one alone: mysql, mariadb or"
+    " postgresql.",
+)
 @click.option("--target", metavar="URL", help="A PostgreSQL and its database instead of a private one.")
 @click.option("--seed", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="The first history.")
 @click.option(
@@ -55,7 +60,11 @@ def torture(
     Works in databases and schemas called torture_N, which it makes and removes; refuses to start where there are any. A
     history that fails is made small and written to a file (exit 4).
     """
-    if bool(source) != bool(target):
+    from anabranch.testing.torture.families import NAMES
+
+    if source in NAMES and target:
+        raise click.UsageError("a private source has a private target: leave --target out")
+    if source not in NAMES and bool(source) != bool(target):
         raise click.UsageError("--source and --target go together")
     if replay and (histories or minutes):
         raise click.UsageError("--replay runs one history")

@@ -24,8 +24,10 @@ from anabranch.testing.torture.exempt import (
     touches,
     wrong_notes,
 )
+from anabranch.testing.torture.families import Commits
 from anabranch.testing.torture.history import History, Transaction
 from anabranch.testing.torture.model import Disagreement, Model
+from anabranch.testing.torture.rows import NoSuchRow
 from anabranch.testing.torture.sessions import COMMITTED, ROLLED_BACK, Outcome
 from anabranch.testing.torture.tables import LEDGER
 from anabranch.testing.torture.watcher import Observation
@@ -58,7 +60,7 @@ class _Found(Exception):
 
 
 class Checker:
-    """One history that was run: `outcomes` of its transactions, `order` of the commits as the log has it.
+    """One history that was run: `outcomes` of its transactions, `commits` as the log has them.
 
     `losses`: how often the target was made to forget its last commits; each may take prefixes back once. `truncates`: the
     job applies TRUNCATE as such (K16)."""
@@ -68,17 +70,18 @@ class Checker:
         history: History,
         family: str,
         outcomes: Mapping[int, Outcome],
-        order: Sequence[int],
+        commits: Commits,
         *,
         losses: int = 0,
         truncates: bool = True,
     ) -> None:
-        self.history, self.family, self.outcomes, self.order = history, family, outcomes, order
+        self.history, self.family, self.outcomes = history, family, outcomes
+        self.order, self.changes = commits.order, commits.changes
         self.losses, self.truncates = losses, truncates
         self.by_number = {transaction.number: transaction for transaction in history.transactions}
         self.prefixes: set[int] = set()  # that were seen
-        self._places = {number: place for place, number in enumerate(order)}
-        self._ledgered = [number for number in order if number in self.by_number and not self._table_of(number)]
+        self._places = {number: place for place, number in enumerate(self.order)}
+        self._ledgered = [n for n in self.order if n in self.by_number and not self.by_number[n].truncates]
         self._losses_left, self._owed = losses, 0
         self._begin()
 
@@ -139,10 +142,9 @@ class Checker:
         """The model after so many commits."""
         while self._at < place:
             transaction = self._transaction(self.order[self._at])
-            outcome = self.outcomes.get(transaction.number) or Outcome(transaction.number, (), COMMITTED)
             try:
-                self.model.replay(outcome.succeeded(transaction), transaction.checks)
-            except Disagreement as disagreement:
+                self._commit(transaction).carry_out(self.model)
+            except (Disagreement, NoSuchRow) as disagreement:
                 raise _Found(MODEL, f"transaction {transaction.number}: {disagreement}{self._around()}") from None
             if not transaction.truncates:
                 self._ledger.append(str(transaction.number).encode())
@@ -153,9 +155,13 @@ class Checker:
             raise _Found(MODEL, f"the source's log has a transaction {number}, the history has none")
         return self.by_number[number]
 
-    def _table_of(self, number: int) -> str:
-        """The table that a transaction truncates, or ""."""
-        return self.by_number[number].truncates
+    def _commit(self, transaction: Transaction) -> Commit:
+        if self.changes is not None:
+            changes = self.changes[transaction.number]
+            return Commit(truncates=frozenset(one.table for one in changes if one.empties), changes=changes)
+        outcome = self.outcomes.get(transaction.number) or Outcome(transaction.number, (), COMMITTED)
+        truncates = frozenset(filter(None, [transaction.truncates]))
+        return Commit(list(outcome.succeeded(transaction)), transaction.checks, truncates)
 
     def _compare_outcomes(self) -> None:
         """What the sessions were told, against the log."""
@@ -275,15 +281,16 @@ class Checker:
 
     @cached_property
     def _story(self) -> Story:
-        pairs = [(self._transaction(number), self.outcomes.get(number)) for number in self.order]
-        some = ((t, o or Outcome(t.number, (), COMMITTED)) for t, o in pairs)
-        commits = [Commit(list(o.succeeded(t)), t.checks, t.truncates) for t, o in some]
+        commits = [self._commit(self._transaction(number)) for number in self.order]
         return Story(self.history.schema, self.family, commits)
 
     def _will_be_truncated(self, table: str) -> int:
         """K16: the prefix behind the next TRUNCATE of the table, which this snapshot is too old to see; 0 for none."""
         behind = range(self._at, len(self.order)) if self.truncates else ()
-        return next((place + 1 for place in behind if self._table_of(self.order[place]) == table), 0)
+        return next((place + 1 for place in behind if table in self._truncated(self.order[place])), 0)
+
+    def _truncated(self, number: int) -> frozenset[str]:
+        return self._commit(self._transaction(number)).truncates
 
     def _same(self, who: str, contents: Mapping[str, list[bytes]], kind: str) -> None:
         expected = {LEDGER: sorted(self._ledger)} | {t: self.model.lines(t) for t in contents if t != LEDGER}

@@ -22,6 +22,7 @@ from anabranch.testing.torture import report
 from anabranch.testing.torture.campaign import Campaign, KitFailed, NothingCounted, Told
 from anabranch.testing.torture.check import MODEL
 from anabranch.testing.torture.contract import Fault
+from anabranch.testing.torture.families import NAMES
 from anabranch.testing.torture.ground import Ground, private, uninterrupted
 from anabranch.testing.torture.history import History
 from anabranch.testing.torture.one import One, concerns_servers
@@ -35,7 +36,7 @@ HISTORIES = 20
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The command line (cli/torture.py)."""
+    """The command line (cli/torture.py). `source`: a URL, with a `target`, or the name of a private one."""
 
     source: str | None = None
     target: str | None = None
@@ -47,6 +48,11 @@ class Asked:
     replay: Path | None = None
     results: Path | None = None
     keeps_going: bool = False
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """Of private sources."""
+        return (self.source,) if self.source in NAMES else ("mariadb", "mysql")
 
     @property
     def seeds(self) -> Iterator[int]:
@@ -214,7 +220,7 @@ def _require_fit(asked: Asked, replayed: _Replayed) -> None:
         raise ConfigError(
             f"{file} is of a {replayed.family}, --source is a {given}", hint=f"name a {replayed.family}, or no pair"
         )
-    if asked.source and concerns_servers(replayed.faults):
+    if asked.target and concerns_servers(replayed.faults):
         raise ConfigError(
             f"{file} has faults that restart servers, which is not done to yours",
             hint="leave --source and --target out",
@@ -263,7 +269,7 @@ def _ground(asked: Asked, directory: Path, replayed: _Replayed | None) -> Iterat
         with nullcontext() if asked.with_spark else made_beside(ground.target, _say) as ground.second:
             yield ground
         return
-    families = (replayed.family or "mariadb",) if replayed else ("mariadb", "mysql")
+    families = (replayed.family or "mariadb",) if replayed else asked.families
     _say(f"starting {', '.join(families)} and postgresql, privately")
     with private(directory, families) as ground:
         yield ground

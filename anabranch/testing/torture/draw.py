@@ -8,9 +8,11 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from anabranch.testing.torture.events import EVENTS, Draft
+from anabranch.testing.torture.events import Draft
+from anabranch.testing.torture.families import family_of
 from anabranch.testing.torture.history import History, Statement, Transaction
-from anabranch.testing.torture.schemas import draw_schema, with_one_apart, with_one_way
+from anabranch.testing.torture.schemas import draw_schema, with_one_apart, with_one_way, without_actions
+from anabranch.testing.torture.tables import Schema
 from anabranch.testing.torture.values import Version
 
 IMAGES = ("", "", "", "", "MINIMAL", "NOBLOB")
@@ -20,11 +22,12 @@ DURING, AFTER = (10, 24), (20, 34)  # transactions of a phase
 
 def draw_history(seed: int, family: str, version: Version, *, unchecked: bool = True, apart: bool = False) -> History:
     """The same one for the same seed and server. `unchecked`: some transactions turn their foreign keys off, and rows may
-    move by two keys at once, which a target that enforces its own may have to refuse (K1). `apart`: there is a table without
-    foreign keys, to which somebody else may write at the target, and images are full, as a row needs that is written anew."""
+    move by two keys at once, which a target that enforces its own may have to refuse (K1). Without it, where the log has what
+    keys do, they do nothing: the target's would do it as well. `apart`: there is a table without foreign keys, to which
+    somebody else may write at the target, and images are full, as a row needs that is written anew."""
     r = random.Random(f"history {seed}")
     schema = draw_schema(r, family, version)
-    schema = schema if unchecked else with_one_way(schema)
+    schema = schema if unchecked else (with_one_way if family_of(family).hides_actions else without_actions)(schema)
     schema = with_one_apart(schema) if apart else schema
     sessions = r.randint(2, 4)
     draft = Draft(r, schema, family, is_big=r.random() < 0.03, unchecked=unchecked)
@@ -35,10 +38,15 @@ def draw_history(seed: int, family: str, version: Version, *, unchecked: bool = 
         after[r.randrange(len(after))] = _big(draft, sessions)
     _hold_back(r, during)
     _hold_back(r, after)
+    images = _images(r, schema, sessions, apart) if draft.family.has_images else ()
+    return _numbered(History(seed, schema, tuple(before), tuple(during), tuple(after), images))
+
+
+def _images(r: random.Random, schema: Schema, sessions: int, apart: bool) -> tuple[str, ...]:
     images = ("MINIMAL",) * sessions if r.random() < 0.1 else tuple(r.choice(IMAGES) for _ in range(sessions))
     if apart or any(table.has_stand_in or table.has_untold_default for table in schema.tables):
-        images = ("",) * sessions  # such tables are refused with partial images, or parked
-    return _numbered(History(seed, schema, tuple(before), tuple(during), tuple(after), images))
+        return ("",) * sessions  # such tables are refused with partial images, or parked
+    return images
 
 
 def _filling(draft: Draft) -> list[Transaction]:
@@ -50,7 +58,7 @@ def _filling(draft: Draft) -> list[Transaction]:
 def _transaction(draft: Draft, sessions: int, pause: int) -> Transaction:
     r = draft.r
     session, wait = r.randrange(sessions), r.randint(0, pause)
-    if r.random() < 0.03 and (table := draft.truncatable()) and r.random() < 0.7:
+    if draft.family.commits_truncates and r.random() < 0.03 and (table := draft.truncatable()) and r.random() < 0.7:
         draft.take(Statement("truncate", table))
         draft.settle()
         return Transaction(0, session, (Statement("truncate", table),), pause=wait)
@@ -65,7 +73,7 @@ def _transaction(draft: Draft, sessions: int, pause: int) -> Transaction:
 
 def _event(draft: Draft) -> list[Statement]:
     """An event, sometimes between a savepoint and the way back to it."""
-    events, weights = zip(*EVENTS.items(), strict=True)
+    events, weights = zip(*draft.events.items(), strict=True)
     event = draft.r.choices(events, weights)[0]
     if draft.r.random() > 0.06:
         return list(event(draft))

@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 
+from anabranch.testing.torture.families import family_of
 from anabranch.testing.torture.history import Assigned, Choice, Condition, Plus, Statement
 from anabranch.testing.torture.model import Model, Refused
 from anabranch.testing.torture.rows import Row
@@ -28,7 +29,8 @@ class Draft:
         self, r: random.Random, schema: Schema, family: str, *, is_big: bool = False, unchecked: bool = True
     ) -> None:
         self.r, self.schema, self.is_big, self.unchecked = r, schema, is_big, unchecked
-        self.model = Model(schema, family)
+        self.model, self.family = Model(schema, family), family_of(family)
+        self.events = self.family.events()
         self.checks = True
         self._next = 0
 

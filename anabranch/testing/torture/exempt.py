@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from anabranch.testing.torture.history import Statement
 from anabranch.testing.torture.model import Model
-from anabranch.testing.torture.rows import Row, TableRows
+from anabranch.testing.torture.rows import Row, RowChange, TableRows
 from anabranch.testing.torture.tables import Schema, Table
 from anabranch.testing.torture.values import copied
 
@@ -85,11 +85,21 @@ def key_of(table: Table, line: bytes) -> Key:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What a committed transaction comes to: its statements that succeeded, with the rows that each met."""
+    """What a committed transaction comes to: its statements that succeeded, with the rows that each met; or the rows that
+    the log says it changed. `truncates`: tables."""
 
-    statements: Sequence[tuple[Statement, int]]
+    statements: Sequence[tuple[Statement, int]] = ()
     checks: bool = True
-    truncates: str = ""
+    truncates: frozenset[str] = frozenset()
+    changes: Sequence[RowChange] | None = None
+
+    def carry_out(self, model: Model) -> None:
+        """Raises Disagreement, NoSuchRow."""
+        if self.changes is None:
+            model.replay(self.statements, self.checks)
+        else:
+            model.rows.follow(self.changes)
+            model.rows.settle()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +125,13 @@ class Story:
             spy = _Spy(table, model.rows[name])
             found = [spy.state()]
             for commit in self.commits:
-                model.replay(commit.statements, commit.checks)
+                commit.carry_out(model)
                 found.append(spy.state())
             self._known[name] = found
         return self._known[name]
 
     def truncated(self, table: str, since: int, upto: int) -> bool:
-        return any(commit.truncates == table for commit in self.commits[since:upto])
+        return any(table in commit.truncates for commit in self.commits[since:upto])
 
     def allowed(self, touch: Touch, since: int, place: int) -> set[bytes | None]:
         """What the key may hold after so many commits, if it was written to after `since` of them."""

@@ -20,21 +20,14 @@ from typing import Any
 
 from anabranch.errors import ConfigError
 from anabranch.testing.databases import Database
-from anabranch.testing.servers import Server, start_mariadb, start_mysql, start_postgresql
-from anabranch.testing.torture.beside import prepared, roll_back
+from anabranch.testing.servers import Server, start_postgresql
 from anabranch.testing.torture.contract import SECOND
+from anabranch.testing.torture.families import family_of
 from anabranch.testing.torture.place import LOCK_SECONDS, forget, kept_in
 from anabranch.testing.torture.second import has_second
 
 NAME = re.compile(r"torture_\d+", re.IGNORECASE)  # a source may not tell upper from lower case
 # Nothing here has to survive a power failure, and what is to be lost must not be on its way to the disk already.
-FAST_SOURCE = (
-    "--sync-binlog=0",
-    "--innodb-flush-log-at-trx-commit=0",
-    "--innodb-doublewrite=0",
-    "--innodb-buffer-pool-size=64M",
-    "--max-binlog-size=64M",
-)
 FAST_TARGET = (
     "--fsync=off",
     "--full-page-writes=off",
@@ -45,7 +38,6 @@ FAST_TARGET = (
 # Who owns a database of its own and may not set session_replication_role: foreign keys act and are checked (K1, K7).
 PLAIN = "torture_plain"
 PLAIN_SHARE = 0.25  # of the histories
-WHO = ("SHOW FULL PROCESSLIST", "XA RECOVER", "SELECT * FROM information_schema.INNODB_TRX")  # may hold a lock
 
 
 @dataclass
@@ -84,9 +76,9 @@ class Ground:
     def require_free(self) -> None:
         """No database or schema has a name of ours. Raises ConfigError."""
         found = [
-            f"database {name} at {server.name}"
+            f"{kind} {name} at {server.name}"
             for server in self.sources
-            for (name,) in Database(server, "").query("SELECT schema_name FROM information_schema.schemata")
+            for kind, name in family_of(server.name).named(server)
             if NAME.fullmatch(name)
         ]
         schemas = self.target.query("SELECT nspname FROM pg_namespace")
@@ -114,9 +106,9 @@ class Ground:
         for seed in seeds:
             name, source = f"torture_{seed}", self.source_of(seed)
             with contextlib.suppress(Exception):  # a source that is away now
-                roll_back(source, prepared(source, name))  # or the DROP would wait for it
+                family_of(source.name).roll_back(source, name)  # or the DROP would wait for it
             with contextlib.suppress(Exception):  # away, or somebody's lock
-                drop_at_source(source, name)
+                family_of(source.name).drop(source, name)
             for target in filter(None, (self.target_of(seed), self.second_of(seed))):
                 with contextlib.suppress(Exception):  # and the same of the target
                     drop_at_target(target, name)
@@ -165,21 +157,8 @@ def _server(facts: dict[str, Any]) -> Server:
     return Server(**{**facts, "datadir": Path(facts["datadir"]) if facts["datadir"] else None})
 
 
-def drop_at_source(source: Server, name: str) -> None:
-    """Raises what the server says, also of a lock that it waits for, with who may hold it."""
-    try:
-        Database(source, "").execute(
-            f"SET SESSION lock_wait_timeout = {LOCK_SECONDS}", f"DROP DATABASE IF EXISTS {name}"
-        )
-    except Exception as error:  # whatever it was: said who may be in the way, and passed on
-        with contextlib.suppress(Exception):  # a server that is away
-            for question in WHO:
-                error.add_note(f"{question}: {Database(source, '').query(question)}")
-        raise
-
-
 def drop_at_target(target: Database, name: str) -> None:
-    """The same for a schema."""
+    """A schema. Raises what the server says, also of a lock that it waits for."""
     target.execute(
         f"SET lock_timeout = '{LOCK_SECONDS}s'",
         "SET client_min_messages = warning",
@@ -206,10 +185,9 @@ def uninterrupted() -> Iterator[None]:
 @contextmanager
 def private(directory: Path, families: Sequence[str] = ("mariadb", "mysql")) -> Iterator[Ground]:
     """Servers of our own below `directory`, stopped afterwards."""
-    starts = {"mariadb": start_mariadb, "mysql": start_mysql}
     with ExitStack() as stack:
         target = stack.enter_context(start_postgresql(directory / "postgresql", options=FAST_TARGET))
-        sources = [stack.enter_context(starts[family](directory / family, options=FAST_SOURCE)) for family in families]
+        sources = [stack.enter_context(family_of(family).start(directory)) for family in families]
         for server in (*sources, target):
             stack.callback(server.stop, immediate=True)
         admin = Database(target, "postgres")

@@ -46,7 +46,8 @@ class Statement:
 
     do: `insert`, `ignore` (INSERT IGNORE), `replace`, `upsert` (ON DUPLICATE KEY UPDATE `assigned`): `columns` and `rows` ·
     `update`: `assigned`, `where`, `order`, `limit` · `delete`: `where`, `order`, `limit` · `both`: `parts`, two updates or
-    two deletes of different tables in one statement · `savepoint`, `back` (to the savepoint): `name` · `truncate`."""
+    two deletes of different tables in one statement · `savepoint`, `back` (to the savepoint): `name` · `truncate` ·
+    `empty`: PostgreSQL's TRUNCATE, of its table and those of its `parts`, which are told or, by `name`, follow."""
 
     do: str
     table: str = ""

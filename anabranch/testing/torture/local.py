@@ -48,6 +48,7 @@ HASTE: Mapping[str, Mapping[str, float]] = {
     "anabranch.apply.run": {"TICK_SECONDS": 0.04, "CHORES_SECONDS": 0.05, "REGISTER_SECONDS": 0.2},
     "anabranch.capture.run": {"READ_SECONDS": 0.02, "HEARTBEAT_SECONDS": 0.05, "REQUESTS_SECONDS": 0.1},
     "anabranch.connectors.mysql.capture": {"IDLE_INTERVAL": 0.05},
+    "anabranch.connectors.postgresql.capture": {"IDLE_INTERVAL": 0.05},
     "anabranch.load.run": {"LONGEST_PAUSE": 0.2},
 }
 

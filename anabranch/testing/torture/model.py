@@ -59,6 +59,7 @@ class Model:
             "delete": self._delete,
             "both": self._both,
             "truncate": self._truncate,
+            "empty": self._empty,
         }
 
     def execute(self, statement: Statement, checks: bool = True) -> Met:
@@ -210,6 +211,12 @@ class Model:
     def _truncate(self, statement: Statement) -> Met:
         for number in list(self.rows[statement.table].rows):
             self.rows.put(statement.table, number, None)
+        return _exactly(0)
+
+    def _empty(self, statement: Statement) -> Met:
+        """PostgreSQL's: part of a transaction, of several tables at once."""
+        for each in (statement, *statement.parts):
+            self._truncate(each)
         return _exactly(0)
 
     def _assigned(self, table: Table, row: Row, assigned: Sequence[tuple[str, Assigned]]) -> Row:

@@ -25,6 +25,8 @@ def users_own(source: str, target: str) -> Ground:
     """The pair that two URLs name. Raises ConfigError; SourceUnavailable, TargetUnavailable where one cannot be entered;
     PreflightFailed where it cannot do what a history needs."""
     ends = _endpoint(source, "source"), _endpoint(target, "target")
+    if ends[0].scheme not in ("mysql", "mariadb"):
+        raise ConfigError("--source: of this kind only private ones can be tortured", hint="--source postgresql")
     ground = Ground([_source(ends[0])], Database(_target(ends[1]), ends[1].database))
     _require_log(ground.sources[0])
     _require_rights(ground.target)

@@ -38,6 +38,7 @@ from anabranch.testing.torture.deeds import (
 )
 from anabranch.testing.torture.exempt import ASIDE, INTRUDER, Noted
 from anabranch.testing.torture.explain import ON_LINES, ON_SERVERS, explains
+from anabranch.testing.torture.families import family_of
 from anabranch.testing.torture.history import History
 from anabranch.testing.torture.intruder import CREATE, Intruding, noted
 from anabranch.testing.torture.local import CLOCK, Small
@@ -106,7 +107,7 @@ class LocalPipeline(Waiting):
         self.meets = drawn.choice(("", *LOADING))
         self._beside: Beside | None = None
         stays = not any((fault.kind, fault.where) == ("restart", "source") for fault in self.faults)
-        if drawn.random() < TWO_PHASE and stays:
+        if drawn.random() < TWO_PHASE and stays and family_of(self.place.source.name).has_beside:
             self._beside = Beside(self.place.source, self.place.target, self.place.name, self.seed)
             self._deed = None
         self._doing: Deeds | None = None

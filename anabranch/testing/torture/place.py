@@ -25,6 +25,7 @@ from anabranch.model.state import TableState
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 from anabranch.testing.torture.contract import SECOND, PipelineFailed
+from anabranch.testing.torture.families import family_of
 from anabranch.trail.reader import TrailReader, exists
 
 SECRETS = ("ANABRANCH_TORTURE_SOURCE", "ANABRANCH_TORTURE_TARGET")
@@ -87,11 +88,11 @@ class Place:
         return Job.from_file(straight)
 
     def _text(self) -> str:
-        source = self.source
+        source, database = self.source, family_of(self.source.name).job_database
         second = self._url(self.second, f"target of {SECOND}") if self.second else ""
         return JOB_FILE.format(
             name=self.name,
-            source=f"{source.name}://{_user(source)}:${{{SECRETS[0]}}}@{self._address('source', source)}/",
+            source=f"{source.name}://{_user(source)}:${{{SECRETS[0]}}}@{self._address('source', source)}/{database}",
             target=self._url(self.target, "target"),
             second=f'\n[[targets]]\nname = "{SECOND}"\nurl = "{second}"\n' if second else "",
             more=self.more,

@@ -6,12 +6,31 @@ What does not live here: what statements do (model.py).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from anabranch.testing.torture.tables import Schema, Table
 from anabranch.testing.torture.values import Text, copied
 
 Row = tuple[Text, ...]
 Value = tuple[Text, ...]  # of some columns, folded: equal for what the source takes for equal
+
+
+class NoSuchRow(Exception):
+    """A change of a row that is not there. Never the product's fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowChange:
+    """Of one row, as the source's log has it, texts by column. `old`: what names the row that was there, None for one that
+    comes. `new`: what it is from then on, without what stays as it was; None for one that goes. Neither: all go."""
+
+    table: str
+    old: Mapping[str, Text] | None = None
+    new: Mapping[str, Text] | None = None
+
+    @property
+    def empties(self) -> bool:
+        return self.old is None and self.new is None
 
 
 class TableRows:
@@ -38,6 +57,24 @@ class TableRows:
     def having(self, columns: tuple[str, ...], value: Value) -> list[int]:
         """The rows with this value, which must be indexed; none for a value with NULL in it."""
         return sorted(self._found[columns].get(value, ())) if None not in value else []
+
+    def named(self, old: Mapping[str, Text]) -> int:
+        """The row with this key; without a key, one that is equal. Raises NoSuchRow."""
+        if self.table.key:
+            found = self.having(self.table.key, tuple(old[name] for name in self.table.key))
+        else:
+            wanted = tuple(old.get(column.name) for column in self.table.columns)
+            found = [number for number, row in self.rows.items() if row == wanted][:1]
+        if len(found) != 1:
+            raise NoSuchRow(f"{self.table.name} has {len(found)} rows {old}")
+        return found[0]
+
+    def changed(self, row: Row | None, new: Mapping[str, Text]) -> Row:
+        """Raises NoSuchRow for a value that is not told and was not there."""
+        names = [column.name for column in self.table.columns]
+        if row is None and set(names) - set(new):
+            raise NoSuchRow(f"{self.table.name}: a new row without {sorted(set(names) - set(new))}")
+        return tuple(new[name] if name in new else (row or ())[place] for place, name in enumerate(names))
 
     def put(self, number: int, row: Row | None) -> None:
         """Set or, with None, remove a row."""
@@ -87,6 +124,20 @@ class Rows:
         rows = self[table]
         self._journal.append((rows, number, rows.rows.get(number)))
         rows.put(number, row)
+
+    def follow(self, changes: Iterable[RowChange]) -> None:
+        """Rows as a log has them. Raises NoSuchRow."""
+        for change in changes:
+            rows = self[change.table]
+            if change.empties:
+                for number in list(rows.rows):
+                    self.put(change.table, number, None)
+            elif change.old is None:
+                self.add(change.table, rows.changed(None, change.new or {}))
+            else:
+                number = rows.named(change.old)
+                row = None if change.new is None else rows.changed(rows.rows[number], change.new)
+                self.put(change.table, number, row)
 
     def mark(self) -> int:
         return len(self._journal)

@@ -9,22 +9,19 @@ import json
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from anabranch.testing.databases import Database, connect
+from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 from anabranch.testing.torture.check import PIPELINE, WRONG, Checker, Failure
 from anabranch.testing.torture.contract import SECOND, Fault, Pipeline, PipelineFailed, shows_enough
-from anabranch.testing.torture.ends import source_lines, version_of
 from anabranch.testing.torture.exempt import INTRUDER
-from anabranch.testing.torture.ground import drop_at_source, drop_at_target
+from anabranch.testing.torture.families import family_of
+from anabranch.testing.torture.ground import drop_at_target
 from anabranch.testing.torture.history import History
-from anabranch.testing.torture.order import Place, commit_order, log_end
 from anabranch.testing.torture.sessions import COMMITTED, Sessions
-from anabranch.testing.torture.tables import create_statements
 from anabranch.testing.torture.verdict import Seen, verdict
 from anabranch.testing.torture.watcher import Watcher
 
@@ -54,7 +51,7 @@ def run_history(
     pipeline: Pipeline,
     *,
     patience: float = PATIENCE,
-    on_begin: Callable[[Place, Sessions], None] = lambda *_: None,
+    on_begin: Callable[[Any, Sessions], None] = lambda *_: None,
 ) -> Result:
     """Run a history with the job that `pipeline` is: from the database `history.database` at the source to the schema of
     the same name at the target, and at any other of the pipeline's; none of them is there before or afterwards. Ends the
@@ -65,21 +62,22 @@ def run_history(
     targets = (target, *pipeline.others)
     for each in targets:
         drop_at_target(each, history.database)
-    begin = prepare(history, source)
+    family = family_of(source.name)
+    begin = family.prepare(history, source)
     sessions = Sessions(history, source, pipeline.committed)
     on_begin(begin, sessions)
     more = pipeline.beside()
     watchers = [Watcher(t, history.database, history.schema, more, waits=t is not target) for t in targets]
     try:
         failed, fired = _drive(history, sessions, watchers, pipeline, patience)
-        order = commit_order(source, begin, history.database)
+        commits = family.commits(source, begin, history)
         losses = sum(fault.kind == "lose" and fault.where == "target" for fault in fired)
-        facts, truncates = (history, source.name, sessions.outcomes, order), pipeline.truncates
+        facts, truncates = (history, source.name, sessions.outcomes, commits), pipeline.truncates
         seen = [
             Seen(name, Checker(*facts, losses=losses, truncates=truncates), watcher.observations)
             for name, watcher in zip(("", SECOND), watchers, strict=False)
         ]
-        lines = source_lines(source, history.database, history.schema)
+        lines = family.lines(source, history.database, history.schema)
         failure = verdict(seen, lines, is_whole=failed is None)
         if failed is not None:  # what was seen says more than what the job failed of; together they say most
             failure = Failure(failure.kind, f"{failure.message}\n{failed.message}") if failure else failed
@@ -102,21 +100,9 @@ def run_history(
     return Result(history.seed, failure, committed, observations, prefixes, took, fired, hits, len(targets))
 
 
-def prepare(history: History, source: Server) -> Place:
-    """The source's database, with empty tables. Returns where the source's log is then."""
-    with closing(connect(source)) as connection, closing(connection.cursor()) as cursor:
-        cursor.execute(f"DROP DATABASE IF EXISTS {history.database}")
-        cursor.execute(f"CREATE DATABASE {history.database} CHARACTER SET utf8mb4")
-        cursor.execute(f"USE {history.database}")
-        cursor.execute("SET foreign_key_checks = 0")
-        for statement in create_statements(history.schema, source.name, version_of(source)):
-            cursor.execute(statement)
-        return log_end(source, cursor)
-
-
 def remove(history: History, source: Server, *targets: Database) -> None:
     """What a history leaves at its ends; the job's own rows are the pipeline's."""
-    drop_at_source(source, history.database)
+    family_of(source.name).drop(source, history.database)
     for target in targets:
         drop_at_target(target, history.database)
 

@@ -11,16 +11,16 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
+from anabranch.testing.torture.families import Kinds, family_of
 from anabranch.testing.torture.tables import CASCADE, RESTRICT, SET_NULL, Column, ForeignKey, Schema, Table
-from anabranch.testing.torture.values import Kind, Version, kinds
+from anabranch.testing.torture.values import Kind, Version
 
 ACTIONS = (RESTRICT, CASCADE, SET_NULL)
-NUMBERS = ("int", "int", "int", "bigint unsigned", "smallint", "decimal")
 
 
 def draw_schema(r: random.Random, family: str, version: Version) -> Schema:
     """Three to five tables; at least one has a key, one or more foreign keys lead from or to it."""
-    known = kinds(family, version)
+    known = family_of(family).kinds(version)
     tables = [_draw_table(r, f"t{i}", known, keyed=i == 1) for i in range(1, r.randint(3, 5) + 1)]
     for place in range(len(tables)):
         for _ in range(r.choice((0, 1, 1, 1, 2))):
@@ -32,6 +32,15 @@ def with_one_way(schema: Schema) -> Schema:
     """The same, where of the tables that others follow each moves by one foreign key at most."""
     followed = {key.parent for table in schema.tables for key in table.foreign_keys if key.on_update != RESTRICT}
     return Schema(tuple(_moved_once(table) if table.name in followed else table for table in schema.tables))
+
+
+def without_actions(schema: Schema) -> Schema:
+    """The same, where foreign keys change no rows."""
+    tables = (
+        replace(t, foreign_keys=tuple(replace(key, on_delete=RESTRICT, on_update=RESTRICT) for key in t.foreign_keys))
+        for t in schema.tables
+    )
+    return Schema(tuple(tables))
 
 
 def may_be_written_to(schema: Schema) -> list[Table]:
@@ -62,17 +71,17 @@ def _moved_once(table: Table) -> Table:
     return replace(table, foreign_keys=tuple(keys))
 
 
-def _draw_table(r: random.Random, name: str, known: Sequence[Kind], keyed: bool) -> Table:
-    names = [kind.name for kind in known if kind.nth]
+def _draw_table(r: random.Random, name: str, known: Kinds, keyed: bool) -> Table:
+    names = known.in_keys
     form = r.choices(("one", "two", "none"), (60, 20, 0 if keyed else 20))[0]
     key: tuple[Column, ...] = ()
     if form == "one":
-        kind = r.choice(NUMBERS) if r.random() < 0.6 else r.choice(names)
+        kind = r.choice(known.numbers) if r.random() < 0.6 else r.choice(names)
         key = (Column("id", kind, nullable=False),)
     elif form == "two":
-        key = (Column("a", "int", nullable=False), Column("b", r.choice(names), nullable=False))
-    payload = [_payload(r, f"v{i}", r.choice(known)) for i in range(1, r.randint(1, 4) + 1)]
-    group = (Column("g", "int"),) if not key or r.random() < 0.3 else ()
+        key = (Column("a", known.whole, nullable=False), Column("b", r.choice(names), nullable=False))
+    payload = [_payload(r, f"v{i}", r.choice(known.all)) for i in range(1, r.randint(1, 4) + 1)]
+    group = (Column("g", known.whole),) if not key or r.random() < 0.3 else ()
     return Table(name, (*key, *group, *payload), tuple(column.name for column in key))
 
 
@@ -138,8 +147,8 @@ def _removes(tables: Sequence[Table], below: str, above: str) -> bool:
     return below in reached
 
 
-def _with_uniques(r: random.Random, table: Table, known: Sequence[Kind]) -> Table:
-    names = [kind.name for kind in known if kind.nth]
+def _with_uniques(r: random.Random, table: Table, known: Kinds) -> Table:
+    names = known.in_keys
     columns, uniques = list(table.columns), []
     for number in range(1, r.choice((0, 0, 1, 1, 2, 3)) + 1):
         columns.append(Column(f"u{number}", r.choice(names), nullable=r.random() < 0.8))

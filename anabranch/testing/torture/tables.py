@@ -9,15 +9,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from anabranch.testing.torture.values import KINDS, Kind, Literal, Version, exact_collation
+from anabranch.testing.torture import postgresql_values, values
+from anabranch.testing.torture.values import Kind, Literal, Version, exact_collation
 
 LEDGER = "ledger"  # one row per transaction, written just before its COMMIT
 RESTRICT, CASCADE, SET_NULL = "RESTRICT", "CASCADE", "SET NULL"
+_KINDS = {**values.KINDS, **postgresql_values.KINDS}
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a kind in values.py. `default`: what it takes where an insert leaves it out."""
+    """A column of a kind in values.py or postgresql_values.py. `default`: what it takes where an insert leaves it out."""
 
     name: str
     kind: str
@@ -26,7 +28,7 @@ class Column:
 
     @property
     def of(self) -> Kind:
-        return KINDS[self.kind]
+        return _KINDS[self.kind]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ class Schema:
 
 
 def create_statements(schema: Schema, family: str, version: Version) -> Iterator[str]:
-    """Every table at the source. Keys may lead to tables that come later: `foreign_key_checks` has to be off."""
+    """Every table at a MySQL or MariaDB. Keys may lead to tables that come later: `foreign_key_checks` has to be off."""
     yield f"CREATE TABLE {LEDGER} (n INT PRIMARY KEY) ENGINE=InnoDB"
     for table in schema.tables:
         lines = [_column(column, exact_collation(family, version)) for column in table.columns]

@@ -1,7 +1,8 @@
-"""Kinds of columns: what a value is called at a MySQL or MariaDB source, and the text that PostgreSQL must show for it.
+"""Kinds of columns: what a value is called at a source, and the text that PostgreSQL must show for it; those of MySQL and
+MariaDB.
 
 A table of our own, written by hand: nothing here asks the product. `tests/live/test_torture_values.py` brings every value
-to a target once. What does not live here: which columns a table has (schemas.py).
+to a target once. What does not live here: those of PostgreSQL (postgresql_values.py), which columns a table has (schemas.py).
 Sources: https://dev.mysql.com/doc/refman/8.0/en/literals.html ·
 https://www.postgresql.org/docs/current/datatype.html (text output)
 """
@@ -24,7 +25,8 @@ class Kind:
     `texts`: literal -> text, for the edges. `nth`: a literal for every number from 0 on, all different by any collation;
     such a kind may be in keys, `form` says how its literals become texts: `number` as they are, `quoted` without their
     quotes, `hex` with PostgreSQL's prefix. `at_target`: what PostgreSQL calls it. `ignores_case`: 'a' = 'A' = 'a  ' at the
-    source. `is_comparable`: a literal of it finds the row that holds it. `since`: the first version, by server."""
+    source. `is_comparable`: a literal of it finds the row that holds it. `is_wide`: PostgreSQL is to keep it outside of the
+    row, as it is. `since`: the first version, by server."""
 
     name: str
     native: str
@@ -35,9 +37,10 @@ class Kind:
     ignores_case: bool = False
     is_comparable: bool = True
     since: Mapping[str, Version] = field(default_factory=dict)
+    is_wide: bool = False
 
     def text(self, literal: Literal, family: str) -> Text:
-        """`family`: `mysql` or `mariadb`."""
+        """`family`: the source's."""
         if literal is None:
             return None
         known = self.texts.get(literal)
@@ -68,11 +71,12 @@ class Kind:
         return version >= self.since.get(family, ())
 
 
-def _same(*literals: str) -> dict[str, str]:
+def same(*literals: str) -> dict[str, str]:
+    """Literals that are their own texts."""
     return {literal: literal for literal in literals}
 
 
-def _quoted(*texts: str) -> dict[str, str]:
+def quoted(*texts: str) -> dict[str, str]:
     """Texts that mean themselves between quotes."""
     return {f"'{text}'": text for text in texts}
 
@@ -88,17 +92,17 @@ _ONLY_MARIADB: dict[str, Version] = {"mysql": NEVER, "mariadb": (10, 10)}
 
 # Kinds that keys are made of as well.
 _KEYS = (
-    Kind("int", "int", "integer", _same("-2147483648", "2147483647", "0", "-1"), str, "number"),
+    Kind("int", "int", "integer", same("-2147483648", "2147483647", "0", "-1"), str, "number"),
     Kind("bigint unsigned", "bigint unsigned", "numeric(20,0)",
-         _same("18446744073709551615", "9223372036854775808", "0"), str, "number"),
-    Kind("smallint", "smallint", "smallint", _same("-32768", "32767"), str, "number"),
+         same("18446744073709551615", "9223372036854775808", "0"), str, "number"),
+    Kind("smallint", "smallint", "smallint", same("-32768", "32767"), str, "number"),
     Kind("exact text", "varchar(40) character set utf8mb4 collate {exact}", "character varying(40)",
-         {**_quoted("", "a", "A", "a ", "ä", "€ 😀"), "'\\\\.'": "\\.", "'tab\\tnew\\n'": "tab\tnew\n"},
+         {**quoted("", "a", "A", "a ", "ä", "€ 😀"), "'\\\\.'": "\\.", "'tab\\tnew\\n'": "tab\tnew\n"},
          lambda n: f"'k{n}'", "quoted"),
-    Kind("caseless text", _CASELESS, "character varying(40)", _quoted("a", "A", "B", "zz "), lambda n: f"'K{n}'", "quoted",
+    Kind("caseless text", _CASELESS, "character varying(40)", quoted("a", "A", "B", "zz "), lambda n: f"'K{n}'", "quoted",
          ignores_case=True, is_comparable=False),
     Kind("short text", "char(12) character set utf8mb4 collate utf8mb4_bin", "character varying(12)",
-         {**_quoted("", "ab"), "'ab  '": "ab", "'😀'": "😀"}, lambda n: f"'c{n}'", "quoted"),
+         {**quoted("", "ab"), "'ab  '": "ab", "'😀'": "😀"}, lambda n: f"'c{n}'", "quoted"),
     Kind("decimal", "decimal(10,2)", "numeric(10,2)",
          {"-12345678.91": "-12345678.91", "0": "0.00", "0.5": "0.50", "-0.01": "-0.01", "99999999.99": "99999999.99"},
          lambda n: f"{n}.25", "number"),
@@ -112,15 +116,15 @@ _KEYS = (
 )  # fmt: skip
 
 _REST = (
-    Kind("tinyint", "tinyint", "smallint", _same("-128", "127", "0")),
-    Kind("boolean", "tinyint(1)", "smallint", _same("0", "1", "2", "-128")),
-    Kind("tinyint unsigned", "tinyint unsigned", "smallint", _same("0", "255")),
-    Kind("smallint unsigned", "smallint unsigned", "integer", _same("0", "65535")),
-    Kind("mediumint", "mediumint", "integer", _same("-8388608", "8388607", "-1")),
-    Kind("mediumint unsigned", "mediumint unsigned", "bigint", _same("0", "16777215")),
-    Kind("int unsigned", "int unsigned", "bigint", _same("0", "4294967295")),
-    Kind("bigint", "bigint", "bigint", _same("-9223372036854775808", "9223372036854775807", "0")),
-    Kind("year", "year", "smallint", _same("1901", "2155", "2024")),
+    Kind("tinyint", "tinyint", "smallint", same("-128", "127", "0")),
+    Kind("boolean", "tinyint(1)", "smallint", same("0", "1", "2", "-128")),
+    Kind("tinyint unsigned", "tinyint unsigned", "smallint", same("0", "255")),
+    Kind("smallint unsigned", "smallint unsigned", "integer", same("0", "65535")),
+    Kind("mediumint", "mediumint", "integer", same("-8388608", "8388607", "-1")),
+    Kind("mediumint unsigned", "mediumint unsigned", "bigint", same("0", "16777215")),
+    Kind("int unsigned", "int unsigned", "bigint", same("0", "4294967295")),
+    Kind("bigint", "bigint", "bigint", same("-9223372036854775808", "9223372036854775807", "0")),
+    Kind("year", "year", "smallint", same("1901", "2155", "2024")),
     Kind("large decimal", "decimal(65,30)", "numeric(65,30)",
          {f"{'9' * 35}.{'9' * 30}": f"{'9' * 35}.{'9' * 30}", "-1e-30": f"-0.{'0' * 29}1", "0": f"0.{'0' * 30}"}),
     Kind("float", "float", "real",
@@ -130,10 +134,10 @@ _REST = (
          {"1e308": "1e+308", "0.1": "0.1", "1e15": "1e+15", "123456789012345678": "1.2345678901234568e+17",
           "2.5e-7": "2.5e-07", "0": "0", "-0e0": {"mysql": "-0", "mariadb": "0"}}, is_comparable=False),
     Kind("text", "text character set utf8mb4", "text",
-         {**_quoted("", " ", "trailing  ", "ÄöÜ", "😀€", "2024-00-15"), "'a\\tb\\nc\\rd\\\\e'": "a\tb\nc\rd\\e",
+         {**quoted("", " ", "trailing  ", "ÄöÜ", "😀€", "2024-00-15"), "'a\\tb\\nc\\rd\\\\e'": "a\tb\nc\rd\\e",
           "'\\\\N'": "\\N", "'\\\\x41'": "\\x41", "'\\'\"`'": "'\"`", "repeat('ab', 1500)": "ab" * 1500},
          is_comparable=False),
-    Kind("western text", "varchar(60) character set latin1", "character varying(60)", _quoted("", "ÄöÜ", "€‰"),
+    Kind("western text", "varchar(60) character set latin1", "character varying(60)", quoted("", "ÄöÜ", "€‰"),
          is_comparable=False),
     Kind("large text", "longtext character set utf8mb4", "text",
          {"repeat('l\\\\', 20000)": "l\\" * 20000, "''": "", "'x'": "x"}, is_comparable=False),
@@ -149,8 +153,8 @@ _REST = (
     Kind("blob", "blob", "bytea", _hex("", "5c4e", "00ff"), is_comparable=False),
     Kind("large blob", "longblob", "bytea", {"repeat(x'00ff', 5000)": "\\x" + "00ff" * 5000, "x''": "\\x"},
          is_comparable=False),
-    Kind("date", "date", "date", _quoted("1000-01-01", "9999-12-31", "2024-02-29")),
-    Kind("datetime", "datetime", "timestamp without time zone", _quoted("1000-01-01 00:00:00", "9999-12-31 23:59:59")),
+    Kind("date", "date", "date", quoted("1000-01-01", "9999-12-31", "2024-02-29")),
+    Kind("datetime", "datetime", "timestamp without time zone", quoted("1000-01-01 00:00:00", "9999-12-31 23:59:59")),
     Kind("datetime(3)", "datetime(3)", "timestamp(3) without time zone",
          {"'2024-02-29 12:00:00.125'": "2024-02-29 12:00:00.125", "'1969-12-31 23:59:59.900'": "1969-12-31 23:59:59.9"},
          since=_FRACTIONS),
@@ -160,19 +164,19 @@ _REST = (
     Kind("timestamp(6)", "timestamp(6) null", "timestamp with time zone",
          {"'2038-01-19 03:14:07.499999'": "2038-01-19 03:14:07.499999+00"}, since=_FRACTIONS),
     Kind("time", "time", "interval",
-         _quoted("-838:59:59", "838:59:59", "00:00:00", "-00:00:01", "08:05:03")),
+         quoted("-838:59:59", "838:59:59", "00:00:00", "-00:00:01", "08:05:03")),
     Kind("time(6)", "time(6)", "interval",
-         {**_quoted("-838:59:58.999999", "-00:00:00.000001"), "'100:00:00.500000'": "100:00:00.5"}, since=_FRACTIONS),
+         {**quoted("-838:59:58.999999", "-00:00:00.000001"), "'100:00:00.500000'": "100:00:00.5"}, since=_FRACTIONS),
     Kind("bit(1)", "bit(1)", "bit(1)", {"b'0'": "0", "b'1'": "1"}),
     Kind("bit(10)", "bit(10)", "bit(10)", {"0": "0" * 10, "513": "1000000001", "1023": "1" * 10}),
     Kind("bit(64)", "bit(64)", "bit(64)", {"0": "0" * 64, "18446744073709551615": "1" * 64}),
     Kind("point", "point", "bytea",
          {"ST_GeomFromText('POINT(1 2)')": "\\x0101000000000000000000f03f0000000000000040",
           "ST_GeomFromText('POINT(0 0)')": "\\x0101000000" + "00" * 16}, is_comparable=False, since={"mysql": (5, 6)}),
-    Kind("uuid", "uuid", "uuid", _quoted("123e4567-e89b-12d3-a456-426655440000", "ffffffff-ffff-ffff-ffff-fffffffffff1"),
+    Kind("uuid", "uuid", "uuid", quoted("123e4567-e89b-12d3-a456-426655440000", "ffffffff-ffff-ffff-ffff-fffffffffff1"),
          since=_ONLY_MARIADB),
-    Kind("inet6", "inet6", "inet", _quoted("::1", "2001:db8::ff00:42:8329"), since=_ONLY_MARIADB),
-    Kind("inet4", "inet4", "inet", _quoted("0.0.0.0", "255.255.255.255"), since=_ONLY_MARIADB),
+    Kind("inet6", "inet6", "inet", quoted("::1", "2001:db8::ff00:42:8329"), since=_ONLY_MARIADB),
+    Kind("inet4", "inet4", "inet", quoted("0.0.0.0", "255.255.255.255"), since=_ONLY_MARIADB),
 )  # fmt: skip
 
 KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (*_KEYS, *_REST)}

@@ -8,6 +8,7 @@ import pytest
 from torture_tables import delete, family, insert, update
 
 from anabranch.testing.torture.check import BACK, FINAL, MODEL, TORN, UNKNOWN, WRONG, Checker
+from anabranch.testing.torture.families import Commits
 from anabranch.testing.torture.history import History, Statement, Transaction
 from anabranch.testing.torture.model import Model
 from anabranch.testing.torture.sessions import COMMITTED, ROLLED_BACK, Outcome, Result
@@ -52,7 +53,7 @@ def seen(*states: Mapping[str, list[bytes]]) -> list[Observation]:
 
 
 def checker(**options: int) -> Checker:
-    return Checker(HISTORY, "mysql", OUTCOMES, ORDER, **options)
+    return Checker(HISTORY, "mysql", OUTCOMES, Commits(ORDER), **options)
 
 
 def verdict(*states: Mapping[str, list[bytes]], **options: int) -> str:
@@ -157,10 +158,10 @@ def test_the_kit_s_own_mistakes_are_told_apart() -> None:
         and "the source, table parent: it has 0 too many; 3 missing" in failure.message
     )
     for order in (ORDER[:-1], (*ORDER, 5), (1, *ORDER), (*ORDER, 8)):
-        failure = Checker(HISTORY, "mysql", OUTCOMES, order).source(LAST)
+        failure = Checker(HISTORY, "mysql", OUTCOMES, Commits(order)).source(LAST)
         assert failure and failure.kind == MODEL, order
     wrong = {**OUTCOMES, 3: Outcome(3, (Result(0, 2),), COMMITTED)}
-    failure = Checker(HISTORY, "mysql", wrong, ORDER).source(LAST)
+    failure = Checker(HISTORY, "mysql", wrong, Commits(ORDER)).source(LAST)
     assert failure and "transaction 3: the source met 2 rows, the model 1" in failure.message
 
 

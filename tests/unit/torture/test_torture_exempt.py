@@ -117,8 +117,8 @@ def story(*transactions: Statement) -> Story:
     )
 
 
-def _truncated(statement: Statement) -> str:
-    return statement.table if statement.do == "truncate" else ""
+def _truncated(statement: Statement) -> frozenset[str]:
+    return frozenset({statement.table} if statement.do == "truncate" else ())
 
 
 TWO = Touch("parent", (b"2",), INSERTED, b"2\t8\t\\N", 1)

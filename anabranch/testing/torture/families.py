@@ -1,0 +1,103 @@
+"""What differs between the databases that a history's source may be: a small object for each, found by the server's name.
+
+What does not live here: what each of them says and does (mysql_family.py, postgresql_family.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from anabranch.testing.servers import Server
+
+if TYPE_CHECKING:
+    from anabranch.testing.torture.events import Event
+    from anabranch.testing.torture.history import History
+    from anabranch.testing.torture.rows import RowChange
+    from anabranch.testing.torture.sessions import Speaker
+    from anabranch.testing.torture.tables import Schema
+    from anabranch.testing.torture.values import Kind, Version
+
+_MODULES = {
+    "mysql": "anabranch.testing.torture.mysql_family",
+    "mariadb": "anabranch.testing.torture.mysql_family",
+    "postgresql": "anabranch.testing.torture.postgresql_family",
+}
+NAMES = tuple(_MODULES)
+
+
+@dataclass(frozen=True, slots=True)
+class Commits:
+    """`order`: the numbers of a history's transactions as the source committed them. `changes`: the rows that each changed,
+    where the source's log was read for that, too; None where its statements are carried out again instead."""
+
+    order: Sequence[int]
+    changes: Mapping[int, Sequence[RowChange]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """Of columns, that a server knows. `numbers`: what many keys are of, by name, often ones more often; `whole`: of columns
+    that only have to hold a number."""
+
+    all: Sequence[Kind]
+    numbers: Sequence[str]
+    whole: str
+
+    @property
+    def in_keys(self) -> list[str]:
+        return [kind.name for kind in self.all if kind.nth]
+
+
+class Family(Protocol):
+    """One kind of source. `job_database`: what its URL in a job file ends with. `has_beside`: two-phase commits go beside a
+    history (beside.py), they are none of its transactions. `has_images`: sessions choose what the log has of a row.
+    `commits_truncates`: a TRUNCATE is a transaction of its own. `hides_actions`: the log lacks the rows that foreign keys
+    change."""
+
+    name: str
+    job_database: str
+    has_beside: bool
+    has_images: bool
+    commits_truncates: bool
+    hides_actions: bool
+
+    def kinds(self, version: Version) -> Kinds: ...
+
+    def events(self) -> Mapping[Event, int]:
+        """What is drawn for its histories, and how often."""
+
+    def start(self, directory: Path) -> Server:
+        """A private one below a directory, quick, not durable."""
+
+    def named(self, server: Server) -> list[tuple[str, str]]:
+        """What histories make, by kind and name, whoever made it."""
+
+    def prepare(self, history: History, server: Server) -> Any:
+        """Empty tables, afresh. Returns where the source's log is then, for `commits`."""
+
+    def commits(self, server: Server, place: Any, history: History) -> Commits:
+        """What the log has behind a place; asked once."""
+
+    def lines(self, server: Server, database: str, schema: Schema) -> dict[str, list[bytes]]:
+        """By table, ledger included: its rows as COPY would show them at the target, sorted."""
+
+    def drop(self, server: Server, name: str) -> None:
+        """All that a history of this name has there. Raises what the server says, also of a lock that it waits for."""
+
+    def roll_back(self, server: Server, name: str) -> None:
+        """What a history has prepared there."""
+
+    def session(self, server: Server, history: History, number: int) -> Speaker:
+        """Raises sessions.Lost."""
+
+
+@cache
+def family_of(name: str) -> Family:
+    """By a server's `name`."""
+    made: Family = import_module(_MODULES[name]).family(name)
+    return made

@@ -1,0 +1,95 @@
+"""MySQL and MariaDB as a history's source (families.Family): their own modules, put together."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from anabranch.testing.databases import Database, connect
+from anabranch.testing.servers import Server, start_mariadb, start_mysql
+from anabranch.testing.torture.beside import prepared, roll_back
+from anabranch.testing.torture.ends import source_lines, version_of
+from anabranch.testing.torture.events import EVENTS, Event
+from anabranch.testing.torture.families import Commits, Kinds
+from anabranch.testing.torture.history import History
+from anabranch.testing.torture.mysql_sessions import MysqlSpeaker
+from anabranch.testing.torture.order import Place, commit_order, log_end
+from anabranch.testing.torture.place import LOCK_SECONDS
+from anabranch.testing.torture.tables import Schema, create_statements
+from anabranch.testing.torture.values import Version, kinds
+
+# Nothing here has to survive a power failure, and what is to be lost must not be on its way to the disk already.
+FAST = (
+    "--sync-binlog=0",
+    "--innodb-flush-log-at-trx-commit=0",
+    "--innodb-doublewrite=0",
+    "--innodb-buffer-pool-size=64M",
+    "--max-binlog-size=64M",
+)
+NUMBERS = ("int", "int", "int", "bigint unsigned", "smallint", "decimal")
+WHO = ("SHOW FULL PROCESSLIST", "XA RECOVER", "SELECT * FROM information_schema.INNODB_TRX")  # may hold a lock
+
+
+@dataclass(frozen=True)
+class MysqlFamily:
+    name: str
+    job_database: str = ""
+    has_beside: bool = True
+    has_images: bool = True
+    commits_truncates: bool = True
+    hides_actions: bool = True
+
+    def kinds(self, version: Version) -> Kinds:
+        return Kinds(kinds(self.name, version), NUMBERS, "int")
+
+    def events(self) -> Mapping[Event, int]:
+        return EVENTS
+
+    def start(self, directory: Path) -> Server:
+        starts = {"mariadb": start_mariadb, "mysql": start_mysql}
+        return starts[self.name](directory / self.name, options=FAST)
+
+    def named(self, server: Server) -> list[tuple[str, str]]:
+        databases = Database(server, "").query("SELECT schema_name FROM information_schema.schemata")
+        return [("database", name) for (name,) in databases]
+
+    def prepare(self, history: History, server: Server) -> Place:
+        with closing(connect(server)) as connection, closing(connection.cursor()) as cursor:
+            cursor.execute(f"DROP DATABASE IF EXISTS {history.database}")
+            cursor.execute(f"CREATE DATABASE {history.database} CHARACTER SET utf8mb4")
+            cursor.execute(f"USE {history.database}")
+            cursor.execute("SET foreign_key_checks = 0")
+            for statement in create_statements(history.schema, server.name, version_of(server)):
+                cursor.execute(statement)
+            return log_end(server, cursor)
+
+    def commits(self, server: Server, place: Place, history: History) -> Commits:
+        return Commits(commit_order(server, place, history.database))
+
+    def lines(self, server: Server, database: str, schema: Schema) -> dict[str, list[bytes]]:
+        return source_lines(server, database, schema)
+
+    def drop(self, server: Server, name: str) -> None:
+        """What is raised of a lock says who may hold it."""
+        try:
+            Database(server, "").execute(
+                f"SET SESSION lock_wait_timeout = {LOCK_SECONDS}", f"DROP DATABASE IF EXISTS {name}"
+            )
+        except Exception as error:  # whatever it was: said who may be in the way, and passed on
+            with contextlib.suppress(Exception):  # a server that is away
+                for question in WHO:
+                    error.add_note(f"{question}: {Database(server, '').query(question)}")
+            raise
+
+    def roll_back(self, server: Server, name: str) -> None:
+        roll_back(server, prepared(server, name))
+
+    def session(self, server: Server, history: History, number: int) -> MysqlSpeaker:
+        return MysqlSpeaker(server, history, number)
+
+
+def family(name: str) -> MysqlFamily:
+    return MysqlFamily(name)

@@ -1,0 +1,61 @@
+"""What transactions of a history on a PostgreSQL source do: the events of all, and those of its own.
+
+Statements that only MySQL and MariaDB have are left out. What does not live here: how it is said (postgresql_sql.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from anabranch.testing.torture.events import EVENTS as OF_ALL
+from anabranch.testing.torture.events import Draft, Event, replace_rows
+from anabranch.testing.torture.history import Statement
+from anabranch.testing.torture.tables import Table
+
+
+def empty_tables(d: Draft) -> list[Statement]:
+    """TRUNCATE in a transaction: one table and all that refer to it, which are named, or not."""
+    table = d.table(lambda t: len(_with_those_below(d, t)) < len(d.schema.tables))
+    if table is None:
+        return []
+    parts = tuple(Statement("empty", name) for name in _with_those_below(d, table) if name != table.name)
+    return d.take(Statement("empty", table.name, parts=parts, name=d.r.choice(("", "cascade"))))
+
+
+def _with_those_below(d: Draft, table: Table) -> list[str]:
+    reached, left = [table.name], [table.name]
+    while left:
+        below = {child.name for child, _ in d.schema.references(left.pop())} - set(reached)
+        reached += sorted(below)
+        left += sorted(below)
+    return reached
+
+
+def change_beside_what_is_wide(d: Draft) -> list[Statement]:
+    """Of a row with a value that is kept outside of it, everything but that."""
+    table = d.table(lambda t: any(c.of.is_wide for c in t.columns) and bool(d.rows(t)))
+    if table is None:
+        return []
+    names = [c.name for c in table.columns if c.name.startswith("v") and not c.of.is_wide]
+    row = d.r.choice(d.rows(table))
+    if not names:
+        return []
+    return d.take(d.update(table, row, **{name: d.edge(table, name) for name in names}))
+
+
+def move_a_wide_row(d: Draft) -> list[Statement]:
+    """Its key changes, its wide value does not."""
+    table = d.table(lambda t: any(c.of.is_wide for c in t.columns) and bool(t.key) and bool(d.rows(t)))
+    if table is None or any(name in key.columns for key in table.foreign_keys for name in table.key):
+        return []
+    row, name = d.r.choice(d.rows(table)), d.r.choice(table.key)
+    return d.take(d.update(table, row, **{name: d.fresh(table, name)}))
+
+
+_NOT = (replace_rows,)
+EVENTS: Mapping[Event, int] = {
+    **{event: weight for event, weight in OF_ALL.items() if event not in _NOT},
+    empty_tables: 2,
+    change_beside_what_is_wide: 6,
+    move_a_wide_row: 3,
+}

@@ -1,0 +1,141 @@
+"""PostgreSQL as a history's source (families.Family): a schema for each history in one database, and a slot for its order."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from anabranch.testing.databases import Database, connect
+from anabranch.testing.servers import Server, start_postgresql
+from anabranch.testing.torture.decoded import PLUGIN, Reading
+from anabranch.testing.torture.events import Event
+from anabranch.testing.torture.families import Commits, Kinds
+from anabranch.testing.torture.history import History
+from anabranch.testing.torture.place import LOCK_SECONDS
+from anabranch.testing.torture.postgresql_events import EVENTS
+from anabranch.testing.torture.postgresql_sessions import PostgresqlSpeaker
+from anabranch.testing.torture.postgresql_sql import create_statements
+from anabranch.testing.torture.postgresql_values import KINDS, NUMBERS, WHOLE
+from anabranch.testing.torture.tables import LEDGER, Column, Schema
+from anabranch.testing.torture.values import Version
+from anabranch.testing.torture.watcher import OPTIONS
+
+DATABASE = "postgres"
+# Nothing here has to survive a power failure; what is decoded is spilled early, and who waits for each other is told soon.
+FAST = (
+    "--fsync=off",
+    "--full-page-writes=off",
+    "--autovacuum=off",
+    "--deadlock-timeout=100ms",
+    "--wal-level=logical",
+    "--max-prepared-transactions=10",
+    "--max-replication-slots=30",
+    "--max-wal-senders=30",
+    "--logical-decoding-work-mem=64kB",
+)
+# What the job and the kit have there for one history, by its name.
+_SLOTS = "SELECT slot_name, active_pid FROM pg_replication_slots WHERE slot_name ~ %s AND database = current_database()"
+_PUBLICATIONS = "SELECT pubname FROM pg_publication WHERE pubname ~ %s"
+_PREPARED = "SELECT gid FROM pg_prepared_xacts WHERE gid ~ %s AND database = current_database()"
+_CHANGES = (
+    "SELECT data FROM pg_logical_slot_get_binary_changes(%s, NULL, NULL, 'proto_version', '1', 'publication_names', %s)"
+)
+GONE_SECONDS = 10.0  # for a reader of a slot to be gone
+
+
+@dataclass(frozen=True)
+class PostgresqlFamily:
+    name: str = "postgresql"
+    job_database: str = DATABASE
+    has_beside: bool = False
+    has_images: bool = False
+    commits_truncates: bool = False
+    hides_actions: bool = False
+
+    def kinds(self, version: Version) -> Kinds:
+        return Kinds(list(KINDS.values()), NUMBERS, WHOLE)
+
+    def events(self) -> Mapping[Event, int]:
+        return EVENTS
+
+    def start(self, directory: Path) -> Server:
+        return start_postgresql(directory / "source", options=FAST)
+
+    def named(self, server: Server) -> list[tuple[str, str]]:
+        database = Database(server, DATABASE)
+        schemas = database.query("SELECT nspname FROM pg_namespace")
+        slots = database.query("SELECT slot_name FROM pg_replication_slots")
+        return [("schema", name) for (name,) in schemas] + [("slot", name) for (name,) in slots]
+
+    def prepare(self, history: History, server: Server) -> None:
+        """The slot is the place."""
+        self.drop(server, history.database)
+        tables = ", ".join((LEDGER, *(table.name for table in history.schema.tables)))
+        Database(server, DATABASE).execute(
+            f"CREATE SCHEMA {history.database}",
+            f"SET search_path = {history.database}",
+            *create_statements(history.schema),
+            f"CREATE PUBLICATION {history.database} FOR TABLE {tables}",
+            f"SELECT pg_create_logical_replication_slot('{history.database}', '{PLUGIN}')",
+        )
+
+    def commits(self, server: Server, place: None, history: History) -> Commits:
+        with closing(connect(server, DATABASE, options=OPTIONS)) as connection:
+            found = connection.execute(_CHANGES, [history.database, history.database]).fetchall()
+        read = list(Reading().transactions(bytes(data) for (data,) in found))
+        return Commits([number for number, _ in read], dict(read))
+
+    def lines(self, server: Server, database: str, schema: Schema) -> dict[str, list[bytes]]:
+        columns = {LEDGER: (Column("n", "int"),), **{table.name: table.columns for table in schema.tables}}
+        with closing(connect(server, DATABASE, options=OPTIONS)) as connection:
+            connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            return {name: sorted(_copied(connection, database, name, some)) for name, some in columns.items()}
+
+    def drop(self, server: Server, name: str) -> None:
+        pattern = f"^({name}|anabranch_{name}_[0-9a-f]+)$"
+        with closing(connect(server, DATABASE)) as connection:
+            connection.execute(f"SET lock_timeout = '{LOCK_SECONDS}s'")
+            connection.execute("SET client_min_messages = warning")
+            _drop_slots(connection, pattern)
+            for (publication,) in connection.execute(_PUBLICATIONS, [pattern]).fetchall():
+                connection.execute(f'DROP PUBLICATION "{publication}"')
+            connection.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE")
+
+    def roll_back(self, server: Server, name: str) -> None:
+        with closing(connect(server, DATABASE)) as connection:
+            for (gid,) in connection.execute(_PREPARED, [rf"^{name}_\d+$"]).fetchall():
+                connection.execute(f"ROLLBACK PREPARED '{gid}'")
+
+    def session(self, server: Server, history: History, number: int) -> PostgresqlSpeaker:
+        return PostgresqlSpeaker(server, DATABASE, history)
+
+
+def _drop_slots(connection: Any, pattern: str) -> None:
+    """A process that was killed may still be read for at the server."""
+    import psycopg
+
+    until = time.monotonic() + GONE_SECONDS
+    while slots := connection.execute(_SLOTS, [pattern]).fetchall():
+        for slot, reader in slots:
+            if reader is not None:
+                connection.execute("SELECT pg_terminate_backend(%s)", [reader])
+                time.sleep(0.02)
+            with contextlib.suppress(psycopg.errors.ObjectInUse, psycopg.errors.UndefinedObject):
+                connection.execute("SELECT pg_drop_replication_slot(%s)", [slot])
+        if time.monotonic() > until:
+            raise RuntimeError(f"slots of the source are still in use: {slots}")
+
+
+def _copied(connection: Any, schema: str, table: str, columns: tuple[Column, ...]) -> Iterator[bytes]:
+    names = ", ".join(f'"{column.name}"' for column in columns)
+    with connection.cursor() as cursor, cursor.copy(f'COPY "{schema}"."{table}" ({names}) TO STDOUT') as copy:
+        yield from b"".join(map(bytes, copy)).splitlines()
+
+
+def family(_: str) -> PostgresqlFamily:
+    return PostgresqlFamily()
