@@ -125,8 +125,10 @@ where the target enforces foreign keys; nor that rows set aside are discarded.
 the commits, and the rows of each, are what a slot of the kit's own has, read by a decoder of the kit's own; what the rows come
 to is compared with the source's tables in the end. Statements stand in subtransactions, most of them, so that what is refused
 is taken back alone; one of eight transactions is committed by two phases; TRUNCATE is a part of a transaction, of several
-tables at once; large values are kept outside of their rows and stay as they are. Not drawn are foreign keys that change rows
-where the target's would do the same (a user who may not set `session_replication_role`).
+tables at once; large values are kept outside of their rows and stay as they are; foreign keys are checked at the end of a
+transaction, some of them; rows of some tables are whole in the log, and of some nothing tells which they were until the job has
+asked for that; large transactions come in fragments. Not drawn are foreign keys that change rows where the target's would do
+the same (a user who may not set `session_replication_role`), and unique constraints that are checked late.
 
 A history that fails is made smaller while it still fails, and written to a file that `anabranch torture --replay` runs.
 """

@@ -27,6 +27,7 @@ import pyarrow as pa
 
 from anabranch import failpoints, log
 from anabranch.config import ONLY
+from anabranch.connectors.postgresql import assemble
 from anabranch.errors import AnabranchError, ConfigError, TrailError
 from anabranch.job import Job, ends, parts
 from anabranch.load import run as load_run
@@ -56,11 +57,12 @@ HASTE: Mapping[str, Mapping[str, float]] = {
 @dataclass(frozen=True, slots=True)
 class Small:
     """What is smaller than a job file may ask for: bytes of a segment, row images of an epoch, rows of a load's chunk
-    (0: as the job says)."""
+    (0: as the job says), row images of a chunk of PostgreSQL's log (0: as ever)."""
 
     segment_bytes: int = 0
     epoch_rows: int = EPOCH_ROWS
     chunk_rows: int = 0
+    log_images: int = 0
 
 
 class LocalEngine:
@@ -170,6 +172,8 @@ def run_part(name: str, job_file: str, environment: Mapping[str, str], output: s
             setattr(import_module(module), constant, value)
     if small.chunk_rows:
         load_run.ROWS_PER_CHUNK = small.chunk_rows
+    if small.log_images:
+        assemble.FULL_IMAGES = small.log_images
     code, error = _ended(name, job_file, small)
     if error:
         Path(f"{output}.end").write_text(json.dumps({"class": type(error).__name__, "message": str(error)}))

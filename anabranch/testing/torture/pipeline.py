@@ -54,6 +54,7 @@ TWO_PHASE = 0.2  # of the histories
 LOADING = ("load.begun", "load.generation", "load.snapshot")  # before tables are read, and between two chunks
 PACKED = (45_000, 60_000)  # bytes of segments that are packed when they are sealed
 PACK_SECONDS = 3.0
+LOG_IMAGES = (0, 0, 1, 3)  # of a chunk of PostgreSQL's log: large transactions come in fragments
 AFTER_SECONDS = 10.0  # in which a process may still end because of a line or a server that was away
 EARLY_SECONDS = 3.0  # for a deed that comes before what is behind the load; a fault may keep it from that
 AGAIN_SECONDS = 0.1  # before a part is started again whose end was away
@@ -103,6 +104,7 @@ class LocalPipeline(Waiting):
         if self.place.second:
             self._small, first = draw_sizes(self.seed, self._small, keeps=self._loses)
             more = first + more
+        self._small = replace(self._small, log_images=random.Random(f"chunks of {self.seed}").choice(LOG_IMAGES))
         self.truncates = '"delete"' not in more
         self.meets = drawn.choice(("", *LOADING))
         self._beside: Beside | None = None

@@ -6,10 +6,13 @@ Statements that only MySQL and MariaDB have are left out. What does not live her
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 from anabranch.testing.torture.events import EVENTS as OF_ALL
 from anabranch.testing.torture.events import Draft, Event, replace_rows
 from anabranch.testing.torture.history import Statement
+from anabranch.testing.torture.model import Refused
+from anabranch.testing.torture.postgresql_sql import is_late_key
 from anabranch.testing.torture.tables import Table
 
 
@@ -52,10 +55,34 @@ def move_a_wide_row(d: Draft) -> list[Statement]:
     return d.take(d.update(table, row, **{name: d.fresh(table, name)}))
 
 
+def child_before_its_parent(d: Draft) -> list[Statement]:
+    table = d.table(lambda t: any(is_late_key(t, key) and key.parent != t.name for key in t.foreign_keys))
+    child = d.row(table) if table else None
+    if table is None or child is None:
+        return []
+    key = d.r.choice([key for key in table.foreign_keys if is_late_key(table, key) and key.parent != table.name])
+    above = d.schema[key.parent]
+    parent = d.row(above)
+    if parent is None:
+        return []
+    parent |= {name: d.fresh(above, name) for name in key.parent_columns if above.column(name).of.nth}
+    child |= dict(zip(key.columns, (parent[name] for name in key.parent_columns), strict=True))
+    return _late(d, d.insert(table, [child]), d.insert(above, [parent]))
+
+
+def _late(d: Draft, *statements: Statement) -> list[Statement]:
+    """What is right at their end alone. The model checks each: what it refuses is not in it."""
+    for statement in statements:
+        with suppress(Refused):
+            d.model.execute(statement, False)
+    return list(statements)
+
+
 _NOT = (replace_rows,)
 EVENTS: Mapping[Event, int] = {
     **{event: weight for event, weight in OF_ALL.items() if event not in _NOT},
     empty_tables: 2,
     change_beside_what_is_wide: 6,
     move_a_wide_row: 3,
+    child_before_its_parent: 4,
 }
