@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -145,6 +146,7 @@ def _cells(values: list[bytes], types: list[bytes]) -> list[Cell]:
     return [_cell(one, type) for one, type in zip(values, names, strict=True)]
 
 
+@lru_cache(maxsize=10_000)
 def _type(data: bytes) -> str:
     for number, _, value in fields(data):
         if number == 1 and isinstance(value, bytes):

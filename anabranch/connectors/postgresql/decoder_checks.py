@@ -45,7 +45,7 @@ def _truncates(connection: Connection, decoder: Decoder) -> Iterator[CheckResult
     if decoder.truncates:
         return
     why = f"{decoder.plugin} does not show TRUNCATE: capture gives each table a trigger that notes it"
-    hint = f"the job's user needs TRIGGER on the tables, and CREATE on the database; or {_OTHER}"
+    hint = f"who runs that has to own the tables, and may CREATE in the database (anabranch setup JOB shows it); or {_OTHER}"
     yield CheckResult(CHECK, "warning", why, hint)
     query = "SELECT pubname::text FROM pg_catalog.pg_publication WHERE puballtables ORDER BY 1"
     for (publication,) in connection.execute(query).fetchall():

@@ -21,6 +21,7 @@ from anabranch.rows.chunk import Op
 UNCHANGED = object()  # as a cell's text: the log left the value out
 KINDS = {Op.INSERT: b"I", Op.AFTER: b"U", Op.DELETE: b"D"}
 _NO_OID = bytes(4)
+_KEPT = 1000  # forms of a table's rows that are remembered
 _COUNT, _LENGTH = struct.Struct(">H"), struct.Struct(">I")
 # Of fixed length, or never stored beside the row: a log that leaves one out has not got the column.
 # https://www.postgresql.org/docs/current/catalog-pg-type.html (typstorage)
@@ -130,6 +131,7 @@ class _Table:
             _put(parts, b"N", [self._after(name, after, before) for name in self._names])
         layout = self._layouts.get(in_identity)
         if layout is None:
+            _make_room(self._layouts)
             layout = self._layouts[in_identity] = Layout(self._places, in_identity, ROW_HEAD)
         return layout, b"".join(parts)
 
@@ -154,6 +156,7 @@ class _Table:
                 raise Unfit(f"the log has {what} where the definition has {column.name}")
         if cell is not None:
             raise Unfit(f"the log has a column {cell.name} that the definition has not")
+        _make_room(self._fits)
         self._fits.add(form)
 
     def _compare_old(self, cells: Cells) -> None:
@@ -165,10 +168,17 @@ class _Table:
             if cell.name not in columns:
                 raise Unfit(f"the log has a column {cell.name} that the definition has not")
             _compare_type(columns[cell.name], cell)
+        _make_room(self._fits)
         self._fits.add(form)
 
     def _may_lack(self, column: Column) -> bool:
         return self._leaves_out and bare(column.native) not in _NEVER_TOASTED
+
+
+def _make_room(known: dict[tuple[bool, ...], Layout] | set[tuple[object, ...]]) -> None:
+    """What rows look like may be as many as they are: it is found out again."""
+    if len(known) >= _KEPT:
+        known.clear()
 
 
 def bare(native: str) -> str:

@@ -18,14 +18,17 @@ def fields(data: bytes) -> Iterator[tuple[int, int, int | bytes]]:
     """Number, wire type and value of each field: a number for VARINT, else bytes. Raises ValueError."""
     at, size = 0, len(data)
     while at < size:
-        key, at = _varint(data, at)
+        key = data[at]
+        at += 1
+        if key > 0x7F:
+            key, at = _varint(data, at - 1)
         number, kind = key >> 3, key & 7
         if kind == VARINT:
             value, at = _varint(data, at)
             yield number, kind, value
             continue
         if kind == BYTES:
-            length, at = _varint(data, at)
+            length, at = (data[at], at + 1) if at < size and data[at] < 0x80 else _varint(data, at)
         elif kind in _FIXED:
             length = _FIXED[kind]
         else:
@@ -42,9 +45,11 @@ def signed(value: int) -> int:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = 0
-    for place, byte in enumerate(data[at : at + _LONGEST]):
-        value |= (byte & 0x7F) << 7 * place
+    value = shift = 0
+    for place in range(at, min(at + _LONGEST, len(data))):
+        byte = data[place]
         if byte < 0x80:
-            return value & (_WHOLE - 1), at + place + 1
+            return (value | byte << shift) & (_WHOLE - 1), place + 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
     raise ValueError("a number without an end")
