@@ -545,6 +545,7 @@ class PreflightContext:
     targets: Mapping[TableId, TargetTable]
     dropped_columns: Mapping[TableId, tuple[str, ...]] = field(default_factory=dict)
     loaded: frozenset[TableId] = frozenset()  # already loaded by this job: their target tables may hold rows
+    logs_cascades: bool = False  # the source's log has what its foreign keys do to other rows (K1)
 
 
 class Checks(Protocol):

@@ -394,7 +394,8 @@ def servers() -> Iterator[str]:
             yield from (f"| {one} | source | live | `make test-servers`, {run['date']} |" for one in run["servers"])
         oldest = ".".join(map(str, preflight_server.OLDEST[family])).removesuffix(".0")
         yield f"| {name}, {UNVERIFIED[family].format(oldest=oldest)} | source | unverified | |"
-    yield f"| PostgreSQL {IN_EVERY_RUN['PostgreSQL']} | target | live | every run (`make test`) |"
+    yield f"| PostgreSQL {IN_EVERY_RUN['PostgreSQL']} | source and target | live | every run (`make test`) |"
+    yield "| PostgreSQL, other releases from 11 on | source | unverified | |"
     yield "| PostgreSQL, other releases from 12 on | target | unverified | |"
     yield ""
     yield "Preflight refuses older ones by name. What is different on older releases:"

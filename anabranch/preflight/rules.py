@@ -29,6 +29,7 @@ class Selection:
         default_factory=list
     )  # tables whose filter uses other columns than the key's, or where a missing row is to be written from its change
     results: list[CheckResult] = field(default_factory=list)
+    logs_cascades: bool = False
 
     def add(self, check: str, verdict: str, message: str, hint: str = "", table: TableId | None = None) -> None:
         self.results.append(CheckResult(check, verdict, message, hint, str(table) if table else ""))

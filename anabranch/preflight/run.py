@@ -80,6 +80,7 @@ def _select(rules: RuleSet, source: SourceConnector, known: Known) -> Selection:
     finally:
         catalog.close()
     selection = select(rules, present, now, known)
+    selection.logs_cascades = logs_cascades
     if not logs_cascades:
         selection.results += check_cascades(rules, selection.tables.values())
     return selection
@@ -105,7 +106,9 @@ def _context(config: JobConfig, rules: RuleSet, selection: Selection, loaded: fr
     }
     choices[FULL_IMAGES] = ", ".join(map(str, selection.needs_full_images))
     dropped = {table: rules.dropped(table) for table in selection.tables if rules.dropped(table)}
-    return PreflightContext(config.name, choices, selection.tables, selection.targets, dropped, loaded)
+    return PreflightContext(
+        config.name, choices, selection.tables, selection.targets, dropped, loaded, selection.logs_cascades
+    )
 
 
 def _text(value: object) -> str:

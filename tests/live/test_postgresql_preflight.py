@@ -285,6 +285,20 @@ def test_postgresql_preflight_rights_and_their_grants(target_database: Any, poor
     assert (check, "foreign keys and triggers are off for this job's writes") in bad(run(endpoint, context), "ok")
 
 
+def test_rule_07_keys_that_act_at_both_ends_are_refused(target_database: Any, poor_user: str) -> None:
+    """Where the source's log has what they do there."""
+    key = ForeignKey("f", ("n",), ITEMS.id, ("id",), on_delete=Action.CASCADE)
+    tables = {ITEMS.id: replace(ITEMS, foreign_keys=(key,))}
+    context = PreflightContext("job", {}, tables, {ITEMS.id: ITEM})
+    endpoint = endpoint_of(target_database, poor_user, "p")
+    assert "foreign_keys" not in dict(bad(run(endpoint, context)))
+    told = replace(context, logs_cascades=True)
+    assert "act at both ends" in dict(bad(run(endpoint, told)))["foreign_keys"]
+    (result,) = [r for r in run(endpoint, told) if r.check == "target.foreign_keys"]
+    target_database.execute(result.hint)
+    assert "foreign_keys" not in dict(bad(run(endpoint, told)))
+
+
 # key of the source, what stands at the target -> what is said without the right, and is it refused
 KEYS_THERE = {
     "same": ("cascade", "ON DELETE CASCADE", "", False),

@@ -13,6 +13,7 @@ from anabranch.connectors.postgresql.errors import translated
 from anabranch.connectors.postgresql.preflight_acting import (
     check_bypass,
     check_key_actions,
+    check_logged_actions,
     check_other_triggers,
     check_row_security,
     check_rules,
@@ -70,6 +71,7 @@ LIVE_CHECKS: tuple[Callable[[Live], Iterator[CheckResult]], ...] = (
     check_schemas,
     check_table_rights,
     check_bypass,
+    check_logged_actions,
     check_extensions,
     check_needs,
     check_existing,

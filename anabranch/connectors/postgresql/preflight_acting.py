@@ -61,6 +61,20 @@ def check_bypass(live: Live) -> Iterator[CheckResult]:
     )
 
 
+def check_logged_actions(live: Live) -> Iterator[CheckResult]:
+    """What a key does at the source is in its log, and the target's own key would do it as well: the change that the log has
+    then finds no row."""
+    if live.may_bypass or not live.context.logs_cascades:
+        return
+    for table, schema in sorted(live.context.tables.items(), key=str):
+        names = [key.name for key in schema.foreign_keys if key.changes_rows and key.parent in live.context.tables]
+        if names:
+            what = f"foreign keys act at both ends, and the source's log has what they do there: {some(names)}"
+            since = live.version >= PARAMETER_GRANTS_SINCE
+            hint = grant_statement(live.user) if since else f"ALTER ROLE {ddl.quote(live.user)} SUPERUSER"
+            yield CheckResult("target.foreign_keys", "failed", what, hint, str(table))
+
+
 def _firing(live: Live) -> Iterator[str]:
     """Triggers that fire for what an ordinary session writes: table, name, events."""
     for _, existing in live.tables():
