@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from anabranch.model.datatype import Fidelity, LogicalType
 from anabranch.model.ids import TableId
@@ -259,6 +259,19 @@ class SnapshotReader(Protocol):
         """The rows that have one of these primary keys (source column -> text form), as `lines` gives them (K3)."""
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class SharingReader(Protocol):
+    """What a SnapshotReader has besides where several connections can read in one snapshot."""
+
+    def share(self, tables: Sequence[TableSchema]) -> str:
+        """Open a snapshot and keep it until `close`; what others need to read these tables in it, "" if it cannot be had now.
+        No lock is kept."""
+
+    def open_shared(self, table: TableSchema, shared: str) -> LogMark | None:
+        """Read in the snapshot that another reader shares; None where it is gone, or the table was truncated or rewritten since
+        (a snapshot does not keep that): `open` then."""
 
 
 # --- target ----------------------------------------------------------------------------------------------

@@ -10,12 +10,15 @@ import time
 from pathlib import Path
 
 from bench import capture, catchup, conflicts, latency, load, size, staging
+from bench.postgresql import PostgresStand
 from bench.stand import STARTERS, Stand, start_target
 
 WORKLOADS = {"W1": load.run, "W2": capture.run, "W3": catchup.run, "W4": latency.run, "W6": conflicts.run}
 # Only where they are asked for: what a constant is made of, what takes an hour.
 BY_NAME = {"stage": staging.run, "W5": size.run}
 SCALE = 0.1
+POSTGRESQL = "postgresql"
+MYSQL_ALONE = frozenset(("W5", "W6", "stage"))  # their statements are for MySQL and MariaDB
 
 
 def main() -> int:
@@ -26,11 +29,16 @@ def main() -> int:
         directory = Path(place)
         directory.chmod(0o755)
         with start_target(directory) as target:
-            for name in chosen.source or list(STARTERS):
-                with Stand(name, directory / name, target) as stand:
-                    for workload in chosen.workloads or list(WORKLOADS):
+            for name in chosen.source or [*STARTERS, POSTGRESQL]:
+                kind = PostgresStand if name == POSTGRESQL else Stand
+                with kind(name, directory / name, target) as stand:
+                    for workload in _of(name, chosen.workloads or list(WORKLOADS)):
                         kept &= _run(workload, stand, chosen)
     return 0 if kept else 1
+
+
+def _of(source: str, workloads: list[str]) -> list[str]:
+    return [one for one in workloads if source != POSTGRESQL or one not in MYSQL_ALONE]
 
 
 def _run(workload: str, stand: Stand, chosen: argparse.Namespace) -> bool:
@@ -47,7 +55,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "workloads", nargs="*", choices=[[], *WORKLOADS, *BY_NAME], metavar="W1..W6 stage", help="default: all"
     )
-    parser.add_argument("--source", action="append", choices=list(STARTERS), help="default: each")
+    parser.add_argument("--source", action="append", choices=[*STARTERS, POSTGRESQL], help="default: each")
     parser.add_argument(
         "--scale", type=float, default=SCALE, help=f"1 = the sizes in bench/README.md (default {SCALE})"
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.figures import Figure, middle
 from bench.orders import Orders
-from bench.processes import Cost, cpu, measured, peak_rss, until
+from bench.processes import Cost, cpu, peak_rss, until
 from bench.stand import Job, Stand
 
 CHANGES = 1_000_000
@@ -18,12 +18,11 @@ LARGE, FULL_FROM = 3_000_000, 0.1  # rows of the one large transaction, and the 
 FLOOR, MOST_MB = 0.07, 300
 STARTED = "capture_started"
 PATIENCE = 1800.0
-CLIENTS = {"mariadb": "mariadb-binlog", "mysql": "mysqlbinlog"}
 
 
 def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
     source, target = stand.databases("capture")
-    orders = Orders(source)
+    orders = stand.orders(source)
     orders.create(1000)
     job = stand.job("capture", source, target)
     return [
@@ -35,21 +34,22 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
 def _backlog(stand: Stand, job: Job, orders: Orders, changes: int, repeat: int) -> Figure:
     begin_trail(job)
     begun = _kept(job)
-    place = stand.log_end()
+    place = stand.log_begins(job)
     transactions = orders.backlog(changes)
     copies, captures = [], []
     for _ in range(repeat):
-        copies.append(_copy(stand, place))
+        copies.append(stand.copy_log(job, place))
         captures.append(_capture(job, transactions))
         trail_bytes = sum(file.stat().st_size for file in (job.home / "trail").glob("*.seg*"))
         shutil.rmtree(job.home)
         shutil.copytree(begun, job.home)
+        stand.log_again(job)
     copy, capture = middle([cost.seconds for cost in copies]), middle([cost.seconds for cost in captures])
     facts = {
         "changes": changes,
         "rows_per_s": changes / capture,
         "raw_rows_per_s": changes / copy,
-        "log_mb": _copied(stand).stat().st_size / 1e6,
+        "log_mb": stand.copied().stat().st_size / 1e6,
         "trail_mb": trail_bytes / 1e6,
         "cpu_s": middle([cost.cpu for cost in captures]),
         "raw_cpu_s": middle([cost.cpu for cost in copies]),
@@ -88,18 +88,3 @@ def _capture(job: Job, transactions: int) -> Cost:
         end = until(lambda: job.written() >= goal, PATIENCE, "the end of the backlog", 0.02, capture.check)
         tree = capture.tree
         return Cost(end - begin, cpu(tree) - before, peak_rss(tree[:1]))
-
-
-def _copy(stand: Stand, place: tuple[str, int]) -> Cost:
-    file, offset = place
-    client, environment = stand.client(CLIENTS[stand.name])
-    copied = _copied(stand)
-    shutil.rmtree(copied.parent, ignore_errors=True)
-    copied.parent.mkdir()
-    options = ["--read-from-remote-server", "--raw", f"--start-position={offset}", "--to-last-log"]
-    return measured([[*client, *options, f"--result-file={copied.parent}/", file]], environment)
-
-
-def _copied(stand: Stand) -> Path:
-    place = stand.directory / "raw"
-    return next(iter(sorted(place.iterdir())), place / "log") if place.exists() else place / "log"

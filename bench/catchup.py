@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.testing.databases import connect
-from anabranch.testing.servers import Server
 from bench.figures import Figure, middle
 from bench.orders import Orders
+from bench.postgresql import PostgresStand
 from bench.processes import Cost, Program, cpu, is_java, peak_rss, until
 from bench.stand import Job, Stand
 
@@ -36,9 +36,9 @@ REPLICA_OPTIONS = ("--server-id=2", "--skip-log-bin", "--relay-log=relay", "--sk
 
 def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
     source, target = stand.databases("catchup")
-    orders, changes = Orders(source), int(CHANGES * scale)
+    orders, changes = stand.orders(source), int(CHANGES * scale)
     orders.create(int(BASE * scale))
-    replica = _replica(stand)
+    replica = stand.replica(source) if isinstance(stand, PostgresStand) else Replica(stand)
     job = stand.job("catchup", source, target)
     ours, theirs = [], []
     with job.start("capture") as capture, closing(connect(target.server, target.name)) as connection:
@@ -52,7 +52,7 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
                 with stopped(capture):
                     goal = job.written() + orders.backlog(changes)
                 ours.append(catch_up(job, connection, goal, capture, apply))
-                theirs.append(_theirs(stand, replica))
+                theirs.append(replica.catch_up())
             java = peak_rss([pid for pid in apply.tree if is_java(pid)])
     _check(source.query("SELECT count(*), sum(amount) FROM orders"), connection_rows(target))
     seconds, other = middle([cost.seconds for cost in ours]), middle(theirs)
@@ -102,33 +102,33 @@ def catch_up(job: Job, connection: Any, goal: int, capture: Program, apply: Prog
     return Cost(end - begin, cpu(tree) - before, peak_rss(pythons))
 
 
-def _replica(stand: Stand) -> Server:
-    """On a copy of the source's data as it is now."""
-    place = stand.directory / f"{stand.name}-replica"
-    shutil.rmtree(place, ignore_errors=True)
-    position = stand.log_end()
-    stand.source.stop()
-    subprocess.run(["cp", "-a", str(stand.source.datadir.parent), str(place)], check=True)
-    stand.source.start()
-    for file in [place / "data" / "auto.cnf", *Path(place / "data").glob("binlog.*")]:
-        file.unlink(missing_ok=True)
-    replica = stand.second(place, *REPLICA_OPTIONS)
-    with closing(connect(replica)) as connection, closing(connection.cursor()) as cursor:
-        cursor.execute(FOLLOW.format(stand.source, *position, PUBLIC_KEY[stand.name]))
-    return replica
+class Replica:
+    """Of the source's own kind, on a copy of its data as it is now."""
 
+    def __init__(self, stand: Stand) -> None:
+        place = stand.directory / f"{stand.name}-replica"
+        shutil.rmtree(place, ignore_errors=True)
+        position = stand.log_end()
+        stand.source.stop()
+        subprocess.run(["cp", "-a", str(stand.source.datadir.parent), str(place)], check=True)
+        stand.source.start()
+        for file in [place / "data" / "auto.cnf", *Path(place / "data").glob("binlog.*")]:
+            file.unlink(missing_ok=True)
+        self._stand, self._server = stand, stand.second(place, *REPLICA_OPTIONS)
+        with closing(connect(self._server)) as connection, closing(connection.cursor()) as cursor:
+            cursor.execute(FOLLOW.format(stand.source, *position, PUBLIC_KEY[stand.name]))
 
-def _theirs(stand: Stand, replica: Server) -> float:
-    file, offset = stand.log_end()
-    with closing(connect(replica)) as connection, closing(connection.cursor()) as cursor:
-        begin = time.monotonic()
-        cursor.execute("START SLAVE")
-        cursor.execute("SELECT MASTER_POS_WAIT(%s, %s, %s)", (file, offset, PATIENCE))
-        [(done,)] = cursor.fetchall()
-        seconds = time.monotonic() - begin
-        assert done is not None and done >= 0, "the replica does not follow"
-        cursor.execute("STOP SLAVE")
-    return seconds
+    def catch_up(self) -> float:
+        file, offset = self._stand.log_end()
+        with closing(connect(self._server)) as connection, closing(connection.cursor()) as cursor:
+            begin = time.monotonic()
+            cursor.execute("START SLAVE")
+            cursor.execute("SELECT MASTER_POS_WAIT(%s, %s, %s)", (file, offset, PATIENCE))
+            [(done,)] = cursor.fetchall()
+            seconds = time.monotonic() - begin
+            assert done is not None and done >= 0, "the replica does not follow"
+            cursor.execute("STOP SLAVE")
+        return seconds
 
 
 def connection_rows(target: Any) -> list[tuple[Any, ...]]:

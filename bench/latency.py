@@ -18,7 +18,6 @@ FEWEST_SECONDS = 20.0
 FLOOR_MS = 200
 WARM = 0.2  # of the time, not counted: Java is still compiling
 POLL = 0.001
-LEDGER = "CREATE TABLE ledger (id bigint NOT NULL AUTO_INCREMENT PRIMARY KEY, written bigint NOT NULL)"
 NEWER = "SELECT id, written FROM public.ledger WHERE id > %s ORDER BY id"
 
 
@@ -26,7 +25,7 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
     del repeat  # one long run has thousands of repetitions in it
     seconds = max(FEWEST_SECONDS, SECONDS * scale)
     source, target = stand.databases("latency")
-    source.execute(LEDGER)
+    source.execute(stand.ledger())
     job = stand.job("latency", source, target, table="ledger")
     begin_trail(job)
     with job.start("load") as load:

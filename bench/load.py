@@ -7,20 +7,19 @@ import shutil
 
 from anabranch.testing.databases import Database, connect
 from bench.figures import Figure, middle
-from bench.orders import TABLE, TARGET_TABLE, Orders
+from bench.orders import TARGET_TABLE
 from bench.processes import Cost, Program, cpu, forget_peak, is_java, measured, peak_rss, python
 from bench.stand import Job, Stand
 
 ROWS = 3_000_000
 FLOOR = 0.4
 ONE_TASK = '[spark]\nmaster = "local[1]"'
-CLIENTS = {"mariadb": "mariadb", "mysql": "mysql"}
 
 
 def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
     rows = int(ROWS * scale)
     source, target = stand.databases("load")
-    Orders(source).create(rows)
+    stand.orders(source).create(rows)
     target.execute(TARGET_TABLE.format(name="public.piped"))
     job = stand.job("load", source, target, more=ONE_TASK)
     pipes, loads = [], []
@@ -47,9 +46,18 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
 
 def _pipe(stand: Stand, source: Database, target: Database) -> Cost:
     target.execute("TRUNCATE public.piped")
-    client, environment = stand.client(CLIENTS[stand.name])
-    reader = [*client, "--quick", "--batch", "-N", "-e", "SELECT * FROM orders", source.name]
+    reader, environment = stand.rows(source)
     writer, more = stand.psql(target, "-c", r"\copy public.piped from pstdin")
+    if stand.schema:  # both are the same program: each says itself where it goes
+        reader = [
+            "env",
+            f"PGHOST={environment['PGHOST']}",
+            f"PGPORT={environment['PGPORT']}",
+            f"PGDATABASE={source.name}",
+            f"PGPASSWORD={stand.source.password}",
+            *reader,
+        ]
+        environment = {}
     return measured([reader, writer], {**more, **environment})
 
 
@@ -64,7 +72,7 @@ def _load(worker: Program, job: Job) -> Cost:
 
 def _warm_up(stand: Stand, worker: Program) -> None:
     source, target = stand.databases("warm")
-    source.execute(TABLE)
+    stand.orders(source).create(10)
     job = stand.job("warm", source, target, more=ONE_TASK)
     worker.ask(str(job.file))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +14,8 @@ from anabranch.testing.databases import Database, connect, create_database
 from anabranch.testing.packages import Software, find_java, find_mariadb, find_mysql, find_postgresql
 from anabranch.testing.servers import Server, start_mariadb, start_mysql, start_postgresql
 from anabranch.trail.reader import TrailReader, exists
-from bench.processes import Program, python
+from bench.orders import Orders
+from bench.processes import Cost, Program, measured, python
 
 # Sources write their log without waiting for the disk: it is the reading that is measured. The target is durable.
 SOURCE_OPTIONS = (
@@ -28,6 +30,8 @@ TARGET_OPTIONS = ("--shared-buffers=512MB", "--max-wal-size=8GB", "--checkpoint-
 STARTERS = {"mariadb": start_mariadb, "mysql": start_mysql}
 FINDERS = {"mariadb": find_mariadb, "mysql": find_mysql}
 # Neither side of a comparison pays for encryption: not the vendor's programs, not the job (`ssl_mode` in its URL).
+CLIENTS = {"mariadb": "mariadb", "mysql": "mysql"}
+LOG_CLIENTS = {"mariadb": "mariadb-binlog", "mysql": "mysqlbinlog"}
 NO_TLS = {"mariadb": ("--skip-ssl",), "mysql": ("--ssl-mode=DISABLED", "--get-server-public-key")}
 
 JOB_FILE = """\
@@ -40,7 +44,7 @@ url = "{source}?ssl_mode=disabled"
 url = "{target}"
 
 [[rules]]
-include = ["{database}.{table}"]
+include = ["{schema}.{table}"]
 target = "public.{{table}}"
 
 {more}
@@ -79,20 +83,32 @@ class Job:
 
 
 class Stand:
-    """Servers for one kind of source, up while the context is."""
+    """Servers for one kind of source, up while the context is. MySQL and MariaDB; postgresql.py has the other kind."""
+
+    schema = ""  # of the source's tables, "" for the database's name
 
     def __init__(self, source: str, directory: Path, target: Server) -> None:
         self.name, self.directory, self.target = source, directory, target
-        self.software: Software = FINDERS[source]()
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         self.directory.mkdir(parents=True, exist_ok=True)
         self.directory.chmod(0o755)
-        self.source: Server = self._stack.enter_context(
-            STARTERS[self.name](self.directory / self.name, options=SOURCE_OPTIONS)
-        )
+        self.source: Server = self._stack.enter_context(self.start(self.directory / self.name))
         return self
+
+    def start(self, directory: Path) -> Server:
+        self.software: Software = FINDERS[self.name]()
+        return STARTERS[self.name](directory, options=SOURCE_OPTIONS)
+
+    def orders(self, database: Database) -> Orders:
+        return Orders(database)
+
+    def url(self, source: Database) -> str:
+        return self.source.url()
+
+    def ledger(self) -> str:
+        return "CREATE TABLE ledger (id bigint NOT NULL AUTO_INCREMENT PRIMARY KEY, written bigint NOT NULL)"
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._stack.close()
@@ -111,7 +127,12 @@ class Stand:
         home.mkdir(exist_ok=True)
         file = home / f"{name}.toml"
         text = JOB_FILE.format(
-            name=name, source=self.source.url(), target=target.url, database=source.name, table=table, more=more
+            name=name,
+            source=self.url(source),
+            target=target.url,
+            schema=self.schema or source.name,
+            table=table,
+            more=more,
         )
         file.touch(mode=0o600)
         file.write_text(text)
@@ -128,6 +149,34 @@ class Stand:
         finally:
             connection.close()
         return str(file), int(offset)
+
+    # --- ceilings ----------------------------------------------------------------------------------------------------
+
+    def rows(self, source: Database) -> tuple[list[object], dict[str, str]]:
+        """The program that prints all rows."""
+        client, environment = self.client(CLIENTS[self.name])
+        return [*client, "--quick", "--batch", "-N", "-e", "SELECT * FROM orders", source.name], environment
+
+    def log_begins(self, job: Job) -> tuple[str, int]:
+        """Where the log is that `copy_log` copies from."""
+        return self.log_end()
+
+    def copy_log(self, job: Job, begin: tuple[str, int]) -> Cost:
+        """The vendor's program that copies it."""
+        file, offset = begin
+        client, environment = self.client(LOG_CLIENTS[self.name])
+        copied = self.copied()
+        shutil.rmtree(copied.parent, ignore_errors=True)
+        copied.parent.mkdir()
+        options = ["--read-from-remote-server", "--raw", f"--start-position={offset}", "--to-last-log"]
+        return measured([[*client, *options, f"--result-file={copied.parent}/", file]], environment)
+
+    def copied(self) -> Path:
+        place = self.directory / "raw"
+        return next(iter(sorted(place.iterdir())), place / "log") if place.exists() else place / "log"
+
+    def log_again(self, job: Job) -> None:
+        """The trail is put back to where it began: the log may be read from there again."""
 
     def client(self, program: str) -> tuple[list[object], dict[str, str]]:
         """A program of the source's vendor, with how to reach the server, and its environment."""

@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 
-from anabranch.abc import Loader, SnapshotReader, SourceConnector, TargetConnector, ValueRules
+from anabranch.abc import Loader, SharingReader, SnapshotReader, SourceConnector, TargetConnector, ValueRules
 from anabranch.errors import SourceError
 from anabranch.failpoints import reach
 from anabranch.load.plan import Knot, Piece, pieces_of
@@ -45,6 +45,7 @@ class ChunkWork:
     lock: str = "none"
     expected_identity: str = ""
     quiet: Quiet | None = None
+    shared: str = ""  # a snapshot for all pieces (SharingReader), "" where each has its own
 
     @contextmanager
     def read(self, piece: Piece | Knot) -> Iterator[tuple[bytes, Iterator[bytes]]]:
@@ -88,6 +89,10 @@ class ChunkWork:
         load = piece.load
         # A lock on one of several tables proves nothing of the others.
         lock = "none" if isinstance(piece, Knot) and self.lock == "table" else self.lock
+        if self.shared and isinstance(piece, Piece) and isinstance(snapshot, SharingReader):
+            mark = snapshot.open_shared(load.schema, self.shared)
+            if mark is not None:
+                return mark.resume, mark.resume
         changing = frozenset().union(*(p.load.changed_with | {p.load.schema.id} for p in pieces_of(piece)))
         for _ in range(TRIES):
             low, high = snapshot.open(load.schema, lock)

@@ -7,11 +7,12 @@ whose marks are in the ledger; a load that ended in any other way goes on where 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
 
 from anabranch import log
-from anabranch.abc import Loader, SourceConnector, TargetConnector, TargetStore, ValueRules
+from anabranch.abc import Loader, SharingReader, SourceConnector, TargetConnector, TargetStore, ValueRules
 from anabranch.errors import AnabranchError, Fenced, Retry, SourceUnavailable, StateError, TargetUnavailable
 from anabranch.failpoints import reach
 from anabranch.load.copy import ChunkWork, Quiet
@@ -68,8 +69,18 @@ def load_tables(
         rules=values,
         expected_identity=expected_identity,
     )
-    work = ChunkWork(job, source, target, values, lock, expected_identity, quiet)
-    return _Load(work, planned, engine, on_progress, on_wait, stop, parked).run()
+    with sharing(source, expected_identity, planned) as shared:
+        work = ChunkWork(job, source, target, values, lock, expected_identity, quiet, shared)
+        return _Load(work, planned, engine, on_progress, on_wait, stop, parked).run()
+
+
+@contextmanager
+def sharing(source: SourceConnector, identity: str, planned: Sequence[Planned]) -> Iterator[str]:
+    """One snapshot for tables of several chunks, where the source has such: then they are of one moment, and no window is
+    needed (K14). Of a table that is half loaded the rest has another moment anyway."""
+    cut = [one.load.schema for one in planned if len(one.chunks) > 1 and not one.rows and not one.load.together]
+    with closing(source.snapshot(identity)) as snapshot:
+        yield snapshot.share(cut) if cut and isinstance(snapshot, SharingReader) else ""
 
 
 class _EndAway(Exception):

@@ -89,6 +89,36 @@ def _write(database: Database, session: int, stop: threading.Event) -> None:
             connection.rollback() if number % 7 == 0 else connection.commit()
 
 
+def test_rule_14_several_read_in_one_snapshot(database: Database) -> None:
+    """Not where it is gone, or cannot show the table as it was."""
+    database.execute("CREATE TABLE item (id int)", "INSERT INTO item SELECT generate_series(1, 100)")
+    database.execute("CREATE TABLE other (id int)")
+    connector = source(endpoint_of(database))
+    with closing(connector.catalog()) as catalog:
+        tables = catalog.tables(lambda table: True)
+    schema, other = tables[ITEM], tables[TableId("public", "other")]
+    with closing(connector.snapshot()) as sharer:
+        shared = sharer.share([schema])
+        database.execute("DELETE FROM item WHERE id > 50", "INSERT INTO item VALUES (1000)")
+        marks = []
+        for _ in range(2):
+            with closing(connector.snapshot()) as reader:
+                marks.append(reader.open_shared(schema, shared))
+                assert ids(reader, schema) == set(range(1, 101))
+        assert marks[0] == marks[1] and connector.order.is_set(marks[0])
+        with closing(connector.snapshot()) as reader:
+            assert reader.open_shared(other, shared) is None
+            database.execute("SET lock_timeout = '5s'", "TRUNCATE item")  # nobody keeps a lock
+            assert reader.open_shared(schema, shared) is None
+            reader.open(schema, "none")
+            assert ids(reader, schema) == set()
+    database.execute("INSERT INTO item VALUES (1)")
+    with closing(connector.snapshot()) as reader:
+        assert reader.open_shared(schema, shared) is None
+        reader.open(schema, "none")
+        assert ids(reader, schema) == {1}
+
+
 def test_rule_14_a_truncate_waits_for_a_snapshot_that_is_open(database: Database) -> None:
     """A snapshot that is older than a TRUNCATE would find the table empty."""
     database.execute("CREATE TABLE item (id int)", "INSERT INTO item SELECT generate_series(1, 100)")

@@ -319,3 +319,39 @@ def test_partitions(logical_postgresql: Server, scenario: Make) -> None:
     running.stop()
     made.assert_identical("sales")
     assert "TRUNCATE of one of its partitions" in made.cli("preflight").stdout
+
+
+@pytest.mark.quick
+def test_rule_14_a_large_table_is_of_one_moment(logical_postgresql: Server, scenario: Make) -> None:
+    """Its chunks are read over several connections while rows move between them, and large values stay as they were."""
+    made = scenario(
+        logical_postgresql,
+        "CREATE TABLE big (id int PRIMARY KEY, v int, large text)",
+        "INSERT INTO big SELECT g, 0, CASE WHEN g % 1000 = 0 THEN repeat(md5(g::text), 300) END"
+        " FROM generate_series(1, 210000) g",
+    )
+    stop = threading.Event()
+
+    def move() -> None:
+        with closing(made.source.connect()) as connection:
+            number = 0
+            while not stop.wait(0.005):
+                number += 1
+                first = number * 1000 % 210_000
+                connection.execute(f"UPDATE big SET id = -id, v = v + 1 WHERE id IN ({first}, {first + 1}, {-first})")
+                connection.execute(f"DELETE FROM big WHERE id = {first + 7}")
+
+    mover = threading.Thread(target=move)
+    mover.start()
+    running = made.start("run")
+    made.wait_streaming(running, seconds=200)
+    stop.set()
+    mover.join(30)
+    query = (
+        "SELECT count(*), count(DISTINCT low), count(DISTINCT high) FROM anabranch.load_chunk WHERE source_table = %s"
+    )
+    assert made.target.query(query, ["public.big"]) == [(2, 1, 1)]
+    made.sync(running)
+    running.stop()
+    made.run_until_caught_up()
+    made.assert_identical()

@@ -23,7 +23,6 @@ from anabranch.model.position import LogMark
 from anabranch.rows.chunk import Chunk, Part
 
 IDLE_INTERVAL = 0.25  # seconds between marks that only move on, and between questions for the log's end
-TELL_INTERVAL = 5.0  # seconds between reports to a server that did not ask
 SILENCE = 30.0  # seconds without even a keepalive after which the line counts as lost
 _START_OVER = "remove the job's state (anabranch drop JOB --execute) and load again"
 
@@ -39,9 +38,7 @@ class WalReader:
         self._stream: WalStream | None = None
         self._types: Connection | None = None
         self._type_texts: dict[tuple[int, int], str] = {}
-        self._stale = (
-            False  # what was read ahead was selected by old definitions, or the server was asked for fewer tables
-        )
+        self._stale = False  # what was read ahead was selected by old definitions, or the server sends too few tables
         self._is_inside = False  # fragments were given, and the end of their transaction was not
         self._durable = 0
 
@@ -70,7 +67,7 @@ class WalReader:
         has_newer = self._stream.begin(name, place.lsn, asked, decoder.newer)
         self._assembler = decoder.make(Reading(name, place, select, self._type_text, has_newer))
         self._durable, self._received = 0, place.lsn
-        self._heard = self._told = self._asked = time.monotonic()
+        self._heard = self._asked = time.monotonic()
         self._waiting_since: float | None = None
 
     def read(self, timeout: float) -> LogItem | None:
@@ -111,7 +108,7 @@ class WalReader:
     def confirm(self, durable: LogMark) -> None:
         self._durable = place_of(durable.resume).lsn
         if self._stream is not None:
-            self._tell(time.monotonic())
+            self._tell()
 
     def close(self) -> None:
         if self._stream is not None:
@@ -141,7 +138,7 @@ class WalReader:
         self._received = max(self._received, end)
         self._assembler.move(end)
         if asks:
-            self._tell(now)
+            self._tell()
 
     def _wait(self, seconds: float, now: float) -> None:
         assert self._stream is not None
@@ -149,14 +146,13 @@ class WalReader:
             raise SourceUnavailable(f"the source has been silent for {SILENCE:.0f} s", position=self._last.native)
         if now - self._asked >= IDLE_INTERVAL:
             self._asked = now
-            self._tell(now, asks=True)
+            self._tell(asks=True)
         message = self._stream.receive(seconds)
         if message is not None:
             self._take(message, time.monotonic())
 
-    def _tell(self, now: float, asks: bool = False) -> None:
+    def _tell(self, asks: bool = False) -> None:
         assert self._stream is not None
-        self._told = now
         self._stream.tell(max(self._received, self._durable), self._durable, asks)
 
     def _given(self) -> LogItem:

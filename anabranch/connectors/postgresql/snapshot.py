@@ -1,10 +1,12 @@
-"""SnapshotReader of PostgreSQL: a snapshot that says which transactions it has (K14), rows as COPY gives them.
+"""SnapshotReader and SharingReader of PostgreSQL: snapshots that say which transactions they have (K14), rows as COPY gives
+them.
 
-What does not live here: which of the log's transactions a snapshot has (positions.py), cutting by pages.
+What does not live here: which of the log's transactions a snapshot has (positions.py).
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 
 import psycopg
@@ -12,7 +14,7 @@ from psycopg import sql
 
 from anabranch.abc import Bounds, ValueRules
 from anabranch.connectors.postgresql.connection import Connection, column_list, table_name
-from anabranch.connectors.postgresql.positions import Place
+from anabranch.connectors.postgresql.positions import Place, place_of
 from anabranch.connectors.postgresql.source_connection import (
     identity,
     log_end,
@@ -23,11 +25,12 @@ from anabranch.connectors.postgresql.source_connection import (
 )
 from anabranch.connectors.postgresql.source_errors import translated
 from anabranch.connectors.postgresql.verify import blocks
-from anabranch.errors import SourceError
+from anabranch.errors import SourceError, SourceUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
 
+_TREES = 120_000  # pg_partition_tree
 BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _ESTIMATE = "SELECT greatest(reltuples, 0)::bigint FROM pg_catalog.pg_class WHERE oid = %s::regclass"
 
@@ -76,9 +79,40 @@ class PostgresSnapshot:
                 connection.execute("COMMIT")
             connection.execute(BEGIN)
             connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(table_name(table.id)))
-            seen = snapshot_text(connection)
-            mark = Place(identity(connection), log_end(connection), seen).mark()
+            mark = _mark(connection)
         return mark, mark
+
+    def share(self, tables: Sequence[TableSchema]) -> str:
+        """The locks are for the moment of opening: nothing is being truncated or rewritten then."""
+        connection, names = self._session(), [table_name(table.id) for table in tables]
+        try:
+            with open_session(self._endpoint) as holder, translated("open a snapshot"), holder.transaction():
+                lock = sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(sql.SQL(", ").join(names))
+                holder.execute(lock)
+                files = {str(table.id): _files(holder, table) for table in tables}
+                connection.execute("SET idle_in_transaction_session_timeout = 0")
+                connection.execute(BEGIN)
+                mark = _mark(connection)
+                name = str(one(connection, "SELECT pg_catalog.pg_export_snapshot()"))
+        except SourceUnavailable:  # a lock that is not given in time: each chunk has a snapshot of its own then
+            return ""
+        return json.dumps({"name": name, "mark": mark.resume, "files": files})
+
+    def open_shared(self, table: TableSchema, shared: str) -> LogMark | None:
+        found, connection = json.loads(shared), self._session()
+        if str(table.id) not in found["files"]:
+            return None
+        with translated("open a shared snapshot"):
+            connection.execute(BEGIN)
+            try:
+                connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(table_name(table.id)))
+                connection.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(found["name"])))
+                if _files(connection, table) == found["files"][str(table.id)]:
+                    return place_of(found["mark"]).mark()
+            except (psycopg.errors.UndefinedObject, psycopg.errors.InvalidParameterValue):  # whoever shared it is gone
+                pass
+            connection.execute("ROLLBACK")
+        return None
 
     def lines(self, table: TableSchema, columns: Sequence[str], bounds: Bounds, rules: ValueRules) -> Iterator[bytes]:
         yield from self._copy(table, columns, _inside(table, bounds))
@@ -113,6 +147,22 @@ class PostgresSnapshot:
         except SourceError as error:
             error.table = error.table or str(table.id)
             raise
+
+
+def _mark(connection: Connection) -> LogMark:
+    """Takes the transaction's snapshot."""
+    seen = snapshot_text(connection)
+    return Place(identity(connection), log_end(connection), seen).mark()
+
+
+def _files(connection: Connection, table: TableSchema) -> list[int]:
+    """Where the rows of a table and its partitions are now, whatever the transaction's snapshot: another place after a
+    TRUNCATE or a rewrite. https://www.postgresql.org/docs/current/functions-admin.html#FUNCTIONS-ADMIN-DBLOCATION"""
+    leaves = " UNION SELECT relid FROM pg_catalog.pg_partition_tree(%(table)s::regclass)"
+    parts = leaves if connection.info.server_version >= _TREES else ""
+    query = f"SELECT pg_catalog.pg_relation_filenode(p.relid) FROM (SELECT %(table)s::regclass AS relid{parts}) AS p"
+    name = table_name(table.id).as_string(None)
+    return sorted(int(file or 0) for (file,) in connection.execute(query.encode(), {"table": name}).fetchall())
 
 
 def _inside(table: TableSchema, bounds: Bounds) -> sql.Composable:

@@ -88,10 +88,14 @@ SELECT a.attrelid::bigint, a.attname::text, pg_catalog.format_type(a.atttypid, a
                                  ELSE 9223372036854775807 END AS of_type) AS most ON true
  WHERE a.attrelid = ANY(%s::oid[]) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attrelid, a.attnum
 """
-# Each holds its own id until others see what it did; a snapshot does not name the newest.
+# Each holds its own id until others see what it did; a snapshot does not name the newest. Of this database alone.
 # https://www.postgresql.org/docs/current/view-pg-locks.html
 _IN_PROGRESS = b"""
-SELECT transactionid::text FROM pg_catalog.pg_locks WHERE locktype = 'transactionid' AND mode = 'ExclusiveLock' AND granted
+SELECT l.transactionid::text FROM pg_catalog.pg_locks l
+  LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
+  LEFT JOIN pg_catalog.pg_prepared_xacts p ON p.transaction = l.transactionid
+ WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted
+   AND coalesce(a.datname, p.database, pg_catalog.current_database()) = pg_catalog.current_database()
 """
 # `attached`: it was a table before. Of one that was made as a partition both rows are of one transaction.
 # https://www.postgresql.org/docs/current/catalog-pg-inherits.html
