@@ -599,10 +599,12 @@ class LogOptions:
 
 @dataclass(frozen=True, slots=True)
 class SetUpStep:
-    """A statement that prepares the source for capture; without it the log lacks rows of these tables (none: of all)."""
+    """A statement that prepares the source for capture; without it the log lacks rows of these tables (none: of all). `waits`:
+    for transactions to end, with nobody behind it."""
 
     sql: str
     tables: tuple[TableId, ...] = ()
+    waits: bool = False
 
 
 class SourceConnector(Protocol):
@@ -623,8 +625,9 @@ class SourceConnector(Protocol):
         """Those of these tables that the log does not tell of, or not as they were, by what the source says now, and why. None
         where the log itself has statements that say so."""
 
-    def carry_out(self, steps: Sequence[SetUpStep]) -> None:
-        """Run steps of `missing`, each by itself. Raises SourceError at the first that is refused."""
+    def carry_out(self, steps: Sequence[SetUpStep], patience: float) -> None:
+        """Run steps of `missing`, each by itself. Raises SourceError at the first that is refused, SourceUnavailable for one
+        that others are in the way of for so many seconds."""
 
     def log(self, options: LogOptions) -> LogReader: ...
 

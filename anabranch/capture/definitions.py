@@ -16,7 +16,7 @@ from anabranch.abc import LogStatement, SourceConnector, StatementFacts
 from anabranch.capture.begin import Wanted, read_definitions
 from anabranch.capture.older import PATIENCE
 from anabranch.capture.unlogged import REASON
-from anabranch.errors import UnknownLogEvent
+from anabranch.errors import SourceError, SourceUnavailable, UnknownLogEvent
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema, component
@@ -25,6 +25,7 @@ from anabranch.trail import requests
 from anabranch.trail.writer import TrailWriter
 
 VANISHES = frozenset({"drop", "rename", "partition"})
+PREPARE_SECONDS = 10.0  # between two tries to prepare a table that others are in the way of
 WARN_SECONDS = 60.0  # between two warnings of the same table
 REMEDY = "anabranch load JOB --table {table} brings it in"
 
@@ -66,6 +67,7 @@ class DefinitionKeeper:
         self.prepare = prepare
         self.source, self.trail, self.wanted, self.reselect, self.patience = source, trail, wanted, reselect, patience
         self.joining: dict[TableId, Joining] = {}
+        self._prepare_from = 0.0  # time.monotonic() of the next try
         self._settling: dict[TableId, frozenset[str]] = {}  # transactions that a table waits for before it joins
         self._warned: dict[TableId, float] = {}
         self.unsettled: dict[TableId, LogMark] = {}  # joined: definition read no later than this mark
@@ -189,13 +191,13 @@ class DefinitionKeeper:
     def look_at_requests(self) -> None:
         """Read the definitions of tables that `load --table` asks for."""
         asked = [r.table for r in requests.pending(self.trail.directory) if r.table not in self.joining]
-        if not asked:
+        if not asked or time.monotonic() < self._prepare_from:
             return
         catalog = self.source.catalog()
         try:
             tables = catalog.tables(lambda table: table in asked)
-            self.prepare(tables)
-            settled = {table for table in tables if self._is_settled(table, catalog.in_progress())}
+            ready = [table for table, schema in tables.items() if self._is_prepared(schema)]
+            settled = {table for table in ready if self._is_settled(table, catalog.in_progress())}
             found = read_definitions(catalog, settled.__contains__)
         finally:
             catalog.close()
@@ -204,6 +206,19 @@ class DefinitionKeeper:
             self.joining[table] = Joining(schema, found.before, found.after, time.monotonic())
         for table in set(asked) - tables.keys():
             requests.refuse(self.trail.directory, table, "the source has no such table")
+
+    def _is_prepared(self, schema: TableSchema) -> bool:
+        """At the source. What it refuses is the request's affair, not capture's; where others are in the way, later again."""
+        try:
+            self.prepare({schema.id: schema})
+        except SourceUnavailable as busy:
+            log.get().warning("table_waits_to_join", table=str(schema.id), why=busy.message)
+            self._prepare_from = time.monotonic() + PREPARE_SECONDS
+            return False
+        except SourceError as refused:
+            requests.refuse(self.trail.directory, schema.id, f"{refused.message} — {refused.hint}")
+            return False
+        return True
 
     def _is_settled(self, table: TableId, in_progress: frozenset[str]) -> bool:
         """Of transactions that were open when it was asked for the log may lack rows: they have to end."""

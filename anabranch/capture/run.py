@@ -171,6 +171,7 @@ class Capture:
     def _follow(self) -> None:
         next_requests = next_heartbeat = next_look = next_drop = next_tables = 0.0
         is_inside = False  # fragments of a transaction were given, its end was not: nothing may come between them
+        idle: LogMark | None = None  # read up to there, and not noted yet
         while not self.stop():
             item = self.reader.read(READ_SECONDS)
             now = time.monotonic()
@@ -199,9 +200,11 @@ class Capture:
             elif isinstance(item, LogAbandoned):
                 self._abandon(item.mark)
                 is_inside = False
-            elif isinstance(item, LogIdle) and (now >= next_heartbeat or self.keeper.joining):
-                self._heartbeat(item.mark)
-                next_heartbeat = now + HEARTBEAT_SECONDS
+            if item is not None:
+                idle = item.mark if isinstance(item, LogIdle) else None
+            if idle is not None and (now >= next_heartbeat or self.keeper.joining):
+                self._heartbeat(idle)
+                idle, next_heartbeat = None, now + HEARTBEAT_SECONDS
             if now >= next_requests and not is_inside:
                 self._requests()
                 self._moved(self.open.keep_old())

@@ -82,8 +82,15 @@ def _try(
     try:
         lines += part(job, execute)
     except (SourceError, TargetError) as error:
-        error.job, error.hint = job.label, LEFT
+        error.job, error.hint = job.label, LEFT + _named(job) * isinstance(error, SourceError)
         errors.append(error)
+
+
+def _named(job: Job) -> str:
+    """The name goes with the home: whoever looks for it later has to know it."""
+    job_uuid = ends.trail_uuid(job) or ends.begun_uuid(job.trail)
+    name = ends.name_at_source(job.config.name, job_uuid) if job_uuid else ""
+    return f"; what a source keeps for the job (a slot, a publication) is called {name} there" if name else ""
 
 
 def _source(job: Job, execute: bool) -> list[str]:

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 TARGET = "target"  # among a job's facts at a target that has a name: which one it is
+# That the source may have others in the way of what prepares it: at the beginning, and while capture follows.
+BEGIN_SECONDS, JOIN_SECONDS = 120.0, 2.0
 SERVER_ID_FLOOR = 1 << 20  # derived ids stay clear of the small numbers that people give their servers
 
 
@@ -236,7 +238,7 @@ def carry_out(
     for step in steps:
         log.get().info("source_set_up", statement=step.sql)
     if steps:
-        source.carry_out(steps)
+        source.carry_out(steps, BEGIN_SECONDS if begins else JOIN_SECONDS)
     return [step.sql for step in steps]
 
 

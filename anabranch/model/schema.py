@@ -43,6 +43,7 @@ class Column:
     refusal: str = field(default="", compare=False)
     default_term: Term | None = field(default=None, compare=False)
     comment: str = field(default="", compare=False)
+    number: int = field(default=0, compare=False)  # as `oid` of a table: no column after it has the same
     character_bytes: int = field(default=4, compare=False)  # the most that a character of its set takes in UTF-8
     serial: bool = field(default=False, compare=False)  # its numbers come from a default, not from an identity
     sequence: str = field(default="", compare=False)  # of a column that counts, in the words of TableSchema.dialect
@@ -139,6 +140,7 @@ class TableSchema:
     comment: str = field(default="", compare=False)
     checks: tuple[Check, ...] = field(default=(), compare=False)
     partitions: tuple[str, ...] = field(default=(), compare=False)
+    oid: int = field(default=0, compare=False)  # of the table itself where its database has such: not of its name
     dialect: str = field(default="", compare=False)
     key_name: str = field(default="", compare=False)  # of the primary key, where the source names it
     needs: tuple[Need, ...] = field(default=(), compare=False)
@@ -198,6 +200,7 @@ class TableSchema:
             comment=data["comment"],
             checks=tuple(_check(c) for c in data.get("checks", ())),
             partitions=tuple(data.get("partitions", ())),
+            oid=data.get("oid", 0),
             dialect=data.get("dialect", ""),  # a trail of before has none
             key_name=data.get("key_name", ""),
             needs=tuple(Need(**need) for need in data.get("needs", ())),

@@ -118,13 +118,13 @@ def test_rule_16_a_truncate_takes_nothing_that_is_not_the_sources(
         now = Checkpoint("me", 0, Position(0))
         assert writer.begin(now, Checkpoint("me", 1, Position(1))) == "open"
         with pytest.raises(Conflict, match=r"was truncated, and dest\.customers has rows"):
-            writer.truncate(CUSTOMER, how)
+            writer.truncate([CUSTOMER], how)
         writer.rollback()
         assert target_database.query("SELECT id FROM dest.customers") == [(1,)]
         other.drop(OTHER)
         streams(other, JOB, built="yes")
         assert writer.begin(now, Checkpoint("me", 1, Position(1))) == "open"
-        writer.truncate(CUSTOMER, how)
+        writer.truncate([CUSTOMER], how)
         writer.commit()
     assert target_database.query("SELECT id FROM dest.customers") == []
 

@@ -89,6 +89,24 @@ def _write(database: Database, session: int, stop: threading.Event) -> None:
             connection.rollback() if number % 7 == 0 else connection.commit()
 
 
+def test_torture_seed_12_bounds_are_in_the_order_of_the_key(database: Database) -> None:
+    """Not in that of its text."""
+    database.execute(
+        "CREATE TABLE item (n int, nn text, PRIMARY KEY (n, nn))",
+        "INSERT INTO item SELECT g, 'n' FROM generate_series(-50, 1200, 7) g",
+    )
+    connector = source(endpoint_of(database))
+    with closing(connector.catalog()) as catalog:
+        schema = catalog.tables(lambda table: True)[ITEM]
+    with closing(connector.snapshot()) as reader:
+        bounds = reader.bounds(schema, 10)
+        uppers = [int(one.upper[0]) for one in bounds if one.upper]
+        assert uppers == sorted(uppers) and len(bounds) == 18
+        reader.open(schema, "none")
+        found = [line for one in bounds for line in b"".join(reader.lines(schema, ["n"], one, RULES)).split()]
+    assert sorted(map(int, found)) == list(range(-50, 1200, 7))
+
+
 def test_rule_14_several_read_in_one_snapshot(database: Database) -> None:
     """Not where it is gone, or cannot show the table as it was."""
     database.execute("CREATE TABLE item (id int)", "INSERT INTO item SELECT generate_series(1, 100)")

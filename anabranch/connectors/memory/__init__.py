@@ -56,7 +56,7 @@ class MemorySource:
     def astray(self, options: LogOptions, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
         return {}
 
-    def carry_out(self, steps: Sequence[SetUpStep]) -> None:
+    def carry_out(self, steps: Sequence[SetUpStep], patience: float) -> None:
         pass
 
     def log(self, options: LogOptions) -> LogReader:

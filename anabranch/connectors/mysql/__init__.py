@@ -45,7 +45,7 @@ class MysqlSource:
     def astray(self, options: LogOptions, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
         return {}
 
-    def carry_out(self, steps: Sequence[SetUpStep]) -> None:
+    def carry_out(self, steps: Sequence[SetUpStep], patience: float) -> None:
         raise AssertionError("there are none")
 
     def log(self, options: LogOptions) -> LogReader:

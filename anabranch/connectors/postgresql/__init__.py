@@ -57,10 +57,10 @@ class PostgresSource:
 
         return astray(self.endpoint, options, tables)
 
-    def carry_out(self, steps: Sequence[SetUpStep]) -> None:
+    def carry_out(self, steps: Sequence[SetUpStep], patience: float) -> None:
         from anabranch.connectors.postgresql.set_up import carry_out
 
-        carry_out(self.endpoint, steps)
+        carry_out(self.endpoint, steps, patience)
 
     def log(self, options: LogOptions) -> LogReader:
         from anabranch.connectors.postgresql.capture import WalReader

@@ -5,6 +5,7 @@ What does not live here: the connection's protocol (wal_stream.py), what message
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import replace
 
@@ -12,9 +13,9 @@ from anabranch.abc import LogIdle, LogItem, LogOptions, Select
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.decoders import DECODERS, Reading
 from anabranch.connectors.postgresql.positions import Place, lsn_text, place_of
-from anabranch.connectors.postgresql.slots import members, read_slot
+from anabranch.connectors.postgresql.slots import Slot, members, read_slot
 from anabranch.connectors.postgresql.source_catalog import mark
-from anabranch.connectors.postgresql.source_connection import identity, one, open_session
+from anabranch.connectors.postgresql.source_connection import identity, log_end, one, open_session, server
 from anabranch.connectors.postgresql.source_errors import translated
 from anabranch.connectors.postgresql.wal_stream import DATA, DATA_HEAD, WalStream, data_start, keepalive
 from anabranch.errors import LogLost, SourceUnavailable
@@ -23,7 +24,9 @@ from anabranch.model.position import LogMark
 from anabranch.rows.chunk import Chunk, Part
 
 IDLE_INTERVAL = 0.25  # seconds between marks that only move on, and between questions for the log's end
-SILENCE = 30.0  # seconds without even a keepalive after which the line counts as lost
+SILENCE = 60.0  # seconds without even a keepalive after which the line counts as lost, at least
+PGOUTPUT = "pgoutput"
+_TIMEOUT = "SELECT setting FROM pg_catalog.pg_settings WHERE name = 'wal_sender_timeout'"  # milliseconds
 _START_OVER = "remove the job's state (anabranch drop JOB --execute) and load again"
 
 
@@ -45,7 +48,7 @@ class WalReader:
     def identity(self) -> str:
         if not self._identity:
             with open_session(self._endpoint) as connection, translated("ask the source who it is"):
-                self._identity = identity(connection)
+                self._identity = server(connection)
         return self._identity
 
     def end(self) -> LogMark:
@@ -57,17 +60,26 @@ class WalReader:
         place = place_of(after.resume)
         with open_session(self._endpoint) as connection, translated("look at the slot"):
             self._require(connection, place)
-        self._identity = place.identity
         self._select, self._last, self._stale, self._is_inside = select, after, False, False
         self._type_texts.clear()
         self._stream = WalStream(self._endpoint)
         place = _on_timeline(place, self._stream)
+        self._identity = f"{place.identity}/{place.timeline}"
+        if self._end < place.lsn:
+            raise LogLost(
+                f"the source's log ends at {lsn_text(self._end)}, the trail at {lsn_text(place.lsn)}: the source was put back"
+                " to an earlier time, or has lost the last of its log",
+                position=lsn_text(place.lsn),
+            )
         decoder, name = self._decoder, self._options.name
         asked = decoder.options(name, self._published, self._server_version)
         has_newer = self._stream.begin(name, place.lsn, asked, decoder.newer)
+        with open_session(self._endpoint) as connection, translated("look at the slot"):
+            self._refuse_passed(read_slot(connection, name), place)  # nobody else moves it from here on
         self._assembler = decoder.make(Reading(name, place, select, self._type_text, has_newer))
         self._durable, self._received = 0, place.lsn
         self._heard = self._asked = time.monotonic()
+        self._is_asked = False  # and not answered
         self._waiting_since: float | None = None
 
     def read(self, timeout: float) -> LogItem | None:
@@ -82,7 +94,8 @@ class WalReader:
             now = time.monotonic()
             if message is not None:
                 self._take(message, now)
-                continue
+                if now < until:
+                    continue
             self._assembler.flush()
             if self._assembler.ready:
                 return self._given()
@@ -93,17 +106,14 @@ class WalReader:
             self._wait(min(until - now, IDLE_INTERVAL), now)
 
     def reselect(self) -> None:
-        """Takes effect just after what `read` gave last: what was read ahead of it is read again. Of a transaction whose first
-        fragments were given already the rest stays as it was selected."""
+        """Takes effect just after what `read` gave last: what was read ahead of it is read again, over a new connection, since
+        a server may remember what was published before. Of a transaction whose first fragments were given already the rest
+        stays as it was selected."""
         if self._stream is None:
             return
-        assembler = self._assembler
-        is_given = assembler.is_between and not assembler.ready and assembler.mark().native == self._last.native
-        if self._is_inside or is_given:
-            assembler.reselect()
-            self._stale = self._decoder.names_tables
-        else:
-            self._stale = True
+        if self._is_inside:
+            self._assembler.reselect()
+        self._stale = True
 
     def confirm(self, durable: LogMark) -> None:
         self._durable = place_of(durable.resume).lsn
@@ -135,17 +145,17 @@ class WalReader:
                 self._assembler.flush()
             return
         end, _, asks = keepalive(message)
-        self._received = max(self._received, end)
+        self._received, self._is_asked = max(self._received, end), False
         self._assembler.move(end)
         if asks:
             self._tell()
 
     def _wait(self, seconds: float, now: float) -> None:
         assert self._stream is not None
-        if now - self._heard > SILENCE:
-            raise SourceUnavailable(f"the source has been silent for {SILENCE:.0f} s", position=self._last.native)
-        if now - self._asked >= IDLE_INTERVAL:
-            self._asked = now
+        if now - self._heard > self._silence:
+            raise SourceUnavailable(f"the source has been silent for {self._silence:.0f} s", position=self._last.native)
+        if not self._is_asked and now - self._asked >= IDLE_INTERVAL:
+            self._asked, self._is_asked = now, True
             self._tell(asks=True)
         message = self._stream.receive(seconds)
         if message is not None:
@@ -197,6 +207,17 @@ class WalReader:
                 position=at,
                 hint=f"SELECT pg_drop_replication_slot('{name}') at the source if nobody needs it; then {_START_OVER}",
             )
+        self._refuse_passed(slot, place)
+        self._end = log_end(connection)
+        timeout = int(one(connection, _TIMEOUT)) / 1000
+        # While it decodes what is not ours a server answers late, or, with other plugins, not at all.
+        knows_progress = self._decoder.plugin == PGOUTPUT and timeout > 0
+        self._silence = max(SILENCE, 2 * timeout) if knows_progress else math.inf
+
+    def _refuse_passed(self, slot: Slot | None, place: Place) -> None:
+        at, name = lsn_text(place.lsn), self._options.name
+        if slot is None:
+            raise LogLost(f"the slot {name} is gone, and with it the log behind the trail's end", position=at)
         if slot.confirmed > place.lsn:
             raise LogLost(
                 f"the slot {name} goes on behind {lsn_text(slot.confirmed)}, the trail ends at {at}: what is between the"

@@ -48,7 +48,6 @@ class Decoder:
     origins: bool = True
     roots: bool = True
     old_nulls: bool = True
-    names_tables: bool = False  # are tables that join asked for by a new start?
     needs_places: bool = True  # of messages, beside what is in them
     inexact: Mapping[str, str] = field(default_factory=dict)
     ambiguous: frozenset[str] = frozenset()
@@ -92,7 +91,6 @@ DECODERS: dict[str, Decoder] = {
         _wal2json_options,
         lambda how: Wal2jsonAssembler(how.place, how.select, how.has_newer),
         roots=False,
-        names_tables=True,
         ambiguous=frozenset(("real", "double precision", "numeric")),
         newer={"numeric-data-types-as-string": "true"},
     ),

@@ -66,6 +66,8 @@ class Relations:
 
 def layout(relation: Relation, schema: TableSchema, type_text: TypeText, head: int = ROW_HEAD) -> Layout:
     """Where the relation's columns stand in the definition. Raises Unfit where it is another one."""
+    if schema.oid and relation.oid != schema.oid:
+        raise Unfit("another table has its name now")
     logged = [place for place, column in enumerate(schema.columns) if not column.generated]
     if len(logged) != len(relation.columns):
         raise Unfit(f"the log has {len(relation.columns)} columns, the definition {len(logged)}")

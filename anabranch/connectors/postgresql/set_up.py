@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 
 import psycopg
 
 from anabranch.abc import LogOptions, SetUpStep
+from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.decoders import DECODERS
 from anabranch.connectors.postgresql.slots import missing as statements
-from anabranch.connectors.postgresql.slots import removal
+from anabranch.connectors.postgresql.slots import read_slot, removal
 from anabranch.connectors.postgresql.source_catalog import PostgresCatalog
 from anabranch.connectors.postgresql.source_connection import open_session
 from anabranch.connectors.postgresql.source_errors import translate, translated
+from anabranch.errors import SourceUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
+
+LOCK_SECONDS = 2.0  # that others may have to wait behind a statement of ours
+LET_GO_SECONDS = 10.0  # in which a server sees that a slot's reader is gone
 
 
 def missing(
@@ -39,7 +45,9 @@ def astray(endpoint: Endpoint, options: LogOptions, tables: Mapping[TableId, Tab
     for table, schema in tables.items():
         if table not in now:
             found[table] = "it is gone at the source, or has another name"
-        elif not schema.reads_like(now[table]) or schema.primary_key != now[table].primary_key:
+        elif schema.oid and schema.oid != now[table].oid:
+            found[table] = "another table has its name now"
+        elif not schema.reads_like(now[table]) or _is_other(schema, now[table]):
             found[table] = "its definition changed at the source"
         elif gone := sorted(set(schema.partitions) - set(now[table].partitions)):
             found[table] = f"the partition {gone[0]} was detached or dropped: its rows went without the log"
@@ -48,11 +56,34 @@ def astray(endpoint: Endpoint, options: LogOptions, tables: Mapping[TableId, Tab
     return found
 
 
-def carry_out(endpoint: Endpoint, steps: Sequence[SetUpStep]) -> None:
-    """Raises SourceError with the statement that was refused."""
+def _is_other(then: TableSchema, now: TableSchema) -> bool:
+    """Has it another key, or columns that only look the same? Of both the columns are as many."""
+    pairs = zip(then.columns, now.columns, strict=True)
+    return then.primary_key != now.primary_key or any(
+        (a.number and a.number != b.number) or a.expression != b.expression for a, b in pairs
+    )
+
+
+def carry_out(endpoint: Endpoint, steps: Sequence[SetUpStep], patience: float) -> None:
+    """Raises SourceError with the statement that was refused. One that waits for a table's lock makes everybody who writes to
+    it wait behind it: it tries again and again for a moment."""
     with open_session(endpoint) as connection:
         for step in steps:
+            _carry_out(connection, step, patience)
+
+
+def _carry_out(connection: Connection, step: SetUpStep, patience: float) -> None:
+    until = time.monotonic() + patience
+    longest = patience if step.waits else min(patience, LOCK_SECONDS)
+    while True:
+        try:
+            run(connection, f"SET lock_timeout = {int(longest * 1000)}")
             run(connection, step.sql)
+            return
+        except SourceUnavailable:
+            if time.monotonic() + longest > until or connection.closed:
+                raise
+            time.sleep(longest)
 
 
 def leftovers(endpoint: Endpoint, name: str, remove: bool) -> list[str]:
@@ -61,12 +92,15 @@ def leftovers(endpoint: Endpoint, name: str, remove: bool) -> list[str]:
     with open_session(endpoint) as connection:
         with translated("look at what the source has of the job"):
             found = removal(connection, name)
+            until = time.monotonic() + LET_GO_SECONDS
+            while remove and time.monotonic() < until and (slot := read_slot(connection, name)) and slot.reader:
+                time.sleep(0.1)  # of a reader that has just ended
         for statement in found if remove else ():
             run(connection, statement)
     return found
 
 
-def run(connection: psycopg.Connection[tuple[object, ...]], statement: str) -> None:
+def run(connection: Connection, statement: str) -> None:
     try:
         connection.execute(statement.encode())
     except psycopg.Error as error:

@@ -26,12 +26,16 @@ FAILOVER = 170_000
 ROOTS = 130_000  # from here on rows of partitions may come as rows of their root
 _WAL_STATUS = 130_000  # https://www.postgresql.org/docs/13/view-pg-replication-slots.html
 _MAY_SELECT = "SELECT pg_catalog.has_table_privilege(%s, 'SELECT')"
+_IS_WHOLE = """
+SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate{roots} FROM pg_catalog.pg_publication WHERE pubname = %s
+"""
+_FILTERS = 150_000  # of rows and columns
 _MEMBERS = """
 SELECT n.nspname::text, c.relname::text FROM pg_catalog.pg_publication_rel r
   JOIN pg_catalog.pg_publication p ON p.oid = r.prpubid
   JOIN pg_catalog.pg_class c ON c.oid = r.prrelid
   JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
- WHERE p.pubname = %s
+ WHERE p.pubname = %s{whole}
 """
 _SLOT = """
 SELECT plugin::text, database::text, coalesce(confirmed_flush_lsn::text, '0/0'), coalesce(restart_lsn::text, '0/0'),
@@ -68,10 +72,12 @@ def read_slot(connection: Connection, name: str) -> Slot | None:
 
 
 def members(connection: Connection, publication: str) -> set[TableId] | None:
-    """Tables of a publication; None where there is none."""
+    """Tables of a publication, those with a filter left out; None where there is none."""
     if not connection.execute("SELECT 1 FROM pg_catalog.pg_publication WHERE pubname = %s", [publication]).fetchone():
         return None
-    return {TableId(*row) for row in connection.execute(_MEMBERS, [publication]).fetchall()}
+    is_whole = " AND r.prqual IS NULL AND r.prattrs IS NULL" * (connection.info.server_version >= _FILTERS)
+    query = _MEMBERS.format(whole=is_whole).encode()
+    return {TableId(*row) for row in connection.execute(query, [publication]).fetchall()}
 
 
 def missing(
@@ -89,19 +95,19 @@ def missing(
     published = members(connection, name)
     left = tuple(sorted(tables.keys() - (published or set())))
     listed = ", ".join(map(qualified, left))
+    roots = ", publish_via_partition_root = true" if connection.info.server_version >= ROOTS else ""
+    kinds = "publish = 'insert, update, delete, truncate'" + roots
     if published is None:
-        roots = ", publish_via_partition_root = true" if connection.info.server_version >= ROOTS else ""
         whose = f" FOR TABLE {listed}" if listed else ""
-        kinds = "WITH (publish = 'insert, update, delete, truncate'" + roots + ")"
-        found.append(SetUpStep(f"CREATE PUBLICATION {quote(name)}{whose} {kinds}", left))
+        found.append(SetUpStep(f"CREATE PUBLICATION {quote(name)}{whose} WITH ({kinds})", left))
     elif left:
         found.append(SetUpStep(f"ALTER PUBLICATION {quote(name)} ADD TABLE {listed}", left))
+    if published is not None and not one(connection, _IS_WHOLE.format(roots=" AND pubviaroot" * bool(roots)), [name]):
+        found.append(SetUpStep(f"ALTER PUBLICATION {quote(name)} SET ({kinds})", tuple(tables)))
     if not decoder.truncates:
         found += truncate_notes.missing(connection, name, tables)
-    if begins:
-        version = connection.info.server_version
-        found += _slot(name, read_slot(connection, name), bool(found), decoder.plugin, version)
-    return rights + found
+    before, after = _slot(connection, name, bool(found), decoder.plugin) if begins else ([], [])
+    return rights + before + found + after
 
 
 def _rights(connection: Connection, tables: Mapping[TableId, TableSchema]) -> list[SetUpStep]:
@@ -117,11 +123,14 @@ def _rights(connection: Connection, tables: Mapping[TableId, TableSchema]) -> li
     return found
 
 
-def _slot(name: str, there: Slot | None, is_older: bool, plugin: str, version: int) -> list[SetUpStep]:
+def _slot(connection: Connection, name: str, is_older: bool, plugin: str) -> tuple[list[SetUpStep], list[SetUpStep]]:
+    """What comes before the others, so that whatever ends this half-way leaves no slot that is older than they are; and what
+    comes after them."""
+    there = read_slot(connection, name)
     if there is not None and not is_older and there.plugin == plugin:
-        return []
-    create = create_slot(name, plugin, version)
-    return [SetUpStep(one) for one in ([drop_slot(name)] if there else []) + [create]]
+        return [], []
+    create = SetUpStep(create_slot(name, plugin, connection.info.server_version), waits=True)
+    return [SetUpStep(drop_slot(name))] if there else [], [create]
 
 
 def create_slot(name: str, plugin: str, version: int) -> str:

@@ -31,6 +31,12 @@ from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
 
 _TREES = 120_000  # pg_partition_tree
+# Whoever shared it is gone: its file, what it says, its transaction.
+GONE = (
+    psycopg.errors.UndefinedObject,
+    psycopg.errors.InvalidParameterValue,
+    psycopg.errors.ObjectNotInPrerequisiteState,
+)
 BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _ESTIMATE = "SELECT greatest(reltuples, 0)::bigint FROM pg_catalog.pg_class WHERE oid = %s::regclass"
 
@@ -45,12 +51,14 @@ class PostgresSnapshot:
     def bounds(self, table: TableSchema, rows_per_chunk: int) -> list[Bounds]:
         if not table.primary_key or not self._has_more(table, rows_per_chunk):
             return [Bounds()]
+        number = "n" * (1 + max(map(len, table.primary_key)))  # the name of no column of the key
         query = sql.SQL(
-            "SELECT {texts} FROM (SELECT {key}, row_number() OVER (ORDER BY {key}) AS n FROM {table}) AS t"
-            " WHERE n % {rows} = 0 ORDER BY {key}"
+            "SELECT {texts} FROM (SELECT {key}, row_number() OVER (ORDER BY {key}) AS {n} FROM {table}) AS t"
+            " WHERE {n} % {rows} = 0 ORDER BY {n}"  # not by the key, which is text here
         ).format(
             texts=sql.SQL(", ").join(sql.SQL("{}::text").format(sql.Identifier(c)) for c in table.primary_key),
             key=column_list(table.primary_key),
+            n=sql.Identifier(number),
             table=table_name(table.id),
             rows=sql.Literal(rows_per_chunk),
         )
@@ -109,7 +117,7 @@ class PostgresSnapshot:
                 connection.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(found["name"])))
                 if _files(connection, table) == found["files"][str(table.id)]:
                     return place_of(found["mark"]).mark()
-            except (psycopg.errors.UndefinedObject, psycopg.errors.InvalidParameterValue):  # whoever shared it is gone
+            except GONE:
                 pass
             connection.execute("ROLLBACK")
         return None

@@ -16,7 +16,7 @@ from anabranch.abc import HeldLog
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.native_types import logical_type
 from anabranch.connectors.postgresql.needs import extension_need, in_order, read_collations, read_types
-from anabranch.connectors.postgresql.positions import Place
+from anabranch.connectors.postgresql.positions import Place, lsn_of
 from anabranch.connectors.postgresql.slots import held
 from anabranch.connectors.postgresql.source_connection import identity, log_end, open_session
 from anabranch.connectors.postgresql.source_errors import translated
@@ -74,7 +74,7 @@ SELECT a.attrelid::bigint, a.attname::text, pg_catalog.format_type(a.atttypid, a
          CASE WHEN s.seqstart <> (CASE WHEN s.seqincrement > 0 THEN s.seqmin ELSE s.seqmax END)
               THEN 'START WITH ' || s.seqstart END,
          CASE WHEN s.seqcache <> 1 THEN 'CACHE ' || s.seqcache END, CASE WHEN s.seqcycle THEN 'CYCLE' END),
-       s.seqrelid IS NOT NULL
+       s.seqrelid IS NOT NULL, a.attnum::int
   FROM pg_catalog.pg_attribute a
   JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
   JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -109,9 +109,12 @@ SELECT r.oid::bigint, t.relid::regclass::text, i.xmin <> a.xmin
 # Who waits for a standby has committed and is not seen. Others see that only with the right to.
 # https://www.postgresql.org/docs/current/monitoring-stats.html#WAIT-EVENT-IPC-TABLE
 _WAITING = b"""
-SELECT coalesce(array_agg(backend_xid::text) FILTER (WHERE wait_event = 'SyncRep'), '{}'),
+SELECT coalesce(array_agg(backend_xid::text) FILTER (WHERE wait_event = 'SyncRep' AND backend_xid IS NOT NULL), '{}')
+         || CASE WHEN bool_or(wait_event = 'SyncRep')
+                 THEN ARRAY(SELECT transaction::text FROM pg_catalog.pg_prepared_xacts) ELSE '{}' END,
        pg_catalog.current_setting('synchronous_standby_names') = '' OR pg_has_role('pg_read_all_stats', 'USAGE')
-  FROM pg_catalog.pg_stat_activity WHERE backend_xid IS NOT NULL
+         AS is_all, pg_catalog.pg_current_wal_flush_lsn()::text
+  FROM pg_catalog.pg_stat_activity
 """
 _Rows = Mapping[int, list[Any]]
 
@@ -122,6 +125,7 @@ class PostgresCatalog:
     def __init__(self, endpoint: Endpoint) -> None:
         self._connection = open_session(endpoint)
         self.attached = set[str]()  # partitions that were tables before, of what was read
+        self._flushed: dict[str, float] = {}  # since when the log before such a mark is seen to be on disk
         self._open: dict[str, tuple[frozenset[str], float]] = {}  # what `unseen` asked about first, and when
 
     def tables(self, wanted: Callable[[TableId], bool], whole: bool = True) -> dict[TableId, TableSchema]:
@@ -138,7 +142,7 @@ class PostgresCatalog:
             needs = self._needs(columns, chosen)
         self.attached |= {name for rows in partitions.values() for name, is_attached in rows if is_attached}
         found = (
-            _schema(row, columns[oid], [rows[oid] for rows in (*standing, partitions)], needs[oid])
+            _schema(oid, row, columns[oid], [rows[oid] for rows in (*standing, partitions)], needs[oid])
             for oid, row in chosen.items()
         )
         return {schema.id: schema for schema in found}
@@ -205,8 +209,13 @@ class PostgresCatalog:
             left = first & now
             if not left or time.monotonic() - since < STILL:
                 return left
-            waiting, is_all = self._connection.execute(_WAITING).fetchall()[0]
-            return left & frozenset(waiting) if is_all else left
+            waiting, is_all, flushed = self._connection.execute(_WAITING).fetchall()[0]
+            if before.resume not in self._flushed:  # a disk that is slow holds commits up as a standby does
+                if lsn_of(flushed) >= lsn_of(before.native):
+                    self._flushed[before.resume] = time.monotonic()
+                return left
+            is_through = time.monotonic() - self._flushed[before.resume] >= STILL
+            return left & frozenset(waiting) if is_all and is_through else left
 
     def close(self) -> None:
         self._connection.close()
@@ -216,7 +225,7 @@ def mark(connection: Connection) -> LogMark:
     return Place(identity(connection), log_end(connection)).mark()
 
 
-def _schema(row: Any, rows: list[Any], standing: list[list[Any]], needs: tuple[Need, ...]) -> TableSchema:
+def _schema(oid: int, row: Any, rows: list[Any], standing: list[list[Any]], needs: tuple[Need, ...]) -> TableSchema:
     schema, name, persistence, comment = row
     indexes, keys, checks, partitions = standing
     primary = next((index for index in indexes if index[1]), None)
@@ -231,6 +240,7 @@ def _schema(row: Any, rows: list[Any], standing: list[list[Any]], needs: tuple[N
         engine=UNLOGGED if persistence == "u" else "",
         comment=comment,
         partitions=tuple(name for name, _ in partitions),
+        oid=oid,
         checks=tuple(check_of(check) for check in checks),
         dialect=DIALECT,
         key_name=primary[0] if primary else "",
@@ -239,7 +249,20 @@ def _schema(row: Any, rows: list[Any], standing: list[list[Any]], needs: tuple[N
 
 
 def _column(row: Any, key: tuple[str, ...]) -> Column:
-    name, native, not_null, expression, identity_kind, generated, comment, _, collation, options, has_sequence = row
+    (
+        name,
+        native,
+        not_null,
+        expression,
+        identity_kind,
+        generated,
+        comment,
+        _,
+        collation,
+        options,
+        has_sequence,
+        number,
+    ) = row
     is_serial = bool(not identity_kind and has_sequence and expression and expression.startswith("nextval("))
     counts = bool(identity_kind) or is_serial
     has_default = expression is not None and not generated and not counts
@@ -258,5 +281,6 @@ def _column(row: Any, key: tuple[str, ...]) -> Column:
         comment=comment,
         refusal="" if not generated else IN_KEY if name in key else COMPUTED,
         serial=is_serial,
+        number=number,
         sequence=options if counts else "",
     )

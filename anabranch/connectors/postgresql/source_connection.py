@@ -20,6 +20,10 @@ NAME = "anabranch"
 
 # https://www.postgresql.org/docs/current/functions-info.html#FUNCTIONS-INFO-CONTROLDATA: a standby that is promoted keeps it
 _IDENTITY = "SELECT system_identifier || ':' || current_database() FROM pg_catalog.pg_control_system()"
+# The first eight digits of the file that is written now.
+_TIMELINE = """
+SELECT ('x' || left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 8))::bit(32)::int
+"""
 # https://www.postgresql.org/docs/current/functions-admin.html#FUNCTIONS-ADMIN-BACKUP; both names of one page's beginning: a
 # record that follows has its place behind the page's header, one that ended has it before.
 _END = """
@@ -46,9 +50,14 @@ def identity(connection: Connection) -> str:
     return str(one(connection, _IDENTITY))
 
 
+def server(connection: Connection) -> str:
+    """The same with the timeline: of a standby that was promoted it is another one."""
+    return f"{identity(connection)}/{one(connection, _TIMELINE)}"
+
+
 def refuse_other(connection: Connection, expected: str) -> None:
     """Raises SourceError when the connection leads to another database than capture follows (K29)."""
-    if expected and (here := identity(connection)) != expected:
+    if expected and (here := server(connection)) != expected:
         raise SourceError(
             f"this database is {here}, capture follows {expected}",
             hint="the source's URL leads to several servers: name the one that capture reads",
