@@ -89,7 +89,7 @@ def _write(database: Database, session: int, stop: threading.Event) -> None:
             connection.rollback() if number % 7 == 0 else connection.commit()
 
 
-def test_torture_seed_12_bounds_are_in_the_order_of_the_key(database: Database) -> None:
+def test_bounds_are_in_the_order_of_the_key(database: Database) -> None:
     """Not in that of its text."""
     database.execute(
         "CREATE TABLE item (n int, nn text, PRIMARY KEY (n, nn))",
