@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from anabranch import log
-from anabranch.abc import LogStatement, SourceConnector, StatementFacts
+from anabranch.abc import SourceConnector
 from anabranch.capture.begin import Wanted, read_definitions
 from anabranch.capture.older import PATIENCE
 from anabranch.capture.unlogged import REASON
@@ -21,6 +21,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema, component
 from anabranch.rows.chunk import TRANSACTION_SCHEMA, Barrier, BarrierKind, Chunk
+from anabranch.rows.log_items import LogStatement, StatementFacts
 from anabranch.trail import requests
 from anabranch.trail.writer import TrailWriter
 

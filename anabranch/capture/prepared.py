@@ -12,13 +12,13 @@ from dataclasses import replace
 import pyarrow as pa
 
 from anabranch import log
-from anabranch.abc import LogDecided, LogPrepared
 from anabranch.capture.definitions import DefinitionKeeper, alone
 from anabranch.errors import LogLost, UnknownLogEvent
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.rows.chunk import TRANSACTION_SCHEMA, Barrier, Chunk, Part, TableRows
+from anabranch.rows.log_items import LogDecided, LogPrepared
 from anabranch.rows.uncommitted import LogEnded
 from anabranch.trail.writer import TrailWriter
 

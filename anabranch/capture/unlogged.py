@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from anabranch.abc import LogReader, LogStatement, SourceConnector
+from anabranch.abc import LogReader, SourceConnector
 from anabranch.capture.begin import CHANGES_ROWS, mark_of, read_definitions
 from anabranch.errors import LogLost
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
+from anabranch.rows.log_items import LogStatement
 
 REASON = "its definition is another at the source, and no statement of the log says so"
 

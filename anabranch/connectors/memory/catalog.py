@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from anabranch.abc import StatementFacts
 from anabranch.connectors.memory.capture import mark
 from anabranch.connectors.memory.database import Database
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
+from anabranch.rows.log_items import StatementFacts
 
 _TRUNCATE = re.compile(r"\s*TRUNCATE\s+TABLE\s+(\w+)\s*$", re.IGNORECASE)
 

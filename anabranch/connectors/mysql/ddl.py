@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from anabranch.abc import StatementFacts
 from anabranch.model.ids import TableId
+from anabranch.rows.log_items import StatementFacts
 
 _TOKEN = re.compile(
     r"""

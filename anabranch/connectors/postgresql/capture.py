@@ -9,7 +9,7 @@ import math
 import time
 from dataclasses import replace
 
-from anabranch.abc import LogIdle, LogItem, LogOptions, Select
+from anabranch.abc import LogItem, LogOptions, Select
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.decoders import DECODERS, Reading
 from anabranch.connectors.postgresql.positions import Place, lsn_text, place_of
@@ -22,6 +22,7 @@ from anabranch.errors import LogLost, SourceUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark
 from anabranch.rows.chunk import Chunk, Part
+from anabranch.rows.log_items import LogIdle
 
 IDLE_INTERVAL = 0.25  # seconds between marks that only move on, and between questions for the log's end
 SILENCE = 60.0  # seconds without even a keepalive after which the line counts as lost, at least

@@ -4,7 +4,7 @@ message says (relations.py).
 
 from __future__ import annotations
 
-from anabranch.abc import StatementFacts
+from anabranch.rows.log_items import StatementFacts
 
 
 class PostgresDialect:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from anabranch import connectors
-from anabranch.abc import Bounds, LogIdle, LogOptions, LogStatement, ValueRules
+from anabranch.abc import Bounds, LogOptions, ValueRules
 from anabranch.connectors.mysql.capture import BinlogReader
 from anabranch.connectors.mysql.positions import BinlogOrder
 from anabranch.model.endpoint import Endpoint
@@ -21,6 +21,7 @@ from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
 from anabranch.rows.chunk import META, Chunk, Op, Part
 from anabranch.rows.lines import lines
+from anabranch.rows.log_items import LogIdle, LogStatement
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server, start_mysql
 

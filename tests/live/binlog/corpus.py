@@ -25,12 +25,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from anabranch.abc import Dialect, LogStatement
+from anabranch.abc import Dialect
 from anabranch.model.datatype import LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.chunk import META, BarrierKind, Chunk, Op, TableRows
 from anabranch.rows.lines import lines
+from anabranch.rows.log_items import LogStatement
 
 FILES = Path(__file__).parents[2] / "changes" / "mysql"
 MARK = "corpus_mark"  # a row of it stands between two sections

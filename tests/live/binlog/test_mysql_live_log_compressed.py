@@ -8,9 +8,9 @@ from contextlib import closing
 
 import pytest
 
-from anabranch.abc import LogStatement
 from anabranch.connectors.mysql import endings
 from anabranch.rows.chunk import Chunk, Part
+from anabranch.rows.log_items import LogStatement
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 

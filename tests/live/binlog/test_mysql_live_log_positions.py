@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import pytest
 
-from anabranch.abc import LogAbandoned, LogOptions
+from anabranch.abc import LogOptions
 from anabranch.connectors.mysql import capture, endings
 from anabranch.connectors.mysql.assemble import Assembler
 from anabranch.connectors.mysql.binlog import XID
@@ -26,6 +26,7 @@ from anabranch.errors import LogLost, SourceError, SourceUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark
 from anabranch.rows.chunk import Part
+from anabranch.rows.log_items import LogAbandoned
 from anabranch.testing.databases import Database, create_database
 from anabranch.testing.servers import Server, start_mariadb, start_mysql
 

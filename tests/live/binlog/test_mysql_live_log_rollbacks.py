@@ -8,10 +8,10 @@ from contextlib import closing
 import pymysql
 import pytest
 
-from anabranch.abc import LogAbandoned
 from anabranch.connectors.mysql import endings
 from anabranch.errors import UnknownLogEvent
 from anabranch.rows.chunk import Chunk, Part
+from anabranch.rows.log_items import LogAbandoned
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 

@@ -9,8 +9,8 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from anabranch.abc import LogIdle, LogStatement
 from anabranch.rows.chunk import BarrierKind, Chunk, Op, Part
+from anabranch.rows.log_items import LogIdle, LogStatement
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 

@@ -14,13 +14,14 @@ import pytest
 from captured import Captured
 
 from anabranch import connectors
-from anabranch.abc import Bounds, LogDecided, LogPrepared, ValueRules
+from anabranch.abc import Bounds, ValueRules
 from anabranch.capture import begin, older
 from anabranch.connectors.mysql import endings
 from anabranch.connectors.mysql.positions import BinlogOrder
 from anabranch.errors import SourceError, UnknownLogEvent
 from anabranch.model.ids import TableId
 from anabranch.rows.chunk import Chunk, Part
+from anabranch.rows.log_items import LogDecided, LogPrepared
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 from anabranch.trail import requests

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from anabranch.abc import LogStatement
 from anabranch.capture.definitions import DefinitionKeeper
 from anabranch.connectors.memory.capture import MemoryOrder, mark
 from anabranch.connectors.mysql.ddl import MysqlDialect
@@ -19,6 +18,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.schema import Column, TableSchema
 from anabranch.rows.chunk import Barrier, BarrierKind, Chunk
+from anabranch.rows.log_items import LogStatement
 from anabranch.trail.writer import TrailWriter
 
 HERE = mark("server", 7)

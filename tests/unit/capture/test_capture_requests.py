@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from anabranch import connectors
-from anabranch.abc import LogOptions, LogStatement, StatementFacts
+from anabranch.abc import LogOptions
 from anabranch.capture.definitions import DefinitionKeeper
 from anabranch.connectors.memory.capture import mark
 from anabranch.connectors.memory.catalog import MemoryCatalog, MemoryDialect
@@ -19,6 +19,7 @@ from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
+from anabranch.rows.log_items import LogStatement, StatementFacts
 from anabranch.trail import requests
 from anabranch.trail.writer import TrailWriter
 

@@ -9,7 +9,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from anabranch import connectors
-from anabranch.abc import LogStatement
 from anabranch.capture.definitions import DefinitionKeeper
 from anabranch.errors import UnknownLogEvent
 from anabranch.model.datatype import Kind, LogicalType
@@ -17,6 +16,7 @@ from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.schema import Column, TableSchema
+from anabranch.rows.log_items import LogStatement
 from anabranch.trail.writer import TrailWriter
 
 SECRET = "S3cret"

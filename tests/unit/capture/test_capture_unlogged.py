@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from anabranch.abc import StatementFacts
 from anabranch.capture.unlogged import altered_unlogged
 from anabranch.connectors.memory import MemorySource
 from anabranch.connectors.memory.capture import MemoryLog, mark
@@ -16,6 +15,7 @@ from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
+from anabranch.rows.log_items import StatementFacts
 
 A, B = TableId("shop", "a"), TableId("shop", "b")
 STATEMENTS = 50

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.abc import StatementFacts
 from anabranch.connectors.mysql.ddl import MysqlDialect
 from anabranch.model.ids import TableId
+from anabranch.rows.log_items import StatementFacts
 
 CASES = Path(__file__).parents[3] / "ddl" / "mysql"
 

@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
-from anabranch.abc import LogStatement, Select, ValueRules
+from anabranch.abc import Select, ValueRules
 from anabranch.connectors.mysql.assemble import Assembler
 from anabranch.connectors.mysql.positions import place_of
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.chunk import META, Chunk, Op
 from anabranch.rows.lines import texts
+from anabranch.rows.log_items import LogStatement
 
 RECORDED = Path(__file__).parent / "recorded"
 Items = list[Chunk | LogStatement]

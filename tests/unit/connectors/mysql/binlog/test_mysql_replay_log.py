@@ -9,11 +9,12 @@ from dataclasses import replace
 
 import pytest
 
-from anabranch.abc import LogAbandoned, LogStatement, ValueRules
+from anabranch.abc import ValueRules
 from anabranch.connectors.mysql import binlog, endings
 from anabranch.connectors.mysql.positions import place_of
 from anabranch.errors import LogLost, SchemaError, SourceUnavailable, UnknownLogEvent, ValueRefused
 from anabranch.rows.chunk import BarrierKind, Part
+from anabranch.rows.log_items import LogAbandoned, LogStatement
 
 FAMILIES = ["mariadb", "mysql"]
 RECORDINGS = [f"{family}-{what}" for family in FAMILIES for what in (

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from anabranch.abc import LogIdle, LogOptions, LogStatement
+from anabranch.abc import LogOptions
 from anabranch.connectors.mysql import capture, endings
 from anabranch.connectors.mysql.capture import BinlogReader
 from anabranch.connectors.mysql.positions import BinlogOrder, Place, place_of
@@ -15,6 +15,7 @@ from anabranch.errors import SourceUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark
 from anabranch.rows.chunk import Chunk, Part
+from anabranch.rows.log_items import LogIdle, LogStatement
 
 FAMILIES = ["mariadb", "mysql"]
 

@@ -1,0 +1,78 @@
+"""What a LogReader gives beside chunks of rows: statements, places that are passed, transactions that wait for their end.
+
+What does not live here: how they are read (`abc.LogReader`), logs of uncommitted work (`uncommitted.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anabranch.model.ids import TableId
+from anabranch.model.position import LogMark
+from anabranch.rows.chunk import Chunk
+
+
+@dataclass(frozen=True, slots=True)
+class LogStatement:
+    """A statement in the log (DDL), alone: rows before it were returned by earlier reads. `schema` is the session's
+    default schema; `mark` is the place just after it, `gtid` its id where there is one."""
+
+    sql: str
+    schema: str
+    mark: LogMark
+    gtid: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogIdle:
+    """Nothing for us up to `mark`: transactions of other tables, heartbeats. Lets positions move on."""
+
+    mark: LogMark
+
+
+@dataclass(frozen=True, slots=True)
+class LogAbandoned:
+    """The transaction whose fragments came last has no commit: the source crashed in it and took it back when it started
+    again, or its log says that it was rolled back. Nothing of it counts. The log goes on at `mark`."""
+
+    mark: LogMark
+
+
+@dataclass(frozen=True, slots=True)
+class LogPrepared:
+    """Rows of a transaction that is prepared and undecided (two-phase commit, K6). `chunk` is a FRAGMENT of it, or the LAST
+    part: then it is prepared under `xid`, and the log goes on at `mark`. Nothing else comes between the parts, nothing of
+    it counts before its LogDecided. Its one transaction has no position yet (""). `left_out`: tables whose rows in it
+    were left out, in whole or from a PARK barrier on; of FRAGMENTs, `mark` is just before it, the others are empty."""
+
+    chunk: Chunk
+    mark: LogMark
+    xid: str = ""
+    left_out: tuple[TableId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LogDecided:
+    """The prepared transaction `xid` was committed, here and under this id, or rolled back. `mark` is just after it."""
+
+    xid: str
+    is_committed: bool
+    mark: LogMark
+    gtid: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StatementFacts:
+    """What a statement of the log means for replicated tables, without doing it.
+
+    kind: `truncate` (exactly these tables) · `drop`, `rename`, `partition` (rows change or vanish: park) · `columns`
+    (columns, keys or values may change, even if the definition is the same afterwards: park) · `create` · `alter` (none
+    of that by itself: compare definitions) · `data` (a statement-format change: stop) · `harmless` (views, users,
+    comments, transaction control) · `unknown` (compare definitions, park what it names). `schema` names, beside `tables`, every
+    table of that schema (DROP DATABASE). `engine`: a `truncate` of tables of this storage engine only, of any other it is
+    `data`; the engine that an `alter` gives its table, which is parked if it had another."""
+
+    kind: str
+    tables: tuple[TableId, ...] = ()
+    schema: str = ""
+    engine: str = ""
