@@ -236,9 +236,8 @@ def carry_out(
     """Run what is missing at the source for these tables; the statements."""
     steps = source.missing(options, tables, begins)
     for step in steps:
+        source.carry_out([step], BEGIN_SECONDS if begins else JOIN_SECONDS)
         log.get().info("source_set_up", statement=step.sql)
-    if steps:
-        source.carry_out(steps, BEGIN_SECONDS if begins else JOIN_SECONDS)
     return [step.sql for step in steps]
 
 

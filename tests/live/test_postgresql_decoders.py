@@ -59,7 +59,7 @@ class Rig:
 
     def __init__(self, database: Database, decoders: Sequence[str]) -> None:
         self.database, self.decoders = database, decoders
-        self.connector: PostgresSource = source(endpoint_of(database))  # type: ignore[assignment]
+        self.connector: PostgresSource = source(endpoint_of(database))  # type: ignore[assignment]  # it is this one
         with closing(self.connector.catalog()) as catalog:
             self.tables = catalog.tables(lambda table: table.name != "other")
         for decoder in decoders:

@@ -124,13 +124,14 @@ def check_rights(live: Live) -> Iterator[CheckResult]:
         user = str(one(live.connection, "SELECT current_user"))
         yield _failed("replication", f"the user {user} may not read the log", f"ALTER ROLE {quote(user)} REPLICATION")
     lacking = [
-        str(table)
-        for table in live.context.tables
+        table
+        for table in sorted(live.context.tables)
         if not one(live.connection, "SELECT has_table_privilege(%s, 'SELECT')", [qualified(table)])
     ]
     if lacking:
         user = quote(str(one(live.connection, "SELECT current_user")))
-        yield _failed("select", f"the user may not read {_some(lacking)}", f"GRANT SELECT ON TABLE … TO {user}")
+        hint = f"GRANT SELECT ON TABLE {', '.join(map(qualified, lacking))} TO {user}"
+        yield _failed("select", f"the user may not read {_some(list(map(str, lacking)))}", hint)
 
 
 def check_unlogged(live: Live) -> Iterator[CheckResult]:

@@ -13,7 +13,7 @@ from anabranch.testing.torture.values import Kind, quoted, same
 def _kind(native: str, texts: Mapping[str, str], nth: Callable[[int], str] | None = None, **more: object) -> Kind:
     """One that is called the same at both ends."""
     form = "number" if nth is str else "quoted" if nth else ""
-    return Kind(f"pg {native}", native, native, texts, nth, **{"form": form, **more})  # type: ignore[arg-type]
+    return Kind(f"pg {native}", native, native, texts, nth, **{"form": form, **more})  # type: ignore[arg-type]  # a mapping of mixed values
 
 
 # Kinds that keys are made of as well.
