@@ -93,7 +93,17 @@ class PostgresStand(Stand):
         file = self.copied()
         file.unlink(missing_ok=True)
         options = [f"--endpos={end}", "-o", "proto_version=1", "-o", f"publication_names={_slot(job)}"]
-        command = [find_postgresql().program("pg_recvlogical"), "-S", "bench_raw", "--start", "-f", file, *options]
+        command = [
+            find_postgresql().program("pg_recvlogical"),
+            "-d",
+            job.source.name,
+            "-S",
+            "bench_raw",
+            "--start",
+            "-f",
+            file,
+            *options,
+        ]
         _, environment = self.psql(job.source)
         address = {"PGHOST": self.source.host, "PGPORT": str(self.source.port), "PGPASSWORD": self.source.password}
         return measured([[*command, "--no-password"]], {**environment, **address})
