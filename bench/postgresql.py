@@ -75,7 +75,10 @@ class PostgresStand(Stand):
         return self.source.url(source.name)
 
     def ledger(self) -> str:
-        return "CREATE TABLE ledger (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, written bigint NOT NULL)"
+        """Its writer waits for the disk: a walsender gives nothing that is not on it."""
+        table = "CREATE TABLE ledger (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, written bigint NOT NULL)"
+        waits = "EXECUTE format('ALTER DATABASE %I SET synchronous_commit = on', current_database())"
+        return f"{table}; DO $$ BEGIN {waits}; END $$"
 
     def rows(self, source: Database) -> tuple[list[object], dict[str, str]]:
         command, environment = self.psql(source, "-c", "COPY orders TO STDOUT")
