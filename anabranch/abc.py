@@ -530,6 +530,7 @@ class LogOptions:
     rules: ValueRules = field(default_factory=ValueRules)
     name: str = ""
     decoder: str = "pgoutput"
+    heartbeat: float = 0.0  # seconds between messages that a reader writes into an idle source's log; 0: none
 
 
 @dataclass(frozen=True, slots=True)

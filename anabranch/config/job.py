@@ -257,6 +257,10 @@ class Capture(Section):
     """PostgreSQL's plugin that the source's log is decoded with. `pgoutput` is a part of every server; the others are installed
     there, and show less ([prepare the source](../howto/prepare-a-postgresql-source.md#other-decoders)). It is the
     slot's for its life: a job that changes it loads again. Without effect on MySQL and MariaDB."""
+    heartbeat_interval_s: int = Field(default=60, ge=0, le=86400)
+    """While nothing of the job happens at a PostgreSQL and others make its log grow, a message of about 100 bytes is written
+    into the log so often, which moves the job's place on and shows that the log is read; 0: never. Without effect on
+    MySQL and MariaDB, whose logs are one for the whole server, and with `decoderbufs`, which shows no messages."""
     flush_interval_ms: int = Field(default=1000, ge=10, le=60000)
     """The longest a committed transaction waits for its flush; under load flushes come one after another."""
     segment_mb: int = Field(default=64, ge=1, le=4096)

@@ -72,7 +72,12 @@ def log_options(job: Job, job_uuid: str) -> LogOptions:
     derived = SERVER_ID_FLOOR + uuid.UUID(job_uuid).int % ((1 << 31) - SERVER_ID_FLOOR)
     name = name_at_source(job.config.name, job_uuid)
     return LogOptions(
-        capture.server_id or derived, capture.flush_interval_ms / 1000, value_rules(job), name, capture.decoder
+        capture.server_id or derived,
+        capture.flush_interval_ms / 1000,
+        value_rules(job),
+        name,
+        capture.decoder,
+        capture.heartbeat_interval_s,
     )
 
 

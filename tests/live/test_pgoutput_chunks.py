@@ -36,7 +36,7 @@ SCHEMAS = {TableId("public", name): TableSchema(TableId("public", name), COLUMNS
 def assembler(made: Slot, tables: dict[TableId, TableSchema] = SCHEMAS) -> Assembler:
     query = "SELECT format_type({}, {})"
     return PgoutputAssembler(
-        Place("here", 0), tables.get, lambda oid, mod: made.database.query(query.format(oid, mod))[0][0]
+        Place("here", 0), tables.get, lambda oid, mod: made.database.query(query.format(oid, mod))[0][0], "beats"
     )
 
 

@@ -37,6 +37,7 @@ def test_pitfall_45_the_clocks_of_the_servers_are_not_asked() -> None:
     asked = {path.name for path in files if any(word in path.read_text().lower() for word in words)}
     known = {
         "watermark.py",
+        "heartbeat.py",
         "terms.py",
         "conditions.py",
         "defaults.py",

@@ -70,6 +70,11 @@ class Assembler(ABC):
         if self._xid is None and not self._builder.transaction and lsn > self._place.lsn:
             self._place = replace(self._place, lsn=lsn)
 
+    def _beat(self, lsn: int, time: int) -> None:
+        """A heartbeat of ours, which stands at this place and was written then."""
+        if self._xid is None and not self._builder.transaction and lsn >= self._place.lsn:
+            self._place, self._time = replace(self._place, lsn=lsn), time
+
     # --- what a decoder says --------------------------------------------------------------------------------------
 
     def _begin(self, xid: int) -> None:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from anabranch.abc import LogItem, LogOptions, Select
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.decoders import DECODERS, Reading
+from anabranch.connectors.postgresql.heartbeat import Heartbeat
 from anabranch.connectors.postgresql.positions import Place, lsn_text, place_of
 from anabranch.connectors.postgresql.slots import Slot, members, read_slot
 from anabranch.connectors.postgresql.source_catalog import mark
@@ -45,6 +46,7 @@ class WalReader:
         self._stale = False  # what was read ahead was selected by old definitions, or the server sends too few tables
         self._is_inside = False  # fragments were given, and the end of their transaction was not
         self._durable = 0
+        self._heartbeat = Heartbeat(endpoint, options.name, options.heartbeat)
 
     def identity(self) -> str:
         if not self._identity:
@@ -80,6 +82,8 @@ class WalReader:
         self._assembler = decoder.make(Reading(name, place, select, self._type_text, has_newer))
         self._durable, self._received = 0, place.lsn
         self._heard = self._asked = time.monotonic()
+        self._is_shown = self._server_version >= decoder.messages
+        self._heartbeat.begin(self._heard, place.lsn)
         self._is_asked = False  # and not answered
         self._waiting_since: float | None = None
 
@@ -158,6 +162,8 @@ class WalReader:
         if not self._is_asked and now - self._asked >= IDLE_INTERVAL:
             self._asked, self._is_asked = now, True
             self._tell(asks=True)
+        if self._is_shown:
+            self._heartbeat.beat(now, self._received)
         message = self._stream.receive(seconds)
         if message is not None:
             self._take(message, time.monotonic())

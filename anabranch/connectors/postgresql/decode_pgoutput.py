@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from anabranch.abc import Select
 from anabranch.connectors.postgresql.assemble import Assembler
+from anabranch.connectors.postgresql.heartbeat import written_at
 from anabranch.connectors.postgresql.pgoutput import (
     ROWS,
     Begin,
@@ -28,8 +29,9 @@ from anabranch.errors import UnknownLogEvent
 class PgoutputAssembler(Assembler):
     """Assembler of pgoutput's messages."""
 
-    def __init__(self, place: Place, select: Select, type_text: TypeText) -> None:
+    def __init__(self, place: Place, select: Select, type_text: TypeText, name: str) -> None:
         super().__init__(place)
+        self._name = name  # of our own messages
         self._relations = Relations(select, type_text, self._buffer, self._park)
         self._begun = 0  # where the open transaction's commit is
 
@@ -71,7 +73,9 @@ class PgoutputAssembler(Assembler):
                 self._commit(item.end, item.time)
             case Truncate():
                 self._truncated(item)
-            case TypeName() | Origin() | Written():
+            case Written():
+                self._written(item)
+            case TypeName() | Origin():
                 pass
             case _:
                 raise self._unexpected(item)
@@ -81,6 +85,14 @@ class PgoutputAssembler(Assembler):
             table = self._relations.table(oid)
             if table is not None:
                 self._truncate(table)
+
+    def _written(self, item: Written) -> None:
+        """What other sessions wrote is none of ours."""
+        if item.prefix == self._name and not item.transactional:
+            try:
+                self._beat(item.lsn, written_at(item.content))
+            except ValueError as error:
+                raise self._unknown(f"a heartbeat that cannot be read: {error}") from error
 
     def _unexpected(self, item: Item) -> UnknownLogEvent:
         return self._unknown(f"a message that was not asked for: {type(item).__name__}")

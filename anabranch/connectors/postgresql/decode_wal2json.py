@@ -14,6 +14,7 @@ from typing import Any
 
 from anabranch.abc import Select
 from anabranch.connectors.postgresql.assemble import Assembler
+from anabranch.connectors.postgresql.heartbeat import written_at
 from anabranch.connectors.postgresql.named_rows import Cell, NamedRows
 from anabranch.connectors.postgresql.positions import Place
 from anabranch.model.ids import TableId
@@ -44,7 +45,7 @@ class Wal2jsonAssembler(Assembler):
         self._rows = NamedRows(select, self._buffer, self._park, leaves_out=True)
         self._tells_numbers = tells_numbers
         self._actions: dict[str, Callable[[dict[str, Any], int], None]] = {"B": self._begins, "C": self._ends}
-        self._actions |= {"M": self._passes, "T": self._empties, **dict.fromkeys(_OPS, self._changes)}
+        self._actions |= {"M": self._written, "T": self._empties, **dict.fromkeys(_OPS, self._changes)}
 
     def reselect(self) -> None:
         self._rows.reselect()
@@ -67,8 +68,10 @@ class Wal2jsonAssembler(Assembler):
             raise ValueError("the end of a transaction that did not begin")
         self._commit(lsn, (datetime.fromisoformat(item["timestamp"]) - _START) // _MICROSECOND)
 
-    def _passes(self, item: dict[str, Any], lsn: int) -> None:
-        """What a session wrote into the log is none of ours."""
+    def _written(self, item: dict[str, Any], lsn: int) -> None:
+        """Of what sessions wrote into the log only our own was asked for."""
+        if not item["transactional"]:
+            self._beat(lsn, written_at(item["content"].encode()))
 
     def _empties(self, item: dict[str, Any], lsn: int) -> None:
         self._require_open()

@@ -20,6 +20,7 @@ from anabranch.connectors.postgresql.truncate_notes import noted
 from anabranch.model.ids import TableId
 
 MESSAGES = 140_000  # from here on pgoutput shows what sessions write into the log
+NEVER = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -35,16 +36,17 @@ class Reading:
 
 @dataclass(frozen=True)
 class Decoder:
-    """`truncates`, `messages`, `origins`, `roots` (rows of partitions as rows of their root), `old_nulls` (NULL and not there
-    are two things in old rows): does it show that? `unnamed`: types by format_type's name whose values do not come exactly,
-    and why; `ambiguous`: those of which a NULL may be a value. `options`: of the slot's and the publication's name, the tables
-    that are published, the server's version; `newer`: those that an older plugin does not know."""
+    """`messages`: from which server version on it shows what sessions write into the log; `truncates`, `origins`, `roots` (rows
+    of partitions as rows of their root), `old_nulls` (NULL and not there are two things in old rows): does it show that?
+    `inexact`: types by format_type's name whose values do not come exactly, and why; `ambiguous`: those of which a NULL may be
+    a value. `options`: of the slot's and the publication's name, the tables that are published, the server's version; `newer`:
+    those that an older plugin does not know."""
 
     plugin: str
     options: Callable[[str, Collection[TableId], int], dict[str, str]]
     make: Callable[[Reading], Assembler]
     truncates: bool = True
-    messages: bool = True
+    messages: int = 0
     origins: bool = True
     roots: bool = True
     old_nulls: bool = True
@@ -83,7 +85,8 @@ DECODERS: dict[str, Decoder] = {
     "pgoutput": Decoder(
         "pgoutput",
         _pgoutput_options,
-        lambda how: PgoutputAssembler(how.place, how.select, how.type_text),
+        lambda how: PgoutputAssembler(how.place, how.select, how.type_text, how.name),
+        messages=MESSAGES,
         needs_places=False,
     ),
     "wal2json": Decoder(
@@ -99,7 +102,7 @@ DECODERS: dict[str, Decoder] = {
         lambda name, tables, version: {},
         lambda how: DecoderbufsAssembler(how.place, how.select, noted(how.name)),
         truncates=False,
-        messages=False,
+        messages=NEVER,
         origins=False,
         roots=False,
         old_nulls=False,
