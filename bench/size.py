@@ -19,7 +19,6 @@ from anabranch.testing.usage import Usage
 from anabranch.trail.retention import readers
 from bench.capture import begin_trail
 from bench.figures import Figure
-from bench.orders import Orders
 from bench.processes import Program, until
 from bench.stand import Job, Stand
 
@@ -37,7 +36,7 @@ DIGITS = "(SELECT 0 d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 U
 DIGITS += " UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)"
 TEN_THOUSAND = f"INSERT INTO numbers SELECT a.d + 10*b.d + 100*c.d + 1000*e.d FROM {DIGITS} a, {DIGITS} b, {DIGITS} c, "
 TEN_THOUSAND += f"{DIGITS} e"
-INSERT = "INSERT INTO big SELECT a.n * 10000 + b.n, 0, CONCAT('row ', a.n * 10000 + b.n) FROM numbers a JOIN numbers b"
+INSERT = "INSERT INTO big SELECT a.n * 10000 + b.n, 0, CONCAT('row ', a.n * 10000 + b.n) FROM numbers a CROSS JOIN numbers b"
 # The statement at the source, what is so at the target as soon as a part of it is visible, and when all of it is.
 STEPS = {
     "insert": (
@@ -177,7 +176,7 @@ def _timed(job: Job, verb: str, at: Callable[[], int], goal: int) -> float:
 def _tiny(stand: Stand, transactions: int) -> list[Figure]:
     """Captured into segments of 1 MB while apply is away, then applied."""
     source, target = stand.databases("tiny")
-    orders = Orders(source)
+    orders = stand.orders(source)
     orders.create(1000)
     job = stand.job("tiny", source, target, more="[capture]\nsegment_mb = 1\n")
     begin_trail(job)

@@ -68,7 +68,8 @@ def layout(relation: Relation, schema: TableSchema, type_text: TypeText, head: i
     """Where the relation's columns stand in the definition. Raises Unfit where it is another one."""
     if schema.oid and relation.oid != schema.oid:
         raise Unfit("another table has its name now")
-    logged = [place for place, column in enumerate(schema.columns) if not column.generated]
+    there = {one.name for one in relation.columns}
+    logged = [place for place, column in enumerate(schema.columns) if not column.generated or column.name in there]
     if len(logged) != len(relation.columns):
         raise Unfit(f"the log has {len(relation.columns)} columns, the definition {len(logged)}")
     for place, one in zip(logged, relation.columns, strict=True):

@@ -30,6 +30,14 @@ _IS_WHOLE = """
 SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate{roots} FROM pg_catalog.pg_publication WHERE pubname = %s
 """
 _FILTERS = 150_000  # of rows and columns
+# From here on it refuses changes of a published table whose replica identity has columns that are not published:
+# https://www.postgresql.org/docs/18/logical-replication-gencols.html
+REFUSES_COMPUTED = 180_000
+_HAS_COMPUTED = """
+SELECT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid
+ WHERE c.oid = ANY(%s::text[]::regclass[]) AND (c.relreplident = 'f' OR c.oid = ANY(%s::text[]::regclass[]))
+   AND a.attgenerated = 's' AND NOT a.attisdropped)
+"""
 _MEMBERS = """
 SELECT n.nspname::text, c.relname::text FROM pg_catalog.pg_publication_rel r
   JOIN pg_catalog.pg_publication p ON p.oid = r.prpubid
@@ -96,18 +104,28 @@ def missing(
     left = tuple(sorted(tables.keys() - (published or set())))
     listed = ", ".join(map(qualified, left))
     roots = ", publish_via_partition_root = true" if connection.info.server_version >= ROOTS else ""
-    kinds = "publish = 'insert, update, delete, truncate'" + roots
+    is_computed = _is_computed(connection, tables, found)
+    kinds = "publish = 'insert, update, delete, truncate'" + roots + ", publish_generated_columns = stored" * is_computed
     if published is None:
         whose = f" FOR TABLE {listed}" if listed else ""
         found.append(SetUpStep(f"CREATE PUBLICATION {quote(name)}{whose} WITH ({kinds})", left))
-    elif left:
-        found.append(SetUpStep(f"ALTER PUBLICATION {quote(name)} ADD TABLE {listed}", left))
-    if published is not None and not one(connection, _IS_WHOLE.format(roots=" AND pubviaroot" * bool(roots)), [name]):
+    asked = " AND pubviaroot" * bool(roots) + " AND pubgencols = 's'" * is_computed
+    if published is not None and not one(connection, _IS_WHOLE.format(roots=asked), [name]):
         found.append(SetUpStep(f"ALTER PUBLICATION {quote(name)} SET ({kinds})", tuple(tables)))
+    if published is not None and left:  # whose changes the server refuses as long as it may not publish what it has to
+        found.append(SetUpStep(f"ALTER PUBLICATION {quote(name)} ADD TABLE {listed}", left))
     if not decoder.truncates:
         found += truncate_notes.missing(connection, name, tables)
     before, after = _slot(connection, name, bool(found), decoder.plugin) if begins else ([], [])
     return rights + before + found + after
+
+
+def _is_computed(connection: Connection, tables: Collection[TableId], identities: Collection[SetUpStep]) -> bool:
+    """Are stored computed columns a part of the REPLICA IDENTITY FULL of a table, or of one that these steps give it?"""
+    if connection.info.server_version < REFUSES_COMPUTED:
+        return False
+    full = [qualified(table) for step in identities for table in step.tables]
+    return bool(one(connection, _HAS_COMPUTED, [list(map(qualified, tables)), full]))
 
 
 def _rights(connection: Connection, tables: Mapping[TableId, TableSchema]) -> list[SetUpStep]:

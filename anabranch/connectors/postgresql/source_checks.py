@@ -13,7 +13,8 @@ from anabranch.abc import CheckResult, PreflightContext
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.ddl import qualified, quote
 from anabranch.connectors.postgresql.decoder_checks import ALLOWED, check_decoder
-from anabranch.connectors.postgresql.source_catalog import UNLOGGED
+from anabranch.connectors.postgresql.slots import REFUSES_COMPUTED
+from anabranch.connectors.postgresql.source_catalog import STORED, UNLOGGED
 from anabranch.connectors.postgresql.source_connection import one, open_session
 from anabranch.connectors.postgresql.source_errors import translated
 from anabranch.connectors.postgresql.source_objects import objects, partitions
@@ -21,7 +22,6 @@ from anabranch.model.endpoint import Endpoint
 
 OLDEST, OLDEST_NAME = 110_000, "11"
 KEEP = "max_slot_wal_keep_size"  # none before 13
-REFUSES_COMPUTED = 180_000
 SHOWN = 8  # names in one message
 _SETTINGS = (
     "wal_level",
@@ -185,11 +185,11 @@ def check_computed(live: Live) -> Iterator[CheckResult]:
         return
     query = "SELECT relreplident::text FROM pg_catalog.pg_class WHERE oid = %s::regclass"
     for table, schema in sorted(live.context.tables.items(), key=str):
-        columns = [column.name for column in schema.columns if column.generated]
+        columns = [column.name for column in schema.columns if column.expression.endswith(STORED["v"])]
         if not columns or (schema.primary_key and one(live.connection, query, [qualified(table)]) != "f"):
             continue
         why = (
-            "the server refuses UPDATE and DELETE of a published table whose REPLICA IDENTITY FULL has computed columns"
+            "the server refuses UPDATE and DELETE of a published table whose REPLICA IDENTITY FULL has VIRTUAL columns"
         )
         why += f": {_some(columns)}"
         hint = f"ALTER TABLE {qualified(table)} REPLICA IDENTITY DEFAULT"
