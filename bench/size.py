@@ -36,7 +36,9 @@ DIGITS = "(SELECT 0 d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 U
 DIGITS += " UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)"
 TEN_THOUSAND = f"INSERT INTO numbers SELECT a.d + 10*b.d + 100*c.d + 1000*e.d FROM {DIGITS} a, {DIGITS} b, {DIGITS} c, "
 TEN_THOUSAND += f"{DIGITS} e"
-INSERT = "INSERT INTO big SELECT a.n * 10000 + b.n, 0, CONCAT('row ', a.n * 10000 + b.n) FROM numbers a CROSS JOIN numbers b"
+INSERT = (
+    "INSERT INTO big SELECT a.n * 10000 + b.n, 0, CONCAT('row ', a.n * 10000 + b.n) FROM numbers a CROSS JOIN numbers b"
+)
 # The statement at the source, what is so at the target as soon as a part of it is visible, and when all of it is.
 STEPS = {
     "insert": (

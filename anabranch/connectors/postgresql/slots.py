@@ -105,7 +105,8 @@ def missing(
     listed = ", ".join(map(qualified, left))
     roots = ", publish_via_partition_root = true" if connection.info.server_version >= ROOTS else ""
     is_computed = _is_computed(connection, tables, found)
-    kinds = "publish = 'insert, update, delete, truncate'" + roots + ", publish_generated_columns = stored" * is_computed
+    computed = ", publish_generated_columns = stored" * is_computed
+    kinds = f"publish = 'insert, update, delete, truncate'{roots}{computed}"
     if published is None:
         whose = f" FOR TABLE {listed}" if listed else ""
         found.append(SetUpStep(f"CREATE PUBLICATION {quote(name)}{whose} WITH ({kinds})", left))
