@@ -21,7 +21,7 @@ from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
-from anabranch.testing.conformance.reader import OPTIONS
+from anabranch.testing.conformance.reader import OPTIONS, PATIENCE
 from anabranch.testing.conformance.subject import COLUMNS, Texts
 from anabranch.testing.conformance.writer import Target
 from anabranch.testing.databases import Database, create_database, drop_database
@@ -142,7 +142,7 @@ class PostgresSubject:
         if not DECODERS[self.options.decoder].truncates:
             with open_session(self.connector.endpoint) as connection:
                 steps = truncate_notes.missing(connection, self.options.name, [table])
-            self.connector.carry_out(steps)
+            self.connector.carry_out(steps, PATIENCE)
         return table
 
     @contextmanager

@@ -63,7 +63,7 @@ class Rig:
         with closing(self.connector.catalog()) as catalog:
             self.tables = catalog.tables(lambda table: table.name != "other")
         for decoder in decoders:
-            self.connector.carry_out(self.connector.missing(self.options(decoder), self.tables, begins=True))
+            self.connector.carry_out(self.connector.missing(self.options(decoder), self.tables, begins=True), PATIENCE)
             assert self.connector.missing(self.options(decoder), self.tables, begins=True) == []
         with closing(self.connector.log(self.options(NAMES[0]))) as reader:
             self.begin = reader.end()
@@ -266,7 +266,7 @@ def test_a_table_joins_a_log_that_is_read(rig: MakeRig, decoder: str) -> None:
         made.database.execute(WHOLE)
         with closing(made.connector.catalog()) as catalog:
             made.tables = catalog.tables(lambda table: True)
-        made.connector.carry_out(made.connector.missing(made.options(decoder), made.tables, begins=False))
+        made.connector.carry_out(made.connector.missing(made.options(decoder), made.tables, begins=False), PATIENCE)
         reader.reselect()
         made.database.execute("INSERT INTO whole VALUES (1)", "INSERT INTO keyed VALUES (2)")
         later = [
@@ -331,7 +331,7 @@ def test_preflight_says_that_a_server_lets_nobody_use_a_decoder(
             )
             with pytest.raises(SourceError, match="may not be used as an output plugin"):
                 connector.carry_out(
-                    connector.missing(LogOptions(1, 1, RULES, "anabranch_a", "wal2json"), {}, begins=True)
+                    connector.missing(LogOptions(1, 1, RULES, "anabranch_a", "wal2json"), {}, begins=True), PATIENCE
                 )
             mend, _, _ = refused.hint.partition(" at the source, and ")
             assert mend == f"ALTER SYSTEM SET {ALLOWED} = pgoutput, test_decoding, wal2json"

@@ -34,7 +34,7 @@ def test_a_slot_rows_and_a_snapshot(
     connector, name = source(endpoint_of(database)), f"anabranch_{database.name}"
     with closing(connector.catalog()) as catalog:
         tables = catalog.tables(lambda table: True)
-    connector.carry_out(connector.missing(LogOptions(1, 0.05, RULES, name), tables, begins=True))
+    connector.carry_out(connector.missing(LogOptions(1, 0.05, RULES, name), tables, begins=True), PATIENCE)
     assert connector.missing(LogOptions(1, 0.05, RULES, name), tables, begins=True) == []
     try:
         found = _captured(connector, name, tables, database)
