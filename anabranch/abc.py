@@ -15,12 +15,13 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark, Position
 from anabranch.model.schema import TableSchema
 from anabranch.model.state import Checkpoint, Skipped, TableState
+from anabranch.model.steps import DdlStep, SetUpStep
 from anabranch.rows.aside import AsideStore, AsideWriter
 from anabranch.rows.chunk import Chunk
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict
 from anabranch.rows.keys import EnforcedKey
 from anabranch.rows.log_items import LogAbandoned, LogDecided, LogIdle, LogPrepared, LogStatement, StatementFacts
-from anabranch.rows.net import Cascade, CascadeRule, RowChange, TableNet, TargetTable
+from anabranch.rows.net import Cascade, CascadeRule, RowChange, StagedNet, TableNet, TargetTable
 from anabranch.rows.uncommitted import LogChanges, LogEnded
 
 # --- choices that are made in the job file and hold for load and stream alike ----------------------------
@@ -209,6 +210,20 @@ class SharingReader(Protocol):
         (a snapshot does not keep that): `open` then."""
 
 
+@runtime_checkable
+class RawReader(Protocol):
+    """What a SnapshotReader has besides where rows can leave it in a form of the database's own, that nobody reads on the
+    way."""
+
+    def raw_form(self, table: TableSchema, columns: Sequence[str]) -> str:
+        """Names the form that rows of these columns have in `raw`, by their types in the snapshot that is open; "" where there
+        is none. A row of a form means the same to every RawLoader that names it alike."""
+
+    def raw(self, table: TableSchema, columns: Sequence[str], bounds: Bounds) -> Iterator[bytes]:
+        """The rows that `lines` gives, in that form: one stream from its beginning to its end, in blocks of about 1 MB that are
+        cut anywhere, nothing buffered beyond."""
+
+
 # --- target ----------------------------------------------------------------------------------------------
 
 
@@ -335,18 +350,6 @@ class Writer(AsideWriter, Protocol):
     def close(self) -> None: ...
 
 
-@dataclass(frozen=True)
-class StagedNet:
-    """A TableNet whose rows are at the target: the Writer proves `counts` and `digest` before merging."""
-
-    table: TargetTable
-    staging: str
-    counts: Mapping[str, int]
-    digest: int
-    checked: bool
-    layout: Mapping[str, object] = field(default_factory=dict)
-
-
 class Stager(Protocol):
     """The part of a Writer that executors may do: put a net change into staging tables of its own attempt (K10)."""
 
@@ -365,17 +368,6 @@ class LoadedChunk:
     rows: int | None = None
     low: str = ""
     high: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class DdlStep:
-    """A statement of a load, `when` it runs, and for which source table; without `sql` one that is left out: `note` says
-    what and why."""
-
-    when: str
-    table: TableId | None
-    sql: str = ""
-    note: str = ""
 
 
 class Loader(Protocol):
@@ -456,6 +448,28 @@ class Loader(Protocol):
     def close(self) -> None: ...
 
 
+@runtime_checkable
+class RawLoader(Protocol):
+    """What a Loader has besides where it takes rows as a RawReader gives them."""
+
+    def raw_forms(self, tables: Sequence[TargetTable]) -> Mapping[TableId, str]:
+        """Source table -> the form that its target table takes for the columns we write, by their types now, where there is
+        one."""
+
+    def load_raw(
+        self,
+        job: str,
+        table: TargetTable,
+        generation: int,
+        number: int,
+        marks: tuple[str, str],
+        form: str,
+        blocks: Iterable[bytes],
+    ) -> int:
+        """As `load_chunk`, of one stream of RawReader.raw. RowRefused for whatever the target does not take, also where the
+        table takes another form by now: it need not name the row, the same chunk as lines does."""
+
+
 # --- verification and preflight --------------------------------------------------------------------------
 
 
@@ -531,16 +545,6 @@ class LogOptions:
     name: str = ""
     decoder: str = "pgoutput"
     heartbeat: float = 0.0  # seconds between messages that a reader writes into an idle source's log; 0: none
-
-
-@dataclass(frozen=True, slots=True)
-class SetUpStep:
-    """A statement that prepares the source for capture; without it the log lacks rows of these tables (none: of all). `waits`:
-    for transactions to end, with nobody behind it."""
-
-    sql: str
-    tables: tuple[TableId, ...] = ()
-    waits: bool = False
 
 
 class SourceConnector(Protocol):

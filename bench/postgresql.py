@@ -64,6 +64,7 @@ class PostgresOrders(Orders):
 
 class PostgresStand(Stand):
     schema = "public"
+    forms = ("", "(FORMAT binary)")
 
     def start(self, directory: Path) -> Server:
         return start_postgresql(directory, options=OPTIONS)
@@ -80,8 +81,8 @@ class PostgresStand(Stand):
         waits = "EXECUTE format('ALTER DATABASE %I SET synchronous_commit = on', current_database())"
         return f"{table}; DO $$ BEGIN {waits}; END $$"
 
-    def rows(self, source: Database) -> tuple[list[object], dict[str, str]]:
-        command, environment = self.psql(source, "-c", "COPY orders TO STDOUT")
+    def rows(self, source: Database, form: str = "") -> tuple[list[object], dict[str, str]]:
+        command, environment = self.psql(source, "-c", f"COPY orders TO STDOUT {form}")
         return command, environment | {"PGHOST": self.source.host, "PGPORT": str(self.source.port)}
 
     def log_begins(self, job: Job) -> str:

@@ -86,6 +86,7 @@ class Stand:
     """Servers for one kind of source, up while the context is. MySQL and MariaDB; postgresql.py has the other kind."""
 
     schema = ""  # of the source's tables, "" for the database's name
+    forms: tuple[str, ...] = ("",)  # in which the two clients can pass rows on: options of COPY
 
     def __init__(self, source: str, directory: Path, target: Server) -> None:
         self.name, self.directory, self.target = source, directory, target
@@ -152,8 +153,8 @@ class Stand:
 
     # --- ceilings ----------------------------------------------------------------------------------------------------
 
-    def rows(self, source: Database) -> tuple[list[object], dict[str, str]]:
-        """The program that prints all rows."""
+    def rows(self, source: Database, form: str = "") -> tuple[list[object], dict[str, str]]:
+        """The program that prints all rows, in one of `forms`."""
         client, environment = self.client(CLIENTS[self.name])
         return [*client, "--quick", "--batch", "-N", "-e", "SELECT * FROM orders", source.name], environment
 

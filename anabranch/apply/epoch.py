@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from anabranch import log
-from anabranch.abc import Conflict, StagedNet, TargetStore, Writer
+from anabranch.abc import Conflict, TargetStore, Writer
 from anabranch.apply.aside import parks, to_set_aside, touches, unfit, with_aside
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.conflict import Decider, Verdict, Where, note_of
@@ -35,7 +35,7 @@ from anabranch.model.position import Position
 from anabranch.model.state import RESUMES, SET_ASIDE, Checkpoint, TableState
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.chunk import Chunk
-from anabranch.rows.net import Cascade, RowChange, TableNet, TargetTable
+from anabranch.rows.net import Cascade, RowChange, StagedNet, TableNet, TargetTable
 from anabranch.trail import retention
 from anabranch.trail.reader import TrailReader
 

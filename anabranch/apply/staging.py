@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from anabranch.abc import Conflict, StagedNet, TargetConnector, ValueRules
+from anabranch.abc import Conflict, TargetConnector, ValueRules
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.context import ApplyContext
 from anabranch.apply.feed import Feed, grouped
@@ -18,6 +18,7 @@ from anabranch.apply.plan import Stage, group, stages
 from anabranch.errors import AnabranchError
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
+from anabranch.rows.net import StagedNet
 from anabranch.spark.engine import Engine
 from anabranch.spark.work import Failure
 from anabranch.trail.reader import ChunkRef, TrailReader

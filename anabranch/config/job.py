@@ -244,6 +244,9 @@ class Load(Section):
     jobs write to, each its own keys."""
     lock: Literal["none", "table", "global"] = "none"
     """A short read lock at the source where nothing else gives a consistent snapshot (no key; no GTIDs; XA on MariaDB)."""
+    format: Literal["auto", "text"] = "auto"
+    """How rows travel: `auto` passes those of a table on unread, in the databases' own binary form, where both ends have one
+    for all its columns ([which do](../explanation/initial-load.md#rows-that-nobody-reads)); `text` never does."""
     defer_constraints: bool = False
     """Take unique and foreign keys off existing target tables for the load and put them back after it."""
 

@@ -231,6 +231,7 @@ class Loading:
                 on_wait=watcher.waiting,
                 stop=self.stop,
                 parked=lambda table: ends.parked_in(trail, table) or _replaced(trail, schemas[table]),
+                raw=self.job.config.load.format == "auto",
             )
         except AnabranchError as error:
             error.job = error.job or self.name

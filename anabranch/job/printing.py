@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from anabranch.abc import DdlStep, PreflightContext
+from anabranch.abc import PreflightContext
 from anabranch.errors import ConfigError, SchemaError
 from anabranch.job import ends
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
+from anabranch.model.steps import DdlStep
 
 if TYPE_CHECKING:
     from anabranch.job.job import Job

@@ -9,13 +9,23 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 
-from anabranch.abc import Loader, SharingReader, SnapshotReader, SourceConnector, TargetConnector, ValueRules
-from anabranch.errors import SourceError
+from anabranch import log
+from anabranch.abc import (
+    Loader,
+    RawLoader,
+    RawReader,
+    SharingReader,
+    SnapshotReader,
+    SourceConnector,
+    TargetConnector,
+    ValueRules,
+)
+from anabranch.errors import RowRefused, SourceError
 from anabranch.failpoints import reach
 from anabranch.load.plan import Knot, Piece, pieces_of
 from anabranch.model.ids import TableId
@@ -46,6 +56,7 @@ class ChunkWork:
     expected_identity: str = ""
     quiet: Quiet | None = None
     shared: str = ""  # a snapshot for all pieces (SharingReader), "" where each has its own
+    forms: Mapping[TableId, str] = field(default_factory=dict)  # what target tables take unread (RawLoader)
 
     @contextmanager
     def read(self, piece: Piece | Knot) -> Iterator[tuple[bytes, Iterator[bytes]]]:
@@ -55,25 +66,58 @@ class ChunkWork:
             if marks is None:
                 yield json.dumps(WAITING).encode(), iter(())
             else:
-                yield json.dumps(marks).encode(), self.blocks(snapshot, pieces_of(piece))
+                form = self.form(snapshot, piece)
+                yield json.dumps([*marks, form]).encode(), self.blocks(snapshot, pieces_of(piece), form)
 
-    def blocks(self, snapshot: SnapshotReader, pieces: Sequence[Piece]) -> Iterator[bytes]:
+    def form(self, snapshot: SnapshotReader, piece: Piece | Knot) -> str:
+        """The form in which both ends have the piece's rows, "" for lines."""
+        load = piece.load
+        wanted = "" if isinstance(piece, Knot) or load.filter is not None else self.forms.get(load.schema.id, "")
+        if not wanted or not isinstance(snapshot, RawReader):
+            return ""
+        return wanted if snapshot.raw_form(load.schema, load.table.source_columns) == wanted else ""
+
+    def blocks(self, snapshot: SnapshotReader, pieces: Sequence[Piece], form: str = "") -> Iterator[bytes]:
         """An empty one between two pieces."""
         for number, piece in enumerate(pieces):
             if number:
                 yield b""
-            columns = read_columns(piece.load.table, piece.load.filter)
-            yield from filter(None, snapshot.lines(piece.load.schema, columns, piece.bounds, self.rules))
+            schema, columns = piece.load.schema, read_columns(piece.load.table, piece.load.filter)
+            if form and isinstance(snapshot, RawReader):
+                found = snapshot.raw(schema, columns, piece.bounds)
+            else:
+                found = snapshot.lines(schema, columns, piece.bounds, self.rules)
+            yield from filter(None, found)
 
     def finish(self, piece: Piece | Knot, header: bytes, blocks: Iterator[bytes]) -> tuple[int, ...] | None:
-        marks = json.loads(header)
-        if marks == WAITING:
+        if (told := json.loads(header)) == WAITING:
             return None
+        *marks, form = told
         with closing(self.target.loader(self.rules)) as loader:
+            if form:
+                return self._load_raw(loader, pieces_of(piece)[0], (*marks, form), blocks)
             with loader.together() if isinstance(piece, Knot) else nullcontext():
                 rows = tuple(self._load(loader, one, marks, blocks) for one in pieces_of(piece))
             reach("load.committed")
             return rows
+
+    def _load_raw(
+        self, loader: Loader, piece: Piece, told: tuple[str, str, str], blocks: Iterator[bytes]
+    ) -> tuple[int, ...] | None:
+        """A stream that the target refuses is read again as lines: they tell which row it is, or are taken."""
+        assert isinstance(loader, RawLoader), "it named the form"
+        load, (*marks, form) = piece.load, told
+        low, high = marks
+        try:
+            rows = loader.load_raw(self.job, load.table, load.generation, piece.number, (low, high), form, blocks)
+        except RowRefused as refusal:
+            about = log.get(job=self.job, table=str(load.schema.id))
+            about.warning("chunk_read_again_as_lines", chunk=piece.number, reason=refusal.message)
+            lines = replace(self, forms={})
+            with lines.read(piece) as (header, again):
+                return lines.finish(piece, header, again)
+        reach("load.committed")
+        return (rows,)
 
     def _load(self, loader: Loader, piece: Piece, marks: tuple[str, str], blocks: Iterator[bytes]) -> int:
         load, (low, high) = piece.load, marks

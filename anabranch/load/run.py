@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 
 from anabranch import log
-from anabranch.abc import Loader, SharingReader, SourceConnector, TargetConnector, TargetStore, ValueRules
+from anabranch.abc import Loader, RawLoader, SharingReader, SourceConnector, TargetConnector, TargetStore, ValueRules
 from anabranch.errors import AnabranchError, Fenced, Retry, SourceUnavailable, StateError, TargetUnavailable
 from anabranch.failpoints import reach
 from anabranch.load.copy import ChunkWork, Quiet
@@ -53,9 +53,11 @@ def load_tables(
     on_wait: Callable[[str], None] = lambda why: None,
     stop: Callable[[], bool] = lambda: False,
     parked: Parked = lambda table: "",
+    raw: bool = True,
 ) -> bool:
     """Load what is not loaded yet; False when `stop()` ended it before that. As many chunks run at once as the engine has
-    room for; it is not asked when nothing is left to do. A table that is `parked` by then is not handed over.
+    room for; it is not asked when nothing is left to do. A table that is `parked` by then is not handed over. `raw`: rows may
+    go unread from one end to the other where both have them in one form.
 
     An end that cannot be reached at the start is an error at once, later after five minutes; what a chunk raised comes
     up here."""
@@ -70,7 +72,8 @@ def load_tables(
         expected_identity=expected_identity,
     )
     with sharing(source, expected_identity, planned) as shared:
-        work = ChunkWork(job, source, target, values, lock, expected_identity, quiet, shared)
+        forms = forms_of(target, values, planned) if raw else {}
+        work = ChunkWork(job, source, target, values, lock, expected_identity, quiet, shared, forms)
         return _Load(work, planned, engine, on_progress, on_wait, stop, parked).run()
 
 
@@ -81,6 +84,13 @@ def sharing(source: SourceConnector, identity: str, planned: Sequence[Planned]) 
     cut = [one.load.schema for one in planned if len(one.chunks) > 1 and not one.rows and not one.load.together]
     with closing(source.snapshot(identity)) as snapshot:
         yield snapshot.share(cut) if cut and isinstance(snapshot, SharingReader) else ""
+
+
+def forms_of(target: TargetConnector, rules: ValueRules, planned: Sequence[Planned]) -> dict[TableId, str]:
+    """In which form target tables take rows unread."""
+    left = [one.load.table for one in planned if one.pieces]
+    with closing(target.loader(rules)) as loader:
+        return dict(loader.raw_forms(left)) if left and isinstance(loader, RawLoader) else {}
 
 
 class _EndAway(Exception):

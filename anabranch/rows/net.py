@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -76,6 +77,18 @@ class TableNet:
     def row_count(self) -> int:
         parts = [self.deletes, self.inserts, self.multiset, *(u.values for u in self.updates)]
         return sum(part.num_rows for part in parts if part is not None)
+
+
+@dataclass(frozen=True)
+class StagedNet:
+    """A TableNet whose rows are at the target: the Writer proves `counts` and `digest` before merging."""
+
+    table: TargetTable
+    staging: str
+    counts: Mapping[str, int]
+    digest: int
+    checked: bool
+    layout: Mapping[str, object] = field(default_factory=dict)
 
 
 class CascadeAction(StrEnum):

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 import pytest
 
-from anabranch.abc import Conflict, StagedNet, ValueRules
+from anabranch.abc import Conflict, ValueRules
 from anabranch.connectors.postgresql.apply import PostgresWriter
 from anabranch.connectors.postgresql.stage import PostgresStager
 from anabranch.connectors.postgresql.store import PostgresStore
@@ -19,7 +19,7 @@ from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.state import Checkpoint
-from anabranch.rows.net import TableNet, TargetTable, Updates
+from anabranch.rows.net import StagedNet, TableNet, TargetTable, Updates
 
 INT, TEXT = LogicalType(Kind.INT32), LogicalType(Kind.TEXT, 20)
 TABLE = TargetTable(TableId("s", "t"), TableId("public", "t"), ("id", "v"), (INT, TEXT), ("id",))

@@ -14,7 +14,6 @@ from anabranch.abc import (
     LogOptions,
     LogOrder,
     LogReader,
-    SetUpStep,
     SnapshotReader,
     SourceCatalog,
     SourceConnector,
@@ -39,6 +38,7 @@ from anabranch.connectors.memory.verify import MemoryReader
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
+from anabranch.model.steps import SetUpStep
 
 
 class MemorySource:

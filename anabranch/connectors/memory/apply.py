@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from anabranch.abc import Conflict, StagedNet, ValueRules
+from anabranch.abc import Conflict, ValueRules
 from anabranch.connectors.memory.database import Database, Relation, Texts, Transaction
 from anabranch.connectors.memory.store import place_of
 from anabranch.errors import Fenced, StateError
@@ -21,7 +21,7 @@ from anabranch.model.state import Checkpoint, TableState
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict
 from anabranch.rows.lines import texts
-from anabranch.rows.net import Cascade, CascadeAction, CascadeRule, RowChange, TableNet, TargetTable, Updates
+from anabranch.rows.net import Cascade, CascadeAction, CascadeRule, RowChange, StagedNet, TableNet, TargetTable, Updates
 
 DELTA = "_delta"
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from anabranch.abc import Bounds, DdlStep, LoadedChunk, ValueRules
+from anabranch.abc import Bounds, LoadedChunk, ValueRules
 from anabranch.connectors.memory.capture import mark
 from anabranch.connectors.memory.database import Database, Relation, Row, Texts, database
 from anabranch.connectors.memory.store import forget_aside
@@ -18,6 +18,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
 from anabranch.model.state import TableState
+from anabranch.model.steps import DdlStep
 from anabranch.rows.arrow import parse_text
 from anabranch.rows.keys import EnforcedKey
 from anabranch.rows.lines import escaped_line, parse_line

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from anabranch.abc import Checks, Dialect, LogOptions, LogOrder, LogReader, SetUpStep, SourceCatalog, SourceConnector
+from anabranch.abc import Checks, Dialect, LogOptions, LogOrder, LogReader, SourceCatalog, SourceConnector
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
+from anabranch.model.steps import SetUpStep
 
 if TYPE_CHECKING:
     from anabranch.connectors.mysql.load import MysqlSnapshot

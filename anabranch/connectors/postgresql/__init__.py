@@ -13,7 +13,6 @@ from anabranch.abc import (
     LogOptions,
     LogOrder,
     LogReader,
-    SetUpStep,
     SnapshotReader,
     SourceCatalog,
     Stager,
@@ -29,6 +28,7 @@ from anabranch.connectors.postgresql.typemap import PostgresTypes
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
+from anabranch.model.steps import SetUpStep
 
 if TYPE_CHECKING:
     from anabranch.abc import SourceConnector, TargetConnector

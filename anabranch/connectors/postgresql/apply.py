@@ -16,7 +16,7 @@ import psycopg
 from psycopg import sql
 from psycopg.pq import TransactionStatus
 
-from anabranch.abc import StagedNet, ValueRules
+from anabranch.abc import ValueRules
 from anabranch.connectors.postgresql import aside, conflicts, merge, onerow, stage
 from anabranch.connectors.postgresql import cascade as cascades
 from anabranch.connectors.postgresql.catalog import may_bypass_constraints
@@ -35,7 +35,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.state import Checkpoint, TableState
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict
-from anabranch.rows.net import Cascade, CascadeRule, RowChange, TableNet, TargetTable
+from anabranch.rows.net import Cascade, CascadeRule, RowChange, StagedNet, TableNet, TargetTable
 
 SESSIONS = "SELECT pid FROM pg_stat_activity WHERE application_name = %s AND pid <> pg_backend_pid()"
 TERMINATE = f"SELECT pg_terminate_backend(pid) FROM ({SESSIONS}) AS sessions"

@@ -15,12 +15,21 @@ from itertools import chain
 import psycopg
 from psycopg import sql
 
-from anabranch.abc import Bounds, DdlStep, LoadedChunk, ValueRules
+from anabranch.abc import Bounds, LoadedChunk, ValueRules
 from anabranch.connectors.postgresql import aside, constraints, ddl, needs, shared, structures
+from anabranch.connectors.postgresql.binary_forms import binary_forms
 from anabranch.connectors.postgresql.catalog import holds_rows, read_table, read_tables, relation_table
 from anabranch.connectors.postgresql.connection import Connection, column_list, connect, table_name
 from anabranch.connectors.postgresql.enforced import read_keys
-from anabranch.connectors.postgresql.errors import Meaning, describe, meaning, translate, translated
+from anabranch.connectors.postgresql.errors import (
+    WAITED_FOR,
+    Meaning,
+    describe,
+    meaning,
+    state_of,
+    translate,
+    translated,
+)
 from anabranch.connectors.postgresql.script import script
 from anabranch.connectors.postgresql.typemap import EXTENSIONS
 from anabranch.connectors.postgresql.unique import unique_keys
@@ -30,9 +39,11 @@ from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.model.state import KEPT
+from anabranch.model.steps import DdlStep
 from anabranch.rows.keys import EnforcedKey
 from anabranch.rows.net import TargetTable
 
+MALFORMED = "08P01"  # what a type's receive function says of bytes that it does not know, too
 HELD_BYTES = 16 << 20  # one COPY: a refused row is looked up among the lines of its COPY, which are held until it ends
 
 ZERO_DATE_HINT = '[types] zero_date = "null" turns zero dates into NULL'
@@ -176,17 +187,44 @@ class PostgresLoader:
         marks: tuple[str, str],
         lines: Iterable[bytes],
     ) -> int:
+        chunk = (job, str(table.source), generation, number)
+        return self._load(table, chunk, marks, lambda connection: _copy(connection, job, table, lines))
+
+    def raw_forms(self, tables: Sequence[TargetTable]) -> Mapping[TableId, str]:
+        with translated("read the types of the target's columns"):
+            forms = binary_forms(self._session(), [(table.target, table.columns) for table in tables])
+        return {table.source: form for table, form in zip(tables, forms, strict=True) if form}
+
+    def load_raw(
+        self,
+        job: str,
+        table: TargetTable,
+        generation: int,
+        number: int,
+        marks: tuple[str, str],
+        form: str,
+        blocks: Iterable[bytes],
+    ) -> int:
+        chunk = (job, str(table.source), generation, number)
+        return self._load(table, chunk, marks, lambda connection: _copy_binary(connection, job, table, form, blocks))
+
+    def _load(
+        self,
+        table: TargetTable,
+        chunk: tuple[str, str, int, int],
+        marks: tuple[str, str],
+        copy: Callable[[Connection], int],
+    ) -> int:
         """First the table's state row is locked in share (other chunks go on, a newer generation waits or is seen),
         then the chunk's own ledger row is updated: the transaction's first change, and a lock against a second attempt.
         """
         connection = self._session()
-        chunk = (job, str(table.source), generation, number)
-        with translated(f"load chunk {number} of {table.target}"), connection.transaction():
+        with translated(f"load chunk {chunk[-1]} of {table.target}"), connection.transaction():
             done = _enter(connection, chunk)
             if done is not None:
                 return done
             _quiet_constraints(connection, table)
-            rows = self._copy(connection, job, table, lines)
+            rows = copy(connection)
             connection.execute(CHUNK_DONE, [rows, *marks, *chunk])
             reach("load.copied")
             return rows
@@ -262,21 +300,46 @@ class PostgresLoader:
             )
         return has_rows
 
-    def _copy(self, connection: Connection, job: str, table: TargetTable, lines: Iterable[bytes]) -> int:
-        """All lines, in one COPY after another of at most HELD_BYTES."""
-        command = sql.SQL("COPY {} ({}) FROM STDIN").format(table_name(table.target), column_list(table.columns))
-        total, blocks = 0, iter(lines)
-        for first in blocks:
-            held: list[bytes] = []
-            cursor = connection.cursor()
-            try:
-                with cursor.copy(command) as copy:
-                    for block in _until_full(chain([first], blocks), held):
-                        copy.write(block)
-            except psycopg.Error as error:
-                raise _refusal(error, job, table, held) from None
-            total += cursor.rowcount
-        return total
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def _copy(connection: Connection, job: str, table: TargetTable, lines: Iterable[bytes]) -> int:
+    """All lines, in one COPY after another of at most HELD_BYTES."""
+    total, blocks = 0, iter(lines)
+    for first in blocks:
+        held: list[bytes] = []
+        cursor = connection.cursor()
+        try:
+            with cursor.copy(_command(table)) as copy:
+                for block in _until_full(chain([first], blocks), held):
+                    copy.write(block)
+        except psycopg.Error as error:
+            raise _refusal(error, job, table, held) from None
+        total += cursor.rowcount
+    return total
+
+
+def _copy_binary(connection: Connection, job: str, table: TargetTable, form: str, blocks: Iterable[bytes]) -> int:
+    """A stream, in one COPY. The lock keeps the columns' types as they are found to be."""
+    connection.execute(sql.SQL("LOCK TABLE {} IN ROW EXCLUSIVE MODE").format(table_name(table.target)))
+    if binary_forms(connection, [(table.target, table.columns)]) != [form]:
+        raise RowRefused("the target's columns have other types by now", job=job, table=str(table.source))
+    cursor = connection.cursor()
+    try:
+        with cursor.copy(_command(table) + sql.SQL(" (FORMAT binary)")) as copy:
+            for block in blocks:
+                copy.write(block)
+    except psycopg.Error as error:
+        kind, hint = meaning(error)
+        if kind in WAITED_FOR and state_of(error) != MALFORMED:
+            raise
+        raise RowRefused(describe(error), hint=hint, job=job, table=str(table.source)) from None
+    return cursor.rowcount
+
+
+def _command(table: TargetTable) -> sql.Composed:
+    return sql.SQL("COPY {} ({}) FROM STDIN").format(table_name(table.target), column_list(table.columns))
 
 
 def _until_full(blocks: Iterable[bytes], held: list[bytes]) -> Iterable[bytes]:

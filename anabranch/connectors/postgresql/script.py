@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from anabranch.abc import DdlStep, ValueRules
+from anabranch.abc import ValueRules
 from anabranch.connectors.postgresql import ddl, verbatim
 from anabranch.connectors.postgresql.indexes import plan_indexes
 from anabranch.connectors.postgresql.verbatim import NotCarried
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Need, TableSchema
+from anabranch.model.steps import DdlStep
 from anabranch.rows.net import TargetTable
 
 Tables = Sequence[tuple[TableSchema, TargetTable]]

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import psycopg
 
-from anabranch.abc import LogOptions, SetUpStep
+from anabranch.abc import LogOptions
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.decoders import DECODERS
 from anabranch.connectors.postgresql.slots import missing as statements
@@ -20,6 +20,7 @@ from anabranch.errors import SourceUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
+from anabranch.model.steps import SetUpStep
 
 LOCK_SECONDS = 2.0  # that others may have to wait behind a statement of ours
 LET_GO_SECONDS = 10.0  # in which a server sees that a slot's reader is gone

@@ -1,5 +1,5 @@
-"""SnapshotReader and SharingReader of PostgreSQL: snapshots that say which transactions they have (K14), rows as COPY gives
-them.
+"""Rows of a PostgreSQL in snapshots that say which transactions they have (K14), as COPY gives them: SnapshotReader,
+SharingReader, RawReader.
 
 What does not live here: which of the log's transactions a snapshot has (positions.py).
 """
@@ -13,6 +13,7 @@ import psycopg
 from psycopg import sql
 
 from anabranch.abc import Bounds, ValueRules
+from anabranch.connectors.postgresql.binary_forms import binary_forms
 from anabranch.connectors.postgresql.connection import Connection, column_list, table_name
 from anabranch.connectors.postgresql.positions import Place, place_of
 from anabranch.connectors.postgresql.source_connection import (
@@ -24,7 +25,7 @@ from anabranch.connectors.postgresql.source_connection import (
     snapshot_text,
 )
 from anabranch.connectors.postgresql.source_errors import translated
-from anabranch.connectors.postgresql.verify import blocks
+from anabranch.connectors.postgresql.verify import blocks, joined
 from anabranch.errors import SourceError, SourceUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark
@@ -125,6 +126,14 @@ class PostgresSnapshot:
     def lines(self, table: TableSchema, columns: Sequence[str], bounds: Bounds, rules: ValueRules) -> Iterator[bytes]:
         yield from self._copy(table, columns, _inside(table, bounds))
 
+    def raw_form(self, table: TableSchema, columns: Sequence[str]) -> str:
+        """The lock of `open` keeps the types as they are."""
+        with translated(f"read the types of {table.id}"):
+            return binary_forms(self._session(), [(table.id, columns)])[0]
+
+    def raw(self, table: TableSchema, columns: Sequence[str], bounds: Bounds) -> Iterator[bytes]:
+        yield from self._copy(table, columns, _inside(table, bounds), binary=True)
+
     def lines_of(
         self, table: TableSchema, columns: Sequence[str], keys: Sequence[Mapping[str, str | None]], rules: ValueRules
     ) -> Iterator[bytes]:
@@ -145,13 +154,15 @@ class PostgresSnapshot:
                 refuse_other(self._connection, self._expected)
         return self._connection
 
-    def _copy(self, table: TableSchema, columns: Sequence[str], condition: sql.Composable) -> Iterator[bytes]:
-        query = sql.SQL("COPY (SELECT {} FROM {} WHERE {}) TO STDOUT").format(
+    def _copy(
+        self, table: TableSchema, columns: Sequence[str], condition: sql.Composable, binary: bool = False
+    ) -> Iterator[bytes]:
+        query = sql.SQL("COPY (SELECT {} FROM {} WHERE {}) TO STDOUT" + " (FORMAT binary)" * binary).format(
             column_list(list(columns)), table_name(table.id), condition
         )
         try:
             with translated("read rows"), self._session().cursor() as cursor, cursor.copy(query) as copy:
-                yield from blocks(copy)
+                yield from joined(copy) if binary else blocks(copy)
         except SourceError as error:
             error.table = error.table or str(table.id)
             raise

@@ -19,7 +19,7 @@ import psycopg
 import pyarrow as pa
 from psycopg import sql
 
-from anabranch.abc import Conflict, StagedNet, ValueRules
+from anabranch.abc import Conflict, ValueRules
 from anabranch.connectors.postgresql import merge
 from anabranch.connectors.postgresql.conflicts import refuse_newer
 from anabranch.connectors.postgresql.connection import Connection, connect, job_digest, table_name
@@ -30,7 +30,7 @@ from anabranch.connectors.postgresql.staging import ANALYZE_ROWS, copy_rows
 from anabranch.errors import StateError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
-from anabranch.rows.net import TableNet
+from anabranch.rows.net import StagedNet, TableNet
 
 SCHEMA = "anabranch"
 PROOF = StageColumn("proof", merge.NUMBER)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from anabranch.abc import SetUpStep
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.ddl import qualified, quote
 from anabranch.connectors.postgresql.terms import literal
 from anabranch.model.ids import TableId
+from anabranch.model.steps import SetUpStep
 
 SCHEMA = "anabranch"
 _TRIGGERS = """

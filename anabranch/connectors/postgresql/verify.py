@@ -7,8 +7,9 @@ comparison makes both sides alike.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
+import psycopg
 from psycopg import sql
 
 from anabranch.connectors.postgresql import choices
@@ -89,22 +90,42 @@ class PostgresReader:
         return self._connection
 
 
-def blocks(rows: Iterable[bytes | bytearray | memoryview]) -> Iterator[bytes]:
-    """COPY gives a message per row; whole rows are joined to blocks."""
-    held, size = [], 0
-    for row in rows:
-        held.append(row)
-        size += len(row)
+def blocks(copy: psycopg.Copy) -> Iterator[bytes]:
+    """The lines of a COPY, in blocks of whole ones."""
+    return map(_plain, joined(copy))
+
+
+def joined(copy: psycopg.Copy) -> Iterator[bytes]:
+    """COPY gives a message per row; whole messages are joined to blocks. What has come already is taken from libpq itself, at
+    half the time of `Copy.read`, which is left to wait."""
+    pg, held, size = copy.connection.pgconn, list[bytes | bytearray | memoryview](), 0
+    while True:
+        count, message = pg.get_copy_data(1)
+        if count < 0:
+            _end(pg)
+            break
+        one = message if count else copy.read()
+        if not one:
+            break
+        held.append(one)
+        size += len(one)
         if size >= BLOCK_BYTES:
-            yield _plain(b"".join(held))
+            yield b"".join(held)
             held, size = [], 0
     if held:
-        yield _plain(b"".join(held))
+        yield b"".join(held)
+
+
+def _end(pg: psycopg.pq.abc.PGconn) -> None:
+    """What the server says behind the last message. Raises psycopg.Error."""
+    while (result := pg.get_result()) is not None:
+        if result.status != psycopg.pq.ExecStatus.COMMAND_OK:
+            raise psycopg.errors.error_from_result(result)
 
 
 def _plain(block: bytes) -> bytes:
     """COPY escapes three more control characters than our lines do (rows/lines.py)."""
-    if not any(escape in block for escape in (b"\\b", b"\\f", b"\\v")):
+    if b"\\" not in block or not any(escape in block for escape in (b"\\b", b"\\f", b"\\v")):
         return block
     return MORE_ESCAPES.sub(lambda found: UNESCAPED[found[0]], block)
 
