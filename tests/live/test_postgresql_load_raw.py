@@ -1,4 +1,4 @@
-"""Rows that go from one PostgreSQL to another unread: which types do, to the letter, on every release; what a target refuses."""
+"""Rows that go from one PostgreSQL to another unread: which types do, to the letter, on every release; what is refused."""
 
 from __future__ import annotations
 
