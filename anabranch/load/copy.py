@@ -92,35 +92,31 @@ class ChunkWork:
     def finish(self, piece: Piece | Knot, header: bytes, blocks: Iterator[bytes]) -> tuple[int, ...] | None:
         if (told := json.loads(header)) == WAITING:
             return None
-        *marks, form = told
+        low, high, form = told
+        try:
+            return self._finish(piece, (low, high), form, blocks)
+        except RowRefused as refusal:
+            if not form:
+                raise
+            bound = log.get(job=self.job, table=str(piece.load.schema.id))
+            bound.warning("chunk_read_again_as_lines", reason=refusal.message)
+        lines = replace(self, forms={})  # they tell which row it is, or are taken
+        with lines.read(piece) as (header, blocks):
+            return lines.finish(piece, header, blocks)
+
+    def _finish(
+        self, piece: Piece | Knot, marks: tuple[str, str], form: str, blocks: Iterator[bytes]
+    ) -> tuple[int, ...]:
         with closing(self.target.loader(self.rules)) as loader:
-            if form:
-                return self._load_raw(loader, pieces_of(piece)[0], (*marks, form), blocks)
             with loader.together() if isinstance(piece, Knot) else nullcontext():
-                rows = tuple(self._load(loader, one, marks, blocks) for one in pieces_of(piece))
+                rows = tuple(self._load(loader, one, marks, form, blocks) for one in pieces_of(piece))
             reach("load.committed")
             return rows
 
-    def _load_raw(
-        self, loader: Loader, piece: Piece, told: tuple[str, str, str], blocks: Iterator[bytes]
-    ) -> tuple[int, ...] | None:
-        """A stream that the target refuses is read again as lines: they tell which row it is, or are taken."""
-        assert isinstance(loader, RawLoader), "it named the form"
-        load, (*marks, form) = piece.load, told
-        low, high = marks
-        try:
-            rows = loader.load_raw(self.job, load.table, load.generation, piece.number, (low, high), form, blocks)
-        except RowRefused as refusal:
-            about = log.get(job=self.job, table=str(load.schema.id))
-            about.warning("chunk_read_again_as_lines", chunk=piece.number, reason=refusal.message)
-            lines = replace(self, forms={})
-            with lines.read(piece) as (header, again):
-                return lines.finish(piece, header, again)
-        reach("load.committed")
-        return (rows,)
-
-    def _load(self, loader: Loader, piece: Piece, marks: tuple[str, str], blocks: Iterator[bytes]) -> int:
+    def _load(self, loader: Loader, piece: Piece, marks: tuple[str, str], form: str, blocks: Iterator[bytes]) -> int:
         load, (low, high) = piece.load, marks
+        if form and isinstance(loader, RawLoader):
+            return loader.load_raw(self.job, load.table, load.generation, piece.number, marks, form, blocks)
         its = iter(partial(next, blocks, b""), b"")  # up to an empty one
         rows = loader.load_chunk(self.job, load.table, load.generation, piece.number, (low, high), its)
         if load.together:  # of a chunk that is done nothing was taken, and another table's rows come behind

@@ -52,7 +52,7 @@ CASES: dict[str, tuple[str, list[str]]] = {
     "unknown key": (
         more("[load]\nparalel = 2\n"),
         [
-            "line 9, [load] paralel: unknown key; expected one of parallel, existing, lock, defer_constraints;"
+            "line 9, [load] paralel: unknown key; expected one of parallel, existing, lock, format, defer_constraints;"
             " did you mean parallel?"
         ],
     ),
