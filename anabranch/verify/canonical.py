@@ -25,6 +25,8 @@ NULL = b"\\N"
 _LETTERS = re.compile(rb"\\([\\bfv])")
 _CONTROLS = {b"b": b"\b", b"f": b"\f", b"v": b"\v", b"\\": b"\\\\"}
 
+_NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+
 Cell = Callable[[bytes], bytes]
 
 
@@ -66,6 +68,8 @@ def _form(type: LogicalType, rules: ValueRules) -> Cell | None:
         return _float32
     if type.kind is Kind.FLOAT64:
         return _float64
+    if type.kind is Kind.NATIVE and type.native in _WITH_FLOATS:
+        return partial(_floats, _WITH_FLOATS[type.native])
     kept = type.target or (rules.json if type.kind is Kind.JSON else "")
     if kept in ("json", "jsonb") or type.kind is Kind.JSON:
         return partial(_json, jsonb if kept == "jsonb" else as_written)
@@ -78,6 +82,10 @@ def _float64(cell: bytes) -> bytes:
 
 def _float32(cell: bytes) -> bytes:
     return repr(float(np.float32(cell.decode()))).encode()
+
+
+def _floats(form: Cell, cell: bytes) -> bytes:
+    return _NUMBER.sub(lambda found: form(found[0]), cell)
 
 
 def _address(cell: bytes) -> bytes:
@@ -108,6 +116,13 @@ _CHOSEN: Mapping[tuple[Kind, str], Cell] = {
     (Kind.DECIMAL, "double precision"): _without_sign(_float64),
     (Kind.FLOAT32, "numeric"): _without_sign(_float32),
     (Kind.FLOAT64, "numeric"): _without_sign(_float64),
+}
+# Types of PostgreSQL's own with floats in them: up to 11 it prints more digits than tell them apart.
+# https://www.postgresql.org/docs/12/release-12.html
+_WITH_FLOATS: Mapping[str, Cell] = {
+    f"{name}{array}": _float32 if name == "real" else _float64
+    for name in ("real", "double precision", "point", "line", "lseg", "box", "path", "polygon", "circle")
+    for array in ("", "[]")
 }
 _FORMS: Mapping[Kind, Cell] = {Kind.INET: _address, Kind.VECTOR: _vector}
 

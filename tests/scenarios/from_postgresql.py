@@ -1,4 +1,4 @@
-"""A job whose source is a PostgreSQL. Both ends are compared by what they print."""
+"""A job whose source is a PostgreSQL. Both ends are compared by what they print; where releases print otherwise, by bytes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,23 @@ from scenario import Scenario, quote
 from anabranch.testing.databases import Database
 
 ALIKE = "-c timezone=UTC -c extra_float_digits=3 -c search_path=pg_catalog"
+# From 12 on the fewest digits that tell a number are printed, before one or two more.
+# https://www.postgresql.org/docs/12/release-12.html
+FEWEST_DIGITS = 12
+FLOATS = {
+    "real": "float4send",
+    "double precision": "float8send",
+    "real[]": "array_send",
+    "double precision[]": "array_send",
+    "point": "point_send",
+    "line": "line_send",
+    "lseg": "lseg_send",
+    "box": "box_send",
+    "box[]": "array_send",
+    "path": "path_send",
+    "polygon": "poly_send",
+    "circle": "circle_send",
+}
 
 
 class FromPostgres(Scenario):
@@ -45,18 +62,24 @@ class FromPostgres(Scenario):
     def source_rows(
         self, table: str, columns: Sequence[str] | None = None, where: str = "TRUE"
     ) -> list[tuple[Any, ...]]:
-        return self._rows(self.source, f"public.{quote(table)}", columns or self._names(table), where)
+        return self._rows(self.source, f"public.{quote(table)}", self._shown(table, columns), where)
 
     def target_rows(
         self, table: str, columns: Sequence[str] | None = None, where: str = "TRUE", relation: str = ""
     ) -> list[tuple[Any, ...]]:
-        return self._rows(self.target, relation or f"public.{quote(table)}", columns or self._names(table), where)
+        return self._rows(self.target, relation or f"public.{quote(table)}", self._shown(table, columns), where)
 
-    def _names(self, table: str) -> list[str]:
-        return [name for name, _ in self.source_columns(table)]
+    def _shown(self, table: str, columns: Sequence[str] | None) -> str:
+        """What both ends are asked for."""
+        types = dict(self.source_columns(table))
+        prints_alike = int(self.source.server.version.partition(".")[0]) >= FEWEST_DIGITS
+        send = {} if prints_alike else {name: FLOATS[type] for name, type in types.items() if type in FLOATS}
+        names = [(quote(name), send.get(name)) for name in columns or types]
+        return ", ".join(
+            f"encode({function}({name}), 'hex')" if function else f"{name}::text" for name, function in names
+        )
 
-    def _rows(self, database: Database, relation: str, columns: Sequence[str], where: str) -> list[tuple[Any, ...]]:
-        shown = ", ".join(f"{quote(name)}::text" for name in columns)
+    def _rows(self, database: Database, relation: str, shown: str, where: str) -> list[tuple[Any, ...]]:
         with database.connect(options=ALIKE) as connection:
             rows = connection.execute(f"SELECT {shown} FROM {relation} WHERE {where}").fetchall()
         return sorted(rows, key=repr)

@@ -64,9 +64,9 @@ def test_a_key_is_found_wherever_its_columns_stand() -> None:
     assert key_of(table([INT, TEXT], key=()))(b"1\tx") == b"1\tx"
 
 
-def canonical(kind: Kind, *texts: str, json_as: str = "jsonb") -> list[bytes]:
+def canonical(kind: Kind, *texts: str, json_as: str = "jsonb", native: str = "") -> list[bytes]:
     block = "".join(f"1\t{text}\n" for text in texts).encode()
-    made = Canonical(table([INT, LogicalType(kind)]), ValueRules(json=json_as))
+    made = Canonical(table([INT, LogicalType(kind, native=native)]), ValueRules(json=json_as))
     return [row.split(b"\t")[1] for row in made.rows(block)]
 
 
@@ -88,6 +88,24 @@ def canonical(kind: Kind, *texts: str, json_as: str = "jsonb") -> list[bytes]:
 )
 def test_texts_of_one_value_are_one(kind: Kind, same: list[str]) -> None:
     assert len(set(canonical(kind, *same))) == 1
+
+
+@pytest.mark.parametrize(
+    ("native", "same", "different"),
+    [
+        ("point", ["(1.0000000000000001e-05,-0)", "(1e-05,-0)"], ["(1e-05,-0)", "(1e-05,0)", "(NaN,Infinity)", "(1,2)"]),
+        ("box[]", ["{(3,4),(0.10000000000000001,2)}", "{(3,4),(0.1,2)}"], ["{(3,4),(1,2)}", "{(3,4);(1,2)}"]),
+        ("circle", ["<(1,2),0.20000000000000001>", "<(1,2),0.2>"], ["<(1,2),0.2>", "<(1,2),0.20000000000000004>"]),
+        ("real[]", ["{0.100000001,NULL}", "{0.1,NULL}"], ["{0.1,NULL}", "{0.10000001,NULL}", "{NaN,NULL}", "{-Infinity}"]),
+        ("double precision[]", ["[0:1]={1e+23,1}", "[0:1]={9.9999999999999992e+22,1}"], ["{1,2}", "[0:1]={1,2}", "{12}"]),
+        ("numeric[]", ["{1.0}"], ["{1.0}", "{1.00}"]),
+    ],
+)  # fmt: skip
+def test_digits_that_only_some_releases_print_are_no_difference(
+    native: str, same: list[str], different: list[str]
+) -> None:
+    assert len(set(canonical(Kind.NATIVE, *same, native=native))) == 1
+    assert len(set(canonical(Kind.NATIVE, *different, native=native))) == len(different)
 
 
 @pytest.mark.parametrize(
