@@ -537,7 +537,8 @@ class TypeMap(Protocol):
 @dataclass(frozen=True)
 class LogOptions:
     """What capture needs to know to be a well-behaved replica. `name`: of what the job has at the source, of no other job.
-    `decoder`: who turns the log into changes there, where a source has several."""
+    `decoder`: who turns the log into changes there, where a source has several. `binary`: may values come in the source's
+    binary form, where there is one? What is given is the same."""
 
     server_id: int
     flush_interval: float  # seconds
@@ -545,6 +546,7 @@ class LogOptions:
     name: str = ""
     decoder: str = "pgoutput"
     heartbeat: float = 0.0  # seconds between messages that a reader writes into an idle source's log; 0: none
+    binary: bool = False
 
 
 class SourceConnector(Protocol):

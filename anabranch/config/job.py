@@ -264,6 +264,10 @@ class Capture(Section):
     """While nothing of the job happens at a PostgreSQL and others make its log grow, a message of about 100 bytes is written
     into the log so often, which moves the job's place on and shows that the log is read; 0: never. Without effect on
     MySQL and MariaDB, whose logs are one for the whole server, and with `decoderbufs`, which shows no messages."""
+    binary: bool = False
+    """Values come from `pgoutput` in binary form where the server (14 and later) and the types of all tables allow it, else as
+    text; the trail is the same. It is faster for tables with much `bytea`, and not for others
+    ([prepare the source](../howto/prepare-a-postgresql-source.md#binary-values))."""
     flush_interval_ms: int = Field(default=1000, ge=10, le=60000)
     """The longest a committed transaction waits for its flush; under load flushes come one after another."""
     segment_mb: int = Field(default=64, ge=1, le=4096)

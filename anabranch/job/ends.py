@@ -77,7 +77,8 @@ def log_options(job: Job, job_uuid: str) -> LogOptions:
         value_rules(job),
         name,
         capture.decoder,
-        capture.heartbeat_interval_s,
+        heartbeat=capture.heartbeat_interval_s,
+        binary=capture.binary,
     )
 
 

@@ -10,16 +10,19 @@ import time
 from dataclasses import replace
 
 from anabranch.abc import LogItem, LogOptions, Select
+from anabranch.connectors.postgresql.binary_types import BINARY, columns, reader
+from anabranch.connectors.postgresql.binary_values import Reader
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.decoders import DECODERS, Reading
 from anabranch.connectors.postgresql.heartbeat import Heartbeat
 from anabranch.connectors.postgresql.positions import Place, lsn_text, place_of
+from anabranch.connectors.postgresql.relations import NeedsText
 from anabranch.connectors.postgresql.slots import Slot, members, read_slot
 from anabranch.connectors.postgresql.source_catalog import mark
 from anabranch.connectors.postgresql.source_connection import identity, log_end, one, open_session, server
 from anabranch.connectors.postgresql.source_errors import translated
 from anabranch.connectors.postgresql.wal_stream import DATA, DATA_HEAD, WalStream, data_start, keepalive
-from anabranch.errors import LogLost, SourceUnavailable
+from anabranch.errors import LogLost, SourceError, SourceUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark
 from anabranch.rows.chunk import Chunk, Part
@@ -43,10 +46,13 @@ class WalReader:
         self._stream: WalStream | None = None
         self._types: Connection | None = None
         self._type_texts: dict[tuple[int, int], str] = {}
+        self._readers: dict[tuple[int, int], Reader | None] = {}
+        self._needs_text = not options.binary or not self._decoder.binary  # or the log was found to
         self._stale = False  # what was read ahead was selected by old definitions, or the server sends too few tables
         self._is_inside = False  # fragments were given, and the end of their transaction was not
         self._durable = 0
         self._heartbeat = Heartbeat(endpoint, options.name, options.heartbeat)
+        self.is_binary = False  # does the log that is read have values in binary form?
 
     def identity(self) -> str:
         if not self._identity:
@@ -65,6 +71,7 @@ class WalReader:
             self._require(connection, place)
         self._select, self._last, self._stale, self._is_inside = select, after, False, False
         self._type_texts.clear()
+        self._readers.clear()
         self._stream = WalStream(self._endpoint)
         place = _on_timeline(place, self._stream)
         self._identity = f"{place.identity}/{place.timeline}"
@@ -76,10 +83,14 @@ class WalReader:
             )
         decoder, name = self._decoder, self._options.name
         asked = decoder.options(name, self._published, self._server_version)
+        self.is_binary = self._may_be_binary()
+        if self.is_binary:
+            asked["binary"] = "true"
         has_newer = self._stream.begin(name, place.lsn, asked, decoder.newer)
         with open_session(self._endpoint) as connection, translated("look at the slot"):
             self._refuse_passed(read_slot(connection, name), place)  # nobody else moves it from here on
-        self._assembler = decoder.make(Reading(name, place, select, self._type_text, has_newer))
+        how = Reading(name, place, select, self._type_text, has_newer, self._reader if self.is_binary else None)
+        self._assembler = decoder.make(how)
         self._durable, self._received = 0, place.lsn
         self._heard = self._asked = time.monotonic()
         self._is_shown = self._server_version >= decoder.messages
@@ -88,6 +99,16 @@ class WalReader:
         self._waiting_since: float | None = None
 
     def read(self, timeout: float) -> LogItem | None:
+        try:
+            return self._read(timeout)
+        except NeedsText as why:  # a table that is no longer what it was in this piece of the log
+            if self._is_inside:
+                raise self._no_binary(why) from why
+            self._needs_text = True
+            self.start(self._last, self._select)
+            return self._read(timeout)
+
+    def _read(self, timeout: float) -> LogItem | None:
         if self._stale and not self._is_inside:
             self.start(self._last, self._select)
         assert self._stream is not None, "start comes before read"
@@ -117,7 +138,10 @@ class WalReader:
         if self._stream is None:
             return
         if self._is_inside:
-            self._assembler.reselect()
+            try:
+                self._assembler.reselect()
+            except NeedsText as why:
+                raise self._no_binary(why) from why
         self._stale = True
 
     def confirm(self, durable: LogMark) -> None:
@@ -233,15 +257,38 @@ class WalReader:
                 hint=f"the trail was put back, or the slot was made anew or read by others: {_START_OVER}",
             )
 
+    def _may_be_binary(self) -> bool:
+        """Only if all that is published can be read so: it holds for the whole connection."""
+        if self._needs_text or self._server_version < BINARY:
+            return False
+        with open_session(self._endpoint) as connection, translated("ask for the types of columns"):
+            found = columns(connection, self._published)
+        return all(self._reader(oid, modifier) is not None for oid, modifier in found)
+
+    def _reader(self, oid: int, modifier: int) -> Reader | None:
+        key = oid, modifier
+        if key not in self._readers:
+            with translated("ask for a type"):
+                self._readers[key] = reader(self._types_session(), oid, modifier)
+        return self._readers[key]
+
+    def _no_binary(self, why: NeedsText) -> SourceError:
+        """What was given of the transaction cannot be given again."""
+        what = f"rows within a large transaction cannot be read in binary form: {why}"
+        return SourceError(what, position=self._last.native, hint="[capture] binary = false")
+
+    def _types_session(self) -> Connection:
+        if self._types is None:
+            self._types = open_session(self._endpoint)
+        return self._types
+
     def _type_text(self, oid: int, modifier: int) -> str:
         """As format_type() spells it now."""
         key = oid, modifier
         if key not in self._type_texts:
-            if self._types is None:
-                self._types = open_session(self._endpoint)
             with translated("ask for a type's name"):
                 query = "SELECT pg_catalog.format_type(%s::oid, %s)"
-                self._type_texts[key] = str(one(self._types, query, [oid, modifier]))
+                self._type_texts[key] = str(one(self._types_session(), query, [oid, modifier]))
         return self._type_texts[key]
 
 

@@ -22,17 +22,20 @@ from anabranch.connectors.postgresql.pgoutput import (
     parse,
 )
 from anabranch.connectors.postgresql.positions import Place
-from anabranch.connectors.postgresql.relations import Relations, TypeText
+from anabranch.connectors.postgresql.relations import ReaderOf, Relations, TypeText
 from anabranch.errors import UnknownLogEvent
 
 
 class PgoutputAssembler(Assembler):
     """Assembler of pgoutput's messages."""
 
-    def __init__(self, place: Place, select: Select, type_text: TypeText, name: str) -> None:
+    def __init__(
+        self, place: Place, select: Select, type_text: TypeText, name: str, reader: ReaderOf | None = None
+    ) -> None:
+        """`reader`: where the server was asked for values in binary form."""
         super().__init__(place)
         self._name = name  # of our own messages
-        self._relations = Relations(select, type_text, self._buffer, self._park)
+        self._relations = Relations(select, type_text, self._buffer, self._park, reader)
         self._begun = 0  # where the open transaction's commit is
 
     def reselect(self) -> None:

@@ -15,7 +15,7 @@ from anabranch.connectors.postgresql.decode_decoderbufs import DecoderbufsAssemb
 from anabranch.connectors.postgresql.decode_pgoutput import PgoutputAssembler
 from anabranch.connectors.postgresql.decode_wal2json import Wal2jsonAssembler
 from anabranch.connectors.postgresql.positions import Place
-from anabranch.connectors.postgresql.relations import TypeText
+from anabranch.connectors.postgresql.relations import ReaderOf, TypeText
 from anabranch.connectors.postgresql.truncate_notes import noted
 from anabranch.model.ids import TableId
 
@@ -25,13 +25,15 @@ NEVER = 1 << 30
 
 @dataclass(frozen=True)
 class Reading:
-    """What a slot is read with. `has_newer`: the server's plugin knows the options that only newer ones have."""
+    """What a slot is read with. `has_newer`: the server's plugin knows the options that only newer ones have;
+    `reader`: where it was asked for values in binary form."""
 
     name: str
     place: Place
     select: Select
     type_text: TypeText
     has_newer: bool
+    reader: ReaderOf | None = None
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ class Decoder:
     origins: bool = True
     roots: bool = True
     old_nulls: bool = True
+    binary: bool = False  # may values come in binary form?
     needs_places: bool = True  # of messages, beside what is in them
     inexact: Mapping[str, str] = field(default_factory=dict)
     ambiguous: frozenset[str] = frozenset()
@@ -85,8 +88,9 @@ DECODERS: dict[str, Decoder] = {
     "pgoutput": Decoder(
         "pgoutput",
         _pgoutput_options,
-        lambda how: PgoutputAssembler(how.place, how.select, how.type_text, how.name),
+        lambda how: PgoutputAssembler(how.place, how.select, how.type_text, how.name, how.reader),
         messages=MESSAGES,
+        binary=True,
         needs_places=False,
     ),
     "wal2json": Decoder(

@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from anabranch.connectors.postgresql.row_images import ABSENT, UNCHANGED, Images, images
+from anabranch.connectors.postgresql.binary_values import Reader
+from anabranch.connectors.postgresql.row_images import ABSENT, BINARY, TEXT, UNCHANGED, Images, images
 from anabranch.connectors.postgresql.text_values import array_of_text
 from anabranch.errors import ValueRefused
+from anabranch.model.datatype import LogicalType
 from anabranch.model.schema import TableSchema
 from anabranch.rows.arrow import arrow_type
 from anabranch.rows.builder import TableBuffer
@@ -28,11 +30,13 @@ UPDATE = ord("U")
 @dataclass(frozen=True, eq=False, slots=True)
 class Layout:
     """What messages of a relation hold: for each of its columns the place of the table's column, and whether it is in the
-    replica identity; `head` as in row_images.images."""
+    replica identity; `head` as in row_images.images; `readers`: of each column's binary form, none where values come as
+    text."""
 
     places: tuple[int, ...]
     in_identity: tuple[bool, ...]
     head: int
+    readers: tuple[Reader, ...] = ()
 
 
 class MessageBuffer(TableBuffer):
@@ -78,7 +82,7 @@ class MessageBuffer(TableBuffer):
             return pa.nulls(count)
         try:
             parts = [
-                array_of_text(column.type, piece.images.column(piece.layout.places.index(place)))
+                piece.column(piece.layout.places.index(place), column.type)
                 if place in piece.layout.places
                 else pa.nulls(len(piece.images.op), arrow_type(column.type))
                 for piece in pieces
@@ -94,6 +98,18 @@ class _Piece:
 
     layout: Layout
     images: Images
+
+    def column(self, place: int, type: LogicalType) -> pa.Array:
+        """The values of a column of the relation. Raises ValueError for what is no value of `type`."""
+        tags = self.images.cells.tags[:, place]
+        if not (tags == BINARY).any():
+            return array_of_text(type, self.images.column(place))
+        if not self.layout.readers or (tags == TEXT).any():
+            raise ValueError("values in binary form, which was not asked for")
+        found = self.layout.readers[place](self.images.column(place))
+        if found.type != arrow_type(type):
+            raise ValueError(f"values in the binary form of {found.type}")
+        return found
 
     def codes(self, columns: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
         """By image and column of the table: 1 present, 2 unchanged, 0 neither. What no message has is not replicated."""

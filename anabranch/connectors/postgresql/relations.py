@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from anabranch.abc import Select
+from anabranch.connectors.postgresql.binary_values import Reader
 from anabranch.connectors.postgresql.message_buffer import Layout, MessageBuffer
 from anabranch.connectors.postgresql.pgoutput import ROW_HEAD, Relation, RelationColumn
 from anabranch.model.ids import TableId
@@ -15,6 +16,8 @@ from anabranch.model.schema import Column, TableSchema
 
 TypeText = Callable[[int, int], str]
 """(oid, modifier) -> the type as format_type() spells it."""
+ReaderOf = Callable[[int, int], Reader | None]
+"""(oid, modifier) -> who reads the type's binary form; None: its text is needed."""
 Known = tuple[MessageBuffer, Layout] | None
 
 
@@ -22,8 +25,13 @@ class Unfit(Exception):
     """The relation is not as its definition in force: the table has to be parked."""
 
 
+class NeedsText(Exception):
+    """Rows come in binary form, and have values that are read as text alone."""
+
+
 class Relations:
-    """By the four bytes that name a relation in row messages. `park` is told of a table that has to be parked, and why."""
+    """By the four bytes that name a relation in row messages. `park` is told of a table that has to be parked, and why.
+    `reader`: where values come in binary form."""
 
     def __init__(
         self,
@@ -31,14 +39,16 @@ class Relations:
         type_text: TypeText,
         buffer: Callable[[TableSchema], MessageBuffer],
         park: Callable[[TableId, str], None],
+        reader: ReaderOf | None = None,
     ) -> None:
         self.known: dict[bytes, Known] = {}
         self._select, self._type_text, self._buffer, self._park = select, type_text, buffer, park
+        self._reader = reader
         self._seen: dict[int, Relation] = {}
         self._schemas: dict[TableId, TableSchema | None] = {}
 
     def announce(self, relation: Relation) -> None:
-        """From here on its rows are like that."""
+        """From here on its rows are like that. Raises NeedsText."""
         self._seen[relation.oid] = relation
         table = TableId(relation.schema, relation.name)
         if table not in self._schemas:
@@ -46,7 +56,7 @@ class Relations:
         schema, found = self._schemas[table], None
         if schema is not None:
             try:
-                found = self._buffer(schema), layout(relation, schema, self._type_text)
+                found = self._buffer(schema), layout(relation, schema, self._type_text, reader=self._reader)
             except Unfit as unfit:
                 self._schemas[table] = None
                 self._park(table, str(unfit))
@@ -64,8 +74,10 @@ class Relations:
             self.announce(relation)
 
 
-def layout(relation: Relation, schema: TableSchema, type_text: TypeText, head: int = ROW_HEAD) -> Layout:
-    """Where the relation's columns stand in the definition. Raises Unfit where it is another one."""
+def layout(
+    relation: Relation, schema: TableSchema, type_text: TypeText, head: int = ROW_HEAD, reader: ReaderOf | None = None
+) -> Layout:
+    """Where the relation's columns stand in the definition. Raises Unfit where it is another one, NeedsText."""
     if schema.oid and relation.oid != schema.oid:
         raise Unfit("another table has its name now")
     there = {one.name for one in relation.columns}
@@ -74,7 +86,16 @@ def layout(relation: Relation, schema: TableSchema, type_text: TypeText, head: i
         raise Unfit(f"the log has {len(relation.columns)} columns, the definition {len(logged)}")
     for place, one in zip(logged, relation.columns, strict=True):
         _compare(schema.columns[place], one, type_text)
-    return Layout(tuple(logged), tuple(one.in_identity for one in relation.columns), head)
+    readers = _readers(relation, reader) if reader is not None else ()
+    return Layout(tuple(logged), tuple(one.in_identity for one in relation.columns), head, readers)
+
+
+def _readers(relation: Relation, reader: ReaderOf) -> tuple[Reader, ...]:
+    found = [reader(one.type, one.modifier) for one in relation.columns]
+    if None in found:
+        lacking = ", ".join(column.name for column, one in zip(relation.columns, found, strict=True) if one is None)
+        raise NeedsText(f"{relation.schema}.{relation.name}: {lacking}")
+    return tuple(one for one in found if one is not None)
 
 
 def _compare(column: Column, one: RelationColumn, type_text: TypeText) -> None:

@@ -6,6 +6,8 @@ https://www.postgresql.org/docs/current/datatype.html with bytea_output = hex, e
 
 from __future__ import annotations
 
+from binascii import unhexlify
+
 import numpy as np
 import pyarrow as pa
 
@@ -15,9 +17,6 @@ from anabranch.rows.arrow import arrow_type
 _NUMBERS = frozenset({Kind.INT16, Kind.INT32, Kind.INT64, Kind.FLOAT32, Kind.FLOAT64})
 _TEXTS = frozenset({Kind.TEXT, Kind.JSON, Kind.UUID, Kind.INET, Kind.ENUM, Kind.NATIVE})
 _PREFIX = 2  # bytes of the \x before hex digits
-_NIBBLES = np.full(256, 255, np.uint8)
-for _digits, _first in ((b"0123456789", 0), (b"abcdef", 10), (b"ABCDEF", 10)):
-    _NIBBLES[list(_digits)] = range(_first, _first + len(_digits))
 
 
 def array_of_text(type: LogicalType, values: pa.LargeBinaryArray) -> pa.Array:
@@ -44,12 +43,11 @@ def _unhex(values: pa.LargeBinaryArray) -> pa.Array:
         if (at >= offsets[1:][has]).any() or (digits[at] != byte).any():
             raise ValueError("a bytea that does not begin with \\x: bytea_output has to be hex")
         is_prefix[at] = True
-    nibbles = _NIBBLES[digits[~is_prefix]]
     sizes = np.where(has, lengths - _PREFIX, 0)
-    if (sizes % 2).any() or (nibbles > 15).any():
+    if (sizes % 2).any():
         raise ValueError("a bytea that is not pairs of hex digits")
+    bytes_ = unhexlify(digits[~is_prefix].data)  # raises ValueError for what is no digit
     found = np.zeros(len(values) + 1, np.int32)
     np.cumsum(sizes // 2, out=found[1:])
-    bytes_ = nibbles[0::2] << 4 | nibbles[1::2]
-    parts = [valid, pa.py_buffer(found), pa.py_buffer(np.ascontiguousarray(bytes_))]
+    parts = [valid, pa.py_buffer(found), pa.py_buffer(bytes_)]
     return pa.Array.from_buffers(pa.binary(), len(values), parts, values.null_count)
