@@ -31,36 +31,38 @@ Places = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Values by image and column: `tags`, and where in the messages' bytes a value `starts`, how many it has."""
+    """Values by tuple and column, a column's side by side in memory: `tags`, and where in the messages' bytes a value `starts`,
+    how many it has."""
 
     tags: Bytes
     starts: Places
     lengths: Places
 
     @classmethod
-    def none(cls, images: int, columns: int) -> Cells:
-        return cls(
-            np.full((images, columns), ABSENT, np.uint8),
-            np.zeros((images, columns), np.int64),
-            np.zeros((images, columns), np.int64),
+    def of(cls, tuples: int, columns: int) -> Cells:
+        """To be filled."""
+        shape = columns, tuples
+        return cls(np.empty(shape, np.uint8).T, np.empty(shape, np.int64).T, np.empty(shape, np.int64).T)
+
+    def column(self, place: int) -> Cells:
+        return Cells(self.tags[:, place], self.starts[:, place], self.lengths[:, place])
+
+    def take(self, tuples: Places) -> Cells:
+        return Cells(self.tags.T[:, tuples].T, self.starts.T[:, tuples].T, self.lengths.T[:, tuples].T)
+
+    def then(self, other: Cells) -> Cells:
+        """These tuples and the other's."""
+        return Cells(
+            np.concatenate((self.tags.T, other.tags.T), axis=1).T,
+            np.concatenate((self.starts.T, other.starts.T), axis=1).T,
+            np.concatenate((self.lengths.T, other.lengths.T), axis=1).T,
         )
-
-    def put(self, rows: Any, other: Cells) -> None:
-        self.tags[rows], self.starts[rows], self.lengths[rows] = other.tags, other.starts, other.lengths
-
-    def of(self, rows: Any) -> Cells:
-        return Cells(self.tags[rows], self.starts[rows], self.lengths[rows])
-
-    def where(self, here: Any, other: Cells) -> Cells:
-        """These where `here` is true, else the other's."""
-        pairs = ((self.tags, other.tags), (self.starts, other.starts), (self.lengths, other.lengths))
-        return Cells(*(np.where(here, mine, theirs) for mine, theirs in pairs))
 
 
 @dataclass(frozen=True, slots=True)
 class Images:
     """Row images in the messages' order, an update's as BEFORE and AFTER. `op`: Op of each; `message`: which message it is
-    of; `cells`: a row for each."""
+    of; `cells`: a tuple for each."""
 
     data: Bytes
     op: np.ndarray[Any, np.dtype[np.int8]]
@@ -69,7 +71,7 @@ class Images:
 
     def column(self, place: int) -> pa.Array:
         """The bytes of a column's values; null where there is none."""
-        return values(self.data, self.cells.of((slice(None), place)))
+        return values(self.data, self.cells.column(place))
 
 
 def images(messages: Sequence[bytes], key: Sequence[bool], head: int = _HEAD) -> Images:
@@ -89,19 +91,34 @@ def images(messages: Sequence[bytes], key: Sequence[bool], head: int = _HEAD) ->
     kind, in_key = data[begins], np.array(key, bool)
     if not np.isin(kind, (INSERT, UPDATE, DELETE)).all():
         raise ValueError("a message that is none about a row")
-    old, new, reached = _tuples(data, begins + head, kind, in_key)
+    cells, olds, news, reached = _tuples(data, begins + head, kind, len(in_key))
     if not np.array_equal(reached, ends):
         raise ValueError("a message that is longer or shorter than its tuples")
-    is_update = kind == UPDATE
-    message = np.repeat(np.arange(len(messages)), np.where(is_update, 2, 1))
-    second = np.zeros(len(message), bool)
-    second[1:] = message[1:] == message[:-1]
-    cells = Cells.none(len(message), len(in_key))
-    cells.put(~second, old.where((kind != INSERT)[:, None], new))
-    cells.put(second, new.of(is_update))
+    has_old, has_new = olds >= 0, news >= 0
+    message = np.repeat(np.arange(len(messages)), np.where(kind == UPDATE, 2, 1))
+    is_after = np.zeros(len(message), bool)
+    is_after[1:] = message[1:] == message[:-1]
     op = np.select([kind == INSERT, kind == DELETE], [int(Op.INSERT), int(Op.DELETE)], int(Op.BEFORE))[message]
-    op[second] = int(Op.AFTER)
+    op[is_after] = int(Op.AFTER)
+    if has_old.any() or is_after.any():
+        first = np.where(has_old, olds, news)
+        cells = cells.take(np.where(is_after, news[message], first[message]))
+        is_key = has_new & ~has_old | (data[begins + head] == KEY)
+        _leave_out(cells, in_key, is_key[message] & (op != Op.INSERT) & ~is_after)
+        _fill_in(cells, is_after & (data[begins + head] == OLD)[message])
     return Images(data, op.astype(np.int8), message, cells)
+
+
+def _leave_out(cells: Cells, in_key: Any, images: Any) -> None:
+    """These images are of an identity alone."""
+    cells.tags[np.ix_(images, ~in_key)] = ABSENT
+
+
+def _fill_in(cells: Cells, images: Any) -> None:
+    """What these left as it was is as in the image before, which is a whole row."""
+    rows, columns = np.nonzero((cells.tags == UNCHANGED) & images[:, None])
+    for part in (cells.tags, cells.starts, cells.lengths):
+        part[rows, columns] = part[rows - 1, columns]
 
 
 def values(data: Bytes, cells: Cells) -> pa.Array:
@@ -123,39 +140,37 @@ def values(data: Bytes, cells: Cells) -> pa.Array:
     return pieces.take(pa.array(2 * which, mask=None if has.all() else ~has))
 
 
-def _tuples(data: Bytes, at: Places, kind: Bytes, in_key: Any) -> tuple[Cells, Cells, Places]:
-    """Of each message the cells before it and after it, and where it ends."""
-    rows, columns = len(at), len(in_key)
-    old, new, reached = Cells.none(rows, columns), Cells.none(rows, columns), at.copy()
+def _tuples(data: Bytes, at: Places, kind: Bytes, columns: int) -> tuple[Cells, Places, Places, Places]:
+    """All tuples, those of before first; for each message the place of its old and its new one there, -1 for none, and where it
+    ends."""
     mark = data[at]
     has_old, has_new = np.isin(mark, (KEY, OLD)), kind != DELETE
     if not (has_old | (mark == NEW)).all() or (has_old & (kind == INSERT)).any() or (~has_old & ~has_new).any():
         raise ValueError("a message with a tuple of another kind")
-    found, reached[has_old] = _split(data, at[has_old] + 1, columns)
-    is_key = mark[has_old] == KEY
-    old.put(has_old, Cells.none(len(is_key), columns).where(is_key[:, None] & ~in_key, found))
+    reached = at.copy()
+    old, reached[has_old] = _split(data, at[has_old] + 1, columns)
     if not (data[reached[has_new]] == NEW).all():
         raise ValueError("a change without its row")
-    found, reached[has_new] = _split(data, reached[has_new] + 1, columns)
-    new.put(has_new, found)
-    keeps = (kind == UPDATE) & ~has_old
-    old.put(keeps, new.of(keeps).where(in_key, Cells.none(int(keeps.sum()), columns)))
-    is_known = (new.tags == UNCHANGED) & (mark == OLD)[:, None]
-    return old, old.where(is_known, new), reached
+    new, reached[has_new] = _split(data, reached[has_new] + 1, columns)
+    count = int(has_old.sum())
+    olds = np.where(has_old, np.cumsum(has_old) - 1, -1)
+    news = np.where(has_new, np.cumsum(has_new) - 1 + count, -1)
+    return old.then(new) if count else new, olds, news, reached
 
 
 def _split(data: Bytes, at: Places, columns: int) -> tuple[Cells, Places]:
     """Tuples that begin at `at`: their cells, and where each ends."""
-    found, last = Cells.none(len(at), columns), len(data) - _PAD
-    if (at > last).any() or (_number(data, at, 2) != columns).any():
+    found, last = Cells.of(len(at), columns), len(data) - _PAD
+    if (at > last).any() or (_numbers(data, ">u2")[at] != columns).any():
         raise ValueError("a tuple with another number of columns than its relation")
     at = at + 2
+    sizes = _numbers(data, ">u4")
     for place in range(columns):
         tags = data[at]
         has = (tags == TEXT) | (tags == BINARY)
         if not (has | (tags == NULL) | (tags == UNCHANGED)).all():
             raise ValueError(f"a value of unknown kind in column {place + 1}")
-        lengths = np.where(has, _number(data, at + 1, 4), 0)
+        lengths = np.where(has, sizes[at + 1], 0).astype(np.int64)
         starts = at + np.where(has, 5, 1)
         at = starts + lengths
         if (at > last).any():
@@ -164,9 +179,6 @@ def _split(data: Bytes, at: Places, columns: int) -> tuple[Cells, Places]:
     return found, at
 
 
-def _number(data: Bytes, at: Places, width: int) -> Places:
-    """Of `width` bytes each, the highest first."""
-    number = data[at].astype(np.int64)
-    for place in range(1, width):
-        number = number << 8 | data[at + place]
-    return number
+def _numbers(data: Bytes, form: str) -> np.ndarray[Any, Any]:
+    """Those that begin at each byte, the highest byte first."""
+    return np.ndarray(len(data) - np.dtype(form).itemsize + 1, form, data, strides=(1,))
