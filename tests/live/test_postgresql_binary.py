@@ -61,7 +61,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "text": ("''", "E'tab\\t nl\\n cr\\r bs\\b ff\\f vt\\v back\\\\slash \\\\N \\\\. end'", "repeat('😀', 3000)"),
     "name": ("'a name'",),
     "bytea": ("''", "'\\x00ff5c0a'", "decode(repeat('00ff', 5000), 'hex')"),
-    "date": ("'infinity'", "'-infinity'", "'4713-01-01 BC'", "'5874897-12-31'", "'2024-02-29'", "'12345-06-07'", "'0001-12-31 BC'"),
+    "date": ("'infinity'", "'-infinity'", "'4713-01-01 BC'", "'5874897-12-31'", "'2024-02-29'", "'12345-06-07'"),
     "time without time zone": ("'24:00:00'", "'00:00:00.000001'", "'12:30:00.5'", "'00:00'"),
     "time(2) without time zone": ("'23:59:59.99'", "'01:02:03.1'"),
     "timestamp without time zone": _MOMENTS,
@@ -202,8 +202,8 @@ def test_pitfall_01_identities_and_what_was_not_changed(rig: MakeRig) -> None:
     twice = " twice int GENERATED ALWAYS AS (id * 2) STORED,"
     made = rig(
         *(
-            f"CREATE TABLE {name} (id int NOT NULL, at timestamp NOT NULL, v numeric(9,3), large text,{twice * (name in ('keyed', 'indexed'))}"
-            f" raw bytea{', PRIMARY KEY (id)' * (name != 'keyless')})"
+            f"CREATE TABLE {name} (id int NOT NULL, at timestamp NOT NULL, v numeric(9,3), large text,"
+            f"{twice * (name in ('keyed', 'indexed'))} raw bytea{', PRIMARY KEY (id)' * (name != 'keyless')})"
             for name in tables
         ),
         *(f"ALTER TABLE {name} ALTER large SET STORAGE EXTERNAL, ALTER raw SET STORAGE EXTERNAL" for name in tables),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from dataclasses import replace
 
 from anabranch.abc import LogItem
 from anabranch.connectors.postgresql.message_buffer import MessageBuffer
@@ -68,7 +67,7 @@ class Assembler(ABC):
     def move(self, lsn: int) -> None:
         """Nothing for us up to there, and nothing is open."""
         if self._xid is None and not self._builder.transaction and lsn > self._place.lsn:
-            self._place = replace(self._place, lsn=lsn)
+            self._place = self._place.at(lsn)
 
     def _beat(self, lsn: int, time: int) -> None:
         """A heartbeat of ours, which stands at this place and was written then."""
@@ -90,7 +89,7 @@ class Assembler(ABC):
         waiting, is_fragmented = self._ordinal - self._fragmented, self._fragmented > 0
         is_ours = self._ordinal > 0 or self._has_barrier
         self._xid, self._ordinal, self._fragmented, self._has_barrier = None, 0, 0, False
-        self._place, self._time = replace(self._place, lsn=end), time
+        self._place, self._time = self._place.at(end), time
         if not is_ours:
             return
         builder.commit(lsn_text(end), str(xid), time, waiting)

@@ -29,6 +29,7 @@ from anabranch.rows.chunk import Chunk, Part
 from anabranch.rows.log_items import LogIdle
 
 IDLE_INTERVAL = 0.25  # seconds between marks that only move on, and between questions for the log's end
+BURST = 256  # messages between two looks at the clock, at most
 SILENCE = 60.0  # seconds without even a keepalive after which the line counts as lost, at least
 PGOUTPUT = "pgoutput"
 _TIMEOUT = "SELECT setting FROM pg_catalog.pg_settings WHERE name = 'wal_sender_timeout'"  # milliseconds
@@ -116,12 +117,10 @@ class WalReader:
         while True:
             if self._assembler.ready:
                 return self._given()
-            message = self._stream.receive(0)
+            is_more = self._take_some()
             now = time.monotonic()
-            if message is not None:
-                self._take(message, now)
-                if now < until:
-                    continue
+            if is_more and now < until:
+                continue
             self._assembler.flush()
             if self._assembler.ready:
                 return self._given()
@@ -159,19 +158,35 @@ class WalReader:
 
     # --- messages -------------------------------------------------------------------------------------------------
 
-    def _take(self, message: memoryview, now: float) -> None:
+    def _take_some(self) -> bool:
+        """What has come, up to so many messages or a chunk: the clock is looked at once. Is there more?"""
+        assert self._stream is not None
+        receive, ready, taken = self._stream.receive, self._assembler.ready, 0
+        while taken < BURST and not ready:
+            message = receive(0)
+            if message is None:
+                break
+            self._take(message)
+            taken += 1
+        if taken:
+            self._look_at_clock(time.monotonic())
+        return taken > 0
+
+    def _look_at_clock(self, now: float) -> None:
         self._heard = now
+        if not self._assembler.is_waiting:
+            self._waiting_since = None
+        elif self._waiting_since is None:
+            self._waiting_since = now
+        elif now - self._waiting_since >= self._options.flush_interval:
+            self._assembler.flush()
+
+    def _take(self, message: memoryview) -> None:
         if message[0] == DATA:
             if self._decoder.needs_places:
                 self._assembler.take(bytes(message[DATA_HEAD:]), data_start(message))
             else:
                 self._assembler.take(bytes(message[DATA_HEAD:]))
-            if not self._assembler.is_waiting:
-                self._waiting_since = None
-            elif self._waiting_since is None:
-                self._waiting_since = now
-            elif now - self._waiting_since >= self._options.flush_interval:
-                self._assembler.flush()
             return
         end, _, asks = keepalive(message)
         self._received, self._is_asked = max(self._received, end), False
@@ -190,7 +205,8 @@ class WalReader:
             self._heartbeat.beat(now, self._received)
         message = self._stream.receive(seconds)
         if message is not None:
-            self._take(message, time.monotonic())
+            self._take(message)
+            self._look_at_clock(time.monotonic())
 
     def _tell(self, asks: bool = False) -> None:
         assert self._stream is not None

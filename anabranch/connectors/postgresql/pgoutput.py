@@ -16,6 +16,7 @@ ROWS = frozenset(b"IUD")
 ROW_HEAD, STREAMED_ROW_HEAD = 5, 9  # bytes before a row message's first tuple
 STREAMABLE = frozenset(b"RYTMIUD")  # messages that begin with their (sub)transaction where they are streamed
 IDENTITIES = {"d": "default", "n": "nothing", "f": "full", "i": "index"}
+_BEGIN, _COMMIT = struct.Struct(">QqI"), struct.Struct(">xQQq")  # flags of a commit: none of them is used yet
 _CASCADE, _RESTART_IDENTITY, _TRANSACTIONAL, _IN_KEY = 1, 2, 1, 1
 
 
@@ -185,6 +186,10 @@ class _Body:
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
 
+    def fields(self, form: struct.Struct) -> tuple[Any, ...]:
+        begin, self.at = self.at, self.at + form.size
+        return form.unpack_from(self.data, begin)
+
     def byte(self) -> int:
         self.at += 1
         return self.data[self.at - 1]
@@ -213,12 +218,13 @@ class _Body:
 
 
 def _begin(b: _Body) -> Begin:
-    return Begin(b.take("Q"), b.time(), b.take("I"))
+    lsn, time, xid = b.fields(_BEGIN)
+    return Begin(lsn, time + EPOCH, xid)
 
 
 def _commit(b: _Body) -> Commit:
-    b.byte()  # flags, none of which is used yet
-    return Commit(b.take("Q"), b.take("Q"), b.time())
+    lsn, end, time = b.fields(_COMMIT)
+    return Commit(lsn, end, time + EPOCH)
 
 
 def _origin(b: _Body) -> Origin:

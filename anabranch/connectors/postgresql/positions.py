@@ -69,6 +69,10 @@ class Place:
     snapshot: str = ""
     timeline: int = 0
 
+    def at(self, lsn: int) -> Place:
+        """The same with another `lsn`: one for each transaction, for which dataclasses.replace takes too long."""
+        return Place(self.identity, lsn, self.snapshot, self.timeline)
+
     def mark(self, commit_time: int = 0) -> LogMark:
         return LogMark(lsn_text(self.lsn), json.dumps(asdict(self), sort_keys=True), commit_time)
 
