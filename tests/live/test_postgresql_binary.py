@@ -12,7 +12,7 @@ import pytest
 from customers import RULES
 from test_postgresql_decoders import Change, Rig, changes
 
-from anabranch.abc import Bounds
+from anabranch.abc import Bounds, PreflightContext
 from anabranch.connectors.postgresql import assemble
 from anabranch.connectors.postgresql.capture import WalReader
 from anabranch.connectors.postgresql.text_values import array_of_text
@@ -266,6 +266,20 @@ def test_other_decoders_give_text(
     database.execute("INSERT INTO plain VALUES (1)")
     assert len(made.asked(binary=True, expected=False, decoder=decoder)) == 1
     made.drop()
+
+
+def test_preflight_says_what_makes_it_text(rig: MakeRig) -> None:
+    made = rig("CREATE TABLE plain (id int PRIMARY KEY)", "CREATE TABLE t (id int PRIMARY KEY, v interval, n numeric)")
+    found = []
+    for choices in ({"capture.binary": "true"}, {"capture.binary": "true", "capture.decoder": "wal2json"}, {}):
+        with closing(made.connector.checks()) as checks:
+            results = checks.run(PreflightContext("job", choices, made.tables, {}))
+        found.append([(r.verdict, r.table, r.message) for r in results if r.check == "source.decoder"])
+    assert found[0] == [
+        ("warning", "public.t", "v, n: of a type that is read as text alone: all values of the log come as text")
+    ]
+    assert ("warning", "", "wal2json of this server gives values as text") in found[1]
+    assert found[2] == [("ok", "", "decoder pgoutput")]
 
 
 def test_a_table_that_joins_decides_anew(rig: MakeRig) -> None:

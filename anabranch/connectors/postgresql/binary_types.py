@@ -25,7 +25,7 @@ WITH RECURSIVE base AS (
 SELECT oid::bigint, modifier, is_domain, typtype::text FROM base WHERE typtype <> 'd'
 """
 _COLUMNS = """
-SELECT DISTINCT a.atttypid::bigint, a.atttypmod FROM pg_catalog.pg_attribute a
+SELECT a.attname::text, a.atttypid::bigint, a.atttypmod FROM pg_catalog.pg_attribute a
   JOIN pg_catalog.pg_class c ON c.oid = a.attrelid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
  WHERE (n.nspname::text, c.relname::text) IN (SELECT * FROM unnest(%s::text[], %s::text[]))
    AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
@@ -46,7 +46,7 @@ def reader(connection: Connection, oid: int, modifier: int) -> Reader | None:
     return (DOMAIN_READERS if is_domain else READERS).get(base)
 
 
-def columns(connection: Connection, tables: Collection[TableId]) -> list[tuple[int, int]]:
-    """Types and modifiers of all columns of these tables, but for generated ones."""
+def columns(connection: Connection, tables: Collection[TableId]) -> list[tuple[str, int, int]]:
+    """Names, types and modifiers of all columns of these tables, but for generated ones."""
     named = [table.schema for table in tables], [table.name for table in tables]
-    return [(int(oid), int(modifier)) for oid, modifier in connection.execute(_COLUMNS, named).fetchall()]
+    return list(connection.execute(_COLUMNS, named).fetchall())

@@ -279,7 +279,7 @@ class WalReader:
             return False
         with open_session(self._endpoint) as connection, translated("ask for the types of columns"):
             found = columns(connection, self._published)
-        return all(self._reader(oid, modifier) is not None for oid, modifier in found)
+        return all(self._reader(oid, modifier) is not None for _, oid, modifier in found)
 
     def _reader(self, oid: int, modifier: int) -> Reader | None:
         key = oid, modifier

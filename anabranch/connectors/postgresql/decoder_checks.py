@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from anabranch.abc import CheckResult, PreflightContext
+from anabranch.connectors.postgresql.binary_types import BINARY, columns, reader
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.ddl import qualified
 from anabranch.connectors.postgresql.decoders import DECODERS, Decoder
@@ -29,6 +30,8 @@ def check_decoder(
     for _, schema in sorted(context.tables.items(), key=lambda one: str(one[0])):
         found += _partitioned(connection, decoder, schema)
         found += _types(decoder, schema)
+    if context.user_choices.get("capture.binary") == "true":
+        found += _binary(connection, decoder, context)
     yield from found or [CheckResult(CHECK, "ok", f"decoder {decoder.plugin}")]
 
 
@@ -78,3 +81,18 @@ def _types(decoder: Decoder, schema: TableSchema) -> Iterator[CheckResult]:
             " these, parks the table"
         )
         yield CheckResult(CHECK, "warning", why, f"a newer {decoder.plugin}, or {_OTHER}", table)
+
+
+def _binary(connection: Connection, decoder: Decoder, context: PreflightContext) -> Iterator[CheckResult]:
+    """Why values come as text all the same."""
+    hint = "[capture] binary = false; the trail is the same"
+    if not decoder.binary or connection.info.server_version < BINARY:
+        why = f"{decoder.plugin} of this server gives values as text"
+        yield CheckResult(CHECK, "warning", why, hint)
+        return
+    for table in sorted(context.tables, key=str):
+        found = columns(connection, [table])
+        named = [name for name, oid, modifier in found if reader(connection, oid, modifier) is None]
+        if named:
+            why = f"{', '.join(named)}: of a type that is read as text alone: all values of the log come as text"
+            yield CheckResult(CHECK, "warning", why, hint, str(table))
