@@ -72,7 +72,7 @@ class Assembler(ABC):
     def _beat(self, lsn: int, time: int) -> None:
         """A heartbeat of ours, which stands at this place and was written then."""
         if self._xid is None and not self._builder.transaction and lsn >= self._place.lsn:
-            self._place, self._time = replace(self._place, lsn=lsn), time
+            self._place, self._time = self._place.at(lsn), time
 
     # --- what a decoder says --------------------------------------------------------------------------------------
 
