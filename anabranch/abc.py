@@ -20,7 +20,15 @@ from anabranch.rows.aside import AsideStore, AsideWriter
 from anabranch.rows.chunk import Chunk
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict
 from anabranch.rows.keys import EnforcedKey
-from anabranch.rows.log_items import LogAbandoned, LogDecided, LogIdle, LogPrepared, LogStatement, StatementFacts
+from anabranch.rows.log_items import (
+    HeldLog,
+    LogAbandoned,
+    LogDecided,
+    LogIdle,
+    LogPrepared,
+    LogStatement,
+    StatementFacts,
+)
 from anabranch.rows.net import Cascade, CascadeRule, RowChange, StagedNet, TableNet, TargetTable
 from anabranch.rows.uncommitted import LogChanges, LogEnded
 
@@ -103,16 +111,6 @@ class LogOrder(Protocol):
 # --- source: catalogue and DDL ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class HeldLog:
-    """`bytes` of log that a source keeps until we have read it, of `limit` at most (None: as much as the disk takes).
-    `warning`: why a person should look, "" while nobody has to."""
-
-    bytes: int
-    limit: int | None = None
-    warning: str = ""
-
-
 class SourceCatalog(Protocol):
     """Reads definitions. One connection, short queries, nothing is locked."""
 
@@ -165,7 +163,8 @@ class Dialect(Protocol):
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """A piece of a table: rows with lower < key <= upper, in the database's own order; None = open. Values are in the
-    key columns' text form and are compared by the database only."""
+    key columns' text form and are compared by the database only. Of a table without a key they say where rows lie, in the
+    reader's own words (SharingReader.places)."""
 
     lower: tuple[str, ...] | None = None
     upper: tuple[str, ...] | None = None
@@ -208,6 +207,10 @@ class SharingReader(Protocol):
     def open_shared(self, table: TableSchema, shared: str) -> LogMark | None:
         """Read in the snapshot that another reader shares; None where it is gone, or the table was truncated or rewritten since
         (a snapshot does not keep that): `open` then."""
+
+    def places(self, table: TableSchema, rows_per_chunk: int) -> list[Bounds]:
+        """Cut a table without a key by where its rows lie; [Bounds()] where it is small, or that cannot be. A change moves a
+        row: the pieces are the table only if all are read in one shared snapshot."""
 
 
 @runtime_checkable

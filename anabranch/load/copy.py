@@ -39,14 +39,15 @@ yet. Picklable: it is asked in the task, while the snapshot stays open."""
 TRIES = 10  # openings of a keyless table's snapshot
 PATIENCE = 15.0  # seconds that an open snapshot waits for capture; then the chunk is put back
 POLL = 0.1
-WAITING = "waiting"
+WAITING, GONE = "waiting", "gone"
 TOGETHER_HINT = '[load] lock = "global" holds writes back at the moment of opening'
 LOCK_HINT = '[load] lock = "table" locks the table for reading at the moment of opening'
 
 
 @dataclass(frozen=True)
 class ChunkWork:
-    """Work over pieces (spark/pieces.py). The outcome is the rows of each table, None for a chunk that waits for capture."""
+    """Work over pieces (spark/pieces.py). The outcome is the rows of each table, None for a chunk that waits for capture, ()
+    for one that cannot be had any more: the snapshot that its table is read in is gone."""
 
     job: str
     source: SourceConnector
@@ -64,7 +65,7 @@ class ChunkWork:
             marks = self.marks(snapshot, piece)
             reach("load.snapshot")
             if marks is None:
-                yield json.dumps(WAITING).encode(), iter(())
+                yield json.dumps(GONE if _is_placed(piece) else WAITING).encode(), iter(())
             else:
                 form = self.form(snapshot, piece)
                 yield json.dumps([*marks, form]).encode(), self.blocks(snapshot, pieces_of(piece), form)
@@ -92,6 +93,8 @@ class ChunkWork:
     def finish(self, piece: Piece | Knot, header: bytes, blocks: Iterator[bytes]) -> tuple[int, ...] | None:
         if (told := json.loads(header)) == WAITING:
             return None
+        if told == GONE:
+            return ()
         low, high, form = told
         try:
             return self._finish(piece, (low, high), form, blocks)
@@ -125,7 +128,7 @@ class ChunkWork:
 
     def marks(self, snapshot: SnapshotReader, piece: Piece | Knot) -> tuple[str, str] | None:
         """Open the snapshot. A keyless table has no idempotent window: its marks are one, proven by capture where the
-        source cannot say it (K4). None: capture has not come far enough yet."""
+        source cannot say it (K4). None: capture has not come far enough yet, or the piece is none in another snapshot."""
         load = piece.load
         # A lock on one of several tables proves nothing of the others.
         lock = "none" if isinstance(piece, Knot) and self.lock == "table" else self.lock
@@ -133,6 +136,8 @@ class ChunkWork:
             mark = snapshot.open_shared(load.schema, self.shared)
             if mark is not None:
                 return mark.resume, mark.resume
+        if _is_placed(piece):
+            return None
         changing = frozenset().union(*(p.load.changed_with | {p.load.schema.id} for p in pieces_of(piece)))
         for _ in range(TRIES):
             low, high = snapshot.open(load.schema, lock)
@@ -158,3 +163,7 @@ class ChunkWork:
             time.sleep(POLL)
             verdict = quiet(tables, low, high)
         return verdict
+
+
+def _is_placed(piece: Piece | Knot) -> bool:
+    return isinstance(piece, Piece) and piece.is_placed

@@ -1,6 +1,8 @@
 """What is to be loaded: tables, their chunks, and where an interrupted load goes on.
 
-The ledger at the target is the truth (K29): chunks that are in it keep their bounds and are loaded once.
+The ledger at the target is the truth (K29): chunks that are in it keep their bounds and are loaded once. But not those of a
+table without a key that was cut by where its rows lie: they are the table in the snapshot of the first of them only, which
+ends with the load that shares it. Another load begins the table anew.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from anabranch.abc import (
     Bounds,
     LoadedChunk,
     Loader,
+    SharingReader,
     SnapshotReader,
     SourceConnector,
     TargetConnector,
@@ -59,6 +62,15 @@ class Piece:
     number: int
     bounds: Bounds
 
+    @property
+    def is_placed(self) -> bool:
+        """Is it a piece only in the snapshot that its table's others are read in?"""
+        return is_placed(self.load.schema, self.bounds)
+
+
+def is_placed(schema: TableSchema, bounds: Bounds) -> bool:
+    return not schema.primary_key and bounds != Bounds()
+
 
 @dataclass(frozen=True)
 class Knot:
@@ -102,15 +114,17 @@ def plan(
     rows_per_chunk: int,
     rules: ValueRules,
     expected_identity: str,
+    by_place: bool = True,
 ) -> list[Planned]:
-    """Begin every table's generation, or find where it stands; large tables first. Tables that stream are left out."""
+    """Begin every table's generation, or find where it stands; large tables first. Tables that stream are left out.
+    `by_place`: large tables without a key may be cut where the source can."""
     with (
         closing(target.store()) as store,
         closing(target.loader(rules)) as loader,
         closing(source.snapshot(expected_identity)) as snapshot,
     ):
         beside = frozenset(load.table.target for load in tables)
-        planner = _Planner(job, store, loader, snapshot, rows_per_chunk, rules, beside)
+        planner = _Planner(job, store, loader, snapshot, rows_per_chunk, rules, beside, by_place)
         states = store.tables(job)
         found = [planner.table(load, states) for load in tables]
     return sorted((one for one in found if one), key=lambda one: -one.estimate)
@@ -125,6 +139,7 @@ class _Planner:
     rows_per_chunk: int
     rules: ValueRules
     beside: frozenset[TableId]
+    by_place: bool
 
     def table(self, load: LoadTable, states: Mapping[TableId, TableState]) -> Planned | None:
         state = states.get(load.schema.id)
@@ -136,13 +151,15 @@ class _Planner:
         chunks = self.loader.chunks(self.job, load.schema.id, load.generation) if begun else []
         if not chunks:
             chunks = self._begin(load, state)
+        elif any(chunk.rows is None and is_placed(load.schema, chunk.bounds) for chunk in chunks):
+            load = replace(load, generation=load.generation + 1, empty=True, recreate=False)
+            chunks = self._begin_generation(load)
         return Planned(load, tuple(chunks), self.snapshot.estimate(load.schema))
 
     def _begin(self, load: LoadTable, state: TableState | None) -> list[LoadedChunk]:
         """The definition is saved before the generation begins: a ledger never stands beside another load's facts."""
         of = (self.job, load.generation)
         self.loader.create_table(load.schema, load.table, self.rules, load.recreate, self.beside, of)
-        bounds = [Bounds()] if load.exact else self.snapshot.bounds(load.schema, self.rows_per_chunk)
         facts = ({JOINS: "yes"} if load.joins else {}) | ({KEPT: "yes"} if load.keep else {})
         if state is not None and SET_ASIDE in state.facts:  # the generation forgets the rows, and this with them
             facts |= {SET_ASIDE: state.facts[SET_ASIDE]}
@@ -151,9 +168,23 @@ class _Planner:
             pending = replace(pending, generation=state.generation, changes_applied=state.changes_applied)
         self.store.save_table(self.job, pending, state)
         reach("load.table.created")
+        return self._begin_generation(load)
+
+    def _begin_generation(self, load: LoadTable) -> list[LoadedChunk]:
+        bounds = self._bounds(load)
         self.loader.begin_generation(self.job, load.table, load.generation, bounds, load.empty, load.keep)
         reach("load.generation")
         return self.loader.chunks(self.job, load.schema.id, load.generation)
+
+    def _bounds(self, load: LoadTable) -> list[Bounds]:
+        """Rows of others beside ours cannot be emptied: such a table is not begun anew."""
+        if not load.exact:
+            return self.snapshot.bounds(load.schema, self.rows_per_chunk)
+        if load.schema.primary_key or load.keep or load.together or not self.by_place:
+            return [Bounds()]
+        if not isinstance(self.snapshot, SharingReader):
+            return [Bounds()]
+        return self.snapshot.places(load.schema, self.rows_per_chunk)
 
 
 def _refuse_another_definition(load: LoadTable, state: TableState) -> None:

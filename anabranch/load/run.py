@@ -17,7 +17,7 @@ from anabranch.errors import AnabranchError, Fenced, Retry, SourceUnavailable, S
 from anabranch.failpoints import reach
 from anabranch.load.copy import ChunkWork, Quiet
 from anabranch.load.handover import is_loaded, loaded
-from anabranch.load.plan import Knot, LoadTable, Piece, Planned, pieces_of, plan
+from anabranch.load.plan import Knot, LoadTable, Piece, Planned, is_placed, pieces_of, plan
 from anabranch.model.ids import TableId
 from anabranch.model.state import TableState
 from anabranch.spark.engine import Engine
@@ -34,6 +34,7 @@ ROWS_PER_TASK = 20_000  # small tables share tasks up to here
 GIVE_UP = 300.0  # seconds without a finished chunk, after which an end that is away is an error; one that is full never
 LONGEST_PAUSE = 10.0
 FAILURES_PER_ROUND = 8  # then the other tasks need not find out by themselves
+PLACED_TRIES = 3  # shared snapshots that may get lost before tables without a key are read in one piece
 UNAVAILABLE = (SourceUnavailable, TargetUnavailable)
 
 
@@ -61,20 +62,29 @@ def load_tables(
 
     An end that cannot be reached at the start is an error at once, later after five minutes; what a chunk raised comes
     up here."""
-    values = rules or ValueRules()
-    planned = plan(
-        job,
-        source,
-        target,
-        list(tables),
-        rows_per_chunk=rows_per_chunk or ROWS_PER_CHUNK,
-        rules=values,
-        expected_identity=expected_identity,
-    )
-    with sharing(source, expected_identity, planned) as shared:
-        forms = forms_of(target, values, planned) if raw else {}
-        work = ChunkWork(job, source, target, values, lock, expected_identity, quiet, shared, forms)
-        return _Load(work, planned, engine, on_progress, on_wait, stop, parked).run()
+    values, wanted, tries = rules or ValueRules(), list(tables), PLACED_TRIES
+    while True:
+        planned = plan(
+            job,
+            source,
+            target,
+            wanted,
+            rows_per_chunk=rows_per_chunk or ROWS_PER_CHUNK,
+            rules=values,
+            expected_identity=expected_identity,
+            by_place=tries > 0,
+        )
+        begun = {one.load.schema.id: one.load for one in planned}
+        wanted = [begun.get(load.schema.id, load) for load in wanted]
+        with sharing(source, expected_identity, planned) as shared:
+            if shared or not any(piece.is_placed for one in planned for piece in one.pieces):
+                forms = forms_of(target, values, planned) if raw else {}
+                work = ChunkWork(job, source, target, values, lock, expected_identity, quiet, shared, forms)
+                try:
+                    return _Load(work, planned, engine, on_progress, on_wait, stop, parked).run()
+                except _SnapshotGone as gone:
+                    log.get(job=job, table=str(gone)).warning("load_begins_anew", reason="its snapshot is gone")
+        tries = tries - 1 if shared else 0
 
 
 @contextmanager
@@ -91,6 +101,10 @@ def forms_of(target: TargetConnector, rules: ValueRules, planned: Sequence[Plann
     left = [one.load.table for one in planned if one.pieces]
     with closing(target.loader(rules)) as loader:
         return dict(loader.raw_forms(left)) if left and isinstance(loader, RawLoader) else {}
+
+
+class _SnapshotGone(Exception):
+    """What is done of a table without a key cannot be completed any more."""
 
 
 class _EndAway(Exception):
@@ -195,6 +209,8 @@ class _Load:
         done: Piece | Knot = outcome.piece
         if outcome.failure is not None:
             self.take_failure(outcome.failure.error(), done.load.schema.id)
+        elif outcome.value == ():
+            raise _SnapshotGone(str(done.load.schema.id))
         elif outcome.value is not None:
             self.away_since, self.pause = None, 0.5
             for piece, rows in zip(pieces_of(done), outcome.value, strict=True):
@@ -269,7 +285,15 @@ def hand_over(store: TargetStore, loader: Loader, job: str, load: LoadTable, par
             hint="another load of the table was started: let one of them end",
         )
     loader.index_cascades(load.schema, load.table)
-    now = loaded(state, loader.chunks(job, load.schema.id, load.generation))
+    chunks = loader.chunks(job, load.schema.id, load.generation)
+    if any(is_placed(load.schema, chunk.bounds) for chunk in chunks) and len({chunk.high for chunk in chunks}) > 1:
+        raise StateError(
+            "the pieces of the table are of several moments",
+            job=job,
+            table=str(load.schema.id),
+            hint=f"load it again: anabranch load JOB --table {load.schema.id}",
+        )
+    now = loaded(state, chunks)
     if parked:
         now = replace(now, state="parked", low="", high="", reason=f"{parked} (while it was being loaded)")
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections.abc import Callable
@@ -10,8 +11,9 @@ from contextlib import closing
 import psycopg
 import pytest
 from from_postgresql import FromPostgres
-from scenario import wait_until
+from scenario import repeating, wait_until
 
+from anabranch import failpoints
 from anabranch.connectors.postgresql.positions import lsn_of
 from anabranch.testing.servers import Server
 from anabranch.trail.reader import TrailReader
@@ -383,3 +385,42 @@ def test_rule_14_a_large_table_is_of_one_moment(logical_postgresql: Server, scen
     running.stop()
     made.run_until_caught_up()
     made.assert_identical()
+
+
+@pytest.mark.quick
+def test_rule_14_a_large_table_without_a_key_begins_anew_behind_a_kill(
+    logical_postgresql: Server, scenario: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows move between its pieces all the time; those that were loaded are none of another snapshot's."""
+    made = scenario(
+        logical_postgresql,
+        "CREATE TABLE heap (id int, v int)",
+        "INSERT INTO heap SELECT g / 2, 0 FROM generate_series(1, 420000) g",
+        "CREATE INDEX ON heap (id)",
+        "ANALYZE heap",
+    )
+    ledger = (
+        "SELECT count(*)::int, count(rows)::int, count(DISTINCT high)::int, min(generation)::int FROM anabranch.load_chunk"
+        " WHERE source_table = 'public.heap'"
+    )
+    with monkeypatch.context() as armed, repeating(lambda: _move(made), 0.01):
+        armed.setenv(failpoints.VARIABLE, "load.committed=exit@2")  # as SIGKILL, with one of its pieces loaded at least
+        made.cli("load", code=failpoints.EXIT_CODE)
+        [(count, done, _, generation)] = made.target.query(ledger)
+        assert 1 <= done < count and generation == 1
+        armed.delenv(failpoints.VARIABLE)
+        running = made.start("run")
+        made.wait_streaming(running, seconds=200)
+    [(count, done, moments, generation)] = made.target.query(ledger)
+    assert count == done > 1 and moments == 1 and generation == 2
+    made.sync(running)
+    running.stop()
+    made.assert_identical()
+
+
+def _move(made: FromPostgres) -> None:
+    first = random.randrange(0, 209_000)
+    made.source.execute(
+        f"UPDATE heap SET v = v + 1 WHERE id BETWEEN {first} AND {first + 100}",
+        f"DELETE FROM heap WHERE id = {first + 500}",
+    )

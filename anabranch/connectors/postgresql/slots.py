@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from anabranch.abc import HeldLog
 from anabranch.connectors.postgresql import truncate_notes
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.ddl import qualified, quote
@@ -20,6 +19,7 @@ from anabranch.connectors.postgresql.terms import literal
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.model.steps import SetUpStep
+from anabranch.rows.log_items import HeldLog
 
 MUCH = 10 << 30  # bytes of log from which on a slot without a limit is told of
 _LIMIT = "SELECT setting FROM pg_catalog.pg_settings WHERE name = 'max_slot_wal_keep_size'"

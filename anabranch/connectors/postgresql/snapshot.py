@@ -25,12 +25,13 @@ from anabranch.connectors.postgresql.source_connection import (
     snapshot_text,
 )
 from anabranch.connectors.postgresql.source_errors import translated
-from anabranch.connectors.postgresql.verify import blocks, joined
+from anabranch.connectors.postgresql.verify import SIZE, TID_RANGES_SINCE, blocks, joined, page_edges
 from anabranch.errors import SourceError, SourceUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
 
+PLACE = "ctid"  # the name of no column
 _TREES = 120_000  # pg_partition_tree
 # Whoever shared it is gone: its file, what it says, its transaction.
 GONE = (
@@ -123,6 +124,17 @@ class PostgresSnapshot:
             connection.execute("ROLLBACK")
         return None
 
+    def places(self, table: TableSchema, rows_per_chunk: int) -> list[Bounds]:
+        """By pages; of a partitioned table each piece has the same pages of every partition. A server that has no range scan
+        would read the whole table for each."""
+        if self._session().info.server_version < TID_RANGES_SINCE:
+            return [Bounds()]
+        with translated(f"ask for the size of {table.id}"):
+            found = self._session().execute(SIZE, [table.id.schema, table.id.name]).fetchone()
+        pages, rows, _ = found or (0, 0, 0)
+        edges = [(f"({page},0)",) for page in page_edges(pages, rows, rows_per_chunk)]  # no row has the number 0
+        return [Bounds(lower, upper) for lower, upper in zip([None, *edges], [*edges, None], strict=True)]
+
     def lines(self, table: TableSchema, columns: Sequence[str], bounds: Bounds, rules: ValueRules) -> Iterator[bytes]:
         yield from self._copy(table, columns, _inside(table, bounds))
 
@@ -186,7 +198,7 @@ def _files(connection: Connection, table: TableSchema) -> list[int]:
 
 def _inside(table: TableSchema, bounds: Bounds) -> sql.Composable:
     parts = [
-        _compared(table, table.primary_key, operator, values)
+        _compared(table, table.primary_key or [PLACE], operator, values)
         for operator, values in ((">", bounds.lower), ("<=", bounds.upper))
         if values is not None
     ]
@@ -196,7 +208,10 @@ def _inside(table: TableSchema, bounds: Bounds) -> sql.Composable:
 def _compared(table: TableSchema, names: Sequence[str], operator: str, values: Sequence[str | None]) -> sql.Composable:
     """By the column types' own order."""
     typed = (
-        sql.SQL("{}::{}").format(sql.Literal(value), sql.SQL(table.column(name).native))  # as format_type spells it
+        sql.SQL("{}::{}").format(
+            sql.Literal(value),
+            sql.SQL("tid" if name == PLACE else table.column(name).native),  # as format_type spells it
+        )
         for name, value in zip(names, values, strict=True)
     )
     return sql.SQL("ROW({}) {} ROW({})").format(column_list(list(names)), sql.SQL(operator), sql.SQL(", ").join(typed))

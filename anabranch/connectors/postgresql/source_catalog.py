@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from anabranch.abc import HeldLog
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.native_types import logical_type
 from anabranch.connectors.postgresql.needs import extension_need, in_order, read_collations, read_types
@@ -34,6 +33,7 @@ from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.schema import Column, Need, TableSchema
+from anabranch.rows.log_items import HeldLog
 
 ROOTS = 130_000  # from here on rows of partitions may come as rows of their root
 TREES = 120_000  # pg_partition_tree

@@ -132,13 +132,20 @@ def _plain(block: bytes) -> bytes:
 
 def page_ranges(pages: int, rows: int, rows_per_piece: int) -> list[str]:
     """Ranges of ctid with about `rows_per_piece` rows each; the last one is open, for rows added meanwhile."""
+    edges = page_edges(pages, rows, rows_per_piece)
+    if not edges:
+        return [WHOLE_TABLE]
+    starts, ends = [0, *edges], [f"ctid < '({edge},0)'" for edge in edges] + [""]
+    return [
+        " AND ".join(filter(None, (f"ctid >= '({start},0)'", end))) for start, end in zip(starts, ends, strict=True)
+    ]
+
+
+def page_edges(pages: int, rows: int, rows_per_piece: int) -> list[int]:
+    """The pages at which to cut for about so many rows each. `rows` is 0 where the server has not counted them."""
     rows = rows or pages * ROWS_PER_PAGE
     count = max(1, min(-(-rows // rows_per_piece), pages))
-    edges = [pages * i // count for i in range(count)]
-    if count == 1:
-        return [WHOLE_TABLE]
-    ends = [f"ctid < '({edge},0)'" for edge in edges[1:]] + [""]
-    return [" AND ".join(filter(None, (f"ctid >= '({edge},0)'", end))) for edge, end in zip(edges, ends, strict=True)]
+    return [pages * i // count for i in range(1, count)]
 
 
 def _form(logical: LogicalType) -> str:

@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Callable
 from contextlib import closing
 
-from anabranch.abc import Bounds, SnapshotReader, ValueRules
+from anabranch.abc import Bounds, SharingReader, SnapshotReader, ValueRules
 from anabranch.errors import SourceError
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
@@ -67,6 +67,28 @@ def small_empty_and_keyless_tables_are_one_piece(source: Source) -> None:
         reader.open(tables[b], "none")
         assert len(rows_of(source, reader, b)) == 300
         assert rows_of(source, reader, a) == []
+
+
+def places_are_the_table_in_a_shared_snapshot(source: Source) -> None:
+    """Where readers can share one: in each other's own, rows would be missing or there twice."""
+    a = source.create("a", has_key=False)
+    fill(source, a, range(1, 2001))
+    schema = definitions(source)[a]
+    with closing(source.connector.snapshot()) as sharer:
+        if not isinstance(sharer, SharingReader):
+            assert sharer.bounds(schema, 50) == [Bounds()]
+            return
+        shared, found = sharer.share([schema]), list[int]()
+        bounds = sharer.places(schema, 50)
+        assert len(bounds) > 2 and bounds[0].lower is None and bounds[-1].upper is None
+        for number, one in enumerate(bounds):
+            with closing(source.connector.snapshot()) as reader:
+                assert isinstance(reader, SharingReader) and reader.open_shared(schema, shared) is not None
+                found += [int(row["id"] or 0) for row in rows_of(source, reader, a, one)]
+            with source.transaction() as t:
+                t.update(a, {"id": str(number + 1)}, {"id": str(9000 + number)})
+                t.delete(a, {"id": str(1500 + number)})
+    assert sorted(found) == list(range(1, 2001))
 
 
 def the_snapshot_stays_as_it_was_opened(source: Source) -> None:
@@ -158,6 +180,7 @@ def a_reader_travels_to_a_task(source: Source) -> None:
 CHECKS: tuple[Callable[[Source], None], ...] = (
     chunks_hold_every_row_once,
     small_empty_and_keyless_tables_are_one_piece,
+    places_are_the_table_in_a_shared_snapshot,
     the_snapshot_stays_as_it_was_opened,
     low_is_inside_and_high_is_not_behind,
     a_lock_makes_the_snapshot_exact,
