@@ -37,6 +37,7 @@ _FINDERS: dict[str, Callable[[], packages.Software]] = {
     "mysql": lambda: packages.find_mysql(fetch=False),
     "postgresql": packages.find_postgresql,
 }
+OTHER_POSTGRESQL = {"postgresql11": 11, "postgresql12": 12, "postgresql15": 15, "postgresql17": 17}
 OTHER_MYSQL = {"mysql55": (5, 5), "mysql56": (5, 6), "mysql9": (9, 7)}
 SOURCE_OPTIONS = ("--wal-level=logical", "--logical-decoding-work-mem=64kB", "--max-prepared-transactions=10")
 _USED = pytest.StashKey[list[str]]()
@@ -65,6 +66,9 @@ def pytest_report_header() -> list[str]:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "mysql_family" in metafunc.fixturenames:
         metafunc.parametrize("mysql_family", list(_family_of(metafunc.definition)), indirect=True, scope="session")
+    if "postgresql_source" in metafunc.fixturenames:
+        others = [pytest.param(name, marks=pytest.mark.servers) for name in OTHER_POSTGRESQL]
+        metafunc.parametrize("postgresql_source", ["postgresql18", *others], indirect=True, scope="session")
 
 
 def _family_of(test: pytest.Function) -> Iterator[Any]:
@@ -74,7 +78,8 @@ def _family_of(test: pytest.Function) -> Iterator[Any]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """`every_server` says what a test, or one of its cases, needs a server to have (testing/features.py)."""
+    """`every_server` says what a test, or one of its cases, needs a server to have (testing/features.py); `since` the first
+    release of PostgreSQL that it runs on."""
     left_out = [item for item in items if not _can_run(item)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
@@ -82,8 +87,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _can_run(item: pytest.Item) -> bool:
-    parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
-    version = next((OTHER_MYSQL[one] for one in parameters if isinstance(one, str) and one in OTHER_MYSQL), None)
+    parameters = (
+        [one for one in item.callspec.params.values() if isinstance(one, str)] if hasattr(item, "callspec") else []
+    )
+    release = next((OTHER_POSTGRESQL[one] for one in parameters if one in OTHER_POSTGRESQL), None)
+    if release is not None:
+        return all(release >= m.args[0] for m in item.iter_markers("since"))
+    version = next((OTHER_MYSQL[one] for one in parameters if one in OTHER_MYSQL), None)
     return version is None or has_all(version, (need for m in item.iter_markers("every_server") for need in m.args))
 
 
@@ -183,6 +193,15 @@ def postgresql17(servers_directory: Path, pytestconfig: pytest.Config) -> Iterat
 
 def _postgresql_source(release: str) -> Callable[[Path], Server]:
     return partial(start_postgresql, release=release, options=("--wal-level=logical", "--max-prepared-transactions=10"))
+
+
+@pytest.fixture(scope="session")
+def postgresql_source(request: pytest.FixtureRequest) -> Server:
+    """Each PostgreSQL that may be a source: a test with it runs on 18; in `make test-servers`, unless its mark `since` says
+    otherwise, on 11, 12, 15 and 17."""
+    name = "logical_postgresql" if request.param == "postgresql18" else request.param
+    server: Server = request.getfixturevalue(name)
+    return server
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """What `make test-servers` leaves behind: per server and area, how many tests passed and failed, and the date.
 
-docs/generate.py makes docs/reference/servers.md of it. What does not live here: which tests run there (conftest.py).
+PostgreSQL 15 has three rows: by its own decoder, and by two others. docs/generate.py makes docs/reference/servers.md of it.
+What does not live here: which tests run there (conftest.py).
 """
 
 from __future__ import annotations
@@ -16,15 +17,27 @@ import pytest
 
 # Area -> part of the test's file name; the first that fits.
 AREAS = {
-    "decoder": ("live_log", "conformance_reader"),
-    "values": ("mysql_values",),
-    "load": ("mysql_load", "conformance_snapshot"),
-    "definitions": ("mysql_catalog", "scenario_metadata"),
-    "preflight": ("mysql_preflight",),
-    "load and follow": ("scenario_servers",),
+    "decoder": ("live_log", "conformance_reader", "postgresql_changes", "postgresql_decoders", "postgresql_releases"),
+    "values": ("mysql_values", "postgresql_values"),
+    "load": ("mysql_load", "conformance_snapshot", "postgresql_snapshot"),
+    "definitions": ("mysql_catalog", "scenario_metadata", "postgresql_source_structures"),
+    "preflight": ("mysql_preflight", "postgresql_source_preflight"),
+    "load and follow": ("scenario_servers", "scenario_postgresql"),
 }
-_SERVER = re.compile(r"\[(mysql55|mysql56|mysql9)\b")
-_MAJOR = {"mysql55": "5.5", "mysql56": "5.6", "mysql9": "9"}
+# How tests name a server among their parameters -> its name and release. The decoders are two more of a PostgreSQL 15.
+SERVERS = {
+    "mysql55": ("MySQL", "5.5"),
+    "mysql56": ("MySQL", "5.6"),
+    "mysql9": ("MySQL", "9"),
+    "postgresql11": ("PostgreSQL", "11"),
+    "postgresql12": ("PostgreSQL", "12"),
+    "postgresql15": ("PostgreSQL", "15"),
+    "wal2json": ("PostgreSQL", "15"),
+    "decoderbufs": ("PostgreSQL", "15"),
+    "postgresql17": ("PostgreSQL", "17"),
+}
+DECODERS = ("wal2json", "decoderbufs")
+ALONE = {"test_postgresql_decoders.py": "postgresql15"}  # files whose tests speak to one server, and do not say so
 
 
 class ServersReport:
@@ -35,10 +48,10 @@ class ServersReport:
         self.found: dict[str, dict[str, list[int]]] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        server, area = _SERVER.search(report.nodeid), _area(report.nodeid)
-        if server is None or not area or (report.when != "call" and report.passed):
+        server, area = _server(report.nodeid), _area(report.nodeid)
+        if not server or not area or (report.when != "call" and report.passed):
             return
-        counts = self.found.setdefault(server[1], {}).setdefault(area, [0, 0])
+        counts = self.found.setdefault(server, {}).setdefault(area, [0, 0])
         counts[not report.passed] += 1
 
     def pytest_sessionfinish(self) -> None:
@@ -47,11 +60,20 @@ class ServersReport:
         self.file.write_text(re.sub(r"\[\s+(\d+),\s+(\d+)\s+\]", r"[\1, \2]", text) + "\n")
 
     def _servers(self) -> list[tuple[str, Any]]:
-        versions = [name.removeprefix("mysql ") for name in self.used if name.startswith("mysql ")]
-        return [
-            (next((f"MySQL {v}" for v in versions if v.startswith(_MAJOR[key] + ".")), f"MySQL {_MAJOR[key]}"), areas)
-            for key, areas in sorted(self.found.items())
-        ]
+        return [(self._named(key), self.found[key]) for key in SERVERS if key in self.found]
+
+    def _named(self, key: str) -> str:
+        """As it said of itself: "PostgreSQL 15.20, wal2json"."""
+        name, release = SERVERS[key]
+        versions = (one.partition(" ")[2] for one in self.used if one.startswith(f"{name.lower()} {release}."))
+        return f"{name} {next(versions, release)}" + f", {key}" * (key in DECODERS)
+
+
+def _server(test: str) -> str:
+    """The last that its parameters name: of `postgresql15-wal2json` the decoder."""
+    file, _, rest = test.partition("::")
+    named = [one for one in re.split(r"[\[\]-]", rest) if one in SERVERS]
+    return named[-1] if named else ALONE.get(Path(file).name, "")
 
 
 def _area(test: str) -> str:

@@ -207,8 +207,12 @@ def endpoint(url: str) -> Endpoint:
 
 
 OTHER_DECODERS = ("wal2json", "decoderbufs")
+OTHER_POSTGRESQL = ("postgresql11", "postgresql12", "postgresql15", "postgresql17")
 # Of the servers of `make test-servers` the one that has all that is asked here: fractions of seconds, XA in the log.
-OTHERS = [pytest.param(name, marks=pytest.mark.servers) for name in ("mysql9", *OTHER_DECODERS)]
+OTHERS = [pytest.param(name, marks=pytest.mark.servers) for name in ("mysql9", *OTHER_DECODERS, *OTHER_POSTGRESQL)]
+
+
+POSTGRESQL = {"postgresql": "logical_postgresql", "wal2json": "postgresql15", "decoderbufs": "postgresql15"}
 
 
 @pytest.fixture(params=["memory", "mariadb", "mysql", "postgresql", *OTHERS])
@@ -217,9 +221,9 @@ def source(request: pytest.FixtureRequest) -> Iterator[Any]:
         yield MemorySubject("conformance")
         forget()
         return
-    if request.param in ("postgresql", *OTHER_DECODERS):
+    if request.param in ("postgresql", *OTHER_DECODERS, *OTHER_POSTGRESQL):
         is_other = request.param in OTHER_DECODERS
-        server = request.getfixturevalue("postgresql15" if is_other else "logical_postgresql")
+        server = request.getfixturevalue(POSTGRESQL.get(request.param, request.param))
         made = create_database(server, request.node.name)
         subject = PostgresSubject(made, request.param if is_other else "pgoutput")
         yield subject

@@ -17,8 +17,8 @@ from anabranch.testing.servers import Server
 
 
 @pytest.fixture
-def database(logical_postgresql: Server, request: pytest.FixtureRequest) -> Iterator[Database]:
-    made = create_database(logical_postgresql, request.node.name[:40])
+def database(postgresql_source: Server, request: pytest.FixtureRequest) -> Iterator[Database]:
+    made = create_database(postgresql_source, request.node.name[:40])
     yield made
     drop_database(made)
 

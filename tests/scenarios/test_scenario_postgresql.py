@@ -97,8 +97,8 @@ class Writers:
 
 @pytest.mark.quick
 @pytest.mark.timeout(600)
-def test_pitfall_27_postgresql_is_loaded_while_it_is_written(logical_postgresql: Server, scenario: Make) -> None:
-    made = scenario(logical_postgresql, *SCHEMA)
+def test_pitfall_27_postgresql_is_loaded_while_it_is_written(postgresql_source: Server, scenario: Make) -> None:
+    made = scenario(postgresql_source, *SCHEMA)
     with Writers(made):
         running = made.start("run")
         made.wait_streaming(running, seconds=200)
@@ -180,10 +180,10 @@ def test_pitfall_26_a_slot_that_does_not_go_on_where_the_trail_ends(logical_post
 
 
 @pytest.mark.quick
-def test_rule_19_postgresql_definitions_change_while_it_streams(logical_postgresql: Server, scenario: Make) -> None:
+def test_rule_19_postgresql_definitions_change_while_it_streams(postgresql_source: Server, scenario: Make) -> None:
     """A relation that is another than its definition parks its table; others go on, and it comes back by a load."""
     made = scenario(
-        logical_postgresql,
+        postgresql_source,
         "CREATE TABLE one (id int PRIMARY KEY, v int)",
         "CREATE TABLE two (id int PRIMARY KEY, v int)",
         "CREATE TABLE three (id int PRIMARY KEY, v int)",
@@ -239,10 +239,10 @@ def test_rule_15_a_table_joins_that_was_never_published(logical_postgresql: Serv
 
 
 @pytest.mark.quick
-def test_what_becomes_of_tables_is_noticed_without_a_row(logical_postgresql: Server, scenario: Make) -> None:
+def test_what_becomes_of_tables_is_noticed_without_a_row(postgresql_source: Server, scenario: Make) -> None:
     tables = ("dropped", "renamed", "altered", "unpublished", "rekeyed", "well")
     made = scenario(
-        logical_postgresql, *(f"CREATE TABLE {table} (id int PRIMARY KEY, v int NOT NULL)" for table in tables)
+        postgresql_source, *(f"CREATE TABLE {table} (id int PRIMARY KEY, v int NOT NULL)" for table in tables)
     )
     running = made.start("run")
     made.wait_streaming(running)
@@ -264,10 +264,11 @@ def test_what_becomes_of_tables_is_noticed_without_a_row(logical_postgresql: Ser
 
 
 @pytest.mark.quick
-def test_whole_identities_with_computed_columns(logical_postgresql: Server, scenario: Make) -> None:
+@pytest.mark.since(12)
+def test_whole_identities_with_computed_columns(postgresql_source: Server, scenario: Make) -> None:
     """From 18 on a server refuses changes whose identity it may not publish: the publication has such columns then."""
     made = scenario(
-        logical_postgresql,
+        postgresql_source,
         "CREATE TABLE item (id int PRIMARY KEY, n int, twice bigint GENERATED ALWAYS AS (n * 2) STORED)",
         "CREATE TABLE whole (id int PRIMARY KEY, n int, twice bigint GENERATED ALWAYS AS (n * 2) STORED, v text)",
         "ALTER TABLE whole REPLICA IDENTITY FULL",
@@ -292,8 +293,8 @@ def test_whole_identities_with_computed_columns(logical_postgresql: Server, scen
 
 
 @pytest.mark.quick
-def test_setup_shows_makes_and_removes(logical_postgresql: Server, scenario: Make) -> None:
-    made = scenario(logical_postgresql, "CREATE TABLE item (id int PRIMARY KEY)", "CREATE TABLE log (what text)")
+def test_setup_shows_makes_and_removes(postgresql_source: Server, scenario: Make) -> None:
+    made = scenario(postgresql_source, "CREATE TABLE item (id int PRIMARY KEY)", "CREATE TABLE log (what text)")
     shown = made.cli("setup").stdout.splitlines()
     assert [line.split(" ")[0] for line in shown] == ["ALTER", "CREATE", "SELECT"]
     assert made.source.query("SELECT 1 FROM pg_publication") == []

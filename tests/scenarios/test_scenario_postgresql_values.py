@@ -11,13 +11,6 @@ from from_postgresql import FromPostgres
 from anabranch.testing.servers import Server
 
 Make = Callable[..., FromPostgres]
-RELEASES = [
-    pytest.param("logical_postgresql", id="postgresql18"),
-    *(
-        pytest.param(name, id=name, marks=pytest.mark.servers)
-        for name in ("postgresql11", "postgresql12", "postgresql15", "postgresql17")
-    ),
-]
 # type -> values that are easily lost. None of xml: the servers of tests read none.
 VALUES: dict[str, tuple[str, ...]] = {
     "boolean": ("true", "false"),
@@ -114,13 +107,11 @@ def rows_of(type: str, values: tuple[str, ...], first: int) -> str:
 
 @pytest.mark.quick
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", RELEASES)
-def test_values_of_every_type_by_load_and_by_log(name: str, request: pytest.FixtureRequest, scenario: Make) -> None:
-    server: Server = request.getfixturevalue(name)
-    values_here = values_of(int(server.version.partition(".")[0]))
+def test_values_of_every_type_by_load_and_by_log(postgresql_source: Server, scenario: Make) -> None:
+    values_here = values_of(int(postgresql_source.version.partition(".")[0]))
     tables = {f"t{number}": (type, values) for number, (type, values) in enumerate(values_here.items())}
     made = scenario(
-        server,
+        postgresql_source,
         *(f"CREATE TABLE {name} (id int PRIMARY KEY, v {type})" for name, (type, _) in tables.items()),
         *(f"INSERT INTO {name} VALUES {rows_of(type, values, 1)}" for name, (type, values) in tables.items()),
     )
