@@ -24,6 +24,11 @@ FILE_THERE = click.Path(exists=True, dir_okay=False, path_type=Path)
     help="A MySQL or MariaDB instead of private ones; its user makes databases. Or a private one alone: mysql, mariadb or"
     " postgresql.",
 )
+@click.option(
+    "--decoder",
+    type=click.Choice(("pgoutput", "wal2json", "decoderbufs", "drawn")),
+    help="Of a private PostgreSQL source's log, on release 15; `drawn`: another one for each history.",
+)
 @click.option("--target", metavar="URL", help="A PostgreSQL and its database instead of a private one.")
 @click.option("--seed", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="The first history.")
 @click.option(
@@ -45,6 +50,7 @@ FILE_THERE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @log_level("warning")
 def torture(
     source: str | None,
+    decoder: str | None,
     target: str | None,
     seed: int,
     histories: int | None,
@@ -66,6 +72,8 @@ def torture(
         raise click.UsageError("a private source has a private target: leave --target out")
     if source not in NAMES and bool(source) != bool(target):
         raise click.UsageError("--source and --target go together")
+    if decoder and source != "postgresql":
+        raise click.UsageError("--decoder is of --source postgresql")
     if replay and (histories or minutes):
         raise click.UsageError("--replay runs one history")
     if replay and keeps_going:
@@ -76,5 +84,7 @@ def torture(
         raise click.BadParameter(f"{minutes} is no number of minutes", param_hint="--minutes")
     from anabranch.testing.torture.command import Asked, run_torture
 
-    asked = Asked(source, target, seed, histories, minutes, workers, with_spark, replay, results, keeps_going)
+    asked = Asked(
+        source, target, seed, histories, minutes, workers, with_spark, replay, results, keeps_going, decoder or ""
+    )
     sys.exit(run_torture(asked))

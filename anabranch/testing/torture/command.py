@@ -27,11 +27,13 @@ from anabranch.testing.torture.ground import Ground, private, uninterrupted
 from anabranch.testing.torture.history import History
 from anabranch.testing.torture.one import One, concerns_servers
 from anabranch.testing.torture.pair import users_own
+from anabranch.testing.torture.postgresql_family import DECODERS
 from anabranch.testing.torture.run import Result, load, save
 from anabranch.testing.torture.second import made_beside
 from anabranch.testing.torture.shrink import shrink
 
 HISTORIES = 20
+DRAWN = "drawn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,12 @@ class Asked:
     replay: Path | None = None
     results: Path | None = None
     keeps_going: bool = False
+    decoder: str = ""  # of a private PostgreSQL source, or DRAWN
+
+    @property
+    def decoders(self) -> tuple[str, ...]:
+        """Of which each history draws one; "" for the usual one, on the newest release that is here."""
+        return DECODERS if self.decoder == DRAWN else (self.decoder,)
 
     @property
     def families(self) -> tuple[str, ...]:
@@ -271,7 +279,8 @@ def _ground(asked: Asked, directory: Path, replayed: _Replayed | None) -> Iterat
         return
     families = (replayed.family or "mariadb",) if replayed else asked.families
     _say(f"starting {', '.join(families)} and postgresql, privately")
-    with private(directory, families) as ground:
+    decoders = (replayed.history.decoder,) if replayed else asked.decoders
+    with private(directory, families, decoders) as ground:
         yield ground
 
 

@@ -20,13 +20,16 @@ FILLED = 12  # rows that a table has at first, about
 DURING, AFTER = (10, 24), (20, 34)  # transactions of a phase
 
 
-def draw_history(seed: int, family: str, version: Version, *, unchecked: bool = True, apart: bool = False) -> History:
+def draw_history(
+    seed: int, family: str, version: Version, *, unchecked: bool = True, apart: bool = False, decoder: str = ""
+) -> History:
     """The same one for the same seed and server. `unchecked`: some transactions turn their foreign keys off, and rows may
     move by two keys at once, which a target that enforces its own may have to refuse (K1). Without it, where the log has what
     keys do, they do nothing: the target's would do it as well. `apart`: there is a table without foreign keys, to which
-    somebody else may write at the target, and images are full, as a row needs that is written anew."""
+    somebody else may write at the target, and images are full, as a row needs that is written anew. `decoder`: of the source's
+    log, "" for the usual one."""
     r = random.Random(f"history {seed}")
-    schema = draw_schema(r, family, version)
+    schema = draw_schema(r, family, version, decoder)
     schema = schema if unchecked else (with_one_way if family_of(family).hides_actions else without_actions)(schema)
     schema = with_one_apart(schema) if apart else schema
     sessions = r.randint(2, 4)
@@ -39,7 +42,7 @@ def draw_history(seed: int, family: str, version: Version, *, unchecked: bool = 
     _hold_back(r, during)
     _hold_back(r, after)
     images = _images(r, schema, sessions, apart) if draft.family.has_images else ()
-    return _numbered(History(seed, schema, tuple(before), tuple(during), tuple(after), images))
+    return _numbered(History(seed, schema, tuple(before), tuple(during), tuple(after), images, decoder))
 
 
 def _images(r: random.Random, schema: Schema, sessions: int, apart: bool) -> tuple[str, ...]:

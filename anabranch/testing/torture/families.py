@@ -66,13 +66,14 @@ class Family(Protocol):
     commits_truncates: bool
     hides_actions: bool
 
-    def kinds(self, version: Version) -> Kinds: ...
+    def kinds(self, version: Version, decoder: str = "") -> Kinds:
+        """What comes exactly through a decoder of its log, "" for the usual one."""
 
     def events(self) -> Mapping[Event, int]:
         """What is drawn for its histories, and how often."""
 
-    def start(self, directory: Path) -> Server:
-        """A private one below a directory, quick, not durable."""
+    def start(self, directory: Path, decoders: Sequence[str] = ()) -> Server:
+        """A private one below a directory, quick, not durable; with these decoders of its log beside the usual one."""
 
     def named(self, server: Server) -> list[tuple[str, str]]:
         """What histories make, by kind and name, whoever made it."""

@@ -43,7 +43,8 @@ PLAIN_SHARE = 0.25  # of the histories
 @dataclass
 class Ground:
     """`sources` take turns. `is_ours`: the servers may be restarted. `plain`: a database beside `target`, as its owner sees it,
-    who has no more rights than that. `second`, `plain_second`: one more of each, for jobs with two targets."""
+    who has no more rights than that. `second`, `plain_second`: one more of each, for jobs with two targets. `decoders`: of the
+    sources' log, of which each history draws one; "" for the usual one."""
 
     sources: Sequence[Server]
     target: Database
@@ -51,6 +52,7 @@ class Ground:
     plain: Database | None = None
     second: Database | None = None
     plain_second: Database | None = None
+    decoders: Sequence[str] = ("",)
     _had_state: bool = field(default=True, init=False)
 
     def source_of(self, seed: int) -> Server:
@@ -59,6 +61,9 @@ class Ground:
     def target_of(self, seed: int) -> Database:
         drawn = random.Random(f"rights of {seed}").random()
         return self.plain if self.plain and drawn < PLAIN_SHARE else self.target
+
+    def decoder_of(self, seed: int) -> str:
+        return random.Random(f"decoder of {seed}").choice(self.decoders)
 
     def second_of(self, seed: int) -> Database | None:
         """The job's other target, where it has two."""
@@ -138,14 +143,16 @@ class Ground:
             "target": _facts(self.target.server),
             "database": self.target.name,
             "is_ours": self.is_ours,
+            "decoders": list(self.decoders),
             "more": [one and [_facts(one.server), one.name] for one in (self.plain, self.second, self.plain_second)],
         }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Ground:
         target = Database(_server(data["target"]), data["database"])
-        more = [one and Database(_server(one[0]), one[1]) for one in data["more"]]
-        return cls([_server(one) for one in data["sources"]], target, data["is_ours"], *more)
+        plain, second, plain_second = (one and Database(_server(one[0]), one[1]) for one in data["more"])
+        sources = [_server(one) for one in data["sources"]]
+        return cls(sources, target, data["is_ours"], plain, second, plain_second, data["decoders"])
 
 
 def _facts(server: Server) -> dict[str, Any]:
@@ -183,17 +190,19 @@ def uninterrupted() -> Iterator[None]:
 
 
 @contextmanager
-def private(directory: Path, families: Sequence[str] = ("mariadb", "mysql")) -> Iterator[Ground]:
+def private(
+    directory: Path, families: Sequence[str] = ("mariadb", "mysql"), decoders: Sequence[str] = ("",)
+) -> Iterator[Ground]:
     """Servers of our own below `directory`, stopped afterwards."""
     with ExitStack() as stack:
         target = stack.enter_context(start_postgresql(directory / "postgresql", options=FAST_TARGET))
-        sources = [stack.enter_context(family_of(family).start(directory)) for family in families]
+        sources = [stack.enter_context(family_of(family).start(directory, decoders)) for family in families]
         for server in (*sources, target):
             stack.callback(server.stop, immediate=True)
         admin = Database(target, "postgres")
         admin.execute(f"CREATE DATABASE {SECOND}")
         plain, plain_second = _plain(admin)
-        yield Ground(sources, admin, True, plain, Database(target, SECOND), plain_second)
+        yield Ground(sources, admin, True, plain, Database(target, SECOND), plain_second, decoders)
 
 
 def _plain(admin: Database) -> tuple[Database, Database]:

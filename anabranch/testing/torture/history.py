@@ -83,7 +83,7 @@ class Transaction:
 @dataclass(frozen=True, slots=True)
 class History:
     """`before` the job begins, while it loads (`during`), and once every table streams (`after`). `images`: the
-    `binlog_row_image` of each session, "" for the server's own."""
+    `binlog_row_image` of each session, "" for the server's own. `decoder`: of the source's log, "" for the usual one."""
 
     seed: int
     schema: Schema
@@ -91,6 +91,7 @@ class History:
     during: tuple[Transaction, ...] = ()
     after: tuple[Transaction, ...] = ()
     images: tuple[str, ...] = ()
+    decoder: str = ""
 
     @property
     def transactions(self) -> tuple[Transaction, ...]:
@@ -108,13 +109,14 @@ class History:
         return replace(self, before=before, during=during, after=after)
 
     def to_json(self) -> dict[str, Any]:
-        data = {"seed": self.seed, "images": self.images, "tables": self.schema.to_json()}
+        data = {"seed": self.seed, "images": self.images, "decoder": self.decoder, "tables": self.schema.to_json()}
         return data | {name: [_plain(t) for t in getattr(self, name)] for name in ("before", "during", "after")}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> History:
         before, during, after = (tuple(map(_transaction, data[name])) for name in ("before", "during", "after"))
-        return cls(data["seed"], Schema.from_json(data["tables"]), before, during, after, tuple(data["images"]))
+        schema, images = Schema.from_json(data["tables"]), tuple(data["images"])
+        return cls(data["seed"], schema, before, during, after, images, data.get("decoder", ""))
 
 
 # --- statements ----------------------------------------------------------------------------------------------------------

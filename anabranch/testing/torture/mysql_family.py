@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,13 +42,13 @@ class MysqlFamily:
     commits_truncates: bool = True
     hides_actions: bool = True
 
-    def kinds(self, version: Version) -> Kinds:
+    def kinds(self, version: Version, decoder: str = "") -> Kinds:
         return Kinds(kinds(self.name, version), NUMBERS, "int")
 
     def events(self) -> Mapping[Event, int]:
         return EVENTS
 
-    def start(self, directory: Path) -> Server:
+    def start(self, directory: Path, decoders: Sequence[str] = ()) -> Server:
         starts = {"mariadb": start_mariadb, "mysql": start_mysql}
         return starts[self.name](directory / self.name, options=FAST)
 

@@ -41,7 +41,14 @@ class One:
         unchecked = self.ground.target_of(seed) is self.ground.target
         deed = None if self.with_spark else draw_deed(seed)
         apart = deed is not None and deed.needs_apart
-        history = draw_history(seed, source.name, version_of(source), unchecked=unchecked, apart=apart)
+        history = draw_history(
+            seed,
+            source.name,
+            version_of(source),
+            unchecked=unchecked,
+            apart=apart,
+            decoder=self.ground.decoder_of(seed),
+        )
         if self.with_spark:
             return history, spark_faults(seed)
         faults = draw_faults(seed, with_servers=self.ground.is_ours)
@@ -61,7 +68,7 @@ class One:
         shutil.rmtree(directory, ignore_errors=True)
         second = self.second_of(history.seed)
         faults = faults if second else [replace(fault, at="") for fault in faults]
-        place = Place(history.database, source, target, directory, second=second)
+        place = Place(history.database, source, target, directory, second=second, decoder=history.decoder)
         pipeline = self._pipeline(place, history, faults)
         patience = SPARK_PATIENCE if self.with_spark else PATIENCE
         result = run_history(history, source, target, pipeline, patience=patience)

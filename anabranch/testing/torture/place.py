@@ -45,7 +45,7 @@ include = ["{name}.*"]
 
 [capture]
 flush_interval_ms = 10
-{more}"""
+{decoder}{more}"""
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,7 @@ class Place:
     more: str = ""  # of the job file, from inside [capture] on
     at: Mapping[str, tuple[str, int]] = field(default_factory=dict)  # host and port of a proxy, by end
     second: Database | None = None
+    decoder: str = ""  # of the source's log, "" for the usual one
 
     @property
     def job_file(self) -> Path:
@@ -95,6 +96,7 @@ class Place:
             source=f"{source.name}://{_user(source)}:${{{SECRETS[0]}}}@{self._address('source', source)}/{database}",
             target=self._url(self.target, "target"),
             second=f'\n[[targets]]\nname = "{SECOND}"\nurl = "{second}"\n' if second else "",
+            decoder=f'decoder = "{self.decoder}"\n' if self.decoder else "",
             more=self.more,
         )
 

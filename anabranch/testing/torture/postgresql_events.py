@@ -12,7 +12,8 @@ from anabranch.testing.torture.events import EVENTS as OF_ALL
 from anabranch.testing.torture.events import Draft, Event, replace_rows
 from anabranch.testing.torture.history import Statement
 from anabranch.testing.torture.model import Refused
-from anabranch.testing.torture.postgresql_sql import is_late_key
+from anabranch.testing.torture.postgresql_tables import is_late_key, is_late_unique
+from anabranch.testing.torture.rows import Row
 from anabranch.testing.torture.tables import Table
 
 
@@ -78,6 +79,56 @@ def _late(d: Draft, *statements: Statement) -> list[Statement]:
     return list(statements)
 
 
+def rotate_late_uniques(d: Draft) -> list[Statement]:
+    """Each row takes the value of the next one, without one that is parked: what is checked late is right at the end."""
+    found = _late_unique(d, d.r.choice((2, 2, 3)))
+    if found is None:
+        return []
+    table, columns, rows = found
+    values = [d.literals(table, row, columns) for row in rows]
+    steps = [
+        d.update(table, row, **dict(zip(columns, value, strict=True)))
+        for row, value in zip(rows, [*values[1:], values[0]], strict=True)
+    ]
+    name = next(name for name in columns if name.startswith("u"))
+    with suppress(Refused):  # the model checks each: there it goes over a parked value
+        for step in (d.update(table, rows[0], **{name: d.fresh(table, name)}), *reversed(steps)):
+            d.model.execute(step, False)
+    return steps
+
+
+def take_late_unique(d: Draft) -> list[Statement]:
+    """A new row takes a value before the row that has it goes, or gives it up."""
+    found, new = _late_unique(d, 1), None
+    if found is None or (new := d.row(found[0])) is None:
+        return []
+    table, columns, (row,) = found
+    name = next(name for name in columns if name.startswith("u"))
+    new |= dict(zip(columns, d.literals(table, row, columns), strict=True))
+    gives = d.delete(table, row) if d.r.random() < 0.5 else d.update(table, row, **{name: d.fresh(table, name)})
+    takes = d.insert(table, [new])
+    _late(d, gives, takes)
+    return [takes, gives]
+
+
+def _late_unique(d: Draft, number: int) -> tuple[Table, tuple[str, ...], list[Row]] | None:
+    table = d.table(lambda t: bool(t.key) and any(is_late_unique(t, unique) for unique in t.uniques))
+    if table is None:
+        return None
+    columns = d.r.choice([unique for unique in table.uniques if is_late_unique(table, unique)])
+    having = [row for row in d.rows(table) if all(row[table.place(name)] is not None for name in columns)]
+    return (table, columns, d.r.sample(having, number)) if len(having) >= number else None
+
+
+def change_group(d: Draft) -> list[Statement]:
+    """Of a table without a key the column by which its rows are in partitions: a row moves to another one."""
+    table = d.table(lambda t: any(c.name == "g" for c in t.columns) and bool(d.rows(t)))
+    if table is None:
+        return []
+    value = str(d.r.randrange(6)) if d.r.random() < 0.8 else None
+    return d.take(d.update(table, d.r.choice(d.rows(table)), g=value))
+
+
 _NOT = (replace_rows,)
 EVENTS: Mapping[Event, int] = {
     **{event: weight for event, weight in OF_ALL.items() if event not in _NOT},
@@ -85,4 +136,7 @@ EVENTS: Mapping[Event, int] = {
     change_beside_what_is_wide: 6,
     move_a_wide_row: 3,
     child_before_its_parent: 4,
+    rotate_late_uniques: 6,
+    take_late_unique: 4,
+    change_group: 4,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,13 +19,17 @@ from anabranch.testing.torture.history import History
 from anabranch.testing.torture.place import LOCK_SECONDS
 from anabranch.testing.torture.postgresql_events import EVENTS
 from anabranch.testing.torture.postgresql_sessions import PostgresqlSpeaker
-from anabranch.testing.torture.postgresql_sql import create_statements
+from anabranch.testing.torture.postgresql_tables import create_statements
 from anabranch.testing.torture.postgresql_values import KINDS, NUMBERS, WHOLE
 from anabranch.testing.torture.tables import LEDGER, Column, Schema
 from anabranch.testing.torture.values import Version
 from anabranch.testing.torture.watcher import OPTIONS
 
 DATABASE = "postgres"
+DECODERS = ("pgoutput", "wal2json", "decoderbufs")
+WITH_DECODERS = "15"  # the release that all of them are had for
+# Types that a decoder does not show exactly, or whose NULL may be a value: jobs refuse them, or park.
+NOT_SHOWN = {"wal2json": ("real", "double precision", "numeric"), "decoderbufs": ("time with time zone", "point")}
 # Nothing here has to survive a power failure; what is decoded is spilled early, and who waits for each other is told soon.
 FAST = (
     "--fsync=off",
@@ -41,6 +45,10 @@ FAST = (
 # What the job and the kit have there for one history, by its name.
 _SLOTS = "SELECT slot_name, active_pid FROM pg_replication_slots WHERE slot_name ~ %s AND database = current_database()"
 _PUBLICATIONS = "SELECT pubname FROM pg_publication WHERE pubname ~ %s"
+_NOTES = """
+SELECT pg_catalog.format('%%I.%%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+ WHERE n.nspname = 'anabranch' AND c.relname ~ %s
+"""
 _PREPARED = "SELECT gid FROM pg_prepared_xacts WHERE gid ~ %s AND database = current_database()"
 _CHANGES = (
     "SELECT data FROM pg_logical_slot_get_binary_changes(%s, NULL, NULL, 'proto_version', '1', 'publication_names', %s)"
@@ -57,14 +65,16 @@ class PostgresqlFamily:
     commits_truncates: bool = False
     hides_actions: bool = False
 
-    def kinds(self, version: Version) -> Kinds:
-        return Kinds(list(KINDS.values()), NUMBERS, WHOLE)
+    def kinds(self, version: Version, decoder: str = "") -> Kinds:
+        shown = [kind for kind in KINDS.values() if not kind.native.startswith(NOT_SHOWN.get(decoder, ()))]
+        return Kinds(shown, [name for name in NUMBERS if KINDS[name] in shown], WHOLE)
 
     def events(self) -> Mapping[Event, int]:
         return EVENTS
 
-    def start(self, directory: Path) -> Server:
-        return start_postgresql(directory / "source", options=FAST)
+    def start(self, directory: Path, decoders: Sequence[str] = ()) -> Server:
+        release = WITH_DECODERS if any(decoders) else ""
+        return start_postgresql(directory / "source", release=release, options=FAST)
 
     def named(self, server: Server) -> list[tuple[str, str]]:
         database = Database(server, DATABASE)
@@ -79,8 +89,8 @@ class PostgresqlFamily:
         Database(server, DATABASE).execute(
             f"CREATE SCHEMA {history.database}",
             f"SET search_path = {history.database}",
-            *create_statements(history.schema),
-            f"CREATE PUBLICATION {history.database} FOR TABLE {tables}",
+            *create_statements(history.schema, history.decoder),
+            f"CREATE PUBLICATION {history.database} FOR TABLE {tables} WITH (publish_via_partition_root = true)",
             f"SELECT pg_create_logical_replication_slot('{history.database}', '{PLUGIN}')",
         )
 
@@ -104,6 +114,9 @@ class PostgresqlFamily:
             _drop_slots(connection, pattern)
             for (publication,) in connection.execute(_PUBLICATIONS, [pattern]).fetchall():
                 connection.execute(f'DROP PUBLICATION "{publication}"')
+            for (notes,) in connection.execute(_NOTES, [pattern]).fetchall():
+                connection.execute(f"DROP FUNCTION IF EXISTS {notes}() CASCADE")
+                connection.execute(f"DROP TABLE {notes}")
             connection.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE")
 
     def roll_back(self, server: Server, name: str) -> None:
@@ -133,7 +146,10 @@ def _drop_slots(connection: Any, pattern: str) -> None:
 
 def _copied(connection: Any, schema: str, table: str, columns: tuple[Column, ...]) -> Iterator[bytes]:
     names = ", ".join(f'"{column.name}"' for column in columns)
-    with connection.cursor() as cursor, cursor.copy(f'COPY "{schema}"."{table}" ({names}) TO STDOUT') as copy:
+    with (
+        connection.cursor() as cursor,
+        cursor.copy(f'COPY (SELECT {names} FROM "{schema}"."{table}") TO STDOUT') as copy,
+    ):
         yield from b"".join(map(bytes, copy)).splitlines()
 
 

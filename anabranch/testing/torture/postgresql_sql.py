@@ -1,68 +1,15 @@
-"""What a history says to a PostgreSQL source: its tables and its statements.
+"""What a history says to a PostgreSQL source.
 
-What does not live here: who says it, and what becomes of errors (postgresql_sessions.py).
+What does not live here: its tables (postgresql_tables.py), who says it, and what becomes of errors (postgresql_sessions.py).
 """
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 from anabranch.testing.torture.history import Assigned, Choice, Condition, Plus, Statement
-from anabranch.testing.torture.tables import LEDGER, RESTRICT, Column, ForeignKey, Schema, Table
+from anabranch.testing.torture.tables import Column, Schema
 from anabranch.testing.torture.values import Literal
-
-LATE = 3  # one of so many foreign keys is checked at the end of a transaction
-
-# --- tables -----------------------------------------------------------------------------------------------------------
-
-
-def create_statements(schema: Schema) -> Iterator[str]:
-    """Every table, in the schema that the search path begins with. What the log is to tell of a row before is drawn: of half
-    of those without a key nothing, so that the source refuses what changes their rows until the job has asked for more."""
-    yield f"CREATE TABLE {LEDGER} (n integer PRIMARY KEY)"
-    for table in schema.tables:
-        lines = list(map(_column, table.columns))
-        if table.key:
-            lines.append(f"PRIMARY KEY ({', '.join(table.key)})")
-        lines += [f"CONSTRAINT {table.name}_u{i} UNIQUE ({', '.join(u)})" for i, u in enumerate(table.uniques)]
-        yield f"CREATE TABLE {table.name} ({', '.join(lines)})"
-        for column in (c for c in table.columns if c.of.is_wide):
-            yield f"ALTER TABLE {table.name} ALTER {column.name} SET STORAGE EXTERNAL"
-        if _draws(table, 6 if table.key else 2):
-            yield f"ALTER TABLE {table.name} REPLICA IDENTITY FULL"
-    for table in schema.tables:
-        yield from (_foreign_key(table, key) for key in table.foreign_keys)
-
-
-def _column(column: Column) -> str:
-    null = "" if column.nullable else " NOT NULL"
-    default = f" DEFAULT {column.default}" if column.default is not None else ""
-    return f"{column.name} {column.of.native}{null}{default}"
-
-
-def _draws(what: object, of: int) -> bool:
-    """One of so many; the same for the same."""
-    return zlib.crc32(repr(what).encode()) % of == 0
-
-
-def is_late_key(table: Table, key: ForeignKey) -> bool:
-    """Is it checked at the end of a transaction?"""
-    return _draws((table.name, key), LATE)
-
-
-def _foreign_key(table: Table, key: ForeignKey) -> str:
-    late = " DEFERRABLE INITIALLY DEFERRED" if is_late_key(table, key) else ""
-    on_delete, on_update = (
-        "NO ACTION" if late and action == RESTRICT else action for action in (key.on_delete, key.on_update)
-    )
-    return (
-        f"ALTER TABLE {table.name} ADD CONSTRAINT {key.name} FOREIGN KEY ({', '.join(key.columns)})"
-        f" REFERENCES {key.parent} ({', '.join(key.parent_columns)}) ON DELETE {on_delete} ON UPDATE {on_update}{late}"
-    )
-
-
-# --- statements -------------------------------------------------------------------------------------------------------
 
 
 def sql(statement: Statement, schema: Schema) -> str:

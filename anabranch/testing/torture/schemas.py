@@ -18,9 +18,9 @@ from anabranch.testing.torture.values import Kind, Version
 ACTIONS = (RESTRICT, CASCADE, SET_NULL)
 
 
-def draw_schema(r: random.Random, family: str, version: Version) -> Schema:
+def draw_schema(r: random.Random, family: str, version: Version, decoder: str = "") -> Schema:
     """Three to five tables; at least one has a key, one or more foreign keys lead from or to it."""
-    known = family_of(family).kinds(version)
+    known = family_of(family).kinds(version, decoder)
     tables = [_draw_table(r, f"t{i}", known, keyed=i == 1) for i in range(1, r.randint(3, 5) + 1)]
     for place in range(len(tables)):
         for _ in range(r.choice((0, 1, 1, 1, 2))):
