@@ -1,8 +1,8 @@
 """One epoch: the trail's transactions up to a place, carried out in one target transaction with the checkpoint.
 
 The quick way merges net changes set-wise. A conflict rolls everything back, and the epoch is cut into halves until a few
-source transactions are left. These go the slow way: one target transaction per source transaction, each row change alone.
-What still conflicts there is refused by its key.
+source transactions are left. Each of these is an epoch of its own: what conflicts then goes the slow way, each row change
+alone. What still conflicts there is refused by its key.
 
 Delivery: after any crash the target is exactly at its checkpoint; nothing is applied twice (K9). After a COMMIT whose
 answer was lost, and at a target that lost its last commits, the checkpoint row says where to go on.
@@ -222,10 +222,19 @@ class Applier:
                 self._by_halves(half)
 
     def _each(self, feed: Feed) -> None:
-        if self.context.keys is not None:  # one transaction may have an order that foreign keys accept
+        """One transaction by its net change first: it may have an order that foreign keys accept, and a source that checks
+        unique keys at its end (DEFERRABLE) has accepted what no order of its rows leads to."""
+        if self.context.keys is not None:
             self._one_after_the_other(feed)
             return
+        is_alone = feed.upto - feed.after == 1  # and was met as such
         for transaction in feed.transactions():
+            try:
+                if not is_alone:
+                    self._one(transaction, self._merge)
+                    continue
+            except (Conflict, NeedsSlowWay):
+                self.writer.rollback()
             self._slow(transaction)
 
     def forget_unbuilt(self) -> None:

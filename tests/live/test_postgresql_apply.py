@@ -366,6 +366,21 @@ def test_pitfall_17_a_deferred_constraint_is_a_conflict_at_commit(applying: Appl
     applying.merge(TableNet(TABLE, inserts=rows((1, None, "same"))))
 
 
+def test_pitfall_17_row_by_row_a_key_that_can_wait_is_asked_at_commit(applying: Applying, target_database: Any) -> None:
+    """Rows meet on their way: the source asked at the end of a statement that changed both. Two that stay together are
+    refused."""
+    target_database.execute('ALTER TABLE public."Or%ders" ADD CONSTRAINT one_note UNIQUE ("no%te") DEFERRABLE')
+    applying.merge(TableNet(TABLE, inserts=rows((1, None, "a"), (2, None, "b"))))
+    with applying as writer:
+        for number, note in (("1", "b"), ("2", "a")):
+            writer.change(RowChange(TABLE, "update", {"id": number}, {"no%te": note}))
+        writer.commit()
+    assert [(r[0], r[2]) for r in orders(target_database)] == [(1, "b"), (2, "a")]
+    with pytest.raises(Conflict, match="one_note"), applying as writer:
+        writer.change(RowChange(TABLE, "update", {"id": "1"}, {"no%te": "a"}))
+        writer.commit()
+
+
 # --- inside a load's window -------------------------------------------------------------------------------------------
 
 

@@ -73,6 +73,7 @@ class PostgresWriter:
         self._stages: StagingTables | None = None
         self._may_bypass: bool | None = None  # as found at the first connection
         self._followers: Followers | None = None  # of this transaction, where keys act
+        self._waits = False  # are constraints that can wait asked at the end of this transaction?
 
     # --- whose turn it is ---------------------------------------------------------------------------------------------
 
@@ -168,6 +169,8 @@ class PostgresWriter:
     def change(self, row: RowChange) -> bool:
         connection, stages = self._transaction()
         with translated(f"{row.operation} in {row.table.target}", row.table.source, onerow.key(row)):
+            if not self._waits:  # unique keys too: their rows may meet on the way to where the source took them
+                self._defer(connection)
             if self._followers is not None and row.keys_off and row.operation != "insert":
                 self._followers.refuse(row)
             return onerow.change(connection, stages, row, self._rules.nul)
@@ -285,8 +288,13 @@ class PostgresWriter:
     def _let_keys_wait(self, connection: Connection) -> None:
         """Where keys act: those that can are asked at the end of the transaction."""
         self._followers = None if self.bypasses() else Followers(connection)
+        self._waits = self.bypasses()
         if self._bypass and not self._may_bypass:
-            connection.execute(DEFER)
+            self._defer(connection)
+
+    def _defer(self, connection: Connection) -> None:
+        connection.execute(DEFER)
+        self._waits = True
 
     def _transaction(self) -> tuple[Connection, StagingTables]:
         """The open epoch. A line that was lost inside it is not opened again here: the epoch is over."""

@@ -163,6 +163,29 @@ def test_rule_08_a_unique_key_that_is_new_costs_one_slow_epoch(
     assert sorted((row["id"], row["a"]) for row in rows) == [("1", "2"), ("2", "1")]
 
 
+def test_rule_08_pitfall_17_late_keys_beside_a_transaction_that_goes_row_by_row(rig: Callable[..., Rig]) -> None:
+    """The source asked at the end of the second one: no order of its rows leads there, its net change does."""
+    one = rig()
+    target = database("epoch").tables[ITEMS.id]
+    one.applier.context_of = lambda states: _with_unique([("a",)])
+    one.applier.ask_again()
+    rows = {n: {"id": n, "a": n, "b": str(n)} for n in (1, 2, 3, 4)}
+    one.applier.apply(one.log([("i", row) for row in rows.values()]))
+    target.unique += [("a",), ("b",)]  # of the second the job knows nothing yet
+    steps = [rows[3], rows[3] | {"b": "x"}, rows[3] | {"b": "4"}]
+    handed_on = [("u", *steps[:2]), ("u", rows[4], rows[4] | {"b": "3"}), ("u", *steps[1:])]
+    late = [("u", rows[1], rows[1] | {"a": 2}), ("u", rows[2], rows[2] | {"a": 1})]
+    one.applier.apply(one.log(handed_on, late))
+    assert one.applier.totals.slow_epochs == 1
+    found = [target.texts(row) for row in database("epoch").tables[ITEMS.id].rows.values()]
+    assert sorted((row["id"], row["a"], row["b"]) for row in found) == [
+        ("1", "2", "1"),
+        ("2", "1", "2"),
+        ("3", "3", "4"),
+        ("4", "4", "3"),
+    ]
+
+
 def _with_unique(keys: list[tuple[str, ...]]) -> ApplyContext:
     found = context([ITEMS])
     unique = frozenset(name for key in keys for name in key)
