@@ -22,6 +22,10 @@ CREATE TABLE IF NOT EXISTS slow (one INTEGER PRIMARY KEY CHECK (one = 1), count 
 INSERT INTO part VALUES (:name, :pid, :host, :at)
 ON CONFLICT (name) DO UPDATE SET pid = excluded.pid, host = excluded.host, since = excluded.since
 
+-- name: keep_part
+INSERT INTO part VALUES (:name, :pid, :host, :at)
+ON CONFLICT (name) DO UPDATE SET pid = excluded.pid, host = excluded.host, since = excluded.since WHERE part.since < excluded.since
+
 -- name: end_part
 DELETE FROM part WHERE name = :name AND pid = :pid AND host = :host
 

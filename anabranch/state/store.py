@@ -53,16 +53,20 @@ class StateStore:
         self._queries = _queries()
         self._connection: sqlite3.Connection | None = None
         self._inode: tuple[int, int] | None = None
+        self._parts: dict[str, dict[str, Any]] = {}  # of this process
         self._mutex = threading.RLock()
         self._log = log.get(file=str(self._path))
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
     def part(self, name: str, pid: int, host: str) -> None:
-        """A part of the job (capture, load, apply, run) has started."""
-        self._write("put_part", name=name, pid=pid, host=host)
+        """A part of the job (capture, load, apply, run) has started. It is told again where the file did not take it, or is
+        another one by now: who asks whether it runs has nothing else to go by."""
+        self._parts[name] = {"name": name, "pid": pid, "host": host, "at": _now()}
+        self._write("put_part", **self._parts[name])
 
     def part_ended(self, name: str, pid: int, host: str) -> None:
+        self._parts.pop(name, None)
         self._write("end_part", name=name, pid=pid, host=host)
 
     def phase(self, phase: str, detail: str = "") -> None:
@@ -128,7 +132,7 @@ class StateStore:
     def _write(self, query: str, **values: Any) -> None:
         with self._guarded(query):
             reach("state.write")
-            self._open().execute(self._queries[query], {**values, "at": _now()})
+            self._open().execute(self._queries[query], {"at": _now(), **values})
             reach("state.written")
 
     def _read(self, query: str) -> list[dict[str, Any]]:
@@ -164,6 +168,8 @@ class StateStore:
         with _only_one(self._path.with_suffix(".lock")):
             self._connection = self._prepared()
             self._inode = _inode(self._path)
+        for part in list(self._parts.values()):
+            self._connection.execute(self._queries["keep_part"], part)
         return self._connection
 
     def _prepared(self) -> sqlite3.Connection:

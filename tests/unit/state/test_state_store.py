@@ -6,8 +6,10 @@ import os
 import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+from anabranch import failpoints
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.state import StateStore
@@ -67,6 +69,31 @@ def test_a_part_elsewhere_is_shown(tmp_path: Path) -> None:
     store = StateStore(tmp_path)
     store.part("apply", 1, "another-host")
     assert [p["host"] for p in store.snapshot()["parts"]] == ["another-host"]
+
+
+def test_torture_seed_603_a_part_that_the_file_did_not_take_is_told_again(tmp_path: Path) -> None:
+    """The disk was full, or somebody removed the file. Who has started later keeps its place."""
+    store = StateStore(tmp_path)
+    failpoints.arm({failpoints.VARIABLE: "state.write=full:0.05"})
+    try:
+        store.part("apply", os.getpid(), HOST)
+        assert store.snapshot()["parts"] == []
+        time.sleep(0.06)
+        store.phase("streaming")
+    finally:
+        failpoints.arm({})
+    assert [part["name"] for part in store.snapshot()["parts"]] == ["apply"]
+    (tmp_path / "state.db").unlink()
+    store.phase("streaming")
+    assert [part["name"] for part in StateStore(tmp_path).snapshot()["parts"]] == ["apply"]
+    StateStore(tmp_path).part("apply", 7, "elsewhere")
+    store.close()
+    store.phase("streaming")
+    assert [part["pid"] for part in store.snapshot()["parts"]] == [7]
+    store.part_ended("apply", os.getpid(), HOST)
+    (tmp_path / "state.db").unlink()
+    store.phase("streaming")
+    assert store.snapshot()["parts"] == []
 
 
 def test_part_ended_removes_only_that_process(tmp_path: Path) -> None:
