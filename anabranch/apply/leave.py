@@ -17,9 +17,14 @@ from anabranch.model.ids import TableId
 from anabranch.model.state import JOINS, RESUMES, WINDOW, TableState
 from anabranch.trail import retention
 
+BUILT = ("built", "not_built")  # facts of a table whose keys stand, or could not be made
 
-def let_leave(applier: Applier, lets_go: Callable[[TableId], bool] = lambda table: True) -> None:
-    """Take out what is asked for, as soon as it streams and `lets_go` of it who builds its keys."""
+
+def let_leave(
+    applier: Applier, take_off: Callable[[TableState], None], lets_go: Callable[[TableId], bool] = lambda table: True
+) -> None:
+    """Take out what is asked for, as soon as it streams and `lets_go` of it who builds its keys. From the next epoch on its
+    rows are old: where keys act `take_off` removes its own, which would hold parents that go."""
     directory = applier.trail.directory
     found = {name: applier.names.leaving(name) for name in retention.readers(directory)}
     tables = {name: table for name, table in found.items() if table is not None}
@@ -31,6 +36,8 @@ def let_leave(applier: Applier, lets_go: Callable[[TableId], bool] = lambda tabl
         applier.park([left(state) for state in leaving])
         reach("apply.left")
         for state in leaving:
+            if not applier.writer.bypasses():
+                take_off(state)
             log.get(job=applier.job, table=str(state.source)).info("table_taken_out", why="it is to be loaded again")
     for name, table in tables.items():
         if table not in applier.context.tables:
@@ -40,5 +47,5 @@ def let_leave(applier: Applier, lets_go: Callable[[TableId], bool] = lambda tabl
 def left(state: TableState) -> TableState:
     """Its state, once it is taken out."""
     reason = f"it is to be loaded again: anabranch load JOB --table {state.source}"
-    facts = {name: value for name, value in state.facts.items() if name not in (JOINS, RESUMES, WINDOW)}
+    facts = {name: value for name, value in state.facts.items() if name not in (JOINS, RESUMES, WINDOW, *BUILT)}
     return with_waiting(replace(state, state="parked", low="", high="", reason=reason, facts=facts), [])

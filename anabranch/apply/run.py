@@ -251,10 +251,20 @@ class ApplyRun:
         )
         applier.look()
         refuse_far_cascades(applier.context, applier.states, store.others(self.job))
-        let_leave(applier)  # the first epoch may meet what the table is loaded again for,
+        let_leave(applier, self._take_off)  # the first epoch may meet what the table is loaded again for,
         settle_wishes(applier, self.following)  # or a row that a person has just released
         applier.forget_unbuilt()
         return applier
+
+    def _take_off(self, state: TableState) -> None:
+        """The keys of a table that leaves. Its load puts them back."""
+        if state.schema is None:
+            return
+        loader = self.target.loader(self.rules)
+        try:
+            loader.take_off_keys(self.job, self.target_table(state.schema))
+        finally:
+            loader.close()
 
     def _is_guarded(self, states: Mapping[TableId, TableState]) -> bool:
         """Are there foreign keys or triggers that would react to what we write, now or once the source's are built?"""
@@ -321,7 +331,7 @@ class ApplyRun:
         if end.position.sequence == at.sequence and (end.position.native != at.native or self._has_ended_windows()):
             applier.move_on(Position(at.sequence, end.position.native), end.commit_time)
         self.rereader.look(applier)
-        let_leave(applier, self.finisher.lets_go)
+        let_leave(applier, self._take_off, self.finisher.lets_go)
         settle_wishes(applier, self.following)
         join_loaded(applier, self.following)
         self.repairer.look(applier)
