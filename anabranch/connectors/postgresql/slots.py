@@ -56,6 +56,16 @@ SELECT n.nspname::text, c.relname::text, c.relreplident::text FROM pg_catalog.pg
   JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
  WHERE c.relkind IN ('r', 'p') AND (n.nspname::text, c.relname::text) IN (SELECT * FROM unnest(%s::text[], %s::text[]))
 """
+# The same of their partitions, of which each has its own; it is not handed down, and the server asks for it.
+_OF_PARTITIONS = """
+SELECT n.nspname::text, c.relname::text, c.relreplident::text
+  FROM unnest(%s::text[], %s::text[]) AS w (schema, name)
+  JOIN pg_catalog.pg_namespace rn ON rn.nspname = w.schema
+  JOIN pg_catalog.pg_class r ON r.relnamespace = rn.oid AND r.relname = w.name AND r.relkind = 'p'
+  CROSS JOIN LATERAL pg_catalog.pg_partition_tree(r.oid) AS t
+  JOIN pg_catalog.pg_class c ON c.oid = t.relid AND t.isleaf AND t.level > 0
+  JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace ORDER BY 1, 2
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +111,12 @@ def missing(
         SetUpStep(f"ALTER TABLE {qualified(table)} REPLICA IDENTITY FULL", (table,))
         for table in _without_identity(connection, tables)
     ]
+    if connection.info.server_version >= ROOTS:
+        # of no table: what the server refuses is not missing in the log
+        found += [
+            SetUpStep(f"ALTER TABLE {qualified(part)} REPLICA IDENTITY FULL")
+            for part in _without_identity(connection, tables, _OF_PARTITIONS)
+        ]
     published = members(connection, name)
     left = tuple(sorted(tables.keys() - (published or set())))
     listed = ", ".join(map(qualified, left))
@@ -191,9 +207,11 @@ def removal(connection: Connection, name: str) -> list[str]:
     return found + truncate_notes.removal(connection, name)
 
 
-def _without_identity(connection: Connection, tables: Mapping[TableId, TableSchema]) -> list[TableId]:
+def _without_identity(
+    connection: Connection, tables: Mapping[TableId, TableSchema], query: str = _IDENTITIES
+) -> list[TableId]:
     """Keyless tables whose log would not tell which rows are changed."""
     keyless: Collection[TableId] = sorted((t for t, schema in tables.items() if not schema.primary_key), key=str)
     names = [t.schema for t in keyless], [t.name for t in keyless]
-    rows = connection.execute(_IDENTITIES, names).fetchall() if keyless else []
+    rows = connection.execute(query.encode(), names).fetchall() if keyless else []
     return [TableId(schema, name) for schema, name, identity in rows if identity in "dn"]

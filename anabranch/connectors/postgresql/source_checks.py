@@ -144,17 +144,22 @@ def check_unlogged(live: Live) -> Iterator[CheckResult]:
 def check_identity(live: Live) -> Iterator[CheckResult]:
     """https://www.postgresql.org/docs/current/logical-replication-publication.html#LOGICAL-REPLICATION-PUBLICATION-REPLICA-IDENTITY"""
     query = """
-        SELECT c.relreplident::text, coalesce(
+        SELECT c.relreplident::text, EXISTS (
+                 SELECT FROM pg_catalog.pg_index k WHERE k.indrelid = c.oid AND k.indisprimary AND NOT k.indimmediate),
+               coalesce(
                  (SELECT array_agg(a.attname::text) FROM pg_catalog.pg_index x
                     JOIN pg_catalog.pg_attribute a ON a.attrelid = x.indrelid AND a.attnum = ANY(x.indkey::int2[])
                    WHERE x.indrelid = c.oid AND x.indisreplident), '{}')
           FROM pg_catalog.pg_class c WHERE c.oid = %s::regclass"""
     for table, schema in sorted(live.context.tables.items(), key=str):
-        kind, columns = live.connection.execute(query, [qualified(table)]).fetchall()[0]
+        kind, is_late, columns = live.connection.execute(query, [qualified(table)]).fetchall()[0]
         place = f"ALTER TABLE {qualified(table)} REPLICA IDENTITY"
         if schema.primary_key and kind == "n":
             why = "its log does not tell which rows are changed (REPLICA IDENTITY NOTHING)"
             yield CheckResult("source.replica_identity", "failed", why, f"{place} DEFAULT", str(table))
+        elif schema.primary_key and kind == "d" and is_late:
+            why = "its primary key is DEFERRABLE: the server refuses UPDATE and DELETE of such a table once it is published"
+            yield CheckResult("source.replica_identity", "failed", why, f"{place} FULL", str(table))
         elif schema.primary_key and kind == "i" and not set(schema.primary_key) <= set(columns):
             why = f"its log names changed rows by {', '.join(columns)}, not by the primary key"
             yield CheckResult("source.replica_identity", "failed", why, f"{place} DEFAULT, or FULL", str(table))

@@ -297,7 +297,8 @@ class LocalPipeline(Waiting):
         for other in list(self._parts.others):
             if (ended := other.ended()) is not None:
                 self._parts.others.remove(other)
-                self._judge(ended)
+                if not self._was_asked_to_end(ended):  # just before another one took its place
+                    self._judge(ended)
 
     def _is_time_for_it(self) -> bool:
         load = self._parts.running["load"].ended()
@@ -370,8 +371,8 @@ class LocalPipeline(Waiting):
         running = self._parts.running[part]
         if running.is_alive or (ended := running.ended()) is None or (_may_end(part) and ended.code == 0):
             return
-        if part == "apply" and self._doing and self._doing.stops_apply and ended.code in STOPPED:
-            if not self._doing.pauses_apply:
+        if self._was_asked_to_end(ended):
+            if self._doing and not self._doing.pauses_apply:
                 self._parts.restart(part)
             return
         self._judge(ended)
@@ -383,6 +384,11 @@ class LocalPipeline(Waiting):
         if ended.error:
             time.sleep(AGAIN_SECONDS)
         self._parts.restart(part)
+
+    def _was_asked_to_end(self, ended: Ended) -> bool:
+        """By a deed."""
+        is_asked = self._doing is not None and self._doing.stops_apply
+        return is_asked and ended.part == "apply" and ended.code in STOPPED
 
     def _first_owner(self, part: str) -> Running | None:
         """Who had the part before another one was started beside it, and goes on: the newcomer was refused its lock."""
