@@ -121,14 +121,22 @@ the source's row from then on; what `anabranch.conflict` says must be the differ
 other. Not drawn is somebody else's writing to tables with foreign keys, to values of unique columns, and rows put
 where the target enforces foreign keys; nor that rows set aside are discarded.
 
-**PostgreSQL as a source** (`--source postgresql`) is another server of the kit's, with a schema for each history. The order of
-the commits, and the rows of each, are what a slot of the kit's own has, read by a decoder of the kit's own; what the rows come
-to is compared with the source's tables in the end. Statements stand in subtransactions, most of them, so that what is refused
-is taken back alone; one of eight transactions is committed by two phases; TRUNCATE is a part of a transaction, of several
-tables at once; large values are kept outside of their rows and stay as they are; foreign keys are checked at the end of a
-transaction, some of them; rows of some tables are whole in the log, and of some nothing tells which they were until the job has
-asked for that; large transactions come in fragments. Not drawn are foreign keys that change rows where the target's would do
-the same (a user who may not set `session_replication_role`), and unique constraints that are checked late.
+**PostgreSQL as a source** (`--source postgresql`) is another server of the kit's, with a schema for each history. The order
+of the commits, and the rows of each, are what a slot of the kit's own has, read by a decoder of the kit's own; what the rows
+come to is compared with the source's tables in the end. Statements stand in subtransactions, most of them, so that what is
+refused is taken back alone; one of eight transactions is committed by two phases; TRUNCATE is a part of a transaction, of
+several tables at once; large values are kept outside of their rows and stay as they are; foreign keys and unique constraints
+are checked at the end of a transaction, some of them, so that rows swap values without one between; rows of some tables are
+whole in the log, of some they are told by an index other than the key, and of some nothing tells which they were until the
+job has asked for that; some tables are partitioned, by list, range or hash, in two levels too, and rows move between
+partitions; large transactions come in fragments. Not drawn are foreign keys that change rows where the target's would do the
+same (a user who may not set `session_replication_role`), other unique keys of partitioned tables, primary keys that are
+checked late, and definitions that change: a partition that is attached, detached or dropped parks the table, which a scenario
+shows.
+
+With `--decoder` the log is read by another one, on PostgreSQL 15, or each history draws one (`drawn`). What a decoder does not
+show is left out of the tables: partitioned tables of wal2json and decoderbufs, floating and decimal numbers of wal2json (a NULL
+among them may be a value), points and times with a zone of decoderbufs. The order of commits is that of pgoutput in any case.
 
 A history that fails is made smaller while it still fails, and written to a file that `anabranch torture --replay` runs.
 """

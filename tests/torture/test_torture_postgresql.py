@@ -3,42 +3,48 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from anabranch.testing.torture.campaign import Campaign
-from anabranch.testing.torture.ground import Ground, private
+from anabranch.testing.torture.ground import private
+from anabranch.testing.torture.one import One
+from anabranch.testing.torture.postgresql_family import DECODERS
+from anabranch.testing.torture.postgresql_tables import SHAPES, is_late_unique, shape_of
 from anabranch.testing.torture.report import Tally, summary
 
-SEEDS = range(12, 26)  # 19: a TRUNCATE of several tables goes the slow way
-COUNTED = 9
-
-
-@pytest.fixture(scope="module")
-def place(torture_directory: Path) -> Iterator[Path]:
-    """Beside the servers of the other histories."""
-    directory = torture_directory / "pg"
-    directory.mkdir(mode=0o755)
-    yield directory
-
-
-@pytest.fixture(scope="module")
-def ground(place: Path) -> Iterator[Ground]:
-    with private(place, ("postgresql",)) as ground:
-        yield ground
+USUAL = range(12, 21)  # 19: a TRUNCATE of several tables goes the slow way
+DECODED = range(1, 8)
+COUNTED = 9  # of both
 
 
 @pytest.mark.timeout(600)
-def test_histories_with_faults_on_a_postgresql_source(ground: Ground, place: Path) -> None:
+def test_histories_with_faults_on_a_postgresql_source(torture_directory: Path) -> None:
+    """pgoutput on the newest release; any decoder on the release that all are had for. Every family is among them."""
     tally, begun = Tally(), time.monotonic()
-    with closing(Campaign(ground, place).run(SEEDS)) as results:
-        for told in results:
-            assert not told.failure, (
-                f"{told.failure}\nanabranch torture --source postgresql --seed {told.seed} --histories 1"
-            )
-            tally.add(told)
+    decoders, shapes, late = set[str](), set[str](), 0
+    for name, seeds, some in (("pg", USUAL, ("",)), ("pg15", DECODED, DECODERS)):
+        place = torture_directory / name
+        place.mkdir(mode=0o755)
+        with private(place, ("postgresql",), some) as ground:
+            for seed in seeds:
+                history, _ = One(ground, place).drawn(seed)
+                decoders.add(history.decoder)
+                shapes |= {shape_of(table, history.decoder) for table in history.schema.tables}
+                late += sum(is_late_unique(t, unique) for t in history.schema.tables for unique in t.uniques)
+            run(Campaign(ground, place), seeds, tally)
     print("\n".join(summary(tally, time.monotonic() - begun)))
+    assert decoders == {"", *DECODERS} and len(shapes & {*SHAPES}) > 1 and late
     assert set(tally.sources) == {"postgresql"} and tally.counted >= COUNTED, tally
+
+
+def run(campaign: Campaign, seeds: Sequence[int], tally: Tally) -> None:
+    decoder = " --decoder drawn" if any(campaign.ground.decoders) else ""
+    with closing(campaign.run(seeds)) as results:
+        for told in results:
+            again = f"anabranch torture --source postgresql{decoder} --seed {told.seed} --histories 1"
+            assert not told.failure, f"{told.failure}\n{again}"
+            tally.add(told)

@@ -20,11 +20,13 @@ from anabranch.testing.torture.ground import Ground
 from anabranch.testing.torture.history import History
 from anabranch.testing.torture.pipeline import LocalPipeline, Restart
 from anabranch.testing.torture.place import Place
+from anabranch.testing.torture.postgresql_tables import NAMES_PARTITIONS
 from anabranch.testing.torture.run import PATIENCE, Result, run_history
 from anabranch.testing.torture.second import spread
 from anabranch.testing.torture.spark_pipeline import SparkPipeline, spark_faults
 
 SPARK_PATIENCE = 300.0  # it starts twice, and again after each kill
+NAMED_PATIENCE = 180.0  # decoders that write a row's names and all of its values: a large transaction takes them long
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,8 @@ class One:
         faults = faults if second else [replace(fault, at="") for fault in faults]
         place = Place(history.database, source, target, directory, second=second, decoder=history.decoder)
         pipeline = self._pipeline(place, history, faults)
-        patience = SPARK_PATIENCE if self.with_spark else PATIENCE
+        patience = NAMED_PATIENCE if history.decoder in NAMES_PARTITIONS else PATIENCE
+        patience = SPARK_PATIENCE if self.with_spark else patience
         result = run_history(history, source, target, pipeline, patience=patience)
         if result.failure is None:
             shutil.rmtree(directory, ignore_errors=True)

@@ -99,3 +99,12 @@ def test_where_nothing_counts_nothing_is_kept(monkeypatch: pytest.MonkeyPatch, t
     with pytest.raises(NothingCounted) as said:
         command._campaign(command.Asked(results=file), One(Ground([], None), tmp_path))
     assert said.value.exit_code == 1 and json.loads(file.read_text()) == {"bugs": []}
+
+
+def test_a_decoder_is_of_a_private_postgresql(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--decoder is of" in refused(capsys, "--source", "mysql", "--decoder", "wal2json")
+    assert "--decoder is of" in refused(capsys, *PAIR, "--decoder", "drawn")
+    assert "other" in refused(capsys, "--source", "postgresql", "--decoder", "other")
+    asked = command.Asked("postgresql", decoder="drawn")
+    assert asked.decoders == ("pgoutput", "wal2json", "decoderbufs")
+    assert command.Asked("postgresql").decoders == ("",) and command.Asked(decoder="wal2json").decoders == ("wal2json",)
