@@ -30,7 +30,7 @@ from anabranch.rows.log_items import (
     StatementFacts,
 )
 from anabranch.rows.net import Cascade, CascadeRule, RowChange, StagedNet, TableNet, TargetTable
-from anabranch.rows.uncommitted import LogChanges, LogEnded
+from anabranch.rows.uncommitted import LogChanges, LogEnded, LogTakenBack
 
 # --- choices that are made in the job file and hold for load and stream alike ----------------------------
 
@@ -49,7 +49,9 @@ class ValueRules:
 # --- source: log -----------------------------------------------------------------------------------------
 
 
-LogItem = Chunk | LogStatement | LogIdle | LogAbandoned | LogPrepared | LogDecided | LogChanges | LogEnded
+LogItem = (
+    Chunk | LogStatement | LogIdle | LogAbandoned | LogPrepared | LogDecided | LogChanges | LogTakenBack | LogEnded
+)
 Select = Callable[[TableId], TableSchema | None]
 
 
@@ -541,7 +543,8 @@ class TypeMap(Protocol):
 class LogOptions:
     """What capture needs to know to be a well-behaved replica. `name`: of what the job has at the source, of no other job.
     `decoder`: who turns the log into changes there, where a source has several. `binary`: may values come in the source's
-    binary form, where there is one? What is given is the same."""
+    binary form, where there is one? What is given is the same. `streaming`: large transactions may come while they are open,
+    where the source can do that."""
 
     server_id: int
     flush_interval: float  # seconds
@@ -550,6 +553,7 @@ class LogOptions:
     decoder: str = "pgoutput"
     heartbeat: float = 0.0  # seconds between messages that a reader writes into an idle source's log; 0: none
     binary: bool = False
+    streaming: bool = True
 
 
 class SourceConnector(Protocol):

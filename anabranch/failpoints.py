@@ -49,6 +49,7 @@ POINTS = {
     "capture.prepared": "a prepared transaction is staged, durably; the trail's position is not past it",
     "capture.decided": "a prepared transaction's end is noted with its rows, they are not in the trail yet",
     "capture.decided.published": "a prepared transaction is in the trail, its staged rows are still there",
+    "capture.kept": "rows of an open transaction are beside the trail, in part",
     "capture.rewound": "what was not appended is forgotten, the log is read again from the trail's end",
     # trail
     "trail.recovery.adopted": "a trail is opened: whole frames behind the published end were found",

@@ -22,6 +22,8 @@ from anabranch.rows.log_items import LogDecided, LogPrepared
 from anabranch.rows.uncommitted import LogEnded
 from anabranch.trail.writer import TrailWriter
 
+_NOTHING = Chunk(pa.RecordBatch.from_pylist([], schema=TRANSACTION_SCHEMA), ())
+
 
 class PreparedTransactions:
     """Takes what the reader says about them; gives chunks for the trail."""
@@ -87,19 +89,29 @@ def entering(
     what: str,
     end: LogDecided | LogEnded,
 ) -> Iterator[Chunk]:
-    """The rows of a transaction that waited for its end, as chunks for the trail. Tables of which it has not all rows are
-    parked with it: a table joins only when there are none (`DefinitionKeeper.join`)."""
+    """The rows of a transaction that waited for its end, as chunks for the trail, and what it does to tables. Tables of which
+    it has not all rows are parked with it: a table joins only when there are none (`DefinitionKeeper.join`)."""
     torn = {table for table in trail.history.in_force() if str(table) in left_out}
     waiting, part = None, Part.WHOLE
     for chunk in chunks:
-        tables = [rows for one in chunk.tables if (rows := _fitting(trail, one, torn))]
-        if tables and waiting:
+        chunk = _in_force(trail, chunk, torn)
+        if not (chunk.tables or chunk.barriers):
+            continue
+        if waiting:
             yield _part(waiting, Part.FRAGMENT)
             part = Part.LAST
-        waiting = tables or waiting
+        waiting = keeper.on_chunk(chunk)
     if waiting or torn:
-        barriers = keeper.park(torn, what)
-        yield replace(_part(waiting or [], part, end), barriers=tuple(barriers))
+        found = _part(waiting or _NOTHING, part, end)
+        yield replace(found, barriers=(*keeper.park(torn, what), *found.barriers))
+
+
+def _in_force(trail: TrailWriter, chunk: Chunk, torn: set[TableId]) -> Chunk:
+    """What is left of it for the tables that are replicated now."""
+    tables = [rows for one in chunk.tables if (rows := _fitting(trail, one, torn))]
+    now = trail.history.in_force() if chunk.barriers else {}
+    barriers = tuple(b for b in chunk.barriers if b.table in now and b.table not in torn)
+    return replace(chunk, tables=tuple(tables), barriers=barriers)
 
 
 def _fitting(trail: TrailWriter, rows: TableRows, torn: set[TableId]) -> TableRows | None:
@@ -113,11 +125,16 @@ def _fitting(trail: TrailWriter, rows: TableRows, torn: set[TableId]) -> TableRo
     return replace(rows, version=now.version)
 
 
-def _part(tables: list[TableRows], part: Part, end: LogDecided | LogEnded | None = None) -> Chunk:
+def _part(chunk: Chunk, part: Part, end: LogDecided | LogEnded | None = None) -> Chunk:
     """A chunk of one transaction; its position and id are those of its end."""
     place = {"native": "", "gtid": None, "commit_time": 0}
     if end is not None:
         place = {"native": end.mark.native, "gtid": end.gtid, "commit_time": end.mark.commit_time}
-    rows = sum(one.batch.num_rows for one in tables)
-    transactions = pa.RecordBatch.from_pylist([place | {"rows": rows}], schema=TRANSACTION_SCHEMA)
-    return Chunk(transactions, tuple(tables), part=part, resume=end.mark.resume if end else "")
+    transactions = pa.RecordBatch.from_pylist([place | {"rows": chunk.row_count}], schema=TRANSACTION_SCHEMA)
+    return replace(
+        chunk,
+        transactions=transactions,
+        part=part,
+        first_sequence=0,
+        resume=end.mark.resume if end else "",
+    )

@@ -27,7 +27,7 @@ from anabranch.model.position import LogMark, Position
 from anabranch.model.schema import TableSchema
 from anabranch.rows.chunk import BarrierKind, Chunk, Part
 from anabranch.rows.log_items import LogAbandoned, LogDecided, LogIdle, LogPrepared, LogStatement
-from anabranch.rows.uncommitted import LogChanges, LogEnded
+from anabranch.rows.uncommitted import LogChanges, LogEnded, LogTakenBack
 from anabranch.trail.codec import last_place
 from anabranch.trail.writer import TrailEnd, TrailWriter
 
@@ -184,7 +184,10 @@ class Capture:
             elif isinstance(item, LogDecided):
                 self._decide(item)
             elif isinstance(item, LogChanges):
-                self._changes(item)
+                self.open.take(item)
+                self._moved(self.open.keep_large())
+            elif isinstance(item, LogTakenBack):
+                self.open.take_back(item)
             elif isinstance(item, LogEnded):
                 self._ended(item)
             elif isinstance(item, LogStatement):
@@ -260,12 +263,6 @@ class Capture:
             self._heartbeat(item.mark)
         reach("capture.decided.published")
         self.prepared.done(item)
-
-    def _changes(self, item: LogChanges) -> None:
-        chunk = self.open.take(item)
-        if chunk is not None:
-            self._write(chunk)
-        self._moved(self.open.keep_large())
 
     def _ended(self, item: LogEnded) -> None:
         has_rows = False

@@ -3,7 +3,8 @@ they are large or old (AT-53, AT-56, GG-14, GG-15, DM-69), and enter the trail w
 
 The trail's position names two places: up to where the log is read, and where reading begins again, which is before the first
 row that is in memory only. So a restart reads again what the limits let wait, not what the oldest transaction began with.
-What does not live here: the files (`trail/open_staging.py`), how a log says it (each connector).
+A log that gives what is open again by itself, from its beginning, needs none of that: its position is one place, and a start
+forgets what is on disk. What does not live here: the files (`trail/open_staging.py`), how a log says it (each connector).
 """
 
 from __future__ import annotations
@@ -12,20 +13,17 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-import pyarrow as pa
-
 from anabranch import log
 from anabranch.abc import LogItem, LogReader
-from anabranch.capture.definitions import DefinitionKeeper, alone
+from anabranch.capture.definitions import DefinitionKeeper
 from anabranch.capture.prepared import entering
+from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
-from anabranch.rows.chunk import META_FIELDS, Chunk
-from anabranch.rows.uncommitted import LogChanges, LogEnded, UncommittedReader
+from anabranch.rows.chunk import Chunk
+from anabranch.rows.uncommitted import LogChanges, LogEnded, LogTakenBack, UncommittedReader
+from anabranch.trail.regroup import before_ordinal, ordinals, shifted
 from anabranch.trail.writer import TrailWriter
-
-_ORDINAL = [f.name for f in META_FIELDS].index("_ordinal")
 
 
 @dataclass(frozen=True)
@@ -73,9 +71,11 @@ class OpenTransactions:
         self._behind: LogMark | None = None  # the trail's place at the start, until something behind it has come
 
     def rewind(self, end: LogMark) -> None:
-        """The log is read again: what the trail has up to `end`, durably, is over; what is on disk need not come again."""
+        """The log is read again: what the trail has up to `end`, durably, is over; what is on disk need not come again, unless
+        the log gives all of it again."""
         self._held, self._size, self._last = {}, 0, None
         if self._reader is None:
+            self._forget_all()
             return
         self._behind = end
         for xid, ended in list(self._staging.ended.items()):
@@ -96,22 +96,30 @@ class OpenTransactions:
                 self._staging.remove(item.xid)  # else the id was used again, and what is kept is of the later one
         return not isinstance(item, LogChanges)  # those are for what is open
 
-    def take(self, item: LogChanges) -> Chunk | None:
-        """Keep a part of one. Returns what happens to tables at that place, as for prepared ones."""
-        size = sum(rows.batch.nbytes for rows in item.chunk.tables)
-        barriers = () if self._behind is not None else item.chunk.barriers  # the trail is past this place already
-        left_out = {t for t in item.left_out if self._keeper.wanted(t)} | {b.table for b in barriers}
-        if not (size or left_out):
-            return None
+    def take(self, item: LogChanges) -> None:
+        """Keep a part of one. Raises StorageFull."""
+        left_out = {t for t in item.left_out if self._keeper.wanted(t)}
+        if not (item.chunk.tables or item.chunk.barriers or left_out):
+            return
         held = self._held.setdefault(item.xid, _Held(self._clock(), item.low, item.mark))
-        if size:
-            held.chunks.append(replace(item.chunk, barriers=()))
-        held.upto, held.size = item.mark, held.size + size
+        held.chunks.append(item.chunk)
+        held.upto, held.size = item.mark, held.size + _size(item.chunk)
         held.left_out |= left_out
-        self._size += size
+        self._size += _size(item.chunk)
         if left_out - self._known_left_out(item.xid):
             self._keep(item.xid)  # where a table that joins looks for it
-        return self._keeper.on_chunk(alone([replace(b, tx=0) for b in barriers], item.mark, None)) if barriers else None
+
+    def take_back(self, item: LogTakenBack) -> None:
+        """A savepoint that it went back to: what came behind that did not happen."""
+        held = self._forget(item.xid)
+        if held is not None:
+            held.chunks = [cut for chunk in held.chunks if ordinals(cut := before_ordinal(chunk, item.first))]
+            held.size = sum(map(_size, held.chunks))
+        if held is not None and held.chunks:
+            self._held[item.xid] = held
+            self._size += held.size
+        elif item.xid in self._staging:
+            self._staging.take_back(item.xid, item.first)
 
     def keep_large(self) -> LogMark | None:
         """Beyond the limit of memory the largest go to disk. Returns as `keep_all`. Raises StorageFull."""
@@ -123,6 +131,8 @@ class OpenTransactions:
 
     def keep_old(self) -> LogMark | None:
         """Those whose rows have been in memory only for too long. Returns as `keep_all`. Raises StorageFull."""
+        if self._reader is None:
+            return None
         oldest = self._clock() - self._limits.seconds
         old = [xid for xid, held in self._held.items() if held.since <= oldest]
         for xid in old:
@@ -132,6 +142,9 @@ class OpenTransactions:
     def keep_all(self) -> LogMark | None:
         """A stop that is in order: nothing of them is read again. Returns up to where the log is read, if that moves the place
         where reading begins again. Raises StorageFull."""
+        if self._reader is None:
+            self._forget_all()
+            return None
         every = list(self._held)
         for xid in every:
             self._keep(xid)
@@ -153,7 +166,7 @@ class OpenTransactions:
         """What enters the trail where one was committed. Call `done` when it is durable."""
         held = self._forget(item.xid)
         is_staged = item.xid in self._staging
-        if is_staged:
+        if is_staged and self._reader is not None:
             self._staging.end(item.xid, item.mark)
         if not item.is_committed:
             return
@@ -177,11 +190,16 @@ class OpenTransactions:
         self._staging.keep(xid, held.chunks, held.low, held.upto, now, held.left_out)
         log.get().info("transaction_staged", xid=xid, bytes=held.size, upto=held.upto.native)
         self._forget(xid)
+        reach("capture.kept")
 
     def _forget(self, xid: str) -> _Held | None:
         held = self._held.pop(xid, None)
         self._size -= held.size if held else 0
         return held
+
+    def _forget_all(self) -> None:
+        for one in self._staging.all():
+            self._staging.remove(one.xid)
 
     def _known_left_out(self, xid: str) -> set[TableId]:
         return set(map(TableId.parse, self._staging[xid].left_out)) if xid in self._staging else set()
@@ -190,23 +208,16 @@ class OpenTransactions:
         return self._order.includes(state, mark.native, None)
 
 
+def _size(chunk: Chunk) -> int:
+    return sum(rows.batch.nbytes for rows in chunk.tables)
+
+
 def _numbered(parts: Iterable[Iterable[Chunk]]) -> Iterator[Chunk]:
     """With ordinals that rise over all of them: a reader that began again counted anew."""
     following = 0
     for chunks in parts:
         for chunk in chunks:
-            columns = [rows.batch.column(_ORDINAL).to_numpy() for rows in chunk.tables if rows.batch.num_rows]
-            if not columns:
-                continue
-            shift = following - min(int(column[0]) for column in columns)
-            following = max(int(column[-1]) for column in columns) + shift + 1
-            tables = (replace(rows, batch=_shifted(rows.batch, shift)) for rows in chunk.tables)
-            yield replace(chunk, tables=tuple(tables))
-
-
-def _shifted(batch: pa.RecordBatch, by: int) -> pa.RecordBatch:
-    if not by:
-        return batch
-    columns = batch.columns
-    columns[_ORDINAL] = pa.array(batch.column(_ORDINAL).to_numpy() + np.int64(by))
-    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+            if (found := ordinals(chunk)) is not None:
+                shift = following - found[0]
+                following = found[1] + shift + 1
+                yield shifted(chunk, shift)

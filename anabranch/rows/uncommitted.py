@@ -1,7 +1,11 @@
 """What a log gives that has uncommitted work in it: changes as they were made, transactions interleaved (K6, AT-53, GG-15).
 
 MySQL and MariaDB log a transaction when it ends, or is prepared (`abc.LogPrepared`), so their readers give none of this.
-What becomes of it until the end is known is capture's business (`capture/uncommitted.py`): memory, then disk.
+PostgreSQL's give it of large transactions, beside whole ones. What becomes of it until the end is known is capture's business
+(`capture/uncommitted.py`): memory, then disk.
+
+Two kinds of logs: one is read again from where reading began, so that what is kept of it has to be told (`UncommittedReader`);
+the other gives what is open at a start again from its beginning, whatever place it starts at, so that nothing has to be kept.
 """
 
 from __future__ import annotations
@@ -19,7 +23,9 @@ from anabranch.rows.chunk import Chunk
 class LogChanges:
     """Rows of the open transaction `xid`, from the place `low` in the log, just before the first of them, to `mark`, just
     behind the last. Parts of others may lie in between, and come before or after it. `chunk` is a FRAGMENT, with `ordinal`s
-    that rise within it. Nothing of it counts before its LogEnded. `left_out`: tables whose rows in it were left out."""
+    that rise within it. Nothing of it counts before its LogEnded; its barriers neither: what a transaction does to a table,
+    also that its rows cannot be read from there on (PARK), is over where it is rolled back. `left_out`: tables whose rows in
+    it were left out, which a table that joins waits for; none where `start` gives what is open again."""
 
     xid: str
     chunk: Chunk
@@ -29,9 +35,21 @@ class LogChanges:
 
 
 @dataclass(frozen=True, slots=True)
+class LogTakenBack:
+    """The open transaction `xid` went back to a savepoint: what was given of it from ordinal `first` on, rows and barriers,
+    never happened. Its `ordinal`s rise from its beginning on, over all parts; one that was taken back is not used again. Only
+    from logs that give again what is open at a start: elsewhere ordinals would not be the same after one."""
+
+    xid: str
+    first: int
+    mark: LogMark
+
+
+@dataclass(frozen=True, slots=True)
 class LogEnded:
     """The transaction `xid` was committed, here and under this id, or rolled back; `mark` is just behind it. It comes for
-    every transaction, also for those without rows for us."""
+    every transaction of which there were LogChanges, also for those without rows for us where the log says it. Not committed
+    means too that what was given of it so far does not count, and comes again from its beginning."""
 
     xid: str
     is_committed: bool
@@ -49,7 +67,7 @@ class UncommittedOrder(Protocol):
 
 @runtime_checkable
 class UncommittedReader(Protocol):
-    """What the LogReader of such a log has besides.
+    """What the LogReader has besides where a start does not give again by itself what is open.
 
     Delivery: `start(since(mark, low), …)` gives what lies behind `low` once, in the log's order, also what ended or was said
     at or before `mark`: the caller tells by `LogOrder.includes`."""

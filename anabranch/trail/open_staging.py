@@ -3,7 +3,9 @@
 A transaction has parts, numbered from 0: files of the same frames as a segment, header, definitions, chunks, then a KEPT
 frame that says which stretch of the log it holds. A part counts when it has its name; it is never changed. Where the
 transaction ended is noted in a small file of its own, before its rows enter the trail: a trail that ends behind that place
-has them, and the files go. What does not live here: prepared transactions (`staging.py`), what is kept when (capture).
+has them, and the files go. Where a transaction went back to a savepoint, parts behind it go, and the rest of the part that it
+lies in is left out: that is known to this process only, whose logs give again what is open at a start.
+What does not live here: prepared transactions (`staging.py`), what is kept when (capture).
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from anabranch.rows.chunk import Chunk, Part, TableRows
 from anabranch.trail.codec import TableFrame
 from anabranch.trail.failures import syncing, writing
 from anabranch.trail.format import FORMAT, Kind, SegmentName, to_json
+from anabranch.trail.regroup import before_ordinal, ordinals
 from anabranch.trail.segment import SegmentReader, SegmentWriter
 from anabranch.trail.storage import LocalStorage, Storage, read_whole
 
@@ -66,6 +69,8 @@ class OpenStaging:
         with suppress(FileNotFoundError):
             storage.remove(_OPEN)
         self._kept = {one.xid: one for one in kept(storage)}
+        self._firsts: dict[str, dict[int, int]] = {}  # the first ordinal of each part that this process has kept
+        self._ends: dict[str, dict[int, int]] = {}  # and where one ends of which the rest was taken back
         self.ended = _ended(storage)  # xid -> LogMark.resume, where it ended
         for xid in self.ended.keys() - self._kept.keys():  # its removal was cut short: the id may be used again
             storage.remove(_end_file(xid))
@@ -95,6 +100,7 @@ class OpenStaging:
     ) -> None:
         """The next part of a transaction, durable when this returns. Raises StorageFull: nothing of it counts then."""
         rows = sum(chunk.row_count for chunk in chunks)
+        first = min((found[0] for chunk in chunks if (found := ordinals(chunk))), default=0)
         part = Kept(xid, low.resume, upto.resume, time, (rows,), tuple(sorted(map(str, left_out))))
         before = self._kept.get(xid)
         name = _file(xid, before.parts if before else 0)
@@ -105,7 +111,7 @@ class OpenStaging:
             segment = SegmentWriter(self._storage, _OPEN, _NO_SEGMENT, {"format": FORMAT})
             try:
                 for number, chunk in enumerate(chunks):
-                    whole = replace(chunk, part=Part.FRAGMENT, first_sequence=0, barriers=())
+                    whole = replace(chunk, part=Part.FRAGMENT, first_sequence=0)
                     segment.chunk(whole, number, self._table_frame)
                 segment.note(Kind.KEPT, asdict(part))
                 with syncing(WHAT):
@@ -114,14 +120,32 @@ class OpenStaging:
                 segment.close()
             self._storage.rename(_OPEN, name)
         self._kept[xid] = before.and_then(part) if before else part
+        self._firsts.setdefault(xid, {})[before.parts if before else 0] = first
+
+    def take_back(self, xid: str, first: int) -> None:
+        """What was kept by this process from ordinal `first` on does not count."""
+        found, firsts = self._kept[xid], self._firsts[xid]
+        parts = found.parts
+        while parts and firsts[parts - 1] >= first:
+            parts -= 1
+            with writing(WHAT):
+                self._storage.remove(_file(xid, parts))
+            del firsts[parts]
+            self._ends.get(xid, {}).pop(parts, None)
+        if parts:
+            self._kept[xid] = replace(found, rows=found.rows[:parts])
+            self._ends.setdefault(xid, {})[parts - 1] = min(first, self._ends.get(xid, {}).get(parts - 1, first))
+        else:
+            del self._kept[xid]
 
     def chunks(self, xid: str) -> Iterator[Chunk]:
         """Its rows, a fragment at a time, part after part. Raises TrailCorrupt."""
+        ends = self._ends.get(xid, {})
         for number, rows in enumerate(self._kept[xid].rows):
             found = 0
             for chunk in _part_chunks(self._storage, _file(xid, number)):
                 found += chunk.row_count
-                yield chunk
+                yield before_ordinal(chunk, ends[number]) if number in ends else chunk
             if found != rows:
                 raise _lacks(_file(xid, number), xid, found, rows)
 
@@ -138,6 +162,8 @@ class OpenStaging:
                 with suppress(FileNotFoundError):  # of a removal that was cut short
                     self._storage.remove(file)
         del self._kept[xid]
+        self._firsts.pop(xid, None)
+        self._ends.pop(xid, None)
         self.ended.pop(xid, None)
 
 

@@ -15,8 +15,7 @@ from anabranch.model.ids import TableId
 from anabranch.rows.chunk import META_FIELDS, Barrier, Chunk, Part, Shape, TableRows
 
 _LOOSE = 500  # small chunks are joined as they gather: each costs kilobytes beside its rows
-_TX = [f.name for f in META_FIELDS].index("_tx")
-_SHAPE = [f.name for f in META_FIELDS].index("_shape")
+_TX, _ORDINAL, _SHAPE = ([f.name for f in META_FIELDS].index(name) for name in ("_tx", "_ordinal", "_shape"))
 
 
 def rows_after(chunk: Chunk, sequence: int) -> Chunk:
@@ -30,6 +29,41 @@ def rows_until(chunk: Chunk, sequence: int) -> Chunk:
     `resume`."""
     count = sequence - chunk.first_sequence + 1
     return chunk if count >= chunk.transactions.num_rows else replace(_cut(chunk, 0, max(0, count)), resume="")
+
+
+def ordinals(chunk: Chunk) -> tuple[int, int] | None:
+    """The first and the last, of rows and barriers of a chunk of one transaction; None where it has neither."""
+    columns = [rows.batch.column(_ORDINAL).to_numpy() for rows in chunk.tables if rows.batch.num_rows]
+    ends = [int(column[place]) for column in columns for place in (0, -1)] + [b.ordinal for b in chunk.barriers]
+    return (min(ends), max(ends)) if ends else None
+
+
+def before_ordinal(chunk: Chunk, ordinal: int) -> Chunk:
+    """Of a chunk of one transaction what comes before that place in it; the chunk itself where that is all of it."""
+    found = ordinals(chunk)
+    if found is None or found[1] < ordinal:
+        return chunk
+    cut = [
+        replace(rows, batch=rows.batch.slice(0, int(np.searchsorted(rows.batch.column(_ORDINAL).to_numpy(), ordinal))))
+        for rows in chunk.tables
+    ]
+    return replace(
+        chunk,
+        tables=tuple(rows for rows in cut if rows.batch.num_rows),
+        barriers=tuple(barrier for barrier in chunk.barriers if barrier.ordinal < ordinal),
+    )
+
+
+def shifted(chunk: Chunk, by: int) -> Chunk:
+    """With ordinals that are larger by so much."""
+    if not by:
+        return chunk
+    tables = (
+        replace(rows, batch=_with_meta(rows.batch, _ORDINAL, rows.batch.column(_ORDINAL).to_numpy() + np.int64(by)))
+        for rows in chunk.tables
+    )
+    barriers = (replace(barrier, ordinal=barrier.ordinal + by) for barrier in chunk.barriers)
+    return replace(chunk, tables=tuple(tables), barriers=tuple(barriers))
 
 
 class Group:

@@ -19,6 +19,7 @@ from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
 from anabranch.rows.builder import ChunkBuilder
 from anabranch.rows.chunk import BarrierKind, Chunk, Part
+from anabranch.rows.uncommitted import LogEnded
 
 FULL_IMAGES, FULL_BYTES = 20_000, 4 << 20  # a chunk is full from here on
 _NEWER = "a newer version of anabranch may know it"
@@ -66,12 +67,12 @@ class Assembler(ABC):
 
     def move(self, lsn: int) -> None:
         """Nothing for us up to there, and nothing is open."""
-        if self._xid is None and not self._builder.transaction and lsn > self._place.lsn:
+        if self.is_between and not self._builder.transaction and lsn > self._place.lsn:
             self._place = self._place.at(lsn)
 
     def _beat(self, lsn: int, time: int) -> None:
         """A heartbeat of ours, which stands at this place and was written then."""
-        if self._xid is None and not self._builder.transaction and lsn >= self._place.lsn:
+        if self.is_between and not self._builder.transaction and lsn >= self._place.lsn:
             self._place, self._time = self._place.at(lsn), time
 
     # --- what a decoder says --------------------------------------------------------------------------------------
@@ -97,6 +98,17 @@ class Assembler(ABC):
             self.ready.append(self._build(Part.LAST))
         elif self._is_full():
             self.flush()
+
+    def _give(self, item: LogItem) -> None:
+        """Behind the whole transactions that wait."""
+        self.flush()
+        self.ready.append(item)
+
+    def _streamed_commit(self, xid: int, end: int, time: int) -> None:
+        """A transaction that came while it was open ended just before `end`."""
+        self.flush()
+        self._place, self._time = self._place.at(end), time
+        self.ready.append(LogEnded(str(xid), True, self.mark(), str(xid)))
 
     def _added(self, images: int, size: int) -> None:
         """Images of the open transaction are in their buffer, made of so many bytes."""

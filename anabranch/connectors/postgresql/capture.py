@@ -13,7 +13,7 @@ from anabranch.abc import LogItem, LogOptions, Select
 from anabranch.connectors.postgresql.binary_types import BINARY, columns, reader
 from anabranch.connectors.postgresql.binary_values import Reader
 from anabranch.connectors.postgresql.connection import Connection
-from anabranch.connectors.postgresql.decoders import DECODERS, Reading
+from anabranch.connectors.postgresql.decoders import DECODERS, STREAMING, Reading
 from anabranch.connectors.postgresql.heartbeat import Heartbeat
 from anabranch.connectors.postgresql.positions import Place, lsn_text, place_of
 from anabranch.connectors.postgresql.relations import NeedsText
@@ -27,6 +27,7 @@ from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark
 from anabranch.rows.chunk import Chunk, Part
 from anabranch.rows.log_items import LogIdle
+from anabranch.rows.uncommitted import LogChanges, LogEnded
 
 IDLE_INTERVAL = 0.25  # seconds between marks that only move on, and between questions for the log's end
 BURST = 256  # messages between two looks at the clock, at most
@@ -38,7 +39,8 @@ _START_OVER = "remove the job's state (anabranch drop JOB --execute) and load ag
 
 class WalReader:
     """LogReader. Delivery: everything committed after the mark given to `start`, once per start, in the order of commits;
-    nothing unknown is skipped. The server is told of no place that `confirm` was not told of (K13)."""
+    nothing unknown is skipped. Large transactions that are open there come from their beginning, also where this is before
+    the mark. The server is told of no place that `confirm` was not told of (K13)."""
 
     def __init__(self, endpoint: Endpoint, options: LogOptions) -> None:
         self._endpoint, self._options = endpoint, options
@@ -51,6 +53,7 @@ class WalReader:
         self._needs_text = not options.binary or not self._decoder.binary  # or the log was found to
         self._stale = False  # what was read ahead was selected by old definitions, or the server sends too few tables
         self._is_inside = False  # fragments were given, and the end of their transaction was not
+        self._open: set[str] = set()  # transactions of which parts were given, and the end was not
         self._durable = 0
         self._heartbeat = Heartbeat(endpoint, options.name, options.heartbeat)
         self.is_binary = False  # does the log that is read have values in binary form?
@@ -71,6 +74,7 @@ class WalReader:
         with open_session(self._endpoint) as connection, translated("look at the slot"):
             self._require(connection, place)
         self._select, self._last, self._stale, self._is_inside = select, after, False, False
+        self._open.clear()
         self._type_texts.clear()
         self._readers.clear()
         self._stream = WalStream(self._endpoint)
@@ -87,6 +91,8 @@ class WalReader:
         self.is_binary = self._may_be_binary()
         if self.is_binary:
             asked["binary"] = "true"
+        if self._options.streaming and decoder.can_stream(self._server_version):
+            asked |= STREAMING
         has_newer = self._stream.begin(name, place.lsn, asked, decoder.newer)
         with open_session(self._endpoint) as connection, translated("look at the slot"):
             self._refuse_passed(read_slot(connection, name), place)  # nobody else moves it from here on
@@ -106,12 +112,12 @@ class WalReader:
             if self._is_inside:
                 raise self._no_binary(why) from why
             self._needs_text = True
-            self.start(self._last, self._select)
+            self._start_again()
             return self._read(timeout)
 
     def _read(self, timeout: float) -> LogItem | None:
         if self._stale and not self._is_inside:
-            self.start(self._last, self._select)
+            self._start_again()
         assert self._stream is not None, "start comes before read"
         until = time.monotonic() + timeout
         while True:
@@ -142,6 +148,12 @@ class WalReader:
             except NeedsText as why:
                 raise self._no_binary(why) from why
         self._stale = True
+
+    def _start_again(self) -> None:
+        """What was given of open transactions comes again, from their beginning, also where the end was read and not given."""
+        given = sorted(self._open)
+        self.start(self._last, self._select)
+        self._assembler.ready.extend(LogEnded(xid, False, self._last) for xid in given)
 
     def confirm(self, durable: LogMark) -> None:
         self._durable = place_of(durable.resume).lsn
@@ -216,6 +228,10 @@ class WalReader:
         item = self._assembler.ready.popleft()
         self._waiting_since = None
         self._is_inside = isinstance(item, Chunk) and item.part is Part.FRAGMENT
+        if isinstance(item, LogChanges):
+            self._open.add(item.xid)
+        elif isinstance(item, LogEnded):
+            self._open.discard(item.xid)
         if not isinstance(item, Chunk):
             self._last = item.mark
         elif not self._is_inside:

@@ -1,10 +1,14 @@
 """Messages of pgoutput for the assembler: rows as they came, by relation.
 
 What does not live here: transactions and chunks (assemble.py), what is in a message (pgoutput.py), relations and definitions
-(relations.py).
+(relations.py), transactions that come while they are open (streamed.py).
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from typing import TypeVar
 
 from anabranch.abc import Select
 from anabranch.connectors.postgresql.assemble import Assembler
@@ -16,6 +20,9 @@ from anabranch.connectors.postgresql.pgoutput import (
     Item,
     Origin,
     Relation,
+    StreamAbort,
+    StreamCommit,
+    StreamStart,
     Truncate,
     TypeName,
     Written,
@@ -23,7 +30,11 @@ from anabranch.connectors.postgresql.pgoutput import (
 )
 from anabranch.connectors.postgresql.positions import Place
 from anabranch.connectors.postgresql.relations import ReaderOf, Relations, TypeText
+from anabranch.connectors.postgresql.streamed import StreamedTransactions
 from anabranch.errors import UnknownLogEvent
+
+_What = TypeVar("_What")
+_Made = TypeVar("_Made")
 
 
 class PgoutputAssembler(Assembler):
@@ -35,13 +46,22 @@ class PgoutputAssembler(Assembler):
         """`reader`: where the server was asked for values in binary form."""
         super().__init__(place)
         self._name = name  # of our own messages
-        self._relations = Relations(select, type_text, self._buffer, self._park, reader)
+        numbers = count()
+        self._relations = Relations(select, type_text, self._buffer, self._park, numbers, reader=reader)
+        self._pieces = StreamedTransactions(select, type_text, numbers, self._give, self.mark, reader)
         self._begun = 0  # where the open transaction's commit is
 
     def reselect(self) -> None:
         self._relations.reselect()
 
+    @property
+    def is_between(self) -> bool:
+        return self._xid is None and self._pieces.piece is None
+
     def take(self, message: bytes, lsn: int = 0) -> None:
+        if self._pieces.piece is not None:
+            self._streamed(self._pieces.take, message)
+            return
         if message[0] not in ROWS:
             self._other(message)
             return
@@ -76,12 +96,27 @@ class PgoutputAssembler(Assembler):
                 self._commit(item.end, item.time)
             case Truncate():
                 self._truncated(item)
+            case StreamStart() | StreamAbort() | StreamCommit() if self._xid is not None:
+                raise self._unknown("a piece of another transaction within one")
+            case StreamStart():
+                self._streamed(self._pieces.begin, item)
+            case StreamAbort():
+                self._streamed(self._pieces.abort, item)
+            case StreamCommit():
+                self._relations.adopt(self._streamed(self._pieces.commit, item.xid))
+                self._streamed_commit(item.xid, item.end, item.time)
             case Written():
                 self._written(item)
             case TypeName() | Origin():
                 pass
             case _:
                 raise self._unexpected(item)
+
+    def _streamed(self, take: Callable[[_What], _Made], what: _What) -> _Made:
+        try:
+            return take(what)
+        except ValueError as error:
+            raise self._unknown(str(error)) from error
 
     def _truncated(self, item: Truncate) -> None:
         for oid in item.relations:

@@ -21,6 +21,7 @@ from anabranch.model.ids import TableId
 
 MESSAGES = 140_000  # from here on pgoutput shows what sessions write into the log
 NEVER = 1 << 30
+STREAMS = 140_000  # and gives large transactions while they are open
 
 
 @dataclass(frozen=True)
@@ -38,18 +39,19 @@ class Reading:
 
 @dataclass(frozen=True)
 class Decoder:
-    """`messages`: from which server version on it shows what sessions write into the log; `truncates`, `origins`, `roots` (rows
-    of partitions as rows of their root), `old_nulls` (NULL and not there are two things in old rows): does it show that?
-    `inexact`: types by format_type's name whose values do not come exactly, and why; `ambiguous`: those of which a NULL may be
-    a value. `options`: of the slot's and the publication's name, the tables that are published, the server's version; `newer`:
-    those that an older plugin does not know."""
+    """`truncates`, `roots` (rows of partitions as rows of their root), `old_nulls` (NULL and not there are two things in old
+    rows): does it show that? `messages`, `streams`: the server's version from which on it shows what sessions write into the
+    log, and may give large transactions while they are open. Each gives also what came to the source by replication. `inexact`:
+    types by format_type's name whose values do not come exactly, and why; `ambiguous`: those of which a NULL may be a value.
+    `options`: of the slot's and the publication's name, the tables that are published, the server's version; `newer`: those
+    that an older plugin does not know."""
 
     plugin: str
     options: Callable[[str, Collection[TableId], int], dict[str, str]]
     make: Callable[[Reading], Assembler]
     truncates: bool = True
     messages: int = 0
-    origins: bool = True
+    streams: int = NEVER
     roots: bool = True
     old_nulls: bool = True
     binary: bool = False  # may values come in binary form?
@@ -57,6 +59,9 @@ class Decoder:
     inexact: Mapping[str, str] = field(default_factory=dict)
     ambiguous: frozenset[str] = frozenset()
     newer: Mapping[str, str] = field(default_factory=dict)
+
+    def can_stream(self, version: int) -> bool:
+        return version >= self.streams
 
 
 def _pgoutput_options(name: str, tables: Collection[TableId], version: int) -> dict[str, str]:
@@ -83,6 +88,8 @@ def _pattern(table: TableId) -> str:
     return ".".join("".join(f"\\{c}" if c in " ',.*\\" else c for c in part) for part in (table.schema, table.name))
 
 
+# In place of the others of these names: https://www.postgresql.org/docs/current/protocol-logical-replication.html
+STREAMING = {"proto_version": "2", "streaming": "on"}
 _CENTS = "decoderbufs gives an amount without its currency's form"
 DECODERS: dict[str, Decoder] = {
     "pgoutput": Decoder(
@@ -90,6 +97,7 @@ DECODERS: dict[str, Decoder] = {
         _pgoutput_options,
         lambda how: PgoutputAssembler(how.place, how.select, how.type_text, how.name, how.reader),
         messages=MESSAGES,
+        streams=STREAMS,
         binary=True,
         needs_places=False,
     ),
@@ -107,7 +115,6 @@ DECODERS: dict[str, Decoder] = {
         lambda how: DecoderbufsAssembler(how.place, how.select, noted(how.name)),
         truncates=False,
         messages=NEVER,
-        origins=False,
         roots=False,
         old_nulls=False,
         inexact={

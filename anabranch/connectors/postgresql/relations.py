@@ -5,7 +5,7 @@ What does not live here: transactions (assemble.py), the bytes of messages (pgou
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from anabranch.abc import Select
 from anabranch.connectors.postgresql.binary_values import Reader
@@ -31,7 +31,8 @@ class NeedsText(Exception):
 
 class Relations:
     """By the four bytes that name a relation in row messages. `park` is told of a table that has to be parked, and why.
-    `reader`: where values come in binary form."""
+    `numbers`: rise with what is announced in a log; `head`: of its row messages, as in row_images.images; `reader`: where
+    values come in binary form."""
 
     def __init__(
         self,
@@ -39,27 +40,39 @@ class Relations:
         type_text: TypeText,
         buffer: Callable[[TableSchema], MessageBuffer],
         park: Callable[[TableId, str], None],
+        numbers: Iterator[int],
+        head: int = ROW_HEAD,
         reader: ReaderOf | None = None,
     ) -> None:
         self.known: dict[bytes, Known] = {}
         self._select, self._type_text, self._buffer, self._park = select, type_text, buffer, park
-        self._reader = reader
-        self._seen: dict[int, Relation] = {}
+        self._numbers, self._head, self._reader = numbers, head, reader
+        self._seen: dict[int, tuple[int, Relation]] = {}
         self._schemas: dict[TableId, TableSchema | None] = {}
 
     def announce(self, relation: Relation) -> None:
         """From here on its rows are like that. Raises NeedsText."""
-        self._seen[relation.oid] = relation
+        self._hold(next(self._numbers), relation, self._park)
+
+    def adopt(self, committed: Relations) -> None:
+        """What a streamed transaction was told holds for all where it commits, unless it was told anew since; what did not fit
+        the transaction has parked itself."""
+        for oid, (number, relation) in committed._seen.items():
+            if oid not in self._seen or self._seen[oid][0] < number:
+                self._hold(number, relation, lambda table, reason: None)
+
+    def _hold(self, number: int, relation: Relation, park: Callable[[TableId, str], None]) -> None:
+        self._seen[relation.oid] = number, relation
         table = TableId(relation.schema, relation.name)
         if table not in self._schemas:
             self._schemas[table] = self._select(table)
         schema, found = self._schemas[table], None
         if schema is not None:
             try:
-                found = self._buffer(schema), layout(relation, schema, self._type_text, reader=self._reader)
+                found = self._buffer(schema), layout(relation, schema, self._type_text, self._head, self._reader)
             except Unfit as unfit:
                 self._schemas[table] = None
-                self._park(table, str(unfit))
+                park(table, str(unfit))
         self.known[relation.oid.to_bytes(4)] = found
 
     def table(self, oid: int) -> TableId | None:
@@ -70,8 +83,8 @@ class Relations:
     def reselect(self) -> None:
         """Ask for definitions anew. A server names its relations once in a connection: what it said is kept."""
         self._schemas.clear()
-        for relation in self._seen.values():
-            self.announce(relation)
+        for number, relation in self._seen.values():
+            self._hold(number, relation, self._park)
 
 
 def layout(
