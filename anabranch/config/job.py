@@ -268,6 +268,9 @@ class Capture(Section):
     """Values come from `pgoutput` in binary form where the server (14 and later) and the types of all tables allow it, else as
     text; the trail is the same. It is faster for tables with much `bytea`, and not for others
     ([prepare the source](../howto/prepare-a-postgresql-source.md#binary-values))."""
+    streaming: bool = True
+    """Large transactions come while they are open (PostgreSQL 14 and later, `pgoutput`): the source does not put them on its
+    disk, and their rows are here when they commit. `false`: the source keeps them until then. Without effect elsewhere."""
     flush_interval_ms: int = Field(default=1000, ge=10, le=60000)
     """The longest a committed transaction waits for its flush; under load flushes come one after another."""
     segment_mb: int = Field(default=64, ge=1, le=4096)
@@ -280,10 +283,10 @@ class Capture(Section):
     """No more such segments than this, however young."""
     memory_limit_mb: int = Field(default=50, ge=1)
     """Memory for rows of transactions that are open; beyond it the largest go to disk, beside the trail. Without effect on
-    MySQL and MariaDB, whose logs have a transaction when it is committed or prepared."""
+    MySQL and MariaDB, whose logs have a transaction when it is committed or prepared, and without `streaming`."""
     transaction_staging_timeout_s: int = Field(default=120, ge=1)
     """How long rows of an open transaction stay in memory only before they go to disk, and with that how much of the log a
-    start reads again at most. Without effect on MySQL and MariaDB."""
+    start reads again at most. Without effect on MySQL and MariaDB, and on PostgreSQL, which gives what is open again."""
     staging_timeout_s: int = Field(default=120, ge=1)
     """How long a trail that begins, or a table that joins, waits for older transactions that are prepared at the source (XA)
     and undecided."""

@@ -79,6 +79,7 @@ def log_options(job: Job, job_uuid: str) -> LogOptions:
         capture.decoder,
         heartbeat=capture.heartbeat_interval_s,
         binary=capture.binary,
+        streaming=capture.streaming,
     )
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ from anabranch.trail.writer import TrailWriter
 ALL_TO_DISK = Limits(bytes=1, seconds=1e9)
 IN_MEMORY = Limits(bytes=1 << 30, seconds=1e9)
 OTHER = "other"
+FLUSH = "SELECT pg_logical_emit_message(true, '', '')"  # a server decodes what is on its disk; a commit puts it there
 
 
 class Nobody:
@@ -64,6 +67,7 @@ class Rig:
     def follow(self, fault: str = "", until: Callable[[], bool] | None = None) -> None:
         """Up to what the source has now, or `until`. With a fault it dies there."""
         reader = self.connector.log(self.options)
+        self.database.execute(FLUSH)
         goal, taken = lsn_of(reader.end().native), reader.read
 
         def read(timeout: float) -> Any:
@@ -118,7 +122,12 @@ class Rig:
                 rows = [[] for _ in range(chunk.transactions.num_rows)]  # type: ignore[var-annotated]
                 for one in chunk.tables:
                     for row in one.batch.to_pylist():
-                        what = one.table.name, Op(row["_op"]).name, one.shapes[row["_shape"]], tuple(row.values())[META:]
+                        what = (
+                            one.table.name,
+                            Op(row["_op"]).name,
+                            one.shapes[row["_shape"]],
+                            tuple(row.values())[META:],
+                        )
                         rows[row["_tx"]].append((row["_ordinal"], what))
                 for barrier in chunk.barriers:
                     rows[barrier.tx].append((barrier.ordinal - 0.5, (barrier.kind.value, barrier.table.name)))
@@ -134,6 +143,26 @@ class Rig:
                     sorted_ = [what for _, what in sorted(some, key=lambda one: one[0])]
                     result.append((place["native"], place["gtid"], place["commit_time"], sorted_))
         return result
+
+
+def follow_all(rigs: list[Rig], work: Callable[[], None]) -> None:
+    """All follow while this is done, and up to what the source has then."""
+    goals: list[int] = []
+
+    def is_there(rig: Rig) -> bool:
+        with TrailReader(rig.directory) as trail:
+            return bool(goals) and lsn_of(trail.end().position.native) >= goals[0]
+
+    with ThreadPoolExecutor() as pool:
+        following = [pool.submit(rig.follow, until=partial(is_there, rig)) for rig in rigs]
+        try:
+            work()
+            rigs[0].database.execute(FLUSH)
+        finally:
+            with closing(rigs[0].connector.log(rigs[0].options)) as reader:
+                goals.append(lsn_of(reader.end().native))
+        for one in following:
+            one.result(60)
 
 
 class Sessions:

@@ -32,7 +32,9 @@ def check_decoder(
         found += _types(decoder, schema)
     if context.user_choices.get("capture.binary") == "true":
         found += _binary(connection, decoder, context)
-    yield from found or [CheckResult(CHECK, "ok", f"decoder {decoder.plugin}")]
+    streams = decoder.can_stream(connection.info.server_version) and context.user_choices.get("capture.streaming")
+    how = "large transactions come while they are open" if streams else "a transaction comes when it commits"
+    yield from found or [CheckResult(CHECK, "ok", f"decoder {decoder.plugin}: {how}")]
 
 
 def _allowed(settings: Mapping[str, str], decoder: Decoder) -> Iterator[CheckResult]:
