@@ -4,7 +4,7 @@ sessions there that write at the same time."""
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from customers import RULES
+from customers import RULES, endpoint_of
 
 from anabranch import failpoints
 from anabranch.abc import LogOptions
@@ -21,6 +21,8 @@ from anabranch.capture.uncommitted import Limits
 from anabranch.connectors.postgresql import PostgresSource, source
 from anabranch.connectors.postgresql.positions import lsn_of
 from anabranch.model.endpoint import Endpoint
+from anabranch.model.ids import TableId
+from anabranch.model.schema import TableSchema
 from anabranch.rows.chunk import META, Op, Part
 from anabranch.rows.uncommitted import LogChanges, LogEnded, LogTakenBack
 from anabranch.testing.databases import Database
@@ -62,7 +64,7 @@ class Rig:
         self.follow()
 
     def drop(self) -> None:
-        self.connector.leftovers(self.options.name, remove=True)
+        source(endpoint_of(self.database)).leftovers(self.options.name, remove=True)
 
     def follow(self, fault: str = "", until: Callable[[], bool] | None = None) -> None:
         """Up to what the source has now, or `until`. With a fault it dies there."""
@@ -85,8 +87,8 @@ class Rig:
             return until() if until else bool(trail.end.resume) and lsn_of(trail.end.position.native) >= goal
 
         capture = Capture(
-            self.connector, reader, trail, self.wanted, stop, Nobody(), reader.identity(), lambda *_: None,
-            limits=self.limits,
+            self.connector, reader, trail, lambda table: self.wanted(table), stop, Nobody(), reader.identity(), lambda *_: None,
+            limits=self.limits, prepare=self._prepare,
         )  # fmt: skip
         failpoints.arm({failpoints.VARIABLE: fault})
         try:
@@ -107,6 +109,9 @@ class Rig:
         except failpoints.FailpointReached:
             return
         raise AssertionError(f"{fault} was not reached")
+
+    def _prepare(self, tables: Mapping[TableId, TableSchema]) -> None:
+        self.connector.carry_out(self.connector.missing(self.options, tables, begins=False), 10.0)
 
     def kept(self) -> list[str]:
         return [one.xid for one in kept(self.directory)]

@@ -256,6 +256,20 @@ def test_a_table_without_an_identity_refuses_its_updates(rig: MakeRig, decoder: 
         made.database.execute("UPDATE keyed SET v = 'x'")
 
 
+def test_what_came_to_the_source_by_replication_is_captured(rig: MakeRig) -> None:
+    """Each decoder gives it as if it were the source's own."""
+    made = rig(KEYED)
+    made.database.execute("SELECT pg_replication_origin_create('elsewhere')")
+    with closing(made.database.connect(autocommit=False)) as connection:
+        connection.execute("SELECT pg_replication_origin_session_setup('elsewhere')")
+        connection.execute("SELECT pg_replication_origin_xact_setup('0/1234', now())")
+        connection.execute("INSERT INTO keyed VALUES (1)")
+        connection.commit()
+    made.database.execute("INSERT INTO keyed VALUES (2)", "SELECT pg_replication_origin_drop('elsewhere')")
+    for decoder, found in made.read().items():
+        assert [change[3]["id"] for transaction in found for change in transaction[1:]] == ["1", "2"], decoder
+
+
 @pytest.mark.parametrize("decoder", NAMES)
 def test_a_table_joins_a_log_that_is_read(rig: MakeRig, decoder: str) -> None:
     made = rig(KEYED, decoders=[decoder])
@@ -303,6 +317,14 @@ def test_preflight_says_what_a_decoder_does_not_show(postgresql15: Server, rig: 
             for decoder in NAMES
         }
     assert found["pgoutput"] == [("ok", "", "decoder pgoutput")]
+    for choice, how in (
+        ("True", "large transactions come while they are open"),
+        ("False", "a transaction comes when it commits"),
+    ):
+        context = PreflightContext("job", {"capture.streaming": choice}, {}, {})
+        with closing(made.connector.checks()) as checks:
+            (told,) = (result.message for result in checks.run(context) if result.check == "source.decoder")
+        assert told == f"decoder pgoutput: {how}"
     assert found["wal2json"] == [("warning", "public.clock", "n, f"), ("failed", "public.parts", "partitioned")]
     assert found["decoderbufs"] == [
         ("warning", "", "decoderbufs does not show TRUNCATE"),

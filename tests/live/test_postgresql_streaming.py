@@ -6,18 +6,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from customers import endpoint_of
-from streaming_rig import ALL_TO_DISK, FLUSH, IN_MEMORY, Rig, Sessions, follow_all, small_memory, tables
+from streaming_rig import ALL_TO_DISK, FLUSH, IN_MEMORY, OTHER, Rig, Sessions, follow_all, small_memory, tables
 
 from anabranch.capture.uncommitted import Limits
+from anabranch.model.ids import TableId
 from anabranch.rows.uncommitted import LogChanges, LogEnded, LogTakenBack
 from anabranch.testing.databases import Database, create_database, unique_name
+from anabranch.testing.faults import Proxy
 from anabranch.testing.servers import Server, start_postgresql
+from anabranch.trail import requests
 
 SOURCE_OPTIONS = ("--wal-level=logical", "--max-prepared-transactions=10")
 Make = Callable[..., Rig]
@@ -28,7 +32,7 @@ def make(source_database: Callable[[Server], Database], tmp_path: Path) -> Itera
     """`make(server)`: a database and its trail; `make(of=rig, streaming=False)`: another one of the same database."""
     made: list[Rig] = []
 
-    def rig(server: Server | None = None, of: Rig | None = None, **options: Any) -> Rig:
+    def rig(server: Server | None = None, of: Rig | None = None, port: int = 0, **options: Any) -> Rig:
         if of is None:
             assert server is not None
             database = source_database(server)
@@ -36,7 +40,8 @@ def make(source_database: Callable[[Server], Database], tmp_path: Path) -> Itera
             database.execute(*tables())
         else:
             database = of.database
-        made.append(Rig(database, endpoint_of(database), tmp_path / f"trail{len(made)}", **options))
+        endpoint = replace(endpoint_of(database), port=port or database.server.port)
+        made.append(Rig(database, endpoint, tmp_path / f"trail{len(made)}", **options))
         return made[-1]
 
     yield rig
@@ -104,6 +109,7 @@ ALTERED = (
     FILL.format("own0", 6001, 6900),
     FILL.format("own1", 5001, 5900),
 )
+PUBLISHED = "SELECT FROM pg_publication_tables WHERE tablename = 'other'"
 LOOK = "SELECT id FROM {} ORDER BY id"
 
 
@@ -237,3 +243,51 @@ def test_rule_06_a_server_that_crashes_ends_what_is_open(release: str, servers_d
         assert ids(one, "own0") == [] and ids(one, "own1") == list(range(1, 2001))
     finally:
         server.stop()
+
+
+def test_a_line_that_is_cut(logical_postgresql: Server, make: Make) -> None:
+    """What is open comes again, over the next one."""
+    with Proxy(logical_postgresql.host, logical_postgresql.port) as proxy:
+        one = make(logical_postgresql, port=proxy.port)
+
+        def work() -> None:
+            with closing(one.database.connect(autocommit=False)) as large:
+                large.execute(FILL.format("own0", 1, 2000))
+                one.database.execute(FLUSH)
+                until(one.kept)
+                proxy.cut()
+                large.execute(FILL.format("own0", 2001, 3000))
+                large.commit()
+
+        follow_all([one], work)
+    assert ids(one, "own0") == list(range(1, 3001)) and len(one.found()) == 1 and one.kept() == []
+
+
+def test_a_table_joins_while_a_transaction_with_rows_of_it_is_open(logical_postgresql: Server, make: Make) -> None:
+    """They come again, with that table's, when it has joined."""
+    one, table = make(logical_postgresql), TableId("public", OTHER)
+    wanted = one.wanted
+
+    def work() -> None:
+        one.wanted = lambda name: name == table or wanted(name)
+        with closing(one.database.connect(autocommit=False)) as large:
+            large.execute(FILL.format("own0", 1, 2000))
+            one.database.execute(FLUSH)
+            until(one.kept)
+            with closing(one.database.connect(autocommit=False)) as first:
+                first.execute("INSERT INTO other VALUES (-1)")
+                requests.request_table(one.directory, table)
+                until(lambda: one.database.query(PUBLISHED))
+                time.sleep(1)
+                large.commit()
+                large.execute(FILL.format(OTHER, 1, 2000))
+                large.execute(FILL.format("own0", 2001, 3000))
+                one.database.execute(FLUSH)
+                assert requests.pending(one.directory)
+                first.commit()
+            until(lambda: not requests.pending(one.directory))
+            large.commit()
+
+    follow_all([one], work)
+    assert ids(one, "own0") == list(range(1, 3001)) and ids(one, OTHER) == list(range(1, 2001))
+    assert one.given[-1][0] is LogEnded and {xid for kind, xid in one.given if kind is LogEnded} >= {one.given[-1][1]}
