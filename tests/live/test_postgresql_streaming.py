@@ -224,7 +224,7 @@ def test_rule_06_a_server_that_crashes_ends_what_is_open(release: str, servers_d
         seen: list[list[str]] = []
 
         def work() -> None:
-            with database.connect(autocommit=False) as large, suppress(psycopg.OperationalError):
+            with suppress(psycopg.OperationalError), database.connect(autocommit=False) as large:
                 large.execute(FILL.format("own0", 1, 2000))
                 database.execute(FLUSH)
                 until(one.kept)
