@@ -17,6 +17,7 @@ from streaming_rig import ALL_TO_DISK, FLUSH, IN_MEMORY, OTHER, Rig, Sessions, f
 
 from anabranch.capture.uncommitted import Limits
 from anabranch.model.ids import TableId
+from anabranch.rows.chunk import Chunk, Part
 from anabranch.rows.uncommitted import LogChanges, LogEnded, LogTakenBack
 from anabranch.testing.databases import Database, create_database, unique_name
 from anabranch.testing.faults import Proxy
@@ -24,6 +25,7 @@ from anabranch.testing.servers import Server, start_postgresql
 from anabranch.trail import requests
 
 SOURCE_OPTIONS = ("--wal-level=logical", "--max-prepared-transactions=10")
+BOTH = Limits(200_000, 1e9)  # some in memory, some on disk
 Make = Callable[..., Rig]
 
 
@@ -51,12 +53,20 @@ def make(source_database: Callable[[Server], Database], tmp_path: Path) -> Itera
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    ("seed", "limits"), [(0, ALL_TO_DISK), (1, Limits(200_000, 1e9)), (2, IN_MEMORY), (3, Limits(50_000, 1e9))]
+    ("seed", "limits", "server"),
+    [
+        (0, ALL_TO_DISK, "logical_postgresql"),
+        (1, BOTH, "logical_postgresql"),
+        pytest.param(2, IN_MEMORY, "logical_postgresql", marks=pytest.mark.long),
+        pytest.param(3, BOTH, "logical_postgresql", marks=pytest.mark.long),
+        pytest.param(4, BOTH, "postgresql15", marks=pytest.mark.servers),
+    ],
+    ids=["0", "1", "2", "3", "4 on 15"],
 )
 def test_rule_06_the_trail_is_the_same_as_without(
-    seed: int, limits: Limits, logical_postgresql: Server, make: Make
+    seed: int, limits: Limits, server: str, request: pytest.FixtureRequest, make: Make
 ) -> None:
-    one = make(logical_postgresql, limits=limits)
+    one = make(request.getfixturevalue(server), limits=limits)
     other = make(of=one, streaming=False)
     with closing(Sessions(one.database, seed)) as sessions:
         for number in range(100):
@@ -140,13 +150,21 @@ def same(one: Rig, other: Rig, *names: str) -> None:
         assert ids(one, name) == [row for (row,) in one.database.query(LOOK.format(name))], name
 
 
-@pytest.mark.parametrize("limits", [ALL_TO_DISK, IN_MEMORY], ids=["disk", "memory"])
+@pytest.mark.parametrize(
+    ("limits", "server"),
+    [
+        (ALL_TO_DISK, "logical_postgresql"),
+        (IN_MEMORY, "logical_postgresql"),
+        pytest.param(ALL_TO_DISK, "postgresql15", marks=pytest.mark.servers),
+    ],
+    ids=["disk", "memory", "15"],
+)
 def test_savepoints_take_back_rows_truncates_and_altered_tables(
-    limits: Limits, logical_postgresql: Server, make: Make
+    limits: Limits, server: str, request: pytest.FixtureRequest, make: Make
 ) -> None:
     """In several nestings; what was altered and taken back does not park the table, what was altered and kept does, at the
     commit, and rows of others are read as they are."""
-    one = make(logical_postgresql, limits=limits)
+    one = make(request.getfixturevalue(server), limits=limits)
     other = make(of=one, streaming=False)
     with closing(one.database.connect(autocommit=False)) as large:
 
@@ -291,3 +309,38 @@ def test_a_table_joins_while_a_transaction_with_rows_of_it_is_open(logical_postg
     follow_all([one], work)
     assert ids(one, "own0") == list(range(1, 3001)) and ids(one, OTHER) == list(range(1, 2001))
     assert one.given[-1][0] is LogEnded and {xid for kind, xid in one.given if kind is LogEnded} >= {one.given[-1][1]}
+
+
+def test_an_end_that_was_read_ahead_of_a_new_selection_is_read_again(logical_postgresql: Server, make: Make) -> None:
+    """With all that came before it: what was given does not count then."""
+    one = make(logical_postgresql)
+    with closing(one.connector.catalog()) as catalog:
+        selected = catalog.tables(one.wanted)
+    options = replace(one.options, flush_interval=30.0)  # what is whole waits for more
+    with closing(one.connector.log(options)) as reader, closing(one.database.connect(autocommit=False)) as large:
+        reader.start(reader.end(), selected.get)
+        large.execute(FILL.format("own0", 1, 2000))
+        large.execute(FILL.format(OTHER, 1, 2000))  # then all of the others was sent
+        one.database.execute(FLUSH)
+        given = 0
+        while given < 2000:
+            item = reader.read(1)
+            given += item.chunk.row_count if isinstance(item, LogChanges) else 0
+        one.database.execute("INSERT INTO shared VALUES (1)")
+        large.commit()
+        time.sleep(1)
+        while not isinstance(item, Chunk):
+            item = reader.read(1)
+        assert {type(waits) for waits in reader._assembler.ready} >= {LogEnded}  # type: ignore[attr-defined]  # of this reader
+        reader.reselect()
+        is_over = False
+        while not is_over:
+            item = reader.read(1)
+            if isinstance(item, LogChanges):
+                given += item.chunk.row_count
+            elif isinstance(item, Chunk):
+                given += item.row_count
+                is_over = item.part is not Part.FRAGMENT
+            elif isinstance(item, LogEnded):
+                given, is_over = given if item.is_committed else 0, item.is_committed
+    assert given == 2000
