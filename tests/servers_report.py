@@ -1,4 +1,5 @@
-"""What `make test-servers` leaves behind: per server and area, how many tests passed and failed, and the date.
+"""What `make test-servers` leaves behind: per server and area, how many tests passed and failed, the date, and how many tests
+had run: a run may be broken off.
 
 PostgreSQL 15 has three rows: by its own decoder, and by two others. docs/generate.py makes docs/reference/servers.md of it.
 What does not live here: which tests run there (conftest.py).
@@ -46,16 +47,20 @@ class ServersReport:
     def __init__(self, file: Path, used: Sequence[str]) -> None:
         self.file, self.used = file, used  # `used`: "mysql 5.5.34", …, filled while the run goes on
         self.found: dict[str, dict[str, list[int]]] = {}
+        self.ended: set[str] = set()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "teardown":
+            self.ended.add(report.nodeid)
         server, area = _server(report.nodeid), _area(report.nodeid)
         if not server or not area or (report.when != "call" and report.passed):
             return
         counts = self.found.setdefault(server, {}).setdefault(area, [0, 0])
         counts[not report.passed] += 1
 
-    def pytest_sessionfinish(self) -> None:
-        result = {"date": datetime.now(UTC).date().isoformat(), "servers": dict(self._servers())}
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        ran = [len(self.ended), session.testscollected]
+        result = {"date": datetime.now(UTC).date().isoformat(), "ran": ran, "servers": dict(self._servers())}
         text = json.dumps(result, indent=2, ensure_ascii=False)
         self.file.write_text(re.sub(r"\[\s+(\d+),\s+(\d+)\s+\]", r"[\1, \2]", text) + "\n")
 
