@@ -22,6 +22,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import psycopg
+
 from anabranch.model.ids import TableId
 from anabranch.testing import class_archive, faults
 from anabranch.testing.databases import Database
@@ -31,6 +33,7 @@ from anabranch.trail.show import ShownRow, show
 POLL = 0.05
 SOURCE_SECRET, TARGET_SECRET = "SCENARIO_SOURCE_PASSWORD", "SCENARIO_TARGET_PASSWORD"
 WITH_SPARK = ("run", "load", "apply", "verify")
+Query = Callable[..., list[tuple[Any, ...]]]
 MARKS = "CREATE TABLE IF NOT EXISTS scenario_mark (id INT PRIMARY KEY)"
 
 
@@ -219,9 +222,12 @@ class Scenario:
 
     def states(self) -> dict[str, str]:
         """Source table -> state, as the target has it; empty before the job has any."""
-        if not self.target.query("SELECT to_regclass('anabranch.table_state') IS NOT NULL")[0][0]:
+        return self._states(self.target.query)
+
+    def _states(self, query: Query) -> dict[str, str]:
+        if not query("SELECT to_regclass('anabranch.table_state') IS NOT NULL")[0][0]:
             return {}
-        rows = self.target.query("SELECT source_table, state FROM anabranch.table_state WHERE job = %s", [self.name])
+        rows = query("SELECT source_table, state FROM anabranch.table_state WHERE job = %s", [self.name])
         return {table.split(".", 1)[1]: state for table, state in rows}
 
     def facts(self, table: str) -> dict[str, Any]:
@@ -240,26 +246,28 @@ class Scenario:
 
     def wait_streaming(self, running: Running | None = None, seconds: float = 120.0) -> None:
         """Every table is past its load and its window, or parked."""
-        wait_until(
-            lambda: (states := self.states()) and set(states.values()) <= {"streaming", "parked"},
-            seconds,
-            "all tables stream",
-            lambda: f"{self.states()}\n{running.tail() if running else ''}",
-            running,
-        )
+        with asking(self.target) as query:
+            wait_until(
+                lambda: (states := self._states(query)) and set(states.values()) <= {"streaming", "parked"},
+                seconds,
+                "all tables stream",
+                lambda: f"{self.states()}\n{running.tail() if running else ''}",
+                running,
+            )
 
     def sync(self, running: Running | None = None, seconds: float = 60.0) -> None:
         """Everything committed up to now is at the target: a mark of ours has come through."""
         self._marks += 1
         self.source.execute(f"INSERT INTO scenario_mark VALUES ({self._marks})")
         mark = "SELECT count(*) FROM public.scenario_mark WHERE id = %s"
-        wait_until(
-            lambda: self.target.query(mark, [self._marks])[0][0] == 1,
-            seconds,
-            f"mark {self._marks} at the target",
-            running.tail if running else str,
-            running,
-        )
+        with asking(self.target) as query:
+            wait_until(
+                lambda: query(mark, [self._marks])[0][0] == 1,
+                seconds,
+                f"mark {self._marks} at the target",
+                running.tail if running else str,
+                running,
+            )
 
     # --- capture alone -----------------------------------------------------------------------------------------------
 
@@ -405,6 +413,28 @@ def wait_until(
         assert time.monotonic() < until, f"not within {seconds} s: {what}\n{explain()}"
         time.sleep(POLL)
     return found
+
+
+@contextmanager
+def asking(database: Database) -> Iterator[Query]:
+    """A `query` of a PostgreSQL for polls, over one connection while it lasts: a connection for each costs forty times the
+    question, on processors that those need who are waited for."""
+    connection = database.connect()
+
+    def query(sql: str, parameters: Sequence[object] | None = None) -> list[tuple[Any, ...]]:
+        nonlocal connection
+        try:
+            return list(connection.execute(sql, parameters).fetchall())
+        except psycopg.OperationalError:
+            if not connection.broken:
+                raise
+            connection = database.connect()
+            return list(connection.execute(sql, parameters).fetchall())
+
+    try:
+        yield query
+    finally:
+        connection.close()
 
 
 @contextmanager
