@@ -50,6 +50,7 @@ class Rig:
     endpoint: Endpoint
     directory: Path
     streaming: bool = True
+    binary: bool = False
     limits: Limits = ALL_TO_DISK
     wanted: Callable[[Any], bool] = lambda table: table.name != OTHER
     given: list[tuple[type, str]] = field(default_factory=list)
@@ -57,7 +58,7 @@ class Rig:
     def __post_init__(self) -> None:
         self.connector: PostgresSource = source(self.endpoint)  # type: ignore[assignment]  # it is this one
         name = f"anabranch_{self.database.name[-12:]}_{'on' if self.streaming else 'off'}"
-        self.options = LogOptions(1, 0.05, RULES, name, streaming=self.streaming)
+        self.options = LogOptions(1, 0.05, RULES, name, streaming=self.streaming, binary=self.binary)
         with closing(self.connector.catalog()) as catalog:
             tables = catalog.tables(self.wanted)
         self.connector.carry_out(self.connector.missing(self.options, tables, begins=True), 10.0)

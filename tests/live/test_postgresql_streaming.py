@@ -66,7 +66,7 @@ def make(source_database: Callable[[Server], Database], tmp_path: Path) -> Itera
 def test_rule_06_the_trail_is_the_same_as_without(
     seed: int, limits: Limits, server: str, request: pytest.FixtureRequest, make: Make
 ) -> None:
-    one = make(request.getfixturevalue(server), limits=limits)
+    one = make(request.getfixturevalue(server), limits=limits, binary=seed % 2 == 1)
     other = make(of=one, streaming=False)
     with closing(Sessions(one.database, seed)) as sessions:
         for number in range(100):
