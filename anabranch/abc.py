@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
+from anabranch.model.checks import CheckResult
 from anabranch.model.datatype import Fidelity, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark, Position
@@ -487,19 +488,6 @@ class TargetReader(Protocol):
     def lines(self, table: TargetTable, piece: str) -> Iterator[bytes]: ...
 
     def close(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class CheckResult:
-    """One line of a preflight report. `hint` is the statement or setting that mends it. `names` has all that the finding
-    is about where the message, for reading, names only some."""
-
-    check: str  # e.g. "source.binlog_format"
-    verdict: str  # ok | warning | failed
-    message: str
-    hint: str = ""
-    table: str = ""
-    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from anabranch.abc import CheckResult
 from anabranch.ddl.rules import RuleSet
+from anabranch.model.checks import CheckResult
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Action, ForeignKey, TableSchema
 

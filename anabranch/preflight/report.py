@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import IO, Any
 
-from anabranch.abc import CheckResult
 from anabranch.errors import PreflightFailed
+from anabranch.model.checks import CheckResult
 
 VERSION = 1
 ORDER = ("ok", "warning", "failed")  # what needs doing stands last, beside the summary

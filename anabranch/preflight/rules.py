@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from anabranch.abc import CheckResult
 from anabranch.ddl.rules import RuleSet
 from anabranch.errors import ConfigError, SchemaError
+from anabranch.model.checks import CheckResult
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.preflight.known import Known

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from anabranch.abc import CheckResult, Checks, PreflightContext, SourceConnector, TargetConnector
+from anabranch.abc import Checks, PreflightContext, SourceConnector, TargetConnector
 from anabranch.config import JobConfig
 from anabranch.ddl.rules import RuleSet
 from anabranch.errors import AnabranchError, SourceError, SourceUnavailable, TargetError, TargetUnavailable
+from anabranch.model.checks import CheckResult
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.preflight.cascades import check_cascades

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from anabranch import connectors
-from anabranch.abc import CheckResult, PreflightContext
+from anabranch.abc import PreflightContext
 from anabranch.cli.main import exit_code
 from anabranch.errors import SourceError
+from anabranch.model.checks import CheckResult
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.testing.databases import Database, connect

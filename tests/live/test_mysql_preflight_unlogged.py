@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from anabranch import connectors
-from anabranch.abc import CheckResult, PreflightContext
+from anabranch.abc import PreflightContext
+from anabranch.model.checks import CheckResult
 from anabranch.model.endpoint import Endpoint
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server, start_mariadb, start_mysql

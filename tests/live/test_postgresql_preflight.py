@@ -9,9 +9,10 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from anabranch.abc import CheckResult, PreflightContext
+from anabranch.abc import PreflightContext
 from anabranch.connectors.postgresql import target
 from anabranch.errors import TargetError, TargetUnavailable
+from anabranch.model.checks import CheckResult
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId

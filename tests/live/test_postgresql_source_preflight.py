@@ -9,8 +9,9 @@ from dataclasses import replace
 import pytest
 from customers import endpoint_of
 
-from anabranch.abc import CheckResult, PreflightContext
+from anabranch.abc import PreflightContext
 from anabranch.connectors.postgresql import source
+from anabranch.model.checks import CheckResult
 from anabranch.model.endpoint import Endpoint
 from anabranch.testing.databases import Database, create_database, drop_database
 from anabranch.testing.servers import Server

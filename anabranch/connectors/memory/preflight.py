@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from anabranch.abc import CheckResult, PreflightContext
+from anabranch.abc import PreflightContext
+from anabranch.model.checks import CheckResult
 
 
 class MemoryChecks:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pymysql
 
-from anabranch.abc import CheckResult, PreflightContext
+from anabranch.abc import PreflightContext
 from anabranch.connectors.mysql import privileges
 from anabranch.connectors.mysql.connection import account, ask, connect
 from anabranch.connectors.mysql.preflight_facts import Live, warning
@@ -39,6 +39,7 @@ from anabranch.connectors.mysql.preflight_tables import (
     check_versioned,
 )
 from anabranch.errors import SourceError, SourceUnavailable
+from anabranch.model.checks import CheckResult
 from anabranch.model.endpoint import Endpoint
 
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import pymysql
 
-from anabranch.abc import CheckResult, PreflightContext
+from anabranch.abc import PreflightContext
 from anabranch.connectors.mysql.connection import ask, family, version
 from anabranch.connectors.mysql.snapshot import has_useful_gtids
+from anabranch.model.checks import CheckResult
 from anabranch.model.schema import TableSchema
 
 SHOWN = 8  # names in one message

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from anabranch.abc import CheckResult
 from anabranch.connectors.mysql import privileges
 from anabranch.connectors.mysql.connection import account, ask
 from anabranch.connectors.mysql.log_end import log_status
 from anabranch.connectors.mysql.preflight_facts import Live, failed, ok, warning
 from anabranch.connectors.mysql.snapshot import breaks_order
 from anabranch.connectors.mysql.versions import knows
+from anabranch.model.checks import CheckResult
 
 DAY = 86_400
 NAMES = {"mysql": "MySQL", "mariadb": "MariaDB"}

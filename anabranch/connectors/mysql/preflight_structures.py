@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from anabranch.abc import CheckResult
 from anabranch.connectors.mysql.connection import ask
 from anabranch.connectors.mysql.preflight_facts import Live, ok, some, warning
+from anabranch.model.checks import CheckResult
 from anabranch.model.ids import TableId
 
 CHECK = "not_carried"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from anabranch.abc import CheckResult
 from anabranch.connectors.mysql import foreign_keys, mending, privileges
 from anabranch.connectors.mysql.catalog import cascades_are_logged
 from anabranch.connectors.mysql.collations import compares_exactly
 from anabranch.connectors.mysql.connection import account
 from anabranch.connectors.mysql.preflight_facts import Live, failed, names_of, ok, some, warning
 from anabranch.connectors.mysql.snapshot import has_transactions
+from anabranch.model.checks import CheckResult
 from anabranch.model.schema import ForeignKey, TableSchema
 
 # Collations that compare bytes and do not pad: from MySQL 8.0.17, MariaDB 10.2.

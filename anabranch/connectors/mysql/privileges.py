@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from anabranch.abc import CheckResult
 from anabranch.connectors.mysql.chunks import qualified
 from anabranch.connectors.mysql.expressions import name
 from anabranch.connectors.mysql.watermark import SCHEMA as WATERMARK
+from anabranch.model.checks import CheckResult
 from anabranch.model.ids import TableId
 
 ALL = "ALL PRIVILEGES"

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from anabranch.abc import CheckResult, PreflightContext
+from anabranch.abc import PreflightContext
 from anabranch.connectors.postgresql.binary_types import BINARY, columns, reader
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.ddl import qualified
 from anabranch.connectors.postgresql.decoders import DECODERS, Decoder
 from anabranch.connectors.postgresql.named_rows import bare
 from anabranch.connectors.postgresql.truncate_notes import SCHEMA
+from anabranch.model.checks import CheckResult
 from anabranch.model.schema import TableSchema
 
 # Releases that have it refuse all other libraries when a slot is made or read; older ones do not start with it.

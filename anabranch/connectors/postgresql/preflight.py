@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from anabranch.abc import CheckResult, PreflightContext
+from anabranch.abc import PreflightContext
 from anabranch.connectors.postgresql.connection import Connection, connect
 from anabranch.connectors.postgresql.errors import translated
 from anabranch.connectors.postgresql.preflight_acting import (
@@ -37,6 +37,7 @@ from anabranch.connectors.postgresql.preflight_tables import (
     check_not_null,
 )
 from anabranch.connectors.postgresql.preflight_types import check_key_sizes, check_names, check_not_carried, check_types
+from anabranch.model.checks import CheckResult
 from anabranch.model.endpoint import Endpoint
 
 

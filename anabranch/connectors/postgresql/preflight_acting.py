@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from anabranch.abc import CheckResult
 from anabranch.connectors.postgresql import ddl
 from anabranch.connectors.postgresql.constraints import grant_statement
 from anabranch.connectors.postgresql.enforced import read_keys
 from anabranch.connectors.postgresql.preflight_facts import Live, failed, ok, some, warning
+from anabranch.model.checks import CheckResult
 from anabranch.rows.keys import differences
 
 PARAMETER_GRANTS_SINCE = 150000  # https://www.postgresql.org/docs/release/15.0/

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from anabranch.abc import CheckResult
 from anabranch.connectors.postgresql import ddl, needs
 from anabranch.connectors.postgresql.fits import split_type
 from anabranch.connectors.postgresql.preflight_facts import Live, failed, ok, some, value_rules, warning
 from anabranch.connectors.postgresql.typemap import EXTENSIONS, PostgresTypes
+from anabranch.model.checks import CheckResult
 from anabranch.model.schema import Need
 
 INSTALLED = "SELECT EXISTS (SELECT FROM pg_extension WHERE extname = %s)"

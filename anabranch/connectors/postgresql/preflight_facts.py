@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from anabranch.abc import CheckResult, PreflightContext, ValueRules
+from anabranch.abc import PreflightContext, ValueRules
 from anabranch.connectors.postgresql.catalog import (
     ExistingTable,
     may_bypass_constraints,
     read_tables,
 )
 from anabranch.connectors.postgresql.connection import Connection
+from anabranch.model.checks import CheckResult
 from anabranch.model.ids import TableId
 from anabranch.rows.net import TargetTable
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from anabranch.abc import CheckResult
 from anabranch.connectors.postgresql import ddl
 from anabranch.connectors.postgresql.preflight_facts import WRITABLE, Live, failed, ok, warning
+from anabranch.model.checks import CheckResult
 
 OLDEST = 120000  # shortest float text: https://www.postgresql.org/docs/release/12.0/
 OUR_CONNECTIONS = 4  # apply, its index builder, state, status; a load adds its parallel tasks

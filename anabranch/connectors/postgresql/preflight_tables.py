@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from anabranch.abc import CheckResult
 from anabranch.connectors.postgresql import ddl
 from anabranch.connectors.postgresql.catalog import (
     ExistingIndex,
@@ -15,6 +14,7 @@ from anabranch.connectors.postgresql.fits import takes
 from anabranch.connectors.postgresql.preflight_facts import WRITABLE, Live, failed, some, value_rules, warning
 from anabranch.connectors.postgresql.shared import Other, named, others
 from anabranch.connectors.postgresql.typemap import PostgresTypes
+from anabranch.model.checks import CheckResult
 from anabranch.rows.net import TargetTable
 
 

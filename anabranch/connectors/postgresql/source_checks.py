@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from anabranch.abc import CheckResult, PreflightContext
+from anabranch.abc import PreflightContext
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.ddl import qualified, quote
 from anabranch.connectors.postgresql.decoder_checks import ALLOWED, check_decoder
@@ -18,6 +18,7 @@ from anabranch.connectors.postgresql.source_catalog import STORED, UNLOGGED
 from anabranch.connectors.postgresql.source_connection import one, open_session
 from anabranch.connectors.postgresql.source_errors import translated
 from anabranch.connectors.postgresql.source_objects import objects, partitions
+from anabranch.model.checks import CheckResult
 from anabranch.model.endpoint import Endpoint
 
 OLDEST, OLDEST_NAME = 110_000, "11"

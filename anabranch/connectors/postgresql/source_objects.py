@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from anabranch.abc import CheckResult
 from anabranch.connectors.postgresql.connection import Connection
+from anabranch.model.checks import CheckResult
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from anabranch.abc import CheckResult, PreflightContext
+from anabranch.abc import PreflightContext
 from anabranch.config import load_job
 from anabranch.ddl.rules import RuleSet
+from anabranch.model.checks import CheckResult
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema

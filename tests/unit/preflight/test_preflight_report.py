@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from preflight_ends import ALL, End, failures, run, table
 
-from anabranch.abc import CheckResult
 from anabranch.errors import PreflightFailed, SourceUnavailable, TargetUnavailable
+from anabranch.model.checks import CheckResult
 from anabranch.model.ids import TableId
 from anabranch.preflight import Report
 from anabranch.preflight.known import Known
