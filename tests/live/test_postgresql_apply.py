@@ -381,6 +381,20 @@ def test_pitfall_17_row_by_row_a_key_that_can_wait_is_asked_at_commit(applying: 
         writer.commit()
 
 
+def test_pitfall_17_keys_wait_behind_a_row_that_is_undone_alone(applying: Applying, target_database: Any) -> None:
+    """Going back to the savepoint does not have the keys asked at once again."""
+    target_database.execute('ALTER TABLE public."Or%ders" ADD CONSTRAINT one_note UNIQUE ("no%te") DEFERRABLE')
+    applying.merge(TableNet(TABLE, inserts=rows((1, None, "a"), (2, None, "b"))))
+    with applying as writer:
+        with pytest.raises(Conflict), writer.alone():
+            writer.change(RowChange(TABLE, "update", {"id": "no number"}, {"no%te": "c"}))
+        for number, note in (("1", "b"), ("2", "a")):
+            with writer.alone():
+                writer.change(RowChange(TABLE, "update", {"id": number}, {"no%te": note}))
+        writer.commit()
+    assert [(r[0], r[2]) for r in orders(target_database)] == [(1, "b"), (2, "a")]
+
+
 # --- inside a load's window -------------------------------------------------------------------------------------------
 
 

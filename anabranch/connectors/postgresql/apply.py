@@ -188,8 +188,11 @@ class PostgresWriter:
     @contextmanager
     def alone(self) -> Iterator[None]:
         connection, _ = self._transaction()
-        with translated("set a savepoint"), connection.transaction():  # inside another one, a savepoint
-            yield
+        with translated("set a savepoint"):
+            if not self._waits:  # going back to the savepoint would take back what is said behind it
+                self._defer(connection)
+            with connection.transaction():  # inside another one, a savepoint
+                yield
 
     def set_aside(self, job: str, change: AsideChange) -> int:
         connection, _ = self._transaction()
