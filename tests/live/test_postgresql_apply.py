@@ -7,91 +7,26 @@ from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import psycopg
 import pyarrow as pa
 import pytest
+from applying import BAG, INT, MONEY, PAIR, TABLE, TEXT, Applying, keys, orders, prepared, rows, three
 
 from anabranch.abc import Conflict, ValueRules
 from anabranch.connectors.postgresql import apply
 from anabranch.connectors.postgresql.apply import PostgresWriter
-from anabranch.connectors.postgresql.store import PostgresStore
 from anabranch.errors import Fenced, StateError, TargetError, TargetUnavailable
-from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.state import Checkpoint, TableState
 from anabranch.rows.net import RowChange, TableNet, TargetTable, Updates
 
-INT, BIG = LogicalType(Kind.INT32), LogicalType(Kind.INT64)
-TEXT, JSON = LogicalType(Kind.TEXT), LogicalType(Kind.JSON)
-MONEY = LogicalType(Kind.DECIMAL, precision=10, scale=2)
-
-TABLE = TargetTable(
-    TableId("shop", "orders"),
-    TableId("public", "Or%ders"),
-    ("id", "amount", "no%te"),
-    (INT, MONEY, LogicalType(Kind.TEXT, 10)),
-    ("id",),
-)
-DDL = """
-CREATE TABLE public."Or%ders" (id int PRIMARY KEY, amount numeric(10,2), "no%te" varchar(10), extra text DEFAULT 'kept')
-"""
-PAIR = TargetTable(TableId("shop", "pair"), TableId("public", "pair"), ("a", "b", "v"), (INT, TEXT, INT), ("b", "a"))
-BAG = TargetTable(
-    TableId("shop", "bag"),
-    TableId("public", "bag"),
-    ("n", "j", "f", "t", "raw"),
-    (INT, JSON, LogicalType(Kind.FLOAT64), TEXT, LogicalType(Kind.BINARY)),
-    (),
-)
-BAG_DDL = "CREATE TABLE public.bag (n int, j json, f float8, t text, raw bytea, extra text DEFAULT 'kept')"
-
-
-def endpoint_of(database: Any) -> Endpoint:
-    url = urlsplit(database.url)
-    user, password = unquote(url.username or ""), unquote(url.password or "")
-    return Endpoint("postgresql", url.hostname or "", url.port or 0, user, password, unquote(url.path[1:]))
-
 
 @pytest.fixture
 def endpoint(target_database: Any) -> Endpoint:
-    made = endpoint_of(target_database)
-    store = PostgresStore(made)
-    store.prepare()
-    store.create_checkpoint("shop", Position(0, "start"), 0)
-    store.close()
-    target_database.execute(DDL, "CREATE TABLE public.pair (a int, b text, v int, PRIMARY KEY (b, a))", BAG_DDL)
-    return made
-
-
-class Applying:
-    """A claimed writer that carries out one epoch after another."""
-
-    def __init__(self, endpoint: Endpoint, rules: ValueRules | None = None, bypass: bool = False) -> None:
-        self.writer = PostgresWriter(endpoint, rules or ValueRules(), bypass)
-        self.at = self.writer.claim("shop", "me")
-
-    def next(self) -> Checkpoint:
-        after = Position(self.at.position.sequence + 1, f"p{self.at.epoch + 1}")
-        return Checkpoint(self.at.owner, self.at.epoch + 1, after, 1_000_000)
-
-    def __enter__(self) -> PostgresWriter:
-        assert self.writer.begin(self.at, self.next()) == "open"
-        return self.writer
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if kind is None:
-            self.writer.commit()
-            self.at = self.next()
-        else:
-            self.writer.rollback()
-
-    def merge(self, net: TableNet) -> list[dict[str, str | None]]:
-        with self as writer:
-            return writer.merge(net)
+    return prepared(target_database)
 
 
 @pytest.fixture(params=[0, apply.FEW_ROWS], ids=["staged", "few"])
@@ -101,33 +36,6 @@ def applying(endpoint: Endpoint, request: pytest.FixtureRequest, monkeypatch: py
     made = Applying(endpoint)
     yield made
     made.writer.close()
-
-
-def rows(*values: tuple[Any, ...], of: TargetTable = TABLE, names: tuple[str, ...] = ()) -> pa.Table:
-    kinds = {
-        Kind.INT32: pa.int32(),
-        Kind.INT64: pa.int64(),
-        Kind.DECIMAL: pa.decimal128(10, 2),
-        Kind.FLOAT64: pa.float64(),
-        Kind.BINARY: pa.binary(),
-    }
-    names = names or of.columns
-    types = [kinds.get(of.type_of(name).kind, pa.string()) for name in names]
-    columns = list(zip(*values, strict=True)) if values else [()] * len(names)
-    return pa.table({n: pa.array(list(c), t) for n, c, t in zip(names, columns, types, strict=True)})
-
-
-def keys(*ids: int) -> pa.Table:
-    return rows(*((i,) for i in ids), names=("id",))
-
-
-def orders(database: Any) -> list[tuple[Any, ...]]:
-    found = database.query("""SELECT id, amount::text, "no%te", extra FROM public."Or%ders" ORDER BY id""")
-    return [(i, a, n) if e == "kept" else (i, a, n, e) for i, a, n, e in found]
-
-
-def three(applying: Applying) -> None:
-    applying.merge(TableNet(TABLE, inserts=rows((1, Decimal(1), "a"), (2, None, None), (3, Decimal("3.50"), "\\N\t"))))
 
 
 # --- whose turn it is -------------------------------------------------------------------------------------------------
@@ -354,45 +262,6 @@ def test_a_lock_that_is_held_too_long_is_tried_again(applying: Applying, target_
         writer.merge(TableNet(TABLE, deletes=keys(1)))
     other.close()
     applying.merge(TableNet(TABLE, deletes=keys(1)))
-
-
-def test_pitfall_17_a_deferred_constraint_is_a_conflict_at_commit(applying: Applying, target_database: Any) -> None:
-    target_database.execute(
-        'ALTER TABLE public."Or%ders" ADD CONSTRAINT one_note UNIQUE ("no%te") DEFERRABLE INITIALLY DEFERRED'
-    )
-    with pytest.raises(Conflict, match="one_note"), applying as writer:
-        writer.merge(TableNet(TABLE, inserts=rows((1, None, "same"), (2, None, "same"))))
-        writer.commit()
-    applying.merge(TableNet(TABLE, inserts=rows((1, None, "same"))))
-
-
-def test_pitfall_17_row_by_row_a_key_that_can_wait_is_asked_at_commit(applying: Applying, target_database: Any) -> None:
-    """Rows meet on their way: the source asked at the end of a statement that changed both. Two that stay together are
-    refused."""
-    target_database.execute('ALTER TABLE public."Or%ders" ADD CONSTRAINT one_note UNIQUE ("no%te") DEFERRABLE')
-    applying.merge(TableNet(TABLE, inserts=rows((1, None, "a"), (2, None, "b"))))
-    with applying as writer:
-        for number, note in (("1", "b"), ("2", "a")):
-            writer.change(RowChange(TABLE, "update", {"id": number}, {"no%te": note}))
-        writer.commit()
-    assert [(r[0], r[2]) for r in orders(target_database)] == [(1, "b"), (2, "a")]
-    with pytest.raises(Conflict, match="one_note"), applying as writer:
-        writer.change(RowChange(TABLE, "update", {"id": "1"}, {"no%te": "a"}))
-        writer.commit()
-
-
-def test_pitfall_17_keys_wait_behind_a_row_that_is_undone_alone(applying: Applying, target_database: Any) -> None:
-    """Going back to the savepoint does not have the keys asked at once again."""
-    target_database.execute('ALTER TABLE public."Or%ders" ADD CONSTRAINT one_note UNIQUE ("no%te") DEFERRABLE')
-    applying.merge(TableNet(TABLE, inserts=rows((1, None, "a"), (2, None, "b"))))
-    with applying as writer:
-        with pytest.raises(Conflict), writer.alone():
-            writer.change(RowChange(TABLE, "update", {"id": "no number"}, {"no%te": "c"}))
-        for number, note in (("1", "b"), ("2", "a")):
-            with writer.alone():
-                writer.change(RowChange(TABLE, "update", {"id": number}, {"no%te": note}))
-        writer.commit()
-    assert [(r[0], r[2]) for r in orders(target_database)] == [(1, "b"), (2, "a")]
 
 
 # --- inside a load's window -------------------------------------------------------------------------------------------

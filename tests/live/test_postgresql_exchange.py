@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from apply_images import INT, TEXT, chunk_of, schema
-from test_postgresql_apply import endpoint_of
+from customers import endpoint_of
 from unique_histories import UNIQUE, history
 
 from anabranch.abc import Conflict, ValueRules
