@@ -61,6 +61,9 @@ class LogReader(Protocol):
 
     Delivery: everything committed after the start mark, once per start, in log order; nothing unknown is skipped."""
 
+    decoder: str
+    """Who turns the log into changes, for people: one of several ways to the same values."""
+
     def identity(self) -> str:
         """Which server this is (text that is equal for the same server): server_uuid, or server_id and start facts."""
 
@@ -530,9 +533,9 @@ class TypeMap(Protocol):
 @dataclass(frozen=True)
 class LogOptions:
     """What capture needs to know to be a well-behaved replica. `name`: of what the job has at the source, of no other job.
-    `decoder`: who turns the log into changes there, where a source has several. `binary`: may values come in the source's
-    binary form, where there is one? What is given is the same. `streaming`: large transactions may come while they are open,
-    where the source can do that."""
+    `decoder`: who turns the log into changes there, where a source has several; `decoding`: who does it here (auto, python,
+    native), where a connector has several. `binary`: may values come in the source's binary form, where there is one? What is
+    given is the same. `streaming`: large transactions may come while they are open, where the source can do that."""
 
     server_id: int
     flush_interval: float  # seconds
@@ -542,6 +545,7 @@ class LogOptions:
     heartbeat: float = 0.0  # seconds between messages that a reader writes into an idle source's log; 0: none
     binary: bool = False
     streaming: bool = True
+    decoding: str = "auto"
 
 
 class SourceConnector(Protocol):

@@ -96,7 +96,7 @@ class Capture:
                 self.reader.start(self._place(), self.keeper.select)
                 end = self.trail.appended
                 lost_since, was_there = None, True
-                log.get().info("capture_follows", after=str(end.position))
+                log.get().info("capture_follows", after=str(end.position), decoder=self.reader.decoder)
                 reach("capture.following")
                 self._take_over(self.reader.identity())
                 self._note_cascades()

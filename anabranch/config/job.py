@@ -260,6 +260,10 @@ class Capture(Section):
     """PostgreSQL's plugin that the source's log is decoded with. `pgoutput` is a part of every server; the others are installed
     there, and show less ([prepare the source](../howto/prepare-a-postgresql-source.md#other-decoders)). It is the
     slot's for its life: a job that changes it loads again. Without effect on MySQL and MariaDB."""
+    decoding: Literal["auto", "python", "native"] = "auto"
+    """What decodes the log of MySQL and MariaDB here: the compiled decoder (`native`, which has to be installed:
+    [the compiled decoder](../explanation/native-decoder.md)), the one in Python, or `auto`, the compiled one where it is
+    there. Both make the same of every log; it may be changed at any time. Without effect on PostgreSQL."""
     heartbeat_interval_s: int = Field(default=60, ge=0, le=86400)
     """While nothing of the job happens at a PostgreSQL and others make its log grow, a message of about 100 bytes is written
     into the log so often, which moves the job's place on and shows that the log is read; 0: never. Without effect on

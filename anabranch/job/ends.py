@@ -80,6 +80,7 @@ def log_options(job: Job, job_uuid: str) -> LogOptions:
         heartbeat=capture.heartbeat_interval_s,
         binary=capture.binary,
         streaming=capture.streaming,
+        decoding=capture.decoding,
     )
 
 

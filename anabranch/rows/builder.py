@@ -101,21 +101,38 @@ class TableBuffer:
         return made
 
 
+class Directory:
+    """The transactions that are complete."""
+
+    def __init__(self) -> None:
+        self._columns: tuple[list[Any], ...] = ([], [], [], [])
+
+    def add(self, native: str, gtid: str | None, commit_time: int, rows: int) -> None:
+        for column, value in zip(self._columns, (native, gtid, commit_time, rows), strict=True):
+            column.append(value)
+
+    def take(self) -> pa.RecordBatch:
+        """As TRANSACTION_SCHEMA says; they are gone then."""
+        arrays = [pa.array(column, field.type) for column, field in zip(self._columns, TRANSACTION_SCHEMA, strict=True)]
+        for column in self._columns:
+            column.clear()
+        return pa.RecordBatch.from_arrays(arrays, schema=TRANSACTION_SCHEMA)
+
+
 class ChunkBuilder:
     """Transactions in log order, whole ones and the one that is open.
 
     `transaction` is the number that a run of the open transaction carries; `images` and `size` (bytes, roughly, as the
     reader counts them) cover all that was not taken yet. `make`: the buffer of a table."""
 
-    def __init__(self, make: Callable[[TableSchema], TableBuffer] = TableBuffer) -> None:
+    def __init__(
+        self, make: Callable[[TableSchema], TableBuffer] = TableBuffer, directory: Directory | None = None
+    ) -> None:
         self._make = make
+        self._directory = directory or Directory()
         self.transaction = 0
         self.images = 0
         self.size = 0
-        self._natives: list[str] = []
-        self._gtids: list[str | None] = []
-        self._times: list[int] = []
-        self._rows: list[int] = []
         self._barriers: list[Barrier] = []
         self._tables: dict[tuple[TableId, int], TableBuffer] = {}
 
@@ -133,10 +150,7 @@ class ChunkBuilder:
 
     def commit(self, native: str, gtid: str | None, commit_time: int, rows: int) -> None:
         """The open transaction is complete, with `rows` images since the last fragment."""
-        self._natives.append(native)
-        self._gtids.append(gtid)
-        self._times.append(commit_time)
-        self._rows.append(rows)
+        self._directory.add(native, gtid, commit_time, rows)
         self.transaction += 1
 
     def abandon(self) -> None:
@@ -160,15 +174,7 @@ class ChunkBuilder:
         """The whole transactions so far as a chunk; FRAGMENT: the rows of the open one, which must be alone."""
         if part is Part.FRAGMENT:
             self.commit("", None, 0, self.images)
-        transactions = pa.RecordBatch.from_arrays(
-            [
-                pa.array(self._natives, pa.string()),
-                pa.array(self._gtids, pa.string()),
-                pa.array(self._times, pa.int64()),
-                pa.array(self._rows, pa.int64()),
-            ],
-            schema=TRANSACTION_SCHEMA,
-        )
+        transactions = self._directory.take()
         try:
             found = [table.take(self.transaction) for table in self._tables.values()]
         except ValueRefused:
@@ -189,8 +195,6 @@ class ChunkBuilder:
         self.size = self.size * (self.images - images) // self.images if self.images else 0
         self.images -= images
         self.transaction = 0
-        for column in (self._natives, self._gtids, self._times, self._rows):
-            column.clear()
 
 
 def _meta(runs: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], ...]:

@@ -49,6 +49,8 @@ class MemoryLog:
 
     Delivery: everything committed after the start mark, once per start, in log order."""
 
+    decoder = "memory"
+
     def __init__(self, database: Database) -> None:
         self._database = database
         self._schemas: dict[TableId, TableSchema | None] = {}

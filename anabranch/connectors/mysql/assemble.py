@@ -20,9 +20,11 @@ from anabranch.connectors.mysql.endings import Cursor, Endings
 from anabranch.connectors.mysql.errors import of_number
 from anabranch.connectors.mysql.inner_events import Packets
 from anabranch.connectors.mysql.log_tables import LogTables
+from anabranch.connectors.mysql.native import Native, compiled
+from anabranch.connectors.mysql.native_loop import NativeLoop
 from anabranch.connectors.mysql.positions import Place
 from anabranch.connectors.mysql.rare_events import RareEvents
-from anabranch.connectors.mysql.rows_decode import ROW_EVENTS
+from anabranch.connectors.mysql.rows_decode import ROW_EVENTS, TableDecoders
 from anabranch.connectors.mysql.transactions import Group
 from anabranch.errors import AnabranchError, SourceUnavailable
 from anabranch.model.position import LogMark
@@ -53,7 +55,13 @@ class Assembler:
     Delivery: everything committed after `place`, once, in log order; nothing unknown is passed over."""
 
     def __init__(
-        self, place: Place, select: Select, rules: ValueRules, skip_to: int = 0, switched_at: Place | None = None
+        self,
+        place: Place,
+        select: Select,
+        rules: ValueRules,
+        skip_to: int = 0,
+        switched_at: Place | None = None,
+        decoding: str = "auto",
     ) -> None:
         self.ready: deque[LogItem] = deque()
         self.failure: AnabranchError | None = None  # to be raised once what is ready was taken
@@ -66,9 +74,23 @@ class Assembler:
         self._missing = 0  # bytes until it is
         self._giant: list[bytes] = []  # payloads of a packet that goes on in the next
         self._inner: _Inner | None = None  # events inside the one read last, which come before the next
-        self._builder = ChunkBuilder()
-        self._tables = LogTables(select, rules, place.family, self._builder, self._group, lambda: str(self._cursor))
+        native = Native(place.family) if compiled(decoding) else None
+        self._builder = native.builder() if native else ChunkBuilder()
+        self._tables = LogTables(
+            select,
+            rules,
+            place.family,
+            self._builder,
+            self._group,
+            lambda: str(self._cursor),
+            native.decoders if native else TableDecoders,
+        )
         self._endings = Endings(self._cursor, self._group, self._builder, self._tables, self.ready)
+        self._native = (
+            NativeLoop(native, self._cursor, self._group, self._builder, self._tables, self._endings)
+            if native
+            else None
+        )
         self._rare = RareEvents(self._cursor, self._group, self._endings, self._tables)
 
     # --- bytes in, items out -------------------------------------------------------------------------------------
@@ -145,6 +167,7 @@ class Assembler:
             self._group,
             self._cursor,
         )
+        native = None if is_single else self._native
         maps, tables, giant = self._tables.maps, self._tables.by_number, self._giant
         full_images, full_bytes = endings.FULL_IMAGES, endings.FULL_BYTES
         offset, checksums, skip_to = cursor.offset, cursor.checksums, cursor.skip_to
@@ -155,6 +178,12 @@ class Assembler:
                 if self._missing > 0 or self._inner is not None:
                     break
                 continue
+            if native is not None:
+                cursor.offset = offset
+                at, is_rare = native.follow(data, at)
+                offset = cursor.offset
+                if not is_rare:
+                    continue
             if size - at < b.PACKET.size:
                 at = self._short(data, at)
                 break
@@ -190,6 +219,8 @@ class Assembler:
                     cursor.offset = offset
                     known = self._tables.table_map(raw)
                 tables[known[0]] = known[1]
+                if native is not None:
+                    native.know(raw, *known)
             elif kind in ROW_EVENTS:
                 low, high, facts, extra = rows_head(data, body)
                 try:

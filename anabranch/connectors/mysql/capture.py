@@ -15,6 +15,7 @@ from anabranch.connectors.mysql.connection import connect
 from anabranch.connectors.mysql.continuity import continued
 from anabranch.connectors.mysql.dump import FARTHEST, Dump
 from anabranch.connectors.mysql.log_end import identity, log_end, log_end_with_gtids
+from anabranch.connectors.mysql.native import compiled
 from anabranch.connectors.mysql.positions import BinlogOrder, Place, place_of
 from anabranch.errors import SourceUnavailable
 from anabranch.model.endpoint import Endpoint
@@ -33,6 +34,7 @@ class BinlogReader:
 
     def __init__(self, endpoint: Endpoint, options: LogOptions) -> None:
         self._endpoint, self._options = endpoint, options
+        self.decoder = "native" if compiled(options.decoding) else "python"
         self._identity = ""
         self._dump: Dump | None = None
         self._stale = False  # what was read ahead was selected by old definitions
@@ -65,7 +67,7 @@ class BinlogReader:
         self._identity = place.identity
         self._select, self._last, self._stale, self._is_inside = select, after, False, False
         skip_to = place.offset if place.offset > FARTHEST and not place.by_gtid else 0
-        self._assembler = Assembler(place, select, self._options.rules, skip_to, switched_at)
+        self._assembler = Assembler(place, select, self._options.rules, skip_to, switched_at, self._options.decoding)
         self._dump = Dump(self._endpoint, self._options.server_id, place)
         self._heard = self._told = time.monotonic()
         self._waiting_since: float | None = None

@@ -53,6 +53,11 @@ class Endings:
         self._held: list[LogStatement] = []  # statements inside a transaction that has rows
         group.on_xa = tables.begin_listing
 
+    @property
+    def holds_statements(self) -> bool:
+        """Of the open transaction, which are told before its rows."""
+        return bool(self._held)
+
     def flush(self) -> None:
         """Whole transactions that wait become ready."""
         if self._builder.transaction:

@@ -42,20 +42,23 @@ class LogTables:
         builder: ChunkBuilder,
         group: Group,
         here: Callable[[], str],
+        decoders: Callable[..., TableDecoders] = TableDecoders,
     ) -> None:
         self.maps: dict[bytes, tuple[int, TableDecoders | None]] = {}
         self.by_number: dict[int, TableDecoders | None] = {}
         self._select, self._rules, self._family = select, rules, family
-        self._builder, self._group, self._here = builder, group, here
+        self._builder, self._group, self._here, self._make = builder, group, here, decoders
         self._schemas: dict[TableId, TableSchema | None] = {}
         self._kept: dict[bytes, tuple[int, TableDecoders | None]] = {}  # while a transaction's tables are listed
         self._left_out: set[TableId] | None = None
+        self.on_change: Callable[[], None] = lambda: None  # what was remembered of these tables elsewhere is old
 
     def begin_listing(self) -> None:
         """From here on remember which tables' rows are left out: every table map is asked for anew."""
         self.end_listing()
         self._kept, self._left_out = dict(self.maps), set()
         self.maps.clear()
+        self.on_change()
 
     def end_listing(self) -> tuple[TableId, ...]:
         """The tables whose rows were left out since `begin_listing`."""
@@ -70,6 +73,7 @@ class LogTables:
         self._schemas.clear()
         self.maps.clear()
         self._kept.clear()
+        self.on_change()
 
     def leaves_out(self, number: int) -> bool:
         return number in self.by_number and self.by_number[number] is None
@@ -102,7 +106,7 @@ class LogTables:
     def _decoders(self, seen: TableMap, buffer: TableBuffer) -> TableDecoders:
         if buffer.schema.row_end:
             return VersionedDecoders(seen, buffer, self._rules, self._family, self._builder, self._group)
-        return TableDecoders(seen, buffer, self._rules, self._family)
+        return self._make(seen, buffer, self._rules, self._family)
 
     def _read(self, parse: Callable[[bytes], Read], raw: bytes, table: str | None = None) -> Read:
         """A table map, or a part of it. What cannot be read may be newer than this version."""
@@ -135,6 +139,7 @@ class LogTables:
         self._builder.barrier(self._group.ordinal, BarrierKind.PARK, table, reason)
         self._group.has_barrier = True
         self._schemas[table] = None
+        self.on_change()
         if self._left_out is not None:
             self._left_out.add(table)
             self._kept.clear()

@@ -107,7 +107,21 @@ class TableDecoders:
             )
             for image in images
         ]
-        return decode, op, self.buffer.shape(carried[0], keys_off), self.buffer.shape(carried[-1], keys_off)
+        made = decode, op, self.buffer.shape(carried[0], keys_off), self.buffer.shape(carried[-1], keys_off)
+        return self._finished(kind, head, keys_off, images, fill, made)
+
+    def _finished(
+        self,
+        kind: int,
+        head: bytes,
+        keys_off: bool,
+        images: list[list[bool]],
+        fill: Mapping[int, Any],
+        made: Decoder,
+    ) -> Decoder:
+        """What becomes of a decoder: for those who decode in another way, too. `images`: the present columns of each image,
+        `fill`: values of absent ones."""
+        return made
 
     def _images(self, head: bytes) -> list[list[bool]]:
         bitmaps = head[len(self._count) :]

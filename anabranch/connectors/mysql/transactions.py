@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from struct import Struct
 
 from anabranch.connectors.mysql import binlog as b
@@ -71,6 +71,40 @@ class Group:
         self.in_transaction = self.is_open = self.is_xa = True
         self.on_xa()
 
+    def state(self) -> tuple[bool, bool, bool, tuple[int, bytes, int] | None, int]:
+        """For those who follow plain transactions elsewhere: is this one plain so far, is it open, are its rows in a
+        transaction, the event that it began with, its images."""
+        is_plain = not (self.is_xa or self.is_fragmented or self.has_barrier or self.savepoints or self.taken_back)
+        return is_plain, self.is_open, self.in_transaction, self._event, self.ordinal
+
+    def went_on(self, opened: tuple[bool, bool, tuple[int, bytes, int] | None], ordinal: int) -> None:
+        """They are there now: see `state`."""
+        self.is_open, self.in_transaction, self._event = opened
+        self.ordinal = ordinal
+
+    def ended(
+        self,
+        last: tuple[int, int] | None,
+        is_anonymous: bool,
+        mariadb: Iterable[tuple[int, int, int]],
+        mysql: Iterable[tuple[bytes, int, int]],
+    ) -> None:
+        """Transactions that ended there: place and commit time of the last one; is one without an id among them; the last
+        (domain, server, number) of each domain; (source, first, last) of intervals."""
+        if last is not None:
+            self.safe, self._commit_time = last
+        self._anonymous = self._anonymous or is_anonymous
+        for domain, server, number in mariadb:
+            self.gtids.add_number(domain, server, number)  # type: ignore[union-attr]  # of that family, as asked for
+        for source, first, final in mysql:
+            self.gtids.add_interval(self._source(source), first, final)  # type: ignore[union-attr]  # likewise
+
+    def _source(self, source: bytes) -> str:
+        name = self._sources.get(source)
+        if name is None:
+            name = self._sources[source] = uuid_text(source)
+        return name
+
     def end(self, offset: int, seconds: int) -> tuple[str | None, int]:
         """It is complete at `offset`: its GTID and commit time."""
         gtid, self._commit_time = self._identify(seconds)
@@ -135,9 +169,7 @@ class Group:
         if kind == b.ANONYMOUS_GTID:
             self._anonymous = True
             return None, time
-        name = self._sources.get(source)
-        if name is None:
-            name = self._sources[source] = uuid_text(source)
+        name = self._source(source)
         self.gtids.add_interval(name, number, number)  # type: ignore[union-attr]  # the event is of that family
         return f"{name}:{number}", time
 

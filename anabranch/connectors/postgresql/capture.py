@@ -44,6 +44,7 @@ class WalReader:
 
     def __init__(self, endpoint: Endpoint, options: LogOptions) -> None:
         self._endpoint, self._options = endpoint, options
+        self.decoder = options.decoder
         self._decoder = DECODERS[options.decoder]
         self._identity = ""
         self._stream: WalStream | None = None

@@ -8,12 +8,13 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from anabranch.abc import Select, ValueRules
 from anabranch.connectors.mysql.assemble import Assembler
+from anabranch.connectors.mysql.native import compiled
 from anabranch.connectors.mysql.positions import place_of
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
@@ -21,6 +22,7 @@ from anabranch.rows.chunk import META, Chunk, Op
 from anabranch.rows.lines import texts
 from anabranch.rows.log_items import LogStatement
 
+DECODINGS = ["python", *["native"] * compiled("auto")]
 RECORDED = Path(__file__).parent / "recorded"
 Items = list[Chunk | LogStatement]
 
@@ -34,6 +36,7 @@ class Recording:
     tables: dict[TableId, TableSchema]
     stream: bytes
     expected: list[Any]
+    decoding: ClassVar[str] = "python"
 
     @classmethod
     def load(cls, name: str) -> Recording:
@@ -43,7 +46,9 @@ class Recording:
         return cls(data["server"], data["resume"], {t.id: t for t in tables}, stream, data["expected"])
 
     def assembler(self, rules: ValueRules | None = None, select: Select | None = None) -> Assembler:
-        return Assembler(place_of(self.resume), select or self.tables.get, rules or ValueRules())
+        return Assembler(
+            place_of(self.resume), select or self.tables.get, rules or ValueRules(), decoding=Recording.decoding
+        )
 
     def blocks(self, size: int) -> Iterator[bytes]:
         for at in range(0, len(self.stream), size):
@@ -98,6 +103,13 @@ def _images(rows: Any) -> Iterator[tuple[int, int, str, str, dict[str, str | Non
 
 
 REPLAYED: dict[TableId, dict[str, Any]] = {}
+
+
+@pytest.fixture(params=DECODINGS, autouse=True)
+def decoding(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Every test with each decoder that is installed."""
+    monkeypatch.setattr(Recording, "decoding", request.param)
+    return str(request.param)
 
 
 @pytest.fixture
