@@ -5,6 +5,10 @@ PYTHON = python3
 VENV   = .venv
 BIN    = $(VENV)/bin
 STAMP  = $(VENV)/.installed
+# The compiled decoder: built where cargo is.
+NATIVE = $(VENV)/.native
+CARGO  = PATH="$$PATH:$$HOME/.cargo/bin" cargo
+RUST   = native/Cargo.toml native/Cargo.lock native/pyproject.toml $(wildcard native/src/*.rs)
 ARGS   =
 JOBS   = 2
 SEEDS  = 1..300
@@ -12,7 +16,7 @@ SEEDS  = 1..300
 JAVA   = $(BIN)/python -c 'import sys; sys.excepthook = lambda kind, error, at: print(error, file=sys.stderr); \
   from anabranch.testing.packages import find_java; print(find_java().parent.parent)'
 
-.PHONY: help venv demo check test test-unit test-servers test-faults torture bench docs clean
+.PHONY: help venv native demo check test test-unit test-servers test-faults torture bench docs clean
 
 help:
 	@echo 'make demo         MariaDB -> PostgreSQL on private servers, from nothing to verified (ARGS="--seconds 20", "--forever")'
@@ -23,6 +27,7 @@ help:
 	@echo 'make torture      histories with faults, on private servers: make torture SEEDS=1..3000; keeps tests/torture/results.json'
 	@echo 'make bench        the figures of bench/README.md, each against its ceiling'
 	@echo 'make docs         the reference pages, from the code'
+	@echo 'make native       the compiled decoder of logs (native/) into .venv; needs cargo, which is installed where make runs as root'
 	@echo 'make venv         the virtual environment in .venv (PYTHON=python3.12 for another Python)'
 	@echo 'make clean        remove .venv, caches and build results'
 
@@ -45,6 +50,25 @@ $(STAMP): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517 --editable '.[dev]'
 	@touch $(STAMP)
 
+# Where there is no cargo, root gets Debian's (cargo-web is Debian 12's newer one: 0.66 cannot read today's index); without either the Python decoder does everything, and tests say so.
+native: $(NATIVE)
+
+$(NATIVE): $(STAMP) $(RUST)
+	@$(CARGO) --version >/dev/null 2>&1 || { [ "`id -u`" = 0 ] && command -v apt-get >/dev/null && { \
+	  echo 'installing cargo'; apt-get update -qq; \
+	  for package in cargo-web cargo; do \
+	    DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $$package >/dev/null 2>&1 && break; \
+	  done; }; } || true
+	@if $(CARGO) fetch --quiet --locked --manifest-path native/Cargo.toml 2>/dev/null; then \
+	  echo 'building the compiled decoder into $(VENV)'; \
+	  PATH="$$PATH:$$HOME/.cargo/bin" CARGO_TARGET_DIR=$(CURDIR)/native/target \
+	    $(BIN)/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps ./native; \
+	else \
+	  echo 'THE COMPILED DECODER IS LEFT OUT: there is no cargo (1.70 or later), or no crates.io. Python decodes; the header of the' \
+	    'tests says so. apt-get install cargo, then: rm $(NATIVE); make native' >&2; \
+	fi
+	@touch $(NATIVE)
+
 demo: $(STAMP)
 	@$(BIN)/anabranch demo $(ARGS)
 
@@ -54,7 +78,7 @@ check: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: check
+test: check $(NATIVE)
 	$(BIN)/python -m pytest -n $(JOBS) --durations=10 tests/unit
 	JAVA_HOME=`$(JAVA)` && export JAVA_HOME && \
 	  $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations=25 --ignore=tests/unit tests $(ARGS)
@@ -66,7 +90,7 @@ test-servers: $(STAMP)
 	    tests/conformance tests/live tests/scenarios $(ARGS)
 	$(BIN)/python docs/generate.py
 
-test-unit: $(STAMP)
+test-unit: $(NATIVE)
 	$(BIN)/python -m pytest --durations=10 tests/unit $(ARGS)
 
 test-faults: $(STAMP)
@@ -81,12 +105,12 @@ torture: $(STAMP)
 	  --workers $(JOBS) --results tests/torture/results.json $(ARGS)
 	$(BIN)/python docs/generate.py
 
-bench: $(STAMP)
+bench: $(NATIVE)
 	JAVA_HOME=`$(JAVA)` && export JAVA_HOME && $(BIN)/python -m bench $(ARGS)
 
 docs: $(STAMP)
 	$(BIN)/python docs/generate.py
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache spark-warehouse
+	rm -rf $(VENV) native/target build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache spark-warehouse
 	find anabranch tests docs bench -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -19,6 +19,7 @@ from from_postgresql import FromPostgres
 from scenario import Scenario
 from servers_report import ServersReport
 
+from anabranch.connectors.mysql.native import compiled
 from anabranch.testing import packages
 from anabranch.testing.databases import Database, create_database, drop_database, unique_name
 from anabranch.testing.features import has_all
@@ -59,8 +60,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header() -> list[str]:
-    """The version of every server that tests would use now; nothing is started or fetched for it."""
-    return [_describe(name) for name in _FINDERS]
+    """The version of every server that tests would use now, and what decodes logs; nothing is started or fetched for it."""
+    decoder = (
+        "compiled and Python" if compiled("auto") else "Python alone: the compiled one is not installed (make native)"
+    )
+    return [*(_describe(name) for name in _FINDERS), f"decoders of MySQL's log: {decoder}"]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

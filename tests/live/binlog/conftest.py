@@ -14,6 +14,7 @@ import pytest
 from anabranch import connectors
 from anabranch.abc import Bounds, LogOptions, ValueRules
 from anabranch.connectors.mysql.capture import BinlogReader
+from anabranch.connectors.mysql.native import compiled
 from anabranch.connectors.mysql.positions import BinlogOrder
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
@@ -26,6 +27,7 @@ from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server, start_mysql
 
 SERVER_ID = 77001
+BY_DECODER = ("types", "values", "transactions", "differential", "corpus", "rollbacks", "compressed")
 
 
 def endpoint_of(server: Server, *options: tuple[str, str]) -> Endpoint:
@@ -41,6 +43,7 @@ class Follower:
     tables: dict[TableId, TableSchema] = field(default_factory=dict)
     items: list[Chunk | LogStatement] = field(default_factory=list)
     server_id: int = SERVER_ID
+    decoding: str = "auto"
     reader: BinlogReader | None = None
     mark: LogMark | None = None
 
@@ -59,7 +62,7 @@ class Follower:
         """Open the log, by default at its end."""
         self.tables = self.tables or self.definitions()
         self.stop()
-        self.reader = BinlogReader(self.endpoint, LogOptions(self.server_id, 1.0, self.rules))
+        self.reader = BinlogReader(self.endpoint, LogOptions(self.server_id, 1.0, self.rules, decoding=self.decoding))
         self.mark = mark or self.reader.end()
         self.reader.start(self.mark, self.tables.get)
         return self.mark
@@ -178,13 +181,20 @@ def _texts(type: Any, column: pa.Array) -> list[bytes]:
     return lines([type], [column]).split(b"\n")[:-1]
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """With each decoder that is installed, where rows, types and transactions are what is tested."""
+    if "follow" in metafunc.fixturenames and metafunc.module.__name__.rpartition("_log_")[2] in BY_DECODER:
+        metafunc.parametrize("follow", ["python", *["native"] * compiled("auto")], indirect=True)
+
+
 @pytest.fixture
-def follow() -> Iterator[Callable[..., Follower]]:
+def follow(request: pytest.FixtureRequest) -> Iterator[Callable[..., Follower]]:
     """`follow(database, rules)` makes a Follower; its connection ends with the test."""
+    decoding = getattr(request, "param", "auto")
     made: list[Follower] = []
 
     def make(database: Database, rules: ValueRules | None = None) -> Follower:
-        made.append(Follower(database, rules or ValueRules(), server_id=SERVER_ID + len(made)))
+        made.append(Follower(database, rules or ValueRules(), server_id=SERVER_ID + len(made), decoding=decoding))
         return made[-1]
 
     yield make

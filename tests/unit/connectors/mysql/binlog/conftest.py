@@ -105,7 +105,7 @@ def _images(rows: Any) -> Iterator[tuple[int, int, str, str, dict[str, str | Non
 REPLAYED: dict[TableId, dict[str, Any]] = {}
 
 
-@pytest.fixture(params=DECODINGS, autouse=True)
+@pytest.fixture(params=DECODINGS)
 def decoding(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Every test with each decoder that is installed."""
     monkeypatch.setattr(Recording, "decoding", request.param)
@@ -113,7 +113,7 @@ def decoding(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.fixture
-def recording() -> Callable[[str], Recording]:
+def recording(decoding: str) -> Callable[[str], Recording]:
     def load(name: str) -> Recording:
         found = Recording.load(name)
         know(found.tables)
