@@ -12,6 +12,8 @@ const PACKET: usize = 24;
 const CHECKSUM: usize = 4;
 const GIANT: usize = 0xFF_FFFF;
 const FORMAT: u8 = 15;
+const ARTIFICIAL: u16 = 0x20;
+const FARTHEST: u64 = 1 << 31;
 
 pub struct Event<'a> {
     pub kind: u8,
@@ -31,8 +33,18 @@ fn word(data: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes))
 }
 
+/// The place behind an event of `length` bytes that ends at `after` (32 bits), where the server has left out others before it.
+fn jumped(offset: u64, length: u32, after: u32) -> Option<u64> {
+    let mut there = offset & !0xFFFF_FFFF | u64::from(after);
+    if there < offset {
+        there = there.checked_add(1 << 32)?;
+    }
+    let far = there - offset;
+    Some(there).filter(|_| far >= u64::from(length) && far <= FARTHEST)
+}
+
 /// The event whose packet begins at `at`, as long as it is whole and nothing about it is unusual.
-pub fn event(data: &[u8], at: usize, offset: u64, checksums: bool) -> Option<Event<'_>> {
+pub fn event(data: &[u8], at: usize, offset: u64, checksums: bool, is_gapless: bool) -> Option<Event<'_>> {
     let size = word(data, at)? as usize & GIANT;
     let start = at.checked_add(5)?;
     let next = at.checked_add(4)?.checked_add(size)?;
@@ -48,7 +60,11 @@ pub fn event(data: &[u8], at: usize, offset: u64, checksums: bool) -> Option<Eve
     if after != 0 {
         behind = offset.checked_add(u64::from(length))?;
         if behind & 0xFFFF_FFFF != u64::from(after) {
-            return None;
+            let flags = u16::from_le_bytes([data[at + 22], data[at + 23]]);
+            if is_gapless || flags & ARTIFICIAL != 0 {
+                return None;
+            }
+            behind = jumped(offset, length, after)?;
         }
     }
     let mut end = next;

@@ -38,6 +38,7 @@ enum Next {
 #[derive(Default)]
 pub struct Log {
     is_mysql: bool,
+    is_gapless: bool,
     maps: HashMap<Vec<u8>, Arc<Known>>,
     tables: HashMap<u64, Arc<Known>>,
     moved: Vec<Arc<Known>>,
@@ -68,10 +69,10 @@ type Passed<'py> =
 
 #[pymethods]
 impl Log {
-    /// `is_mysql`: the log is MySQL's, not MariaDB's.
+    /// `is_mysql`: the log is MySQL's, not MariaDB's; `is_gapless`: the server sends every event.
     #[new]
-    fn new(is_mysql: bool) -> Log {
-        Log { is_mysql, ..Log::default() }
+    fn new(is_mysql: bool, is_gapless: bool) -> Log {
+        Log { is_mysql, is_gapless, ..Log::default() }
     }
 
     /// Table maps are asked for anew.
@@ -133,7 +134,7 @@ impl Log {
         self.end = None;
         self.is_anonymous = false;
         let mut next = Next::Look;
-        while let Some(one) = event(data, self.at, self.offset, checksums) {
+        while let Some(one) = event(data, self.at, self.offset, checksums, self.is_gapless) {
             match self.take_event(py, &one, file, full) {
                 None => break,
                 Some(found) => next = found,

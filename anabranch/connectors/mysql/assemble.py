@@ -74,7 +74,7 @@ class Assembler:
         self._missing = 0  # bytes until it is
         self._giant: list[bytes] = []  # payloads of a packet that goes on in the next
         self._inner: _Inner | None = None  # events inside the one read last, which come before the next
-        native = Native(place.family) if compiled(decoding) else None
+        native = Native(place.family, self._is_gapless) if compiled(decoding) else None
         self._builder = native.builder() if native else ChunkBuilder()
         self._tables = LogTables(
             select,
@@ -226,6 +226,7 @@ class Assembler:
                 try:
                     found = tables[low | high << 32]
                 except KeyError:
+                    cursor.offset = offset
                     found = self._tables.unannounced(low | high << 32)
                 if found is not None:
                     p = body + 8 + (extra if kind >= 30 else 0)
@@ -329,6 +330,7 @@ class Assembler:
             there += 1 << 32
         is_moved = there - offset < length or there - offset > b.FARTHEST or self._is_gapless
         if is_moved and kind not in (b.HEARTBEAT, b.HEARTBEAT_V2):
+            self._cursor.offset = offset
             before = offset & 0xFFFFFFFF
             raise ValueError(f"it ends at {after} and has {length} bytes, the one before it ended at {before}")
         return there

@@ -47,8 +47,9 @@ def compiled(decoding: str) -> bool:
 class Native:
     """What a log's reader makes instead of its Python counterparts. `log`: the compiled half of the loop over events."""
 
-    def __init__(self, family: str) -> None:
-        self.log = _COMPILED.Log(family == "mysql")
+    def __init__(self, family: str, is_gapless: bool) -> None:
+        """`is_gapless`: the server sends every event of its log."""
+        self.log = _COMPILED.Log(family == "mysql", is_gapless)
 
     def builder(self) -> ChunkBuilder:
         return ChunkBuilder(_buffer, _Directory(self.log))

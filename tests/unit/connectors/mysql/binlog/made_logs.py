@@ -37,7 +37,7 @@ class Log:
         has_sum = self.checksums or is_format
         length = b.HEADER + len(body) + (4 if has_sum else 0)
         self.offset += length
-        head = struct.pack("<IBIIIH", 1_700_000_000 + self.number, kind, SERVER, length, self.offset, 0)
+        head = struct.pack("<IBIIIH", 1_700_000_000 + self.number, kind, SERVER, length, self.offset & 0xFFFFFFFF, 0)
         data = head + body
         data += struct.pack("<I", zlib.crc32(data)) if has_sum else b""
         packet = (len(data) + 1).to_bytes(3, "little") + b"\0\0" + data

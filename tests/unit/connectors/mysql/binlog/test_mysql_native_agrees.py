@@ -100,6 +100,8 @@ def drawn_log(r: random.Random, tables: list[Table], transactions: int, harm: fl
         log.begin(r)
         for _ in range(r.choice((0, 1, 1, 1, 2, 4))):
             table = r.choice(tables)
+            if r.random() < (0.3 if log.family == "mariadb" else 0.01):
+                log.offset += r.choice((40, 300, 1 << 20, 1 << 32))  # an event that the server keeps to itself
             log.add(19, table.table_map())
             for _ in range(r.choice((1, 1, 1, 3))):
                 kind, body = drawn_rows(r, table)
