@@ -24,7 +24,8 @@ def let_leave(
     applier: Applier, take_off: Callable[[TableState], None], lets_go: Callable[[TableId], bool] = lambda table: True
 ) -> None:
     """Take out what is asked for, as soon as it streams and `lets_go` of it who builds its keys. From the next epoch on its
-    rows are old: where keys act `take_off` removes its own, which would hold parents that go."""
+    rows are old: where keys act `take_off` removes its own, which would hold parents that go. Of what was taken out by an
+    attempt that ended before that it does so now."""
     directory = applier.trail.directory
     found = {name: applier.names.leaving(name) for name in retention.readers(directory)}
     tables = {name: table for name, table in found.items() if table is not None}
@@ -35,7 +36,8 @@ def let_leave(
     if leaving := [state for state in there if lets_go(state.source)]:
         applier.park([left(state) for state in leaving])
         reach("apply.left")
-        for state in leaving:
+    for state in (applier.states.get(table) for table in tables.values()):
+        if state is not None and state.state == "parked" and state.reason == left(state).reason:
             if not applier.writer.bypasses():
                 take_off(state)
             log.get(job=applier.job, table=str(state.source)).info("table_taken_out", why="it is to be loaded again")

@@ -21,6 +21,7 @@ from anabranch.apply.reread import Rereader
 from anabranch.apply.window import WindowResolver
 from anabranch.connectors.memory.capture import mark
 from anabranch.connectors.memory.database import database, forget
+from anabranch.errors import TargetUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark, Position
 from anabranch.model.state import RESUMES, WINDOW, TableState
@@ -253,7 +254,16 @@ def test_a_table_that_is_to_be_loaded_again_is_taken_out_once(make: Any) -> None
     assert rig.state.state == "parked" and "load JOB --table" in rig.state.reason and not taken
     assert dict(rig.state.facts) == {} and name in retention.readers(directory)
     rig.applier.ask_again()
-    let_leave(rig.applier, take_off)
+    rig.applier.writer.bypasses = lambda: False
+
+    def fail(state: TableState) -> None:
+        raise TargetUnavailable("a lock was not given")
+
+    with pytest.raises(TargetUnavailable):
+        let_leave(rig.applier, fail)
+    assert name in retention.readers(directory)
+    let_leave(rig.applier, take_off)  # what the attempts before had not come to
+    assert [state.source for state in taken] == [ITEMS.id]
     assert not retention.readers(directory) and rig.applier.context.tables == {}
 
 
