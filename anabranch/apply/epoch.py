@@ -404,15 +404,19 @@ class Applier:
                 self._note_slow(reason, transaction.sequence)
                 self._slow(transaction)
 
-    def _slow(self, transaction: SourceTransaction, again: bool = False) -> None:
+    def _slow(self, transaction: SourceTransaction, attempt: int = 0) -> None:
+        """Up to three attempts. Rows are set aside from the second on; what only the commit refuses names no row, and the
+        third asks behind each."""
+        sets_aside, at_once = attempt > 0 and self.sets_aside, attempt > 1
         try:
-            self._one(transaction, partial(self._row_by_row, sets_aside=again and self.sets_aside))
+            self._one(transaction, partial(self._row_by_row, sets_aside=sets_aside, at_once=at_once))
         except (Conflict, NeedsSlowWay) as reason:
             self.writer.rollback()
             decides = any(followed.on_conflict.decides for followed in self.context.tables.values())
-            if again or not (decides or self.sets_aside):  # a row that was not there may have come meanwhile
+            last = 2 if self.sets_aside else int(decides)  # a row that was not there may have come meanwhile
+            if attempt >= last:
                 raise refused(reason, transaction.position) from reason
-            self._slow(transaction, again=True)
+            self._slow(transaction, attempt + 1)
 
     def _one(self, transaction: SourceTransaction, carry_out: Callable[[Group, Work], None]) -> None:
         then = self._then(transaction.position, transaction.commit_time)
@@ -429,7 +433,7 @@ class Applier:
         part = self._grouped[2]
         return part.within(order_of(sequence, part.base), order_of(sequence + 1, part.base))
 
-    def _row_by_row(self, part: Group, work: Work, sets_aside: bool = False) -> None:
+    def _row_by_row(self, part: Group, work: Work, sets_aside: bool = False, at_once: bool = False) -> None:
         waits = self._waiting(part, work)
         for step in steps(part, work.context, work.taken):
             if isinstance(step, Disputable):
@@ -438,7 +442,7 @@ class Applier:
                     waits.remove(step.order)
                     self._set_aside(step, work, "it waits behind an earlier change of the row", is_first=False)
                 elif sets_aside and step.change.table.key and not (step.ahead or step.follow):
-                    self._settle_or_set_aside(step, work)
+                    self._settle_or_set_aside(step, work, at_once)
                 else:
                     self._settle(step, work)
                 if len(work.asides) > number:  # what comes now may have to do with it
@@ -469,10 +473,10 @@ class Applier:
                 raise parks(touch, self._where(sequence_of(order, part.base)))
         return set(found)
 
-    def _settle_or_set_aside(self, step: Disputable, work: Work) -> None:
+    def _settle_or_set_aside(self, step: Disputable, work: Work, at_once: bool) -> None:
         """A change that needs no staging table, and that nothing follows from."""
         try:
-            with self.writer.alone():
+            with self.writer.alone(at_once):
                 self._settle(step, work)
         except Conflict as reason:
             self._set_aside(step, work, refused(reason, self.checkpoint.position).message)

@@ -91,8 +91,9 @@ class AsideStore(Protocol):
 class AsideWriter(Protocol):
     """The part of a Writer that sets changes aside, inside an epoch."""
 
-    def alone(self) -> AbstractContextManager[None]:
-        """What is done inside counts only if the block ends well; else the epoch stands where it was before, and goes on."""
+    def alone(self, at_once: bool = False) -> AbstractContextManager[None]:
+        """What is done inside counts only if the block ends well; else the epoch stands where it was before, and goes on.
+        `at_once`: constraints that are asked at commit otherwise are asked at its end, too. Raises Conflict."""
 
     def set_aside(self, job: str, change: AsideChange) -> int:
         """Into anabranch.set_aside, in the transaction. Returns its number."""

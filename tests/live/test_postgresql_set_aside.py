@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from key_rig import RULES, key, ordinary_user, rig, table
+from key_rig import RULES, endpoint_of, key, ordinary_user, rig, table, target
 
 from anabranch import failpoints
 from anabranch.abc import Bounds
@@ -444,3 +444,23 @@ def test_rule_26_a_crash_while_it_releases_releases_once(made: Callable[..., Any
     one.applier.look()
     settle_wishes(one.applier, following(one))
     assert aside(one) == [] and facts(one) == {} and one.rows()["alone"] == {1: alone(1, 501)}
+
+
+@pytest.mark.parametrize("is_guarded", [False, True])
+def test_pitfall_17_rule_26_rows_that_a_key_refuses_that_can_wait(made: Callable[..., Any], is_guarded: bool) -> None:
+    """Somebody has put a row into the target. At commit the key does not say which row it refuses."""
+    one = made(table("alone", "v u"))
+    with ordinary_user(one.database) as user:  # its session asks keys in any case
+        one.database.execute(f"GRANT ALL ON SCHEMA anabranch, {one.where} TO {user}")
+        one.database.execute(*(f"GRANT ALL ON ALL TABLES IN SCHEMA {s} TO {user}" for s in ("anabranch", one.where)))
+        one.applier.writer.close()
+        one.applier.writer = target(endpoint_of(one.database, user, "p")).writer(RULES, is_guarded)
+        one.applier.writer.claim(one.applier.job, "me")
+        one.database.execute(f"ALTER TABLE {one.where}.alone ADD CONSTRAINT one_u UNIQUE (u) DEFERRABLE")
+        one.apply([("alone", "i", alone(n, 1, n)) for n in (1, 2, 3)])
+        one.database.execute(f"INSERT INTO {one.where}.alone VALUES (6, 6, 66)")
+        one.apply([("alone", "i", alone(7, 1, 66)), ("alone", "u", alone(1, 1, 1), alone(1, 2, 1))])
+        assert aside(one) == [("alone", "insert", 7)] and states(one) == {"alone": "streaming"}
+        assert "one_u" in waiting(one)[0].reason
+        assert one.rows()["alone"] == {1: alone(1, 2, 1), 2: alone(2, 1, 2), 3: alone(3, 1, 3), 6: alone(6, 6, 66)}
+        one.applier.writer.close()

@@ -161,7 +161,7 @@ class MemoryWriter:
         self._conflicts.append(conflict)
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def alone(self, at_once: bool = False) -> Iterator[None]:
         done, noted = self._transaction(), len(self._conflicts)
         before = {name: relation.copy() for name, relation in done.touched.items()}
         try:

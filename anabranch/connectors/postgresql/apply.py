@@ -54,6 +54,7 @@ UPDATE anabranch.checkpoint SET epoch = %s, sequence = %s, position = %s, commit
 # https://www.postgresql.org/docs/current/runtime-config-client.html#GUC-SESSION-REPLICATION-ROLE
 BYPASS = "SET session_replication_role = replica"
 DEFER = "SET CONSTRAINTS ALL DEFERRED"  # https://www.postgresql.org/docs/current/sql-set-constraints.html
+ASK = "SET CONSTRAINTS ALL IMMEDIATE"
 REFERENCED = """
 SELECT EXISTS (SELECT FROM pg_constraint WHERE contype = 'f' AND confrelid = ANY(%s::regclass[])
                   AND conrelid <> ALL(%s::regclass[]))
@@ -186,13 +187,15 @@ class PostgresWriter:
             conflicts.note(connection, job, conflict)
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def alone(self, at_once: bool = False) -> Iterator[None]:
         connection, _ = self._transaction()
         with translated("set a savepoint"):
             if not self._waits:  # going back to the savepoint would take back what is said behind it
                 self._defer(connection)
             with connection.transaction():  # inside another one, a savepoint
                 yield
+                if at_once:
+                    self._ask(connection)
 
     def set_aside(self, job: str, change: AsideChange) -> int:
         connection, _ = self._transaction()
@@ -298,6 +301,14 @@ class PostgresWriter:
     def _defer(self, connection: Connection) -> None:
         connection.execute(DEFER)
         self._waits = True
+
+    def _ask(self, connection: Connection) -> None:
+        """What waits is asked now. Whoever goes back to a savepoint has it wait as it did there."""
+        try:
+            connection.execute(ASK)
+        except psycopg.Error as error:
+            raise translate(error, "check a row alone", _table_of(error), missing_parent(error)) from None
+        connection.execute(DEFER)
 
     def _transaction(self) -> tuple[Connection, StagingTables]:
         """The open epoch. A line that was lost inside it is not opened again here: the epoch is over."""
