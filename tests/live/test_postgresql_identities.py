@@ -73,3 +73,33 @@ def test_a_primary_key_that_is_checked_late_names_no_row(database: Database) -> 
         database.execute("UPDATE late SET id = id + 1")
     database.execute(hint, "UPDATE late SET id = id + 1")
     assert told() == []
+
+
+@pytest.mark.parametrize(
+    "identity", ["TABLE computed_0 REPLICA IDENTITY FULL", "TABLE plain REPLICA IDENTITY USING INDEX by_twice"]
+)
+def test_stored_columns_are_published_for_every_identity_that_has_them(database: Database, identity: str) -> None:
+    """A partition has its own identity, and an index may be one: the server refuses its changes else."""
+    twice = "twice int GENERATED ALWAYS AS (v * 2) STORED"
+    database.execute(
+        f"CREATE TABLE computed (id int PRIMARY KEY, v int, {twice}) PARTITION BY LIST (id)",
+        "CREATE TABLE computed_0 PARTITION OF computed FOR VALUES IN (0)",
+        f"CREATE TABLE plain (id int PRIMARY KEY, v int, {twice} NOT NULL)",
+        "CREATE UNIQUE INDEX by_twice ON plain (id, twice)",
+        f"ALTER {identity}",
+        "INSERT INTO computed VALUES (0, 1)",
+        "INSERT INTO plain VALUES (0, 1)",
+    )
+    connector = source(endpoint_of(database))
+    catalog = connector.catalog()
+    tables = catalog.tables(lambda table: True)
+    catalog.close()
+    options = LogOptions(1, 0.05, RULES, f"anabranch_{database.name[-10:]}", "pgoutput")
+    try:
+        connector.carry_out(connector.missing(options, tables, begins=True), 20.0)
+        database.execute(
+            "UPDATE computed SET v = 2", "UPDATE plain SET v = 2", "DELETE FROM computed", "DELETE FROM plain"
+        )
+        assert connector.missing(options, tables, begins=True) == []
+    finally:
+        connector.leftovers(options.name, remove=True)

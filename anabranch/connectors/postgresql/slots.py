@@ -35,9 +35,13 @@ _FILTERS = 150_000  # of rows and columns
 # https://www.postgresql.org/docs/18/logical-replication-gencols.html
 REFUSES_COMPUTED = 180_000
 _HAS_COMPUTED = """
-SELECT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid
- WHERE c.oid = ANY(%s::text[]::regclass[]) AND (c.relreplident = 'f' OR c.oid = ANY(%s::text[]::regclass[]))
-   AND a.attgenerated = 's' AND NOT a.attisdropped)
+SELECT EXISTS (SELECT FROM unnest(%s::text[]::regclass[]) AS w (root)
+ CROSS JOIN LATERAL (SELECT w.root AS oid UNION SELECT relid FROM pg_catalog.pg_partition_tree(w.root)) AS t
+  JOIN pg_catalog.pg_class c ON c.oid = t.oid
+  JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attgenerated = 's' AND NOT a.attisdropped
+ WHERE c.relreplident = 'f' OR c.oid = ANY(%s::text[]::regclass[])
+    OR (c.relreplident = 'i' AND EXISTS (SELECT FROM pg_catalog.pg_index x
+         WHERE x.indrelid = c.oid AND x.indisreplident AND a.attnum = ANY(x.indkey::int2[]))))
 """
 _MEMBERS = """
 SELECT n.nspname::text, c.relname::text FROM pg_catalog.pg_publication_rel r
@@ -139,7 +143,7 @@ def missing(
 
 
 def _is_computed(connection: Connection, tables: Collection[TableId], identities: Collection[SetUpStep]) -> bool:
-    """Are stored computed columns a part of the REPLICA IDENTITY FULL of a table, or of one that these steps give it?"""
+    """Are stored computed columns a part of the replica identity of a table, or a partition, as it will be?"""
     if connection.info.server_version < REFUSES_COMPUTED:
         return False
     full = [qualified(table) for step in identities for table in step.tables]
