@@ -344,3 +344,40 @@ def test_an_end_that_was_read_ahead_of_a_new_selection_is_read_again(logical_pos
             elif isinstance(item, LogEnded):
                 given, is_over = given if item.is_committed else 0, item.is_committed
     assert given == 2000
+
+
+def test_reading_that_begins_again_twice_in_a_row_gives_nothing_twice(logical_postgresql: Server, make: Make) -> None:
+    """Of what is open each is told to be over, also where only the first was when it began again."""
+    one = make(logical_postgresql)
+    with (
+        closing(one.database.connect(autocommit=False)) as first,
+        closing(one.database.connect(autocommit=False)) as second,
+        closing(one.connector.catalog()) as catalog,
+        closing(one.connector.log(one.options)) as reader,
+    ):
+        definitions = catalog.tables(one.wanted)
+        reader.start(reader.end(), definitions.get)
+        first.execute(FILL.format("own0", 1, 2000))
+        second.execute(FILL.format("own1", 1, 2000))
+        one.database.execute(FLUSH)
+        rows: dict[str, int] = {}
+        committed: set[str] = set()
+
+        def read() -> type | None:
+            item = reader.read(0.2)
+            if isinstance(item, LogChanges):
+                rows[item.xid] = rows.get(item.xid, 0) + item.chunk.row_count
+            elif isinstance(item, LogEnded) and item.is_committed:
+                committed.add(item.xid)
+            elif isinstance(item, LogEnded):
+                del rows[item.xid]
+            return type(item)
+
+        until(lambda: read() and len(rows) == 2)
+        reader.reselect()
+        assert read() is LogEnded
+        reader.reselect()
+        first.commit()
+        second.commit()
+        until(lambda: read() is LogEnded and len(committed) == 2)
+    assert list(rows.values()) == [2000, 2000]

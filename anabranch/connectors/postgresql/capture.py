@@ -154,6 +154,7 @@ class WalReader:
         """What was given of open transactions comes again, from their beginning, also where the end was read and not given."""
         given = sorted(self._open)
         self.start(self._last, self._select)
+        self._open.update(given)  # until that is told: it may begin again before
         self._assembler.ready.extend(LogEnded(xid, False, self._last) for xid in given)
 
     def confirm(self, durable: LogMark) -> None:
