@@ -381,3 +381,29 @@ def test_reading_that_begins_again_twice_in_a_row_gives_nothing_twice(logical_po
         second.commit()
         until(lambda: read() is LogEnded and len(committed) == 2)
     assert list(rows.values()) == [2000, 2000]
+
+
+def test_a_savepoint_that_the_server_does_not_tell_of_is_taken_back(logical_postgresql: Server, make: Make) -> None:
+    """Rows from before a start come out of the server's files; it says nothing where they are taken back."""
+    one = make(logical_postgresql)
+    with closing(one.database.connect(autocommit=False)) as large:
+        large.execute(FILL.format("own0", 1, 900))
+        large.execute("SAVEPOINT a")
+        large.execute("SAVEPOINT b")
+        large.execute(FILL.format("own0", 1001, 10_900))
+        large.execute("RELEASE b")
+        one.database.execute("INSERT INTO shared VALUES (1)")
+        one.follow()
+
+        def work() -> None:
+            large.execute(FILL.format("own1", 4001, 6900))
+            one.database.execute(FLUSH)
+            until(one.kept)
+            large.execute("ROLLBACK TO a")
+            large.execute(FILL.format("own1", 1, 900))
+            large.commit()
+
+        follow_all([one], work)
+    for name, count in (("own0", 900), ("own1", 900), ("shared", 1)):
+        assert ids(one, name) == list(range(1, count + 1)), name
+    assert one.kept() == []

@@ -7,20 +7,23 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
+from anabranch import log
 from anabranch.abc import LogItem, LogOptions, Select
 from anabranch.connectors.postgresql.binary_types import BINARY, columns, reader
 from anabranch.connectors.postgresql.binary_values import Reader
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.decoders import DECODERS, STREAMING, Reading
 from anabranch.connectors.postgresql.heartbeat import Heartbeat
-from anabranch.connectors.postgresql.positions import Place, lsn_text, place_of
+from anabranch.connectors.postgresql.positions import Place, lsn_text, nearest, place_of
 from anabranch.connectors.postgresql.relations import NeedsText
 from anabranch.connectors.postgresql.slots import Slot, members, read_slot
 from anabranch.connectors.postgresql.source_catalog import mark
 from anabranch.connectors.postgresql.source_connection import identity, log_end, one, open_session, server
 from anabranch.connectors.postgresql.source_errors import translated
+from anabranch.connectors.postgresql.streamed import NeedsWhole
 from anabranch.connectors.postgresql.wal_stream import DATA, DATA_HEAD, WalStream, data_start, keepalive
 from anabranch.errors import LogLost, SourceError, SourceUnavailable
 from anabranch.model.endpoint import Endpoint
@@ -34,6 +37,11 @@ BURST = 256  # messages between two looks at the clock, at most
 SILENCE = 60.0  # seconds without even a keepalive after which the line counts as lost, at least
 PGOUTPUT = "pgoutput"
 _TIMEOUT = "SELECT setting FROM pg_catalog.pg_settings WHERE name = 'wal_sender_timeout'"  # milliseconds
+_NEWEST = "SELECT pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::text"
+_UNDONE = """
+SELECT EXISTS (SELECT FROM unnest(%s::bigint[]) AS x
+ WHERE coalesce(pg_catalog.pg_xact_status(x::text::xid8), 'aborted') = 'aborted')
+"""
 _START_OVER = "remove the job's state (anabranch drop JOB --execute) and load again"
 
 
@@ -52,6 +60,7 @@ class WalReader:
         self._type_texts: dict[tuple[int, int], str] = {}
         self._readers: dict[tuple[int, int], Reader | None] = {}
         self._needs_text = not options.binary or not self._decoder.binary  # or the log was found to
+        self._needs_whole = not options.streaming  # or a transaction was found to
         self._stale = False  # what was read ahead was selected by old definitions, or the server sends too few tables
         self._is_inside = False  # fragments were given, and the end of their transaction was not
         self._open: set[str] = set()  # transactions of which parts were given, and the end was not
@@ -92,12 +101,13 @@ class WalReader:
         self.is_binary = self._may_be_binary()
         if self.is_binary:
             asked["binary"] = "true"
-        if self._options.streaming and decoder.can_stream(self._server_version):
+        if not self._needs_whole and decoder.can_stream(self._server_version):
             asked |= STREAMING
         has_newer = self._stream.begin(name, place.lsn, asked, decoder.newer)
         with open_session(self._endpoint) as connection, translated("look at the slot"):
             self._refuse_passed(read_slot(connection, name), place)  # nobody else moves it from here on
-        how = Reading(name, place, select, self._type_text, has_newer, self._reader if self.is_binary else None)
+        reader = self._reader if self.is_binary else None
+        how = Reading(name, place, select, self._type_text, has_newer, reader, self._undone)
         self._assembler = decoder.make(how)
         self._durable, self._received = 0, place.lsn
         self._heard = self._asked = time.monotonic()
@@ -107,14 +117,17 @@ class WalReader:
         self._waiting_since: float | None = None
 
     def read(self, timeout: float) -> LogItem | None:
-        try:
-            return self._read(timeout)
-        except NeedsText as why:  # a table that is no longer what it was in this piece of the log
-            if self._is_inside:
-                raise self._no_binary(why) from why
-            self._needs_text = True
+        while True:
+            try:
+                return self._read(timeout)
+            except NeedsText as why:  # a table that is no longer what it was in this piece of the log
+                if self._is_inside:
+                    raise self._no_binary(why) from why
+                self._needs_text = True
+            except NeedsWhole as why:  # nothing of it is in the trail: it was just about to enter it
+                self._needs_whole = True
+                log.get().info("log_read_whole", why=str(why))
             self._start_again()
-            return self._read(timeout)
 
     def _read(self, timeout: float) -> LogItem | None:
         if self._stale and not self._is_inside:
@@ -305,6 +318,13 @@ class WalReader:
             with translated("ask for a type"):
                 self._readers[key] = reader(self._types_session(), oid, modifier)
         return self._readers[key]
+
+    def _undone(self, subtransactions: Sequence[int]) -> bool:
+        """The server keeps what became of all transactions that its slots may still show."""
+        connection = self._types_session()
+        with translated("ask what became of subtransactions"):
+            near = int(str(one(connection, _NEWEST)))
+            return bool(one(connection, _UNDONE, [[nearest(xid, near) for xid in subtransactions]]))
 
     def _no_binary(self, why: NeedsText) -> SourceError:
         """What was given of the transaction cannot be given again."""

@@ -30,7 +30,7 @@ from anabranch.connectors.postgresql.pgoutput import (
 )
 from anabranch.connectors.postgresql.positions import Place
 from anabranch.connectors.postgresql.relations import ReaderOf, Relations, TypeText
-from anabranch.connectors.postgresql.streamed import StreamedTransactions
+from anabranch.connectors.postgresql.streamed import StreamedTransactions, Undone
 from anabranch.errors import UnknownLogEvent
 
 _What = TypeVar("_What")
@@ -41,14 +41,21 @@ class PgoutputAssembler(Assembler):
     """Assembler of pgoutput's messages."""
 
     def __init__(
-        self, place: Place, select: Select, type_text: TypeText, name: str, reader: ReaderOf | None = None
+        self,
+        place: Place,
+        select: Select,
+        type_text: TypeText,
+        name: str,
+        reader: ReaderOf | None = None,
+        undone: Undone = lambda subtransactions: False,
     ) -> None:
-        """`reader`: where the server was asked for values in binary form."""
+        """`reader`: where the server was asked for values in binary form; `undone`: where it was for large transactions while
+        they are open."""
         super().__init__(place)
         self._name = name  # of our own messages
         numbers = count()
         self._relations = Relations(select, type_text, self._buffer, self._park, numbers, reader=reader)
-        self._pieces = StreamedTransactions(select, type_text, numbers, self._give, self.mark, reader)
+        self._pieces = StreamedTransactions(select, type_text, numbers, self._give, self.mark, reader, undone)
         self._begun = 0  # where the open transaction's commit is
 
     def reselect(self) -> None:

@@ -16,6 +16,7 @@ from anabranch.connectors.postgresql.decode_pgoutput import PgoutputAssembler
 from anabranch.connectors.postgresql.decode_wal2json import Wal2jsonAssembler
 from anabranch.connectors.postgresql.positions import Place
 from anabranch.connectors.postgresql.relations import ReaderOf, TypeText
+from anabranch.connectors.postgresql.streamed import Undone
 from anabranch.connectors.postgresql.truncate_notes import noted
 from anabranch.model.ids import TableId
 
@@ -27,7 +28,7 @@ STREAMS = 140_000  # and gives large transactions while they are open
 @dataclass(frozen=True)
 class Reading:
     """What a slot is read with. `has_newer`: the server's plugin knows the options that only newer ones have;
-    `reader`: where it was asked for values in binary form."""
+    `reader`: where it was asked for values in binary form; `undone`: which subtransactions were taken back."""
 
     name: str
     place: Place
@@ -35,6 +36,7 @@ class Reading:
     type_text: TypeText
     has_newer: bool
     reader: ReaderOf | None = None
+    undone: Undone = lambda subtransactions: False
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ DECODERS: dict[str, Decoder] = {
     "pgoutput": Decoder(
         "pgoutput",
         _pgoutput_options,
-        lambda how: PgoutputAssembler(how.place, how.select, how.type_text, how.name, how.reader),
+        lambda how: PgoutputAssembler(how.place, how.select, how.type_text, how.name, how.reader, how.undone),
         messages=MESSAGES,
         streams=STREAMS,
         binary=True,

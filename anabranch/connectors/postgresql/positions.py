@@ -29,6 +29,14 @@ def lsn_text(lsn: int) -> str:
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
 
 
+def nearest(xid: int, near: int) -> int:
+    """Of the numbers that a message's `xid` may be the nearest one to `near`."""
+    whole = near & ~(_WHOLE - 1) | xid
+    if whole - near > _HALF:
+        return whole - _WHOLE
+    return whole + _WHOLE if near - whole > _HALF else whole
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """Transactions whose changes are seen, as pg_current_snapshot() says it: those below `xmin`, and those below `xmax` that
@@ -50,11 +58,7 @@ class Snapshot:
     def sees(self, xid: int) -> bool:
         """Has it the changes of the transaction that a message calls `xid`? Of the numbers that this may be the one nearest to
         `xmax` is meant."""
-        whole = self.xmax & ~(_WHOLE - 1) | xid
-        if whole - self.xmax > _HALF:
-            whole -= _WHOLE
-        elif self.xmax - whole > _HALF:
-            whole += _WHOLE
+        whole = nearest(xid, self.xmax)
         return whole < self.xmin or (whole < self.xmax and whole not in self.open)
 
 
