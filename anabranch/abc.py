@@ -544,7 +544,7 @@ class LogOptions:
     decoder: str = "pgoutput"
     heartbeat: float = 0.0  # seconds between messages that a reader writes into an idle source's log; 0: none
     binary: bool = False
-    streaming: bool = True
+    streaming: bool = False
     decoding: str = "auto"
 
 

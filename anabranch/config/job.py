@@ -272,9 +272,9 @@ class Capture(Section):
     """Values come from `pgoutput` in binary form where the server (14 and later) and the types of all tables allow it, else as
     text; the trail is the same. It is faster for tables with much `bytea`, and not for others
     ([prepare the source](../howto/prepare-a-postgresql-source.md#binary-values))."""
-    streaming: bool = True
+    streaming: bool = False
     """Large transactions come while they are open (PostgreSQL 14 and later, `pgoutput`): the source does not put them on its
-    disk, and their rows are here when they commit. `false`: the source keeps them until then. Without effect elsewhere."""
+    disk, and their rows are here when they commit. Else the source keeps them until then. Without effect elsewhere."""
     flush_interval_ms: int = Field(default=1000, ge=10, le=60000)
     """The longest a committed transaction waits for its flush; under load flushes come one after another."""
     segment_mb: int = Field(default=64, ge=1, le=4096)

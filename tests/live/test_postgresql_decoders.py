@@ -318,8 +318,8 @@ def test_preflight_says_what_a_decoder_does_not_show(postgresql15: Server, rig: 
         }
     assert found["pgoutput"] == [("ok", "", "decoder pgoutput")]
     for choice, how in (
-        ("True", "large transactions come while they are open"),
-        ("False", "a transaction comes when it commits"),
+        ("true", "large transactions come while they are open"),
+        ("false", "a transaction comes when it commits"),
     ):
         context = PreflightContext("job", {"capture.streaming": choice}, {}, {})
         with closing(made.connector.checks()) as checks:

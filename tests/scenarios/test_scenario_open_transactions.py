@@ -20,7 +20,7 @@ def test_rule_06_rows_of_an_open_transaction_wait_beside_the_trail(
     logical_postgresql: Server, scenario: Callable[..., FromPostgres]
 ) -> None:
     made = scenario(logical_postgresql, "CREATE TABLE item (id int PRIMARY KEY, words text)", FILL.format(1, 10))
-    made.write_job("[capture]\nmemory_limit_mb = 1\n")
+    made.write_job("[capture]\nstreaming = true\nmemory_limit_mb = 1\n")
     running = made.start("run")
     made.wait_streaming(running)
     with closing(made.source.connect(autocommit=False)) as large:

@@ -33,7 +33,7 @@ def check_decoder(
         found += _types(decoder, schema)
     if context.user_choices.get("capture.binary") == "true":
         found += _binary(connection, decoder, context)
-    is_chosen = context.user_choices.get("capture.streaming", "").lower() != "false"
+    is_chosen = context.user_choices.get("capture.streaming") == "true"
     streams = decoder.can_stream(connection.info.server_version) and is_chosen
     how = "large transactions come while they are open" if streams else "a transaction comes when it commits"
     yield from found or [CheckResult(CHECK, "ok", f"decoder {decoder.plugin}: {how}")]

@@ -45,6 +45,7 @@ include = ["{name}.*"]
 
 [capture]
 flush_interval_ms = 10
+streaming = true
 {decoder}{more}"""
 
 
