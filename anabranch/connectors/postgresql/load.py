@@ -322,7 +322,7 @@ def _copy(connection: Connection, job: str, table: TargetTable, lines: Iterable[
 
 def _copy_binary(connection: Connection, job: str, table: TargetTable, form: str, blocks: Iterable[bytes]) -> int:
     """A stream, in one COPY. The lock keeps the columns' types as they are found to be."""
-    connection.execute(sql.SQL("LOCK TABLE {} IN ROW EXCLUSIVE MODE").format(table_name(table.target)))
+    connection.execute(sql.SQL("LOCK TABLE ONLY {} IN ROW EXCLUSIVE MODE").format(table_name(table.target)))
     if binary_forms(connection, [(table.target, table.columns)]) != [form]:
         raise RowRefused("the target's columns have other types by now", job=job, table=str(table.source))
     cursor = connection.cursor()
