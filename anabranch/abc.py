@@ -78,7 +78,8 @@ class LogReader(Protocol):
     def read(self, timeout: float) -> LogItem | None:
         """What comes next; None after `timeout` seconds without anything. Returns as soon as a whole transaction waits
         and the socket has no more, when a chunk is full (about 20,000 images or 4 MB), or when the flush interval has
-        passed. A transaction larger than a chunk comes as fragments, and nothing else between them. A table map that
+        passed. A transaction larger than a chunk comes as fragments, and nothing else between them, or, with an end of its
+        own, as LogChanges, with others between. A table map that
         contradicts the definition in force is a PARK barrier in the chunk, and the table's rows are left out from there.
         A transaction that is prepared comes as LogPrepared where it was prepared, its end as LogDecided, each once, with
         or without rows for us; one that is committed in one phase is an ordinary one.
