@@ -137,7 +137,7 @@ def test_pitfall_06_types_without_equality(target_database: Database) -> None:
 REFUSES = """
 CREATE FUNCTION public.refuses() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  IF nextval('public.tries') <= 5 THEN RAISE 'on purpose'; END IF;
+  IF nextval('public.tries') <= 6 THEN RAISE 'on purpose'; END IF;
   RETURN NEW;
 END $$
 """
@@ -146,7 +146,8 @@ END $$
 def test_rule_28_the_slow_way_is_short_and_takes_rows_without_a_key_together(
     target_database: Database, tmp_path: Path
 ) -> None:
-    """One of 64 transactions meets a conflict: a few go row by row, and 500 rows of a table without a key in one step."""
+    """One of 64 transactions meets a conflict, also by its net change: a few go row by row, and 500 rows of a table without a key
+    in one step."""
     target_database.execute(*TABLES, "CREATE SEQUENCE public.tries", REFUSES)
     target_database.execute(
         "CREATE TRIGGER refuses BEFORE INSERT ON shop.items FOR EACH ROW WHEN (NEW.id = 40) EXECUTE FUNCTION refuses()"
