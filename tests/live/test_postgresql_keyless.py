@@ -146,8 +146,8 @@ END $$
 def test_rule_28_the_slow_way_is_short_and_takes_rows_without_a_key_together(
     target_database: Database, tmp_path: Path
 ) -> None:
-    """One of 64 transactions meets a conflict, also by its net change: a few go row by row, and 500 rows of a table without a key
-    in one step."""
+    """One of 64 transactions meets a conflict, also by its net change: a few go row by row, and 500 rows of a table without a
+    key in one step."""
     target_database.execute(*TABLES, "CREATE SEQUENCE public.tries", REFUSES)
     target_database.execute(
         "CREATE TRIGGER refuses BEFORE INSERT ON shop.items FOR EACH ROW WHEN (NEW.id = 40) EXECUTE FUNCTION refuses()"
