@@ -18,7 +18,7 @@ from bench.processes import Cost, measured
 from bench.stand import TARGET_OPTIONS, Job, Stand
 
 # As the other sources it does not wait for the disk at commits: it is the reading that is measured.
-OPTIONS = ("--wal-level=logical", "--synchronous-commit=off", *TARGET_OPTIONS)
+OPTIONS = ("--wal-level=logical", "--max-replication-slots=50", "--synchronous-commit=off", *TARGET_OPTIONS)
 PATIENCE = 1800.0
 TABLE = """
 CREATE TABLE orders (
