@@ -206,7 +206,7 @@ def check_computed(live: Live) -> Iterator[CheckResult]:
 def check_keys(live: Live) -> Iterator[CheckResult]:
     for table, schema in sorted(live.context.tables.items(), key=str):
         if not schema.primary_key:
-            why = f"no primary key in {table}: loaded in one piece, rows are found by all their columns"
+            why = "no primary key: a load of it that is interrupted begins anew, rows are found by all their columns"
             yield CheckResult("source.keys", "warning", why, "a primary key makes load and apply faster", str(table))
 
 
