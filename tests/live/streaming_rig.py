@@ -125,7 +125,7 @@ class Rig:
             check = trail.check()
             assert check.is_good, check.problems
             for chunk in chunks(trail, 0):
-                rows = [[] for _ in range(chunk.transactions.num_rows)]  # type: ignore[var-annotated]
+                rows: list[list[Any]] = [[] for _ in range(chunk.transactions.num_rows)]
                 for one in chunk.tables:
                     for row in one.batch.to_pylist():
                         what = (

@@ -130,10 +130,11 @@ class BinaryRig(Rig):
             snapshot.open(schema, "none")
             rows = b"".join(snapshot.lines(schema, names, Bounds(), RULES)).splitlines()
         columns = zip(*(map(unescaped, row.split(b"\t")) for row in rows), strict=True)
-        read = [
-            [repr(one) for one in array_of_text(column.type, pa.array(texts, pa.large_binary())).to_pylist()]  # type: ignore[arg-type]
-            for column, texts in zip(schema.columns, columns, strict=True)
-        ]
+        read = []
+        for column, texts in zip(schema.columns, columns, strict=True):
+            assert column.type is not None
+            found = array_of_text(column.type, pa.array(texts, pa.large_binary()))
+            read.append([repr(one) for one in found.to_pylist()])
         return {row[0]: dict(zip(names, row, strict=True)) for row in zip(*read, strict=True)}
 
 

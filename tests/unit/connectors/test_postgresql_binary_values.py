@@ -170,7 +170,7 @@ def test_numbers(data: st.DataObject) -> None:
 @given(st.data())
 def test_floats_bit_by_bit(data: st.DataObject) -> None:
     for oid, form, width in ((FLOAT4, "f", 32), (FLOAT8, "d", 64)):
-        values = data.draw(some(st.floats(allow_nan=False, width=width)))  # type: ignore[arg-type]
+        values = data.draw(some(st.floats(allow_nan=False, width=width)))  # type: ignore[arg-type]  # 32 or 64, drawn
         assert packed(form, read(oid, packed(form, values))) == packed(form, values)
         (found,) = read(oid, [struct.pack(">" + form, math.nan)])
         assert math.isnan(found)

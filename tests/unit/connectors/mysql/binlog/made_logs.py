@@ -130,7 +130,7 @@ def _datetime(digits: int) -> Values:
 
 
 def _type(kind: Kind, **facts: object) -> LogicalType:
-    return LogicalType(kind, **facts)  # type: ignore[arg-type]
+    return LogicalType(kind, **facts)  # type: ignore[arg-type]  # a mapping of mixed values
 
 
 _INTEGERS = [
