@@ -216,8 +216,8 @@ class SharingReader(Protocol):
         (a snapshot does not keep that): `open` then."""
 
     def places(self, table: TableSchema, rows_per_chunk: int) -> list[Bounds]:
-        """Cut a table without a key by where its rows lie; [Bounds()] where it is small, or that cannot be. A change moves a
-        row: the pieces are the table only if all are read in one shared snapshot."""
+        """Cut a table by where its rows lie, a schema without a key; [Bounds()] where it is small, or that cannot be. A change
+        moves a row: the pieces are the table only if all are read in one shared snapshot."""
 
 
 @runtime_checkable
@@ -347,7 +347,7 @@ class Writer(AsideWriter, Protocol):
         """Those that one statement of the source emptied, at once. `how`: "truncate" or "delete". Raises Conflict."""
 
     def save_table(self, job: str, state: TableState) -> None:
-        """As TargetStore.save_table, inside the epoch's transaction."""
+        """As TargetStore.save_table, with the epoch's commit; a state without schema keeps the one that is there."""
 
     def commit(self) -> None:
         """Raises TargetUnavailable when the outcome is unknown: `begin` again tells by the row."""

@@ -1,4 +1,5 @@
-"""`python -m bench [W1 …] [--scale 0.1] [--repeat 3] [--source mariadb]`: one line per figure; 1 when a floor is missed."""
+"""`python -m bench [W1 …] [--size reduced|full] [--source mariadb]`: each figure beside its ceiling and its peers, then one
+line per figure on stdout; 1 when one is short of its goal or could not be measured."""
 
 from __future__ import annotations
 
@@ -7,16 +8,41 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bench import capture, catchup, conflicts, latency, load, size, staging
+from bench import capture, catchup, conflicts, growth, latency, load, presence, results, size, staging, verify
+from bench.figures import Figure, table
 from bench.postgresql import PostgresStand
 from bench.stand import STARTERS, Stand, start_target
 
-WORKLOADS = {"W1": load.run, "W2": capture.run, "W3": catchup.run, "W4": latency.run, "W6": conflicts.run}
-# Only where they are asked for: what a constant is made of, what takes an hour.
-BY_NAME = {"stage": staging.run, "W5": size.run}
-SCALE = 0.1
+Workload = Callable[[Stand, float, int], list[Figure]]
+WORKLOADS: dict[str, Workload] = {
+    "W1": load.run,
+    "W2": capture.run,
+    "W3": catchup.run,
+    "W4": latency.run,
+    "W5": size.run,
+    "W6": conflicts.run,
+    "W7": verify.run,
+    "W8": growth.run,
+    "presence": presence.run,
+}
+BY_NAME: dict[str, Workload] = {"stage": staging.run}  # only where it is asked for: what a constant is made of
+# The part of the full sizes that `reduced` takes.
+REDUCED = {
+    "W1": 1.0,
+    "W2": 1.0,
+    "W3": 0.3,
+    "W4": 0.2,
+    "W5": 0.3,
+    "W6": 0.2,
+    "W7": 0.2,
+    "W8": 0.1,
+    "presence": 1.0,
+    "stage": 0.1,
+}
 POSTGRESQL = "postgresql"
 MYSQL_ALONE = frozenset(("W6", "stage"))  # their statements are for MySQL and MariaDB
 
@@ -24,7 +50,8 @@ MYSQL_ALONE = frozenset(("W6", "stage"))  # their statements are for MySQL and M
 def main() -> int:
     chosen = _arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # servers and directories go then, too
-    kept = True
+    lines: list[str] = []
+    is_kept = True
     with tempfile.TemporaryDirectory(prefix="anabranch-bench-", dir=chosen.directory) as place:
         directory = Path(place)
         directory.chmod(0o755)
@@ -33,35 +60,50 @@ def main() -> int:
                 kind = PostgresStand if name == POSTGRESQL else Stand
                 with kind(name, directory / name, target) as stand:
                     for workload in _of(name, chosen.workloads or list(WORKLOADS)):
-                        kept &= _run(workload, stand, chosen)
-    return 0 if kept else 1
+                        figures, failed = _run(workload, stand, chosen)
+                        lines += [str(figure) for figure in figures] + failed
+                        is_kept &= not failed and all(figure.is_kept for figure in figures)
+    print("\n".join(lines))
+    return 0 if is_kept else 1
 
 
-def _of(source: str, workloads: list[str]) -> list[str]:
-    return [one for one in workloads if source != POSTGRESQL or one not in MYSQL_ALONE]
+def _of(source: str, workloads: list[str]) -> Iterator[str]:
+    return (one for one in workloads if source != POSTGRESQL or one not in MYSQL_ALONE)
 
 
-def _run(workload: str, stand: Stand, chosen: argparse.Namespace) -> bool:
+def _run(workload: str, stand: Stand, chosen: argparse.Namespace) -> tuple[list[Figure], list[str]]:
+    """Its figures; or, where it broke off, a line that says so: the others are measured all the same."""
     begin = time.monotonic()
-    figures = (WORKLOADS | BY_NAME)[workload](stand, chosen.scale, chosen.repeat)
+    scale = chosen.scale or (REDUCED[workload] if chosen.size == "reduced" else 1.0)
+    try:
+        figures = (WORKLOADS | BY_NAME)[workload](stand, scale, chosen.repeat)
+    except Exception as error:  # noqa: BLE001  # whatever it is belongs to this workload alone
+        traceback.print_exc()
+        return [], [f"{workload} {stand.name} failed: {' '.join(str(error).split())[:300] or type(error).__name__}"]
     for figure in figures:
-        print(figure, flush=True)
-    print(f"{workload} {stand.name}: {time.monotonic() - begin:.0f} s", file=sys.stderr)
-    return all(figure.is_kept for figure in figures)
+        print("\n".join(table(figure)), file=sys.stderr, flush=True)
+    print(f"{workload} {stand.name}: {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
+    if chosen.keep and workload in WORKLOADS:
+        named = chosen.size if not chosen.scale else f"{chosen.scale:g} of full"
+        results.keep(chosen.keep, workload, stand, named, chosen.repeat, figures)
+    return figures, []
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument(
-        "workloads", nargs="*", choices=[[], *WORKLOADS, *BY_NAME], metavar="W1..W6 stage", help="default: all"
-    )
+    known = [*WORKLOADS, *BY_NAME]
+    parser.add_argument("workloads", nargs="*", metavar=" ".join(known), help=f"default: {' '.join(WORKLOADS)}")
     parser.add_argument("--source", action="append", choices=[*STARTERS, POSTGRESQL], help="default: each")
-    parser.add_argument(
-        "--scale", type=float, default=SCALE, help=f"1 = the sizes in bench/README.md (default {SCALE})"
-    )
+    parser.add_argument("--size", choices=("reduced", "full"), default="reduced", help="of bench/README.md")
+    parser.add_argument("--scale", type=float, help="any part of the full size instead, for a look")
     parser.add_argument("--repeat", type=int, default=3, help="the median of so many runs (default 3)")
+    parser.add_argument("--keep", type=Path, metavar="DIRECTORY", help="write the results there as JSON, a file each")
     parser.add_argument("--directory", help="where servers and trails are kept meanwhile (default: the temporary one)")
-    return parser.parse_args()
+    chosen = parser.parse_args()
+    chosen.workloads = [f"W{one}" if one.isdigit() else one for one in chosen.workloads]
+    if unknown := [one for one in chosen.workloads if one not in known]:
+        parser.error(f"{unknown[0]} is none of {', '.join(known)}")
+    return chosen
 
 
 if __name__ == "__main__":

@@ -6,16 +6,22 @@ last transaction. The vendor's program is measured as a whole: it starts at once
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
-from bench.figures import Figure, middle
+from bench.figures import Figure, Side, compared
+from bench.meter import Meter
 from bench.orders import Orders
-from bench.processes import Cost, cpu, peak_rss, until
+from bench.peers.chosen import READERS, capture_goals, chosen
+from bench.peers.ring import Readers
+from bench.processes import Cost, until
 from bench.stand import Job, Stand
 
 CHANGES = 1_000_000
 LARGE, FULL_FROM = 3_000_000, 0.1  # rows of the one large transaction, and the scale from which it has them all
-FLOOR, MOST_MB = 0.07, 300
+GOALS = {"mariadb": 0.5, "mysql": 0.5, "postgresql": 0.85}
+PROGRAMS = {"mariadb": "mariadb-binlog --raw", "mysql": "mysqlbinlog --raw", "postgresql": "pg_recvlogical"}
+MOST_MB, MOST_OF_LARGE_MB = 150, 300
 STARTED = "capture_started"
 PATIENCE = 1800.0
 
@@ -26,12 +32,18 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
     orders.create(1000)
     job = stand.job("capture", source, target)
     return [
-        _backlog(stand, job, orders, int(CHANGES * scale), repeat),
+        *_backlog(stand, job, orders, int(CHANGES * scale), repeat),
         _large(stand, job, orders, int(LARGE * min(1, scale / FULL_FROM))),
     ]
 
 
-def _backlog(stand: Stand, job: Job, orders: Orders, changes: int, repeat: int) -> Figure:
+def _backlog(stand: Stand, job: Job, orders: Orders, changes: int, repeat: int) -> list[Figure]:
+    with Readers("W2 capture", stand, stand.name, chosen(READERS)) as peers:
+        peers.begin(orders)
+        return _in_turns(stand, job, orders, changes, repeat, peers)
+
+
+def _in_turns(stand: Stand, job: Job, orders: Orders, changes: int, repeat: int, peers: Readers) -> list[Figure]:
     begin_trail(job)
     begun = _kept(job)
     place = stand.log_begins(job)
@@ -39,32 +51,43 @@ def _backlog(stand: Stand, job: Job, orders: Orders, changes: int, repeat: int) 
     copies, captures = [], []
     for _ in range(repeat):
         copies.append(stand.copy_log(job, place))
-        captures.append(_capture(job, transactions))
+        peers.each(lambda peer: peer.read(changes))
+        captures.append(_capture(stand, job, transactions))
         trail_bytes = sum(file.stat().st_size for file in (job.home / "trail").glob("*.seg*"))
         shutil.rmtree(job.home)
         shutil.copytree(begun, job.home)
         stand.log_again(job)
-    copy, capture = middle([cost.seconds for cost in copies]), middle([cost.seconds for cost in captures])
     facts = {
         "changes": changes,
-        "rows_per_s": changes / capture,
-        "raw_rows_per_s": changes / copy,
         "log_mb": stand.copied().stat().st_size / 1e6,
         "trail_mb": trail_bytes / 1e6,
-        "cpu_s": middle([cost.cpu for cost in captures]),
-        "raw_cpu_s": middle([cost.cpu for cost in copies]),
-        "rss_mb": max(cost.rss for cost in captures),
     }
-    return Figure("W2 capture", stand.name, "ratio", copy / capture, FLOOR, facts=facts)
+    ours = Side("anabranch", "anabranch capture", changes, captures)
+    ceiling = Side("ceiling", PROGRAMS[stand.name], changes, copies)
+    return [
+        compared("W2 capture", stand.name, ours, ceiling, GOALS[stand.name], facts=facts),
+        Figure("W2 memory", stand.name, "rss_mb", ours.rss, MOST_MB, is_most=True),
+        *peers.figures(ours, capture_goals(stand)),
+    ]
 
 
 def _large(stand: Stand, job: Job, orders: Orders, rows: int) -> Figure:
     shutil.rmtree(job.home)
     begin_trail(job)
     orders.insert(rows)
-    cost = _capture(job, 1)
-    facts = {"rows": rows, "rows_per_s": rows / cost.seconds, "cpu_s": cost.cpu}
-    return Figure("W2 large-transaction", stand.name, "rss_mb", cost.rss, MOST_MB, is_most=True, facts=facts)
+    cost = _capture(stand, job, 1)
+    side = Side("anabranch", "anabranch capture", rows, [cost])
+    facts = {"rows": rows}
+    return Figure(
+        "W2 large-transaction",
+        stand.name,
+        "rss_mb",
+        cost.rss,
+        MOST_OF_LARGE_MB,
+        is_most=True,
+        facts=facts,
+        sides=[side],
+    )
 
 
 def begin_trail(job: Job) -> None:
@@ -80,11 +103,11 @@ def _kept(job: Job) -> Path:
     return kept
 
 
-def _capture(job: Job, transactions: int) -> Cost:
+def _capture(stand: Stand, job: Job, transactions: int) -> Cost:
     goal = job.written() + transactions
     with job.start("capture") as capture:
         until(lambda: capture.heard(STARTED), 60, STARTED, check=capture.check)
-        begin, before = capture.heard(STARTED) or 0.0, cpu(capture.tree)
+        meter = Meter([capture], {"source server": stand.source})
+        begin = capture.heard(STARTED) or 0.0
         end = until(lambda: job.written() >= goal, PATIENCE, "the end of the backlog", 0.02, capture.check)
-        tree = capture.tree
-        return Cost(end - begin, cpu(tree) - before, peak_rss(tree[:1]))
+        return replace(meter.cost(), seconds=end - begin)

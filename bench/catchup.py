@@ -16,13 +16,22 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.testing.databases import connect
-from bench.figures import Figure, middle
+from bench.figures import Figure, Side, compared
+from bench.meter import Meter
 from bench.orders import Orders
+from bench.peers.chosen import FOLLOWERS, catch_up_goals, chosen
+from bench.peers.ring import Followers
 from bench.postgresql import PostgresStand
-from bench.processes import Cost, Program, cpu, is_java, peak_rss, until
+from bench.processes import Cost, Program, until
 from bench.stand import Job, Stand
 
 BASE, CHANGES = 3_000_000, 1_000_000
+GOAL = 1.0
+REPLICAS = {
+    "mariadb": "MariaDB's own replica, one thread",
+    "mysql": "MySQL's own replica, four workers",
+    "postgresql": "native logical replication",
+}
 PATIENCE = 1800.0
 POLL = 0.02
 FOLLOW = """
@@ -41,31 +50,28 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
     replica = stand.replica(source) if isinstance(stand, PostgresStand) else Replica(stand)
     job = stand.job("catchup", source, target)
     ours, theirs = [], []
-    with job.start("capture") as capture, closing(connect(target.server, target.name)) as connection:
+    peers = Followers("W3 catch-up", stand, stand.pair, chosen(FOLLOWERS))
+    with peers, job.start("capture") as capture, closing(connect(target.server, target.name)) as connection:
         until(lambda: job.written() >= 0, 60, "the trail's begin", check=capture.check)
         with job.start("load") as load:
             load.process.wait()
         assert load.process.returncode == 0, "\n".join(line for _, line in load.said)
         with job.start("apply") as apply:
             _wait_for_stream(connection, orders, apply)
+            peers.start(orders, target, changes)
+            replica.catch_up()
             for _ in range(repeat):
                 with stopped(capture):
                     goal = job.written() + orders.backlog(changes)
-                ours.append(catch_up(job, connection, goal, capture, apply))
+                ours.append(catch_up(stand, job, connection, goal, capture, apply))
                 theirs.append(replica.catch_up())
-            java = peak_rss([pid for pid in apply.tree if is_java(pid)])
+                peers.catch_up()
     _check(source.query("SELECT count(*), sum(amount) FROM orders"), connection_rows(target))
-    seconds, other = middle([cost.seconds for cost in ours]), middle(theirs)
-    facts = {
-        "changes": changes,
-        "base_rows": orders.base,
-        "changes_per_s": changes / seconds,
-        "replica_changes_per_s": changes / other,
-        "cpu_s": middle([cost.cpu for cost in ours]),
-        "python_rss_mb": max(cost.rss for cost in ours),
-        "java_rss_mb": java,
-    }
-    return [Figure("W3 catch-up", stand.name, "ratio", other / seconds, facts=facts)]
+    mine = Side("anabranch", "anabranch capture and apply", changes, ours)
+    ceiling = Side("replica", REPLICAS[stand.name], changes, [Cost(seconds, 0.0, 0.0) for seconds in theirs])
+    facts = {"changes": changes, "base_rows": orders.base}
+    figure = compared("W3 catch-up", stand.pair, mine, ceiling, GOAL, facts=facts)
+    return [figure, *peers.figures(mine, catch_up_goals(stand))]
 
 
 class stopped:
@@ -88,18 +94,16 @@ def _wait_for_stream(connection: Any, orders: Orders, apply: Program) -> None:
     until(lambda: connection.execute(query).fetchone()[0] >= orders.next, 180, "the first change", check=apply.check)
 
 
-def catch_up(job: Job, connection: Any, goal: int, capture: Program, apply: Program) -> Cost:
+def catch_up(stand: Stand, job: Job, connection: Any, goal: int, capture: Program, apply: Program) -> Cost:
     """Until sequence `goal` is at the target."""
-    tree = [*capture.tree, *apply.tree]
-    begin, before = time.monotonic(), cpu(tree)
+    meter = Meter([capture, apply], stand.servers)
 
     def check() -> None:
         capture.check()
         apply.check()
 
     end = until(lambda: job.applied(connection) >= goal, PATIENCE, "the backlog's end at the target", POLL, check)
-    pythons = [pid for pid in tree if not is_java(pid)]
-    return Cost(end - begin, cpu(tree) - before, peak_rss(pythons))
+    return meter.cost(end)
 
 
 class Replica:

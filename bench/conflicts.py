@@ -12,8 +12,8 @@ from typing import Any
 from anabranch.state import StateStore
 from anabranch.testing.databases import Database, connect
 from bench.catchup import catch_up, stopped
-from bench.figures import Figure, middle
-from bench.processes import Program, until
+from bench.figures import Figure, Side, compared
+from bench.processes import Cost, Program, until
 from bench.stand import Job, Stand
 
 BLOCKS, CHANGES = 300_000, 1_000_000
@@ -114,7 +114,7 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
     seats = Seats(source, max(int(BLOCKS * scale), transactions))
     seats.create()
     job = stand.job("conflicts", source, target, table="seats")
-    seconds: dict[str, list[float]] = {"conflict_free": [], "conflicting": []}
+    costs: dict[str, list[Cost]] = {"conflict_free": [], "conflicting": []}
     with job.start("capture") as capture, closing(connect(target.server, target.name)) as connection:
         until(lambda: job.written() >= 0, 60, "the trail's begin", check=capture.check)
         with job.start("load") as load:
@@ -124,25 +124,26 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
             _wait_for_indexes(connection, job, seats, apply)
             before = _epochs(connection, job)
             for _ in range(repeat):
-                for procedure, found in seconds.items():
+                for procedure, found in costs.items():
                     with stopped(capture):
                         goal = job.written() + seats.backlog(procedure, transactions)
-                    found.append(catch_up(job, connection, goal, capture, apply).seconds)
+                    found.append(catch_up(stand, job, connection, goal, capture, apply))
             epochs, slow = _epochs(connection, job) - before, StateStore(job.home).snapshot()["slow_epochs"]
     _check(source, target)
-    free, ours = middle(seconds["conflict_free"]), middle(seconds["conflicting"])
     changes = transactions * CHANGES_PER_BLOCK
-    facts = {
-        "changes": changes,
-        "rows": seats.blocks * ROWS_PER_BLOCK,
-        "changes_per_s": changes / ours,
-        "free_changes_per_s": changes / free,
-    }
+    free, ours = (
+        Side(name, what, changes, costs[procedure])
+        for name, what, procedure in (
+            ("conflict_free", "the same, nothing meets", "conflict_free"),
+            ("anabranch", "anabranch capture and apply", "conflicting"),
+        )
+    )
+    facts = {"changes": changes, "rows": seats.blocks * ROWS_PER_BLOCK}
     count = slow["count"] if slow else 0
     why = {"epochs": epochs, "slow_epochs": count} | ({"last": slow["reason"]} if slow else {})
     return [
-        Figure("W6 conflicts", stand.name, "ratio", free / ours, 0.5, facts=facts),
-        Figure("W6 conflicts", stand.name, "slow_epochs_per_1000", 1000 * count / max(epochs, 1), 1, True, why),
+        compared("W6 conflicts", stand.pair, ours, free, 0.5, facts=facts),
+        Figure("W6 conflicts", stand.pair, "slow_epochs_per_1000", 1000 * count / max(epochs, 1), 1, True, why),
     ]
 
 

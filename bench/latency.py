@@ -4,29 +4,39 @@ visible at the target, asked over a connection of its own. Both clocks are this 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
-from anabranch.testing.databases import connect
+from anabranch.testing.databases import Database, connect
 from bench.capture import begin_trail
-from bench.figures import Figure, percentile
-from bench.processes import Program, cpu, python, until
+from bench.figures import Figure, Side, distribution, percentile
+from bench.meter import Meter
+from bench.peers import Follower
+from bench.peers.chosen import LIVE, chosen
+from bench.peers.ring import Ring
+from bench.processes import Cost, Program, cpu, peak_rss, python, until
 from bench.stand import Stand
 
-SECONDS, RATE = 300.0, 500
+SECONDS, RATE = 300.0, 1000
 FEWEST_SECONDS = 20.0
-FLOOR_MS = 200
 WARM = 0.2  # of the time, not counted: Java is still compiling
 POLL = 0.001
 NEWER = "SELECT id, written FROM public.ledger WHERE id > %s ORDER BY id"
+# The runner, what is added to the figure's name, the most that p50 and p99 may be.
+RUNNERS = (("streaming", "", 80.0, 200.0), ("continuous", "/continuous", 10.0, 25.0))
 
 
 def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
     del repeat  # one long run has thousands of repetitions in it
     seconds = max(FEWEST_SECONDS, SECONDS * scale)
+    return [*(figure for runner in RUNNERS for figure in _runner(stand, seconds, *runner)), *_peers(stand, seconds)]
+
+
+def _runner(stand: Stand, seconds: float, runner: str, suffix: str, p50: float, p99: float) -> list[Figure]:
     source, target = stand.databases("latency")
     source.execute(stand.ledger())
-    job = stand.job("latency", source, target, table="ledger")
+    job = stand.job(f"latency_{runner}", source, target, table="ledger", more=f'[apply]\nrunner = "{runner}"')
     begin_trail(job)
     with job.start("load") as load:
         load.process.wait()
@@ -39,28 +49,31 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
         until(
             lambda: connection.execute(NEWER, [0], prepare=True).fetchone(), 180, "the first change", check=apply.check
         )
-        parts = [*capture.tree, *apply.tree]
-        before = cpu(parts)
-        begin = time.time()
+        meter, begin = Meter([capture, apply], stand.servers), time.time()
         writer = Program(python("bench.ledger", stand.source.url(source.name), RATE, seconds), {})
         seen = _watch(connection, writer, apply)
-        used = (cpu(parts) - before) / (time.time() - begin)
-    first, last = begin + WARM * seconds, max(written for written, _ in seen) / 1e6
+        cost = meter.cost()
+    late, rate = _delays(seen, begin + WARM * seconds)
+    side = Side("anabranch", f"anabranch capture and apply, {runner}", len(seen), [cost])
+    facts = {"max_ms": late[-1], "transactions_per_s": rate, "cores": cost.cpu / cost.seconds}
+    curves = {"latency": distribution(late)}
+    name = f"W4 latency{suffix}"
+    return [
+        Figure(name, stand.pair, "p50_ms", percentile(late, 0.5), p50, True, facts, [side], curves),
+        Figure(name, stand.pair, "p99_ms", percentile(late, 0.99), p99, True),
+    ]
+
+
+def _delays(seen: Sequence[tuple[int, float]], first: float) -> tuple[list[float], float]:
+    """Milliseconds of the rows written from `first` on, in ascending order, and how many of them came in a second."""
     late = sorted((when - written / 1e6) * 1000 for written, when in seen if written / 1e6 >= first)
-    facts = {
-        "p99_ms": percentile(late, 0.99),
-        "max_ms": late[-1],
-        "transactions_per_s": len(late) / (last - first),
-        "cores": used,
-    }
-    return [Figure("W4 latency", stand.name, "p50_ms", percentile(late, 0.5), FLOOR_MS, is_most=True, facts=facts)]
+    return late, len(late) / (max(written for written, _ in seen) / 1e6 - first)
 
 
-def _watch(connection: Any, writer: Program, apply: Program) -> list[tuple[int, float]]:
+def _watch(connection: Any, writer: Program, apply: Any, highest: int = 1) -> list[tuple[int, float]]:
     """(the writer's clock, ours when the row was first seen) of every row, until all that was written is here. The
     writer is one connection after the other for each number: ids may come out of order, by a little."""
     seen: list[tuple[int, float]] = []
-    highest = 1
     late: set[int] = set()  # ids below `highest` that were not there when it was
     total: int | None = None
     while total is None or len(seen) < total:
@@ -81,3 +94,42 @@ def _watch(connection: Any, writer: Program, apply: Program) -> list[tuple[int, 
         connection.commit()
         time.sleep(POLL)
     return seen
+
+
+def _peers(stand: Stand, seconds: float) -> list[Figure]:
+    """The same by each peer, after ours has ended: two at once would share the processors."""
+    figures: list[Figure] = []
+    ring = Ring("W4 latency", stand, stand.pair, chosen(LIVE))
+
+    def measure(peer: Follower) -> None:
+        source, target = stand.databases("latency")
+        source.execute(stand.ledger())
+        target.execute("CREATE TABLE public.ledger (id bigint PRIMARY KEY, written bigint NOT NULL)")
+        try:
+            peer.start(stand, source, target, "ledger")
+            figures.extend(_by_peer(peer, stand, source, target, seconds))
+        finally:
+            peer.stop()
+
+    ring.each(measure)
+    return figures + ring.absent
+
+
+def _by_peer(peer: Follower, stand: Stand, source: Database, target: Database, seconds: float) -> list[Figure]:
+    with closing(connect(target.server, target.name)) as connection:
+        source.execute("INSERT INTO ledger (written) VALUES (0)")
+        [(number,)] = source.query("SELECT max(id) FROM ledger")
+        query = "SELECT 1 FROM public.ledger WHERE id = %s"
+        until(lambda: connection.execute(query, [number]).fetchone(), 180, "the first change", check=peer.check)
+        before, begin = cpu(peer.processes()), time.time()
+        writer = Program(python("bench.ledger", stand.source.url(source.name), RATE, seconds), {})
+        seen = _watch(connection, writer, peer, number)
+        took, used, memory = time.time() - begin, cpu(peer.processes()) - before, peak_rss(peer.processes())
+    late, rate = _delays(seen, begin + WARM * seconds)
+    side = Side(peer.name, "log to table, one row a transaction", len(seen), [Cost(took, used, memory)])
+    facts = {"max_ms": late[-1], "transactions_per_s": rate, "cores": used / took}
+    name, curves = f"W4 latency/{peer.name}", {"latency": distribution(late)}
+    return [
+        Figure(name, stand.pair, "p50_ms", percentile(late, 0.5), facts=facts, sides=[side], curves=curves),
+        Figure(name, stand.pair, "p99_ms", percentile(late, 0.99)),
+    ]

@@ -11,7 +11,7 @@ from contextlib import closing
 from anabranch.testing.databases import connect
 from anabranch.testing.servers import server_from_dsn
 
-CONNECTIONS = 2
+CONNECTIONS = 4
 
 
 def main() -> None:

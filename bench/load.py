@@ -5,15 +5,19 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 
 from anabranch.testing.databases import Database, connect
-from bench.figures import Figure, middle
+from bench.figures import Figure, Side, compared
+from bench.meter import Meter
 from bench.orders import TARGET_TABLE
-from bench.processes import Cost, Program, cpu, forget_peak, is_java, measured, peak_rss, python
+from bench.peers.chosen import LOAD_GOALS, LOADERS, chosen
+from bench.peers.ring import Loaders
+from bench.processes import Cost, Program, forget_peak, measured, python
 from bench.stand import Job, Stand
 
 ROWS = 3_000_000
-FLOOR = 0.4
+GOAL = 0.8
 ONE_TASK = '[spark]\nmaster = "local[1]"'
 
 
@@ -25,32 +29,34 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
     job = stand.job("load", source, target, more=ONE_TASK)
     loads: list[Cost] = []
     pipes: dict[str, list[Cost]] = {form: [] for form in stand.forms}
-    with Program(python("bench.loading"), job.environment) as worker:
-        _warm_up(stand, worker)
+    peers = Loaders("W1 load", stand, stand.pair, chosen(LOADERS))
+    with Program(python("bench.warm"), job.environment) as worker:
+        peers.start(_warm_up(stand, worker))
         for _ in range(repeat):
             for form, costs in pipes.items():
                 costs.append(_pipe(stand, source, target, form))
-            loads.append(_load(worker, job))
+            peers.load(source)
+            _clear(target)
+            loads.append(_load(stand, worker, job))
             _check(target, rows)
             _forget(job)
-        java = peak_rss([pid for pid in worker.tree if is_java(pid)])
-    load = middle([cost.seconds for cost in loads])
-    pipe, form = min((middle([cost.seconds for cost in costs]), form) for form, costs in pipes.items())
-    facts = {
-        "rows": rows,
-        "rows_per_s": rows / load,
-        "pipe_rows_per_s": rows / pipe,
-        "cpu_s": middle([cost.cpu for cost in loads]),
-        "pipe_cpu_s": middle([cost.cpu for cost in pipes[form]]),
-        "python_rss_mb": max(cost.rss for cost in loads),
-        "java_rss_mb": java,
-    }
-    return [Figure("W1 load", stand.name, "ratio", pipe / load, FLOOR, facts=facts)]
+    ours = Side("anabranch", "anabranch load, one task, Spark running already", rows, loads)
+    ceilings = [
+        Side("pipe", f"the vendors' clients in a pipe {form}".strip(), rows, costs) for form, costs in pipes.items()
+    ]
+    ceiling, *others = sorted(ceilings, key=lambda side: -side.rate)
+    figure = compared("W1 load", stand.pair, ours, ceiling, GOAL, facts={"rows": rows}, others=others)
+    return [figure, *peers.figures(ours, LOAD_GOALS)]
+
+
+def _clear(target: Database) -> None:
+    """Nobody pays for what the one before has left to be written."""
+    target.execute("TRUNCATE public.piped")
+    connect(target.server).execute("CHECKPOINT")
 
 
 def _pipe(stand: Stand, source: Database, target: Database, form: str) -> Cost:
-    target.execute("TRUNCATE public.piped")
-    connect(target.server).execute("CHECKPOINT")  # as before a load
+    _clear(target)
     reader, environment = stand.rows(source, form)
     writer, more = stand.psql(target, "-c", rf"\copy public.piped from pstdin {form}")
     if stand.schema:  # both are the same program: each says itself where it goes
@@ -66,20 +72,20 @@ def _pipe(stand: Stand, source: Database, target: Database, form: str) -> Cost:
     return measured([reader, writer], {**more, **environment})
 
 
-def _load(worker: Program, job: Job) -> Cost:
-    others = [pid for pid in worker.tree if not is_java(pid)]
-    forget_peak(others)
-    before = cpu(worker.tree)
-    seconds = float(json.loads(worker.ask(str(job.file)))["seconds"])
-    pythons = [pid for pid in worker.tree if not is_java(pid)]
-    return Cost(seconds, cpu(worker.tree) - before, peak_rss(pythons))
+def _load(stand: Stand, worker: Program, job: Job) -> Cost:
+    forget_peak(worker.tree)
+    meter = Meter([worker], stand.servers)
+    seconds = float(json.loads(worker.ask(f"load {job.file}"))["seconds"])
+    return replace(meter.cost(), seconds=seconds)
 
 
-def _warm_up(stand: Stand, worker: Program) -> None:
+def _warm_up(stand: Stand, worker: Program) -> Database:
+    """A source with a few rows, which is loaded."""
     source, target = stand.databases("warm")
     stand.orders(source).create(10)
     job = stand.job("warm", source, target, more=ONE_TASK)
-    worker.ask(str(job.file))
+    worker.ask(f"load {job.file}")
+    return source
 
 
 def _check(target: Database, rows: int) -> None:
@@ -91,4 +97,3 @@ def _forget(job: Job) -> None:
     """As if the job had never run."""
     job.target.execute("DROP TABLE public.orders", "DROP SCHEMA anabranch CASCADE")
     shutil.rmtree(job.home)
-    connect(job.target.server).execute("CHECKPOINT")

@@ -83,7 +83,8 @@ class PostgresStand(Stand):
 
     def rows(self, source: Database, form: str = "") -> tuple[list[object], dict[str, str]]:
         command, environment = self.psql(source, "-c", f"COPY orders TO STDOUT {form}")
-        return command, environment | {"PGHOST": self.source.host, "PGPORT": str(self.source.port)}
+        where = {"PGHOST": self.source.host, "PGPORT": str(self.source.port), "PGPASSWORD": self.source.password}
+        return command, environment | where
 
     def log_begins(self, job: Job) -> str:
         """A slot that stays where the trail begins."""
@@ -92,7 +93,7 @@ class PostgresStand(Stand):
 
     def copy_log(self, job: Job, begin: Any) -> Cost:
         """`pg_recvlogical`, of the same messages."""
-        _again(job.source, "bench_begun", "bench_raw")
+        again(job.source, "bench_begun", "bench_raw")
         end = job.source.query("SELECT pg_current_wal_flush_lsn()::text")[0][0]
         file = self.copied()
         file.unlink(missing_ok=True)
@@ -116,7 +117,7 @@ class PostgresStand(Stand):
         return self.directory / "raw"
 
     def log_again(self, job: Job) -> None:
-        _again(job.source, "bench_begun", _slot(job))
+        again(job.source, "bench_begun", _slot(job))
 
     def replica(self, source: Database) -> Subscriber:
         server = start_postgresql(self.directory / "subscriber", options=OPTIONS)
@@ -160,11 +161,17 @@ def _slot(job: Job) -> str:
     return str(job.source.query(query)[0][0])
 
 
-def _again(database: Database, kept: str, name: str) -> None:
+def again(database: Database, kept: str, name: str) -> None:
+    """Slot `name` is where slot `kept` is, once nobody reads it."""
+    drop_slot(database, name)
+    database.query("SELECT pg_copy_logical_replication_slot(%s, %s)", [kept, name])
+
+
+def drop_slot(database: Database, name: str) -> None:
+    """Where there is one, once nobody reads it."""
     query = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s"
     _until(lambda: not database.query("SELECT 1 FROM pg_replication_slots WHERE slot_name = %s AND active", [name]))
     database.query(query, [name])
-    database.query("SELECT pg_copy_logical_replication_slot(%s, %s)", [kept, name])
 
 
 def _until(condition: Any) -> None:

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -28,12 +28,22 @@ class ProgramFailed(Exception):
 
 
 @dataclass(frozen=True)
+class Use:
+    """Of one kind of process: seconds of processors in a run, and the most MB that one of them had resident so far."""
+
+    cpu: float
+    rss: float
+
+
+@dataclass(frozen=True)
 class Cost:
-    """Seconds by the clock and of processors, and the most memory that was resident at once, in MB."""
+    """Seconds by the clock and of processors, and the most memory that was resident at once, in MB; `each`: by kind of
+    process, servers too."""
 
     seconds: float
     cpu: float
     rss: float
+    each: Mapping[str, Use] = field(default_factory=dict)
 
 
 def measured(commands: Sequence[Sequence[object]], environment: Mapping[str, str]) -> Cost:
@@ -59,8 +69,12 @@ def measured(commands: Sequence[Sequence[object]], environment: Mapping[str, str
         program.returncode = os.waitstatus_to_exitcode(status)
         if program.returncode:
             raise ProgramFailed(f"{command[0]} ended with {program.returncode}")
-    used = [usage for _, _, usage in ends]
-    return Cost(seconds, sum(u.ru_utime + u.ru_stime for u in used), max(u.ru_maxrss for u in used) / 1024)
+    used = [Use(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024) for _, _, usage in ends]
+    each = {
+        f"{Path(str(command[0])).name} {number}": use
+        for number, (command, use) in enumerate(zip(commands, used, strict=True), 1)
+    }
+    return Cost(seconds, sum(use.cpu for use in used), max(use.rss for use in used), each)
 
 
 class Program:

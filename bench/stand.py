@@ -111,6 +111,16 @@ class Stand:
     def ledger(self) -> str:
         return "CREATE TABLE ledger (id bigint NOT NULL AUTO_INCREMENT PRIMARY KEY, written bigint NOT NULL)"
 
+    @property
+    def pair(self) -> str:
+        """The source and the target, as figures name them."""
+        return f"{'pg' if self.name == 'postgresql' else self.name}-pg"
+
+    @property
+    def servers(self) -> dict[str, Server]:
+        """Whose processors are counted as well."""
+        return {"source server": self.source, "target server": self.target}
+
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._stack.close()
 

@@ -19,7 +19,7 @@ from from_postgresql import FromPostgres
 from scenario import Scenario
 from servers_report import ServersReport
 
-from anabranch.connectors.mysql.native import compiled
+from anabranch.rows.compiled import compiled
 from anabranch.testing import packages
 from anabranch.testing.databases import Database, create_database, drop_database, unique_name
 from anabranch.testing.features import has_all

@@ -540,8 +540,10 @@ class Applier:
     def _commit(self, then: Checkpoint, work: Work) -> None:
         work.pass_windows(then.position.sequence)
         for table, state in work.states.items():
-            if state is not self.states.get(table):
-                self.writer.save_table(self.job, state)
+            before = self.states.get(table)
+            if state is not before:
+                same = before is not None and state.schema is before.schema
+                self.writer.save_table(self.job, replace(state, schema=None) if same else state)
                 reach("apply.saved")
         reach("apply.commit")
         self.writer.commit()

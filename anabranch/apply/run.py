@@ -30,7 +30,7 @@ from anabranch.apply.same_trail import refuse_other_trail
 from anabranch.apply.staging import Executors
 from anabranch.apply.window import WindowResolver, is_followed, is_joining
 from anabranch.ddl.rules import Filter
-from anabranch.errors import SourceUnavailable, StorageFull, TargetUnavailable
+from anabranch.errors import SourceUnavailable, StorageFull, TargetUnavailable, TrailError
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
@@ -152,27 +152,36 @@ class ApplyRun:
         if applier is None:
             return
         self.applier = applier
-        start = self.applier.checkpoint.position.sequence
-        refuse_other_trail(self.job, trail, self.applier.checkpoint.position)
-        self._with_room(lambda: retention.register(self.trail_directory, self.names.apply, start))
-        reach("apply.registered")
         self.finisher = Finisher(self.job, self.target, self.rules, self.target_table)
-        self.watcher.slow(self.applier.totals)
-        self.watcher.waiting("for the first epoch")
-        query = self._with_room(
-            lambda: self.engine.follow(self.trail_directory, self.spark_directory, start, self._epoch, self._at)
-        )
+        query: Epochs | None = None
         try:
+            query = self._begun(trail)
             if query is not None:
                 self.query = query
                 self._loop(store)
             self.finisher.raise_sequences(self.applier.states)
+        except TrailError:
+            with suppress(TargetUnavailable):
+                applier.look_for_another()  # who took over has read on, and what this one misses may be gone since
+            raise
         finally:
             if query is not None:
                 query.stop()
+                self._note_place()
             self.finisher.close()
             self.applier.writer.close()
-            self._note_place()
+
+    def _begun(self, trail: TrailReader) -> Epochs | None:
+        """The trail is held from where the target is, and followed. None when stopped before."""
+        start = self.applier.checkpoint.position.sequence
+        refuse_other_trail(self.job, trail, self.applier.checkpoint.position)
+        self._with_room(lambda: retention.register(self.trail_directory, self.names.apply, start))
+        reach("apply.registered")
+        self.watcher.slow(self.applier.totals)
+        self.watcher.waiting("for the first epoch")
+        return self._with_room(
+            lambda: self.engine.follow(self.trail_directory, self.spark_directory, start, self._epoch, self._at)
+        )
 
     def _claimed(self, store: TargetStore, trail: TrailReader) -> Applier | None:
         """A target that is away, or in the way, now is waited for: hours of loading may lie before. None when stopped."""

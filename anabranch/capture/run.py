@@ -32,6 +32,7 @@ from anabranch.trail.codec import last_place
 from anabranch.trail.writer import TrailEnd, TrailWriter
 
 READ_SECONDS = 0.2
+FEW, FEW_SECONDS = 20, 0.002  # transactions in a flush, after which more are waited for: each costs the disk's time
 HEARTBEAT_SECONDS = 0.5
 REQUESTS_SECONDS = 0.5
 DROP_SECONDS = 10.0  # between two looks at what the trail need not keep any more
@@ -42,6 +43,9 @@ RECONNECT_SECONDS = 300.0
 
 class Watcher(Protocol):
     """Who is told how far capture is."""
+
+    def follows(self, decoder: str) -> None:
+        """The log is open: who turns it into changes."""
 
     def read(self, position: Position, commit_time: int) -> None:
         """Up to there: not durable yet."""
@@ -97,6 +101,7 @@ class Capture:
                 end = self.trail.appended
                 lost_since, was_there = None, True
                 log.get().info("capture_follows", after=str(end.position), decoder=self.reader.decoder)
+                self.watcher.follows(self.reader.decoder)
                 reach("capture.following")
                 self._take_over(self.reader.identity())
                 self._note_cascades()
@@ -244,6 +249,8 @@ class Capture:
             self.trail.flush()
             reach("capture.published")
             self._written()
+            if chunk.transactions.num_rows < FEW:
+                time.sleep(FEW_SECONDS)
 
     def _prepare(self, item: LogPrepared) -> None:
         """Its rows are durable before the trail's position passes it."""

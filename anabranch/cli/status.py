@@ -32,7 +32,7 @@ def status(job: str, as_json: bool) -> None:
 
 def lines(found: Mapping[str, Any]) -> Iterable[str]:
     """The status as text; works on what `--json` prints."""
-    parts = ", ".join(f"{_part(part)} (pid {part['pid']} on {part['host']})" for part in found["parts"])
+    parts = ", ".join(map(_part, found["parts"]))
     yield f"job         {found['job']}"
     yield f"phase       {_styled(found['phase'])}" + (f": {found['detail']}" if found.get("detail") else "")
     yield f"parts       {parts or 'none is running'}"
@@ -77,7 +77,9 @@ def _error(error: Any) -> str:
 
 
 def _part(part: Mapping[str, Any]) -> str:
-    return f"{part['name']} of {part['target']}" if "target" in part else str(part["name"])
+    name = f"{part['name']} of {part['target']}" if "target" in part else str(part["name"])
+    how = f", {part['how']}" if "how" in part else ""
+    return f"{name} (pid {part['pid']} on {part['host']}{how})"
 
 
 def _target(target: Mapping[str, Any]) -> Iterable[str]:

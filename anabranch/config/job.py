@@ -261,9 +261,10 @@ class Capture(Section):
     there, and show less ([prepare the source](../howto/prepare-a-postgresql-source.md#other-decoders)). It is the
     slot's for its life: a job that changes it loads again. Without effect on MySQL and MariaDB."""
     decoding: Literal["auto", "python", "native"] = "auto"
-    """What decodes the log of MySQL and MariaDB here: the compiled decoder (`native`, which has to be installed:
+    """What decodes here what the source's log gives: the compiled decoder (`native`, which has to be installed:
     [the compiled decoder](../explanation/native-decoder.md)), the one in Python, or `auto`, the compiled one where it is
-    there. Both make the same of every log; it may be changed at any time. Without effect on PostgreSQL."""
+    there. Both make the same of every log; it may be changed at any time. Of a PostgreSQL it is what `pgoutput` gives as text;
+    other decoders' messages, and values in binary form, are Python's."""
     heartbeat_interval_s: int = Field(default=60, ge=0, le=86400)
     """While nothing of the job happens at a PostgreSQL and others make its log grow, a message of about 100 bytes is written
     into the log so often, which moves the job's place on and shows that the log is read; 0: never. Without effect on
@@ -314,6 +315,9 @@ class Apply(Section):
     tables are resumed by `anabranch parked resume`, rows that are set aside by `anabranch parked release`."""
     set_aside_limit: int = Field(default=1000, ge=1)
     """How many changes of a table may be set aside. One more parks it."""
+    runner: Literal["streaming", "continuous"] = "streaming"
+    """Who begins epochs: Spark's Structured Streaming, in batches that last while the trail brings more; or one thread of
+    apply that looks at the trail all the time: the least delay, and Spark starts when an epoch first has work for it."""
     stage_rows: int | None = Field(default=None, ge=1)
     """Row images of an epoch from which executors stage it; the measured default when absent."""
 

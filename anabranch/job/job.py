@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anabranch.config import ONLY, JobConfig, load_job
-from anabranch.ddl.expressions import check_syntax
-from anabranch.ddl.rules import RuleSet
+from anabranch.ddl.rules import RuleSet, check_filter
 from anabranch.errors import AnabranchError, ConfigError, install_hint
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
@@ -42,7 +41,7 @@ class Job:
     @classmethod
     def from_file(cls, path: str | Path) -> Job:
         """Raises ConfigError with every problem of the file."""
-        return cls(load_job(str(path), check_filter=check_syntax), Path(path))
+        return cls(load_job(str(path), check_filter=check_filter), Path(path))
 
     def targets(self) -> list[Job]:
         """The job as each of its targets sees it; of one that is a target's view, that one."""

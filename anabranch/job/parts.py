@@ -61,7 +61,7 @@ def run_apply(job: Job, engine: Engine | None = None) -> None:
     """`engine`: instead of Spark."""
     from anabranch.apply.run import ApplyRun
 
-    engine = engine or SparkEngine(spark_factory(job, "apply"))
+    engine = engine or SparkEngine(spark_factory(job, "apply"), job.config.apply.runner)
     with Stop() as stop, part(job, "apply") as state:
         ends.refuse_changed_job(job)
         source = ends.source_of(job)

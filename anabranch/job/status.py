@@ -93,7 +93,7 @@ def _now(job: Job) -> dict[str, Any]:
 
 def _parts(snapshots: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Each once."""
-    keys = ("name", "target", "pid", "host")
+    keys = ("name", "target", "pid", "host", "how")
     found = {(p["pid"], p["host"]): {k: p[k] for k in keys if k in p} for s in snapshots for p in s["parts"]}
     return list(found.values())
 

@@ -49,6 +49,9 @@ class CaptureWatcher:
     def __init__(self, state: StateStore) -> None:
         self.state, self._next, self._next_read, self._is_waiting = state, 0.0, 0.0, False
 
+    def follows(self, decoder: str) -> None:
+        self.state.how("capture", f"decoder {decoder}")
+
     def read(self, position: Position, commit_time: int) -> None:
         now = time.monotonic()
         if now >= self._next_read:

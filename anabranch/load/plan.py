@@ -31,6 +31,8 @@ from anabranch.model.state import JOINS, KEPT, SET_ASIDE, TableState
 from anabranch.rows.net import TargetTable
 from anabranch.spark.where import Named
 
+CHUNKS, LEAST_ROWS, MOST_ROWS = 8, 200_000, 1_000_000  # of a table, and of each chunk
+
 
 @dataclass(frozen=True)
 class LoadTable:
@@ -111,13 +113,14 @@ def plan(
     target: TargetConnector,
     tables: list[LoadTable],
     *,
-    rows_per_chunk: int,
+    rows_per_chunk: int | None = None,
     rules: ValueRules,
     expected_identity: str,
     by_place: bool = True,
 ) -> list[Planned]:
     """Begin every table's generation, or find where it stands; large tables first. Tables that stream are left out.
-    `by_place`: large tables without a key may be cut where the source can."""
+    `rows_per_chunk`: None leaves it to the table's size. `by_place`: large tables without a key may be cut where the source
+    can."""
     with (
         closing(target.store()) as store,
         closing(target.loader(rules)) as loader,
@@ -136,7 +139,7 @@ class _Planner:
     store: TargetStore
     loader: Loader
     snapshot: SnapshotReader
-    rows_per_chunk: int
+    rows_per_chunk: int | None
     rules: ValueRules
     beside: frozenset[TableId]
     by_place: bool
@@ -179,12 +182,21 @@ class _Planner:
     def _bounds(self, load: LoadTable) -> list[Bounds]:
         """Rows of others beside ours cannot be emptied: such a table is not begun anew."""
         if not load.exact:
-            return self.snapshot.bounds(load.schema, self.rows_per_chunk)
+            return self.snapshot.bounds(load.schema, self._chunk_rows(load))
         if load.schema.primary_key or load.keep or load.together or not self.by_place:
             return [Bounds()]
         if not isinstance(self.snapshot, SharingReader):
             return [Bounds()]
-        return self.snapshot.places(load.schema, self.rows_per_chunk)
+        return self.snapshot.places(load.schema, self._chunk_rows(load))
+
+    def _chunk_rows(self, load: LoadTable) -> int:
+        return self.rows_per_chunk or chunk_rows(self.snapshot.estimate(load.schema))
+
+
+def chunk_rows(rows: int) -> int:
+    """Rows of a chunk of a table of so many: enough chunks for tasks side by side, few enough that what each has of its own
+    (connections, a snapshot, a commit: a tenth of a second) does not count."""
+    return min(max(rows // CHUNKS, LEAST_ROWS), MOST_ROWS)
 
 
 def _refuse_another_definition(load: LoadTable, state: TableState) -> None:

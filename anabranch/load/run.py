@@ -29,7 +29,6 @@ Progress = Callable[[TableId, int, int], None]
 Parked = Callable[[TableId], str]
 """Why capture has parked a table since its load was planned, "" if it has not: its changes would not be followed."""
 
-ROWS_PER_CHUNK = 200_000
 ROWS_PER_TASK = 20_000  # small tables share tasks up to here
 GIVE_UP = 300.0  # seconds without a finished chunk, after which an end that is away is an error; one that is full never
 LONGEST_PAUSE = 10.0
@@ -69,7 +68,7 @@ def load_tables(
             source,
             target,
             wanted,
-            rows_per_chunk=rows_per_chunk or ROWS_PER_CHUNK,
+            rows_per_chunk=rows_per_chunk,
             rules=values,
             expected_identity=expected_identity,
             by_place=tries > 0,

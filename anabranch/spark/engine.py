@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import pyarrow as pa
 
 from anabranch.model.datatype import LogicalType
+from anabranch.spark.java import require_java
 from anabranch.spark.work import Bundle, Outcome, Work
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 T = TypeVar("T")
+Runner = Literal["streaming", "continuous"]
 
 
 class Epochs(Protocol):
@@ -71,14 +73,21 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class SparkEngine:
-    """Spark; the session is made when it is first needed. ModuleNotFoundError where it is not installed."""
+    """Spark; the session is made when it is first needed. ModuleNotFoundError where it is not installed.
+
+    `runner`: who begins epochs, Structured Streaming or a thread that looks at the trail all the time (continuous.py). With
+    the latter Spark starts when an epoch first has work for it."""
 
     session: Callable[[], SparkSession]
+    runner: Runner = "streaming"
 
     def __post_init__(self) -> None:
         import_module("pyspark")  # said before anything else is tried
 
     def warm_up(self) -> None:
+        if self.runner == "continuous":
+            require_java()  # missing, it is missed now and not in the middle of an epoch
+            return
         from anabranch.spark.epochs import warm_up
 
         warm_up(self.session())
@@ -105,6 +114,10 @@ class SparkEngine:
     def follow(
         self, trail: Path, checkpoint: Path, start: int, apply: Callable[[int], None], at: Callable[[], int]
     ) -> Epochs:
+        if self.runner == "continuous":
+            from anabranch.spark.continuous import ContinuousEpochs
+
+            return ContinuousEpochs(trail, start, apply, at)
         from anabranch.spark.epochs import EpochQuery
 
         return EpochQuery(self.session(), trail, checkpoint, start, apply, at)

@@ -30,8 +30,9 @@ NOISE = ("WARNING: Using incubator modules",)  # printed by the JVM itself, befo
 ENDED_WORKER = "pyspark/daemon.py"  # in the traceback of a worker whose task was cancelled
 
 # Rows pass the JVM by: it plans, and its own start and warm-up are what can be felt. The first compiler alone halves the
-# processor time of an epoch in the first minutes, the plain collector has no threads that wait for a second core.
-JAVA_OPTIONS = f"-Dlog4j2.configurationFile={LOG4J.as_uri()} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# processor time of an epoch in the first minutes, the plain collector has no threads that wait for a second core. Left to
+# itself Java takes a heap by the size of the machine, and has touched all of its young generation soon.
+JAVA_OPTIONS = f"-Dlog4j2.configurationFile={LOG4J.as_uri()} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xms64m -Xmn32m"
 
 _LOCAL = re.compile(r"local(?:\[(\*|\d+)\])?$")
 

@@ -18,6 +18,7 @@ from anabranch.trail.reader import TrailReader
 
 FORMAT = "anabranch-trail"
 WAIT_SECONDS = 0.2  # how long one question for news may wait: idle costs one such question at a time
+QUIET, QUIET_PAUSE = 10, 0.01  # questions in vain after which nothing is expected any more; seconds between looks then
 SCHEMA = "first_sequence bigint, last_sequence bigint, rows bigint"
 
 
@@ -49,6 +50,7 @@ class TrailStreamReader(DataSourceStreamReader):
     def __init__(self, path: str, start: int, rows: int) -> None:
         self.path, self.start, self.rows = path, start, rows
         self._trail: TrailReader | None = None
+        self._in_vain = 0  # questions in a row
 
     @property
     def trail(self) -> TrailReader:
@@ -63,9 +65,12 @@ class TrailStreamReader(DataSourceStreamReader):
         if start["round"] == 0:
             return {"sequence": start["sequence"], "round": 1}
         after = start["sequence"]
-        end = self.trail.wait(after, WAIT_SECONDS).position.sequence
+        pause = QUIET_PAUSE if self._in_vain >= QUIET else 0.0
+        end = self.trail.wait(after, WAIT_SECONDS, pause).position.sequence
         if end <= after:
+            self._in_vain += 1
             return start
+        self._in_vain = 0
         refs = self.trail.descriptors(after, end, limit_rows=self.rows)
         return {"sequence": max((ref.last_sequence for ref in refs), default=after), "round": 1}
 

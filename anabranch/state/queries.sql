@@ -18,6 +18,9 @@ CREATE TABLE IF NOT EXISTS last_error (one INTEGER PRIMARY KEY CHECK (one = 1), 
 -- name: create_slow
 CREATE TABLE IF NOT EXISTS slow (one INTEGER PRIMARY KEY CHECK (one = 1), count INTEGER NOT NULL, epochs INTEGER NOT NULL, reason TEXT NOT NULL, at TEXT NOT NULL)
 
+-- name: create_how
+CREATE TABLE IF NOT EXISTS how (name TEXT PRIMARY KEY, how TEXT NOT NULL, at TEXT NOT NULL)
+
 -- name: put_part
 INSERT INTO part VALUES (:name, :pid, :host, :at)
 ON CONFLICT (name) DO UPDATE SET pid = excluded.pid, host = excluded.host, since = excluded.since
@@ -28,6 +31,10 @@ ON CONFLICT (name) DO UPDATE SET pid = excluded.pid, host = excluded.host, since
 
 -- name: end_part
 DELETE FROM part WHERE name = :name AND pid = :pid AND host = :host
+
+-- name: put_how
+INSERT INTO how VALUES (:name, :how, :at)
+ON CONFLICT (name) DO UPDATE SET how = excluded.how, at = excluded.at
 
 -- name: put_phase
 INSERT INTO phase VALUES (1, :phase, :detail, :at)
@@ -56,7 +63,7 @@ ON CONFLICT (one) DO UPDATE SET part = excluded.part, exit_code = excluded.exit_
 DELETE FROM last_error
 
 -- name: parts
-SELECT name, pid, host, since FROM part ORDER BY name
+SELECT part.name, pid, host, since, how.how FROM part LEFT JOIN how ON how.name = part.name AND how.at >= part.since ORDER BY part.name
 
 -- name: phase
 SELECT phase, detail, at FROM phase

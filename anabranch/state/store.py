@@ -69,6 +69,10 @@ class StateStore:
         self._parts.pop(name, None)
         self._write("end_part", name=name, pid=pid, host=host)
 
+    def how(self, name: str, how: str) -> None:
+        """Which of several ways to the same end a part of this process goes, for people."""
+        self._write("put_how", name=name, how=how)
+
     def phase(self, phase: str, detail: str = "") -> None:
         """`detail` says what a waiting part waits for."""
         self._write("put_phase", phase=phase, detail=detail)
@@ -108,7 +112,7 @@ class StateStore:
     def snapshot(self) -> dict[str, Any]:
         """Everything, as JSON values. Parts of this host that no longer live are left out; without parts the phase is
         `stopped`."""
-        parts = [p for p in self._read("parts") if _may_live(p["pid"], p["host"])]
+        parts = [_known(p) for p in self._read("parts") if _may_live(p["pid"], p["host"])]
         phase = next(iter(self._read("phase")), {"phase": "stopped", "detail": "", "at": None})
         error = next(iter(self._read("last_error")), None)
         return {
@@ -214,6 +218,10 @@ def _inode(path: Path) -> tuple[int, int] | None:
     except FileNotFoundError:
         return None
     return facts.st_dev, facts.st_ino
+
+
+def _known(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if value is not None}
 
 
 def _may_live(pid: int, host: str) -> bool:

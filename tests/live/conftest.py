@@ -12,8 +12,28 @@ from pgoutput_slot import Slot
 from anabranch.connectors.postgresql import target
 from anabranch.connectors.postgresql.load import PostgresLoader
 from anabranch.model.endpoint import Endpoint
+from anabranch.rows import compiled
 from anabranch.testing.databases import create_database, drop_database
 from anabranch.testing.servers import Server
+
+# What reads a PostgreSQL's log, with the compiled decoder, where it is installed, and with the one in Python.
+BY_DECODING = (
+    "pgoutput_chunks", "postgresql_binary", "postgresql_changes", "postgresql_decoders", "postgresql_identities",
+    "postgresql_releases", "postgresql_streaming",
+)  # fmt: skip
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if metafunc.module.__name__.rpartition("test_")[2] in BY_DECODING and compiled.NATIVE is not None:
+        metafunc.fixturenames.append("decoding")
+        metafunc.parametrize("decoding", ["native", "python"], indirect=True)
+
+
+@pytest.fixture
+def decoding(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "python":
+        monkeypatch.setattr(compiled, "NATIVE", None)
+    return str(request.param)
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ FLUSH = "SELECT pg_logical_emit_message(true, '', '')"  # a server decodes what 
 class Nobody:
     def read(self, *_: Any) -> None: ...
 
-    at_end = written = waiting = read
+    follows = at_end = written = waiting = read
 
 
 @dataclass

@@ -14,6 +14,7 @@ from anabranch.connectors.postgresql import assemble
 from anabranch.connectors.postgresql.assemble import Assembler
 from anabranch.connectors.postgresql.decode_pgoutput import PgoutputAssembler
 from anabranch.connectors.postgresql.positions import Place, lsn_of
+from anabranch.connectors.postgresql.wal_stream import DATA_HEAD
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
@@ -29,6 +30,7 @@ COLUMNS = (
 )
 TABLE = "(id bigint PRIMARY KEY, v varchar(40), b bytea, d double precision, twice bigint GENERATED ALWAYS AS (id * 2) STORED)"
 NAMES = ("one", "two")
+FRAME = b"w" + bytes(DATA_HEAD - 1)
 MakeSlot = Callable[[], Slot]
 SCHEMAS = {TableId("public", name): TableSchema(TableId("public", name), COLUMNS, ("id",)) for name in NAMES}
 
@@ -36,13 +38,21 @@ SCHEMAS = {TableId("public", name): TableSchema(TableId("public", name), COLUMNS
 def assembler(made: Slot, tables: dict[TableId, TableSchema] = SCHEMAS) -> Assembler:
     query = "SELECT format_type({}, {})"
     return PgoutputAssembler(
-        Place("here", 0), tables.get, lambda oid, mod: made.database.query(query.format(oid, mod))[0][0], "beats"
+        Place("here", 0),
+        tables.get,
+        lambda oid, mod: made.database.query(query.format(oid, mod))[0][0],
+        "beats",
+        decoding="auto",
     )
 
 
 def chunks(assembler: Assembler, messages: Sequence[bytes]) -> Iterator[Any]:
-    for message in messages:
-        assembler.take(message)
+    frames, at = [FRAME + message for message in messages], 0
+    while at < len(frames):
+        at = assembler.follow(frames, at)
+        if at < len(frames) and not assembler.ready:
+            assembler.take(messages[at])
+            at += 1
         while assembler.ready:
             yield assembler.ready.popleft()
     assembler.flush()

@@ -464,6 +464,17 @@ def test_table_states_commit_with_the_epoch(applying: Applying, target_database:
     assert target_database.query("SELECT state, reason FROM anabranch.table_state") == [("parked", "DDL")]
 
 
+def test_a_state_that_is_refused_takes_the_commit_with_it(applying: Applying, target_database: Any) -> None:
+    """They are sent together: the server does not come to the commit."""
+    target_database.execute("ALTER TABLE anabranch.table_state ADD CHECK (reason <> 'no')")
+    with pytest.raises(Conflict, match="commit an epoch"), applying as writer:
+        writer.merge(TableNet(TABLE, inserts=rows((1, None, "lost"))))
+        writer.save_table("shop", TableState(TABLE.source, TABLE.target, "parked", reason="no"))
+    assert applying.writer.begin(applying.at, applying.next()) == "open"
+    applying.writer.commit()
+    assert orders(target_database) == []
+
+
 def test_staging_tables_survive_rollbacks_and_are_bounded(applying: Applying, target_database: Any) -> None:
     three(applying)
     with pytest.raises(ZeroDivisionError), applying as writer:

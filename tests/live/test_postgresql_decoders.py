@@ -20,7 +20,7 @@ from anabranch.errors import SourceError
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.chunk import META, Chunk, Op
-from anabranch.testing.databases import Database, drop_database
+from anabranch.testing.databases import Database, drop_database, unique_name
 from anabranch.testing.servers import Server, start_postgresql
 
 pytestmark = pytest.mark.servers
@@ -340,7 +340,7 @@ def test_preflight_says_that_a_server_lets_nobody_use_a_decoder(
 ) -> None:
     """From 15.19 on, unless its setting names it: that of releases before does not exist."""
     options = ("--wal-level=logical", f"--{ALLOWED}=pgoutput, test_decoding")
-    with start_postgresql(servers_directory / "strict", release="15", options=options) as server:
+    with start_postgresql(servers_directory / unique_name("strict"), release="15", options=options) as server:
         database = source_database(server)
         connector = source(endpoint_of(database))
         context = PreflightContext("job", {"capture.decoder": "wal2json"}, {}, {})

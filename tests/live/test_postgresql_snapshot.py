@@ -107,6 +107,22 @@ def test_bounds_are_in_the_order_of_the_key(database: Database) -> None:
     assert sorted(map(int, found)) == list(range(-50, 1200, 7))
 
 
+@pytest.mark.parametrize(("rows", "pieces"), [(0, 1), (9, 1), (10, 1), (11, 2), (20, 2), (21, 3)])
+def test_no_piece_is_empty(database: Database, rows: int, pieces: int) -> None:
+    database.execute(
+        'CREATE TABLE item (id varchar(9) COLLATE "C" PRIMARY KEY)',
+        f"INSERT INTO item SELECT g FROM generate_series(1, {rows}) g",
+    )
+    connector = source(endpoint_of(database))
+    with closing(connector.catalog()) as catalog:
+        schema = catalog.tables(lambda table: True)[ITEM]
+    with closing(connector.snapshot()) as reader:
+        bounds = reader.bounds(schema, 10)
+        reader.open(schema, "none")
+        found = [b"".join(reader.lines(schema, ["id"], one, RULES)).count(b"\n") for one in bounds]
+    assert found == [10] * (pieces - 1) + [rows - 10 * (pieces - 1)]
+
+
 def test_rule_14_several_read_in_one_snapshot(database: Database) -> None:
     """Not where it is gone, or cannot show the table as it was."""
     database.execute("CREATE TABLE item (id int)", "INSERT INTO item SELECT generate_series(1, 100)")
@@ -159,10 +175,12 @@ def test_rule_14_a_commit_that_waits_for_a_standby_is_waited_for(database: Datab
     waiting.execute("SET synchronous_commit = on")
     database.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'", "SELECT pg_reload_conf()")
     try:
-        thread = threading.Thread(target=lambda: _insert(waiting))
+        enough = threading.Event()
+        thread = threading.Thread(target=lambda: _insert_until(enough, waiting))
         with closing(connector.catalog()) as catalog:
             thread.start()
             _until(lambda: database.query("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'"))
+            enough.set()
             mark = catalog.mark()
             first = catalog.unseen(mark)
             assert len(first) == 1
@@ -176,8 +194,11 @@ def test_rule_14_a_commit_that_waits_for_a_standby_is_waited_for(database: Datab
         waiting.close()
 
 
-def _insert(connection: Any) -> None:
-    connection.execute("INSERT INTO item VALUES (1)")
+def _insert_until(enough: threading.Event, connection: Any) -> None:
+    """Commits until one waits: the server asks for its standby some time after it was told to read its settings."""
+    while not enough.is_set():
+        connection.execute("INSERT INTO item VALUES (1)")
+        enough.wait(0.01)
 
 
 def _until(condition: Callable[[], object]) -> None:

@@ -78,7 +78,9 @@ class MemoryWriter:
                 raise Fenced("another epoch came between", job=self._job)
             state = self._database.job(self._job)
             state.checkpoint = replace(then, owner=self._owner)
-            state.tables |= {table.source: table for table in self._states}
+            for one in self._states:
+                there = state.tables.get(one.source)
+                state.tables[one.source] = replace(one, schema=one.schema or (there.schema if there else None))
             for conflict in self._conflicts:
                 number = max((one.number for one in state.conflicts), default=0) + 1
                 state.conflicts.append(replace(conflict, number=number, noted_at=time.time_ns() // 1000))

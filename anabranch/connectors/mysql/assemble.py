@@ -20,7 +20,7 @@ from anabranch.connectors.mysql.endings import Cursor, Endings
 from anabranch.connectors.mysql.errors import of_number
 from anabranch.connectors.mysql.inner_events import Packets
 from anabranch.connectors.mysql.log_tables import LogTables
-from anabranch.connectors.mysql.native import Native, compiled
+from anabranch.connectors.mysql.native import Native
 from anabranch.connectors.mysql.native_loop import NativeLoop
 from anabranch.connectors.mysql.positions import Place
 from anabranch.connectors.mysql.rare_events import RareEvents
@@ -29,6 +29,7 @@ from anabranch.connectors.mysql.transactions import Group
 from anabranch.errors import AnabranchError, SourceUnavailable
 from anabranch.model.position import LogMark
 from anabranch.rows.builder import ChunkBuilder
+from anabranch.rows.compiled import compiled
 
 _ROWS = Struct("<IHHH")  # table id (48 bits), flags, bytes of extra data (v2)
 _CRC = Struct("<I")

@@ -15,12 +15,12 @@ from anabranch.connectors.mysql.connection import connect
 from anabranch.connectors.mysql.continuity import continued
 from anabranch.connectors.mysql.dump import FARTHEST, Dump
 from anabranch.connectors.mysql.log_end import identity, log_end, log_end_with_gtids
-from anabranch.connectors.mysql.native import compiled
 from anabranch.connectors.mysql.positions import BinlogOrder, Place, place_of
 from anabranch.errors import SourceUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark
 from anabranch.rows.chunk import Chunk, Part
+from anabranch.rows.compiled import compiled
 from anabranch.rows.log_items import LogIdle, LogPrepared
 
 IDLE_INTERVAL = 0.5  # seconds between marks that only move on

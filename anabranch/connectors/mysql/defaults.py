@@ -14,7 +14,6 @@ from decimal import Decimal, localcontext
 
 import pyarrow as pa
 
-from anabranch.connectors.mysql.conditions import default_term
 from anabranch.connectors.mysql.typemap import INTEGERS, unquote
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.schema import Column
@@ -43,6 +42,8 @@ def of_mariadb(column: Column, told: str | None, extra: str) -> Column:
 
 
 def _expression(column: Column, told: str) -> Column:
+    from anabranch.connectors.mysql.conditions import default_term  # with a parser that takes its time to come
+
     term = default_term(told, column.type)
     return replace(column, has_default=True, default=told, default_is_expression=True, default_term=term)
 

@@ -48,18 +48,31 @@ class Finisher:
         self._has_dates = not kinds.isdisjoint(_KINDS_OF_DATES)
         self._floats = [entry for entry in _FLOATS if entry[0] in kinds]
 
-    def blocks(self, rows: Iterable[Sequence[bytes]]) -> Iterator[bytes]:
-        """Blocks of whole lines, of about 1 MB each."""
+    @property
+    def is_plain(self) -> bool:
+        """Are escapes, NULLs and dates all that there is to finish?"""
+        return not self._has_coded and not self._floats
+
+    def blocks(self, rows: Iterable[bytes | Sequence[bytes]]) -> Iterator[bytes]:
+        """Blocks of whole lines, of about 1 MB each. Lines that are finished are passed on between the others."""
         waiting: list[bytes] = []
+        done: list[bytes] = []
         size = 0
         for some in rows:
-            waiting += some
-            size += sum(map(len, some))
+            if isinstance(some, bytes):
+                if waiting:
+                    done.append(self.finish(waiting))
+                    waiting = []
+                done.append(some)
+                size += len(some)
+            else:
+                waiting += some
+                size += sum(map(len, some))
             if size >= BLOCK:
-                yield self.finish(waiting)
-                waiting, size = [], 0
-        if waiting:
-            yield self.finish(waiting)
+                yield b"".join(done) + self.finish(waiting)
+                waiting, done, size = [], [], 0
+        if size or waiting:
+            yield b"".join(done) + self.finish(waiting)
 
     def finish(self, rows: Sequence[bytes]) -> bytes:
         block = ROW.join([*rows, b""])

@@ -20,7 +20,8 @@ from anabranch.connectors.mysql.errors import translate
 from anabranch.connectors.mysql.expressions import CODED, NULL, SEPARATOR, cell, code_of, equality, marker, name, width
 from anabranch.connectors.mysql.lines import Finisher
 from anabranch.connectors.mysql.log_end import identity
-from anabranch.connectors.mysql.packets import NO_LINE, RawRows, single, values
+from anabranch.connectors.mysql.native import compiled_lines
+from anabranch.connectors.mysql.packets import NO_LINE, Front, RawRows, single, values
 from anabranch.connectors.mysql.snapshot import open_snapshot
 from anabranch.connectors.mysql.versions import knows
 from anabranch.errors import SourceError, ValueRefused
@@ -106,7 +107,9 @@ class MysqlSnapshot:
             if table.row_end:
                 _refuse_past(self._session())
             raw = RawRows(self._session(), f"SELECT {wanted} FROM {rows}")
-        return _told(table, Finisher(table, columns, rules).blocks(_joined(raw, parts)))
+        finisher = Finisher(table, columns, rules)
+        front = compiled_lines() if _is_line(parts) and finisher.is_plain else None
+        return _told(table, finisher.blocks(_joined(raw, parts, front)))
 
     def _session(self) -> pymysql.Connection:
         if self._connection is None or not self._connection.open:
@@ -224,17 +227,24 @@ def _alone(column: Column) -> _Part:
     return _Part(name(column.name), True, is_binary, code_of(column))
 
 
-def _joined(raw: RawRows, parts: Sequence[_Part]) -> Iterator[list[bytes]]:
-    """Rows as marked bytes, in the lists in which they came."""
-    for payloads in raw.payloads():
-        if len(parts) == 1 and not parts[0].is_alone and NO_LINE not in payloads:
-            yield [single(payload) for payload in payloads]
+def _is_line(parts: Sequence[_Part]) -> bool:
+    """Is a whole row one value?"""
+    return len(parts) == 1 and not parts[0].is_alone
+
+
+def _joined(raw: RawRows, parts: Sequence[_Part], front: Front | None = None) -> Iterator[bytes | list[bytes]]:
+    """Rows as marked bytes, in the lists in which they came; lines, of those that `front` took."""
+    for some in raw.payloads(front):
+        if isinstance(some, bytes):
+            yield some
+        elif _is_line(parts) and NO_LINE not in some:
+            yield [single(payload) for payload in some]
         else:
             yield [
                 SEPARATOR.join(
                     part.finish(value) for part, value in zip(parts, values(payload, raw.width), strict=True)
                 )
-                for payload in payloads
+                for payload in some
             ]
 
 

@@ -10,38 +10,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from anabranch.abc import ValueRules
 from anabranch.connectors.mysql import binlog as b
 from anabranch.connectors.mysql.native_fields import described
+from anabranch.connectors.mysql.packets import Front
 from anabranch.connectors.mysql.rows_decode import Decoder, TableDecoders
 from anabranch.connectors.mysql.tablemap import TableMap
-from anabranch.errors import ConfigError, ValueRefused
+from anabranch.errors import ValueRefused
 from anabranch.model.schema import TableSchema
 from anabranch.rows.arrow import array, arrow_type
-from anabranch.rows.builder import ChunkBuilder, Directory, TableBuffer
-from anabranch.rows.chunk import TRANSACTION_SCHEMA, TableRows
-
-try:
-    import anabranch_native as found
-except ImportError:
-    found = None
-
-INTERFACE = 1
-_COMPILED: Any = found if getattr(found, "INTERFACE", None) == INTERFACE else None
-_META = ("<i1", "<i4", "<i8", "<i2")  # op, transaction, ordinal, shape
+from anabranch.rows.builder import ChunkBuilder, TableBuffer
+from anabranch.rows.chunk import TableRows
+from anabranch.rows.compiled import NATIVE, CompiledDirectory, given_arrays, given_meta, made_table, width
+from anabranch.rows.sections import Sections
 
 
-def compiled(decoding: str) -> bool:
-    """Is the compiled decoder used? `decoding`: auto, python, native. Raises ConfigError where it is asked for and missing."""
-    if decoding == "native" and _COMPILED is None:
-        raise ConfigError(
-            'the compiled decoder is not installed, or of another version, and [capture] decoding = "native" asks for it',
-            hint="pip install ./native in a checkout of anabranch (needs cargo)",
-        )
-    return decoding != "python" and _COMPILED is not None
+def compiled_lines() -> Front | None:
+    """What makes lines of rows of one value each, as packets.py and lines.py do: of those at the front of a buffer, up to the
+    first one that is not plain. None where it is not installed."""
+    return None if NATIVE is None else NATIVE.lines
 
 
 class Native:
@@ -49,10 +38,10 @@ class Native:
 
     def __init__(self, family: str, is_gapless: bool) -> None:
         """`is_gapless`: the server sends every event of its log."""
-        self.log = _COMPILED.Log(family == "mysql", is_gapless)
+        self.log = NATIVE.Log(family == "mysql", is_gapless)
 
     def builder(self) -> ChunkBuilder:
-        return ChunkBuilder(_buffer, _Directory(self.log))
+        return ChunkBuilder(_buffer, CompiledDirectory(self.log))
 
     def decoders(self, seen: TableMap, buffer: TableBuffer, rules: ValueRules, family: str) -> TableDecoders:
         return NativeDecoders(seen, buffer, rules, family)
@@ -60,19 +49,6 @@ class Native:
 
 def _buffer(schema: TableSchema) -> TableBuffer:
     return TableBuffer(schema) if schema.row_end else NativeBuffer(schema)
-
-
-class _Directory(Directory):
-    def __init__(self, log: Any) -> None:
-        self._log = log
-
-    def add(self, native: str, gtid: str | None, commit_time: int, rows: int) -> None:
-        self._log.add(native, gtid, commit_time, rows)
-
-    def take(self) -> pa.RecordBatch:
-        count, columns = self._log.take()
-        arrays = [_array(field.type, count, given) for field, given in zip(TRANSACTION_SCHEMA, columns, strict=True)]
-        return pa.RecordBatch.from_arrays(arrays, schema=TRANSACTION_SCHEMA)
 
 
 @dataclass(slots=True)
@@ -96,10 +72,10 @@ class NativeBuffer(TableBuffer):
     def __init__(self, schema: TableSchema) -> None:
         super().__init__(schema)
         self.types = [arrow_type(column.type) for column in schema.columns]
-        self.table = _COMPILED.Table([_width(type) for type in self.types])
+        self.table = made_table(self.types)
         self.runs = self.table
         self.listed = 0
-        self._sections: list[_Section] = []
+        self._sections = Sections[_Section]()
 
     def to_lists(self) -> None:
         """The next rows come into `columns`."""
@@ -118,54 +94,36 @@ class NativeBuffer(TableBuffer):
         if not count:
             return None
         every = tuple(self._shapes)
-        facts = [np.frombuffer(part, kind) for part, kind in zip(meta, _META, strict=True)]
-        return self._rows(facts, self._arrays(count), tuple(every[number] for number in used))
+        return self._rows(given_meta(meta), self._arrays(count), tuple(every[number] for number in used))
 
     def drop(self, tx: int, first: int = 0) -> int:
         dropped: int = self.table.forget_runs(tx, first)
         self._seal()
-        left = dropped
-        while left:
-            last = self._sections.pop()
-            if last.images > left:
-                self._sections.append(last.first(last.images - left))
-            left -= min(left, last.images)
+        self._sections.drop(dropped)
         return dropped
 
     def _arrays(self, count: int) -> list[pa.Array]:
-        if self._sections:
+        if self._sections.waiting:
             return self._from_sections(count)
         if self.table.is_closed:
             made = [self._values(index, count) for index in range(len(self.columns))]
             self.listed -= count
             return made
-        return self._given(count)
-
-    def _given(self, count: int) -> list[pa.Array]:
-        columns = zip(self.types, self.table.take(count), strict=True)
-        return [pa.nulls(count) if given is None else _array(type, count, given) for type, given in columns]
+        return given_arrays(self.table, self.types, count)
 
     def _seal(self) -> None:
         """What waits becomes a section."""
         if self.listed:
-            self._sections.append(_Section(self.listed, [column[: self.listed] for column in self.columns]))
+            self._sections.waiting.append(_Section(self.listed, [column[: self.listed] for column in self.columns]))
             self.listed = 0
         for column in self.columns:
             column.clear()
-        if self.table.images:
-            images = self.table.images
-            self._sections.append(_Section(images, self._given(images)))
+        if images := self.table.images:
+            self._sections.waiting.append(_Section(images, given_arrays(self.table, self.types, images)))
 
     def _from_sections(self, count: int) -> list[pa.Array]:
         self._seal()
-        leaving, left = [], count
-        while left:
-            section = self._sections.pop(0)
-            if section.images > left:
-                self._sections.insert(0, section.rest(left))
-                section = section.first(left)
-            leaving.append(section)
-            left -= section.images
+        leaving = self._sections.take(count)
         return [self._joined(index, leaving) for index in range(len(self.columns))]
 
     def _joined(self, index: int, sections: list[_Section]) -> pa.Array:
@@ -195,7 +153,7 @@ class NativeDecoders(TableDecoders):
         fields = described(seen.columns, self.schema.columns)
         is_null = rules.zero_date == "null"
         self.layout = (
-            _COMPILED.Layout(buffer.table, fields, is_null, self._width, len(self._count), self.least)
+            NATIVE.Layout(buffer.table, fields, is_null, self._width, len(self._count), self.least)
             if fields is not None
             else None
         )
@@ -247,18 +205,4 @@ class NativeDecoders(TableDecoders):
             return None
         made = array(self.schema.columns[place].type, [value])
         data: bytes = made.buffers()[-1].to_pybytes()
-        return data[: _width(made.type) or len(made.cast(pa.binary())[0].as_py())]
-
-
-def _width(type: pa.DataType) -> int:
-    """Bytes of a value; 0: of any length, -1: it is left out."""
-    if pa.types.is_null(type):
-        return -1
-    return 0 if pa.types.is_string(type) or pa.types.is_binary(type) else int(type.bit_width) // 8
-
-
-def _array(type: pa.DataType, count: int, given: tuple[bytes | None, int, bytes | None, bytes]) -> pa.Array:
-    validity, nulls, offsets, data = given
-    parts = [validity, data] if offsets is None else [validity, offsets, data]
-    buffers = [None if part is None else pa.py_buffer(part) for part in parts]
-    return pa.Array.from_buffers(type, count, buffers, nulls)
+        return data[: width(made.type) or len(made.cast(pa.binary())[0].as_py())]

@@ -8,7 +8,7 @@ What does not live here: what the values mean.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pymysql
 from pymysql.constants import COMMAND
@@ -23,6 +23,8 @@ PREFIX = tuple({0xFC: 3, 0xFD: 4, 0xFE: 9}.get(first, 1) for first in range(256)
 NULL, END, FAILED = 0xFB, 0xFE, 0xFF
 NO_LINE = bytes([NULL])  # a row whose only column is NULL
 _header = struct.Struct("<I").unpack_from
+Front = Callable[[bytes], tuple[bytes, int]]
+"""Takes what it can of the packets at the front of a buffer: what it made of them, and where it came to."""
 
 
 class RawRows:
@@ -40,29 +42,34 @@ class RawRows:
             raise translate(error) from error
         self._file = connection._rfile
 
-    def payloads(self) -> Iterator[list[bytes]]:
-        """The rows as they come, in lists. Raises errors of our tree, also in the middle of a result."""
+    def payloads(self, front: Front | None = None) -> Iterator[bytes | list[bytes]]:
+        """The rows as they come, in lists; what `front` made of them where it took some. Raises errors of our tree, also in
+        the middle of a result."""
         try:
-            yield from self._lists()
+            yield from self._taken(front or _nothing)
         finally:
             if not self._finished:
                 self._connection._force_close()
 
-    def _lists(self) -> Iterator[list[bytes]]:
+    def _taken(self, front: Front) -> Iterator[bytes | list[bytes]]:
         left = b""
         while not self._finished:
             data = self._read()
-            rows, used, missing = self._split(left + data if left else data)
-            left = (left + data if left else data)[used:]
+            buffer = left + data if left else data
+            made, at = front(buffer)
+            if made:
+                yield made
+            rows, used, missing = self._split(buffer, at)
+            left = buffer[used:]
             if missing > READ:
                 left += self._exactly(missing)
             if rows:
                 yield rows
 
-    def _split(self, buffer: bytes) -> tuple[list[bytes], int, int]:
-        """Whole payloads in `buffer`, bytes used up, bytes missing of the next one."""
+    def _split(self, buffer: bytes, at: int) -> tuple[list[bytes], int, int]:
+        """Whole payloads in `buffer` from `at` on, bytes used up, bytes missing of the next one."""
         rows: list[bytes] = []
-        at, end = 0, len(buffer)
+        end = len(buffer)
         while end - at > 4:
             size = _header(buffer, at)[0] & 0xFFFFFF
             after = at + 4 + size
@@ -103,6 +110,10 @@ class RawRows:
             parts.append(self._read(min(missing, READ)))
             missing -= len(parts[-1])
         return b"".join(parts)
+
+
+def _nothing(buffer: bytes) -> tuple[bytes, int]:
+    return b"", 0
 
 
 def single(payload: bytes) -> bytes:

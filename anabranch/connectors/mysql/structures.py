@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from anabranch.connectors.mysql.conditions import READERS
 from anabranch.connectors.mysql.expressions import name
 from anabranch.model.datatype import Kind
 from anabranch.model.schema import Check, TableSchema
@@ -47,4 +46,6 @@ def checks_of(family: str, table: TableSchema, rows: Iterable[Mapping[str, Any]]
 def _check(family: str, row: Mapping[str, Any], columns: Mapping[str, Any]) -> Check:
     if row.get("ENFORCED", "YES") == "NO":
         return Check(row["CONSTRAINT_NAME"], row["CHECK_CLAUSE"], refusal="the source does not enforce it")
+    from anabranch.connectors.mysql.conditions import READERS  # with a parser that takes its time to come
+
     return READERS[family](row["CONSTRAINT_NAME"], row["CHECK_CLAUSE"], columns)

@@ -31,9 +31,9 @@ class Assembler(ABC):
 
     Delivery: everything committed after `place`, once, in the order of commits; nothing unknown is passed over."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, builder: ChunkBuilder | None = None) -> None:
         self.ready: deque[LogItem] = deque()
-        self._builder = ChunkBuilder(MessageBuffer)
+        self._builder = builder or ChunkBuilder(MessageBuffer)
         self._xid: int | None = None  # of the open transaction
         self._ordinal = self._fragmented = 0  # images of the open transaction, and how many of them left
         self._has_barrier = False
@@ -42,6 +42,11 @@ class Assembler(ABC):
     @abstractmethod
     def take(self, message: bytes, lsn: int = 0) -> None:
         """The next message, which came with this place. Raises UnknownLogEvent."""
+
+    def follow(self, frames: list[bytes], at: int) -> int:
+        """Frames of the connection from number `at` on, as far as they can be taken together: the number of the next one, which
+        has to be taken for itself unless something is ready."""
+        return at
 
     @abstractmethod
     def reselect(self) -> None:

@@ -33,7 +33,7 @@ from anabranch.rows.log_items import LogIdle
 from anabranch.rows.uncommitted import LogChanges, LogEnded
 
 IDLE_INTERVAL = 0.25  # seconds between marks that only move on, and between questions for the log's end
-BURST = 256  # messages between two looks at the clock, at most
+BURST, BURST_BYTES = 256, 1 << 20  # messages between two looks at the clock, at most
 SILENCE = 60.0  # seconds without even a keepalive after which the line counts as lost, at least
 PGOUTPUT = "pgoutput"
 _TIMEOUT = "SELECT setting FROM pg_catalog.pg_settings WHERE name = 'wal_sender_timeout'"  # milliseconds
@@ -52,8 +52,9 @@ class WalReader:
 
     def __init__(self, endpoint: Endpoint, options: LogOptions) -> None:
         self._endpoint, self._options = endpoint, options
-        self.decoder = options.decoder
         self._decoder = DECODERS[options.decoder]
+        self._is_compiled = self._decoder.can_compile(options.decoding)
+        self.decoder = options.decoder
         self._identity = ""
         self._stream: WalStream | None = None
         self._types: Connection | None = None
@@ -99,6 +100,7 @@ class WalReader:
         decoder, name = self._decoder, self._options.name
         asked = decoder.options(name, self._published, self._server_version)
         self.is_binary = self._may_be_binary()
+        self.decoder = f"{decoder.plugin}/native" if self._is_compiled and not self.is_binary else decoder.plugin
         if self.is_binary:
             asked["binary"] = "true"
         if not self._needs_whole and decoder.can_stream(self._server_version):
@@ -107,8 +109,9 @@ class WalReader:
         with open_session(self._endpoint) as connection, translated("look at the slot"):
             self._refuse_passed(read_slot(connection, name), place)  # nobody else moves it from here on
         reader = self._reader if self.is_binary else None
-        how = Reading(name, place, select, self._type_text, has_newer, reader, self._undone)
+        how = Reading(name, place, select, self._type_text, has_newer, reader, self._undone, self._options.decoding)
         self._assembler = decoder.make(how)
+        self._frames, self._at = list[bytes](), 0
         self._durable, self._received = 0, place.lsn
         self._heard = self._asked = time.monotonic()
         self._is_shown = self._server_version >= decoder.messages
@@ -188,16 +191,17 @@ class WalReader:
     def _take_some(self) -> bool:
         """What has come, up to so many messages or a chunk: the clock is looked at once. Is there more?"""
         assert self._stream is not None
-        receive, ready, taken = self._stream.receive, self._assembler.ready, 0
-        while taken < BURST and not ready:
-            message = receive(0)
-            if message is None:
-                break
-            self._take(message)
-            taken += 1
-        if taken:
+        if self._at == len(self._frames):
+            self._frames, self._at = self._stream.receive_some(BURST, BURST_BYTES), 0
+        frames, assembler = self._frames, self._assembler
+        while self._at < len(frames) and not assembler.ready:
+            self._at = assembler.follow(frames, self._at)
+            if self._at < len(frames) and not assembler.ready:
+                self._at += 1
+                self._take(frames[self._at - 1])
+        if frames:
             self._look_at_clock(time.monotonic())
-        return taken > 0
+        return bool(frames)
 
     def _look_at_clock(self, now: float) -> None:
         self._heard = now
@@ -208,7 +212,7 @@ class WalReader:
         elif now - self._waiting_since >= self._options.flush_interval:
             self._assembler.flush()
 
-    def _take(self, message: memoryview) -> None:
+    def _take(self, message: bytes | memoryview) -> None:
         if message[0] == DATA:
             if self._decoder.needs_places:
                 self._assembler.take(bytes(message[DATA_HEAD:]), data_start(message))

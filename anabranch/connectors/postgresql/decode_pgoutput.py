@@ -11,8 +11,12 @@ from itertools import count
 from typing import TypeVar
 
 from anabranch.abc import Select
+from anabranch.connectors.postgresql import assemble
 from anabranch.connectors.postgresql.assemble import Assembler
 from anabranch.connectors.postgresql.heartbeat import written_at
+from anabranch.connectors.postgresql.message_buffer import MessageBuffer
+from anabranch.connectors.postgresql.native_loop import FLUSH, FULL, NativeLoop
+from anabranch.connectors.postgresql.native_rows import NativeMessageBuffer
 from anabranch.connectors.postgresql.pgoutput import (
     ROWS,
     Begin,
@@ -32,6 +36,7 @@ from anabranch.connectors.postgresql.positions import Place
 from anabranch.connectors.postgresql.relations import ReaderOf, Relations, TypeText
 from anabranch.connectors.postgresql.streamed import StreamedTransactions, Undone
 from anabranch.errors import UnknownLogEvent
+from anabranch.rows.compiled import compiled
 
 _What = TypeVar("_What")
 _Made = TypeVar("_Made")
@@ -48,14 +53,20 @@ class PgoutputAssembler(Assembler):
         name: str,
         reader: ReaderOf | None = None,
         undone: Undone = lambda subtransactions: False,
+        decoding: str = "python",
     ) -> None:
         """`reader`: where the server was asked for values in binary form; `undone`: where it was for large transactions while
-        they are open."""
-        super().__init__(place)
+        they are open; `decoding`: auto, python, native. Raises ConfigError where the compiled decoder is missing."""
+        is_compiled = compiled(decoding) and reader is None
+        self._native = NativeLoop() if is_compiled else None
+        super().__init__(place, self._native.builder if self._native is not None else None)
         self._name = name  # of our own messages
         numbers = count()
         self._relations = Relations(select, type_text, self._buffer, self._park, numbers, reader=reader)
-        self._pieces = StreamedTransactions(select, type_text, numbers, self._give, self.mark, reader, undone)
+        if self._native is not None:
+            self._relations.tell = self._native.know
+        make = NativeMessageBuffer if is_compiled else MessageBuffer
+        self._pieces = StreamedTransactions(select, type_text, numbers, self._give, self.mark, reader, undone, make)
         self._begun = 0  # where the open transaction's commit is
 
     def reselect(self) -> None:
@@ -64,6 +75,22 @@ class PgoutputAssembler(Assembler):
     @property
     def is_between(self) -> bool:
         return self._xid is None and self._pieces.piece is None
+
+    def follow(self, frames: list[bytes], at: int) -> int:
+        if self._native is None or self._pieces.piece is not None:
+            return at
+        is_plain = not self._fragmented and not self._has_barrier
+        opened = self._xid, self._begun, self._ordinal
+        found = self._native.follow(frames, at, opened, is_plain, (assemble.FULL_IMAGES, assemble.FULL_BYTES))
+        self._xid, self._begun, self._ordinal = found.xid, found.begun, found.ordinal
+        if found.end is not None:
+            end, self._time = found.end
+            self._place = self._place.at(end)
+        if found.next == FULL:
+            self._full()
+        elif found.next == FLUSH:
+            self.flush()
+        return found.at
 
     def take(self, message: bytes, lsn: int = 0) -> None:
         if self._pieces.piece is not None:

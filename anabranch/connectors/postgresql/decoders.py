@@ -19,6 +19,7 @@ from anabranch.connectors.postgresql.relations import ReaderOf, TypeText
 from anabranch.connectors.postgresql.streamed import Undone
 from anabranch.connectors.postgresql.truncate_notes import noted
 from anabranch.model.ids import TableId
+from anabranch.rows.compiled import compiled
 
 MESSAGES = 140_000  # from here on pgoutput shows what sessions write into the log
 NEVER = 1 << 30
@@ -28,7 +29,8 @@ STREAMS = 140_000  # and gives large transactions while they are open
 @dataclass(frozen=True)
 class Reading:
     """What a slot is read with. `has_newer`: the server's plugin knows the options that only newer ones have;
-    `reader`: where it was asked for values in binary form; `undone`: which subtransactions were taken back."""
+    `reader`: where it was asked for values in binary form; `undone`: which subtransactions were taken back; `decoding`: auto,
+    python, native."""
 
     name: str
     place: Place
@@ -37,6 +39,7 @@ class Reading:
     has_newer: bool
     reader: ReaderOf | None = None
     undone: Undone = lambda subtransactions: False
+    decoding: str = "python"
 
 
 @dataclass(frozen=True)
@@ -57,10 +60,15 @@ class Decoder:
     roots: bool = True
     old_nulls: bool = True
     binary: bool = False  # may values come in binary form?
+    native: bool = False  # may compiled code read its messages?
     needs_places: bool = True  # of messages, beside what is in them
     inexact: Mapping[str, str] = field(default_factory=dict)
     ambiguous: frozenset[str] = frozenset()
     newer: Mapping[str, str] = field(default_factory=dict)
+
+    def can_compile(self, decoding: str) -> bool:
+        """Raises ConfigError where the compiled decoder is asked for and missing."""
+        return self.native and compiled(decoding)
 
     def can_stream(self, version: int) -> bool:
         return version >= self.streams
@@ -97,10 +105,13 @@ DECODERS: dict[str, Decoder] = {
     "pgoutput": Decoder(
         "pgoutput",
         _pgoutput_options,
-        lambda how: PgoutputAssembler(how.place, how.select, how.type_text, how.name, how.reader, how.undone),
+        lambda how: PgoutputAssembler(
+            how.place, how.select, how.type_text, how.name, how.reader, how.undone, how.decoding
+        ),
         messages=MESSAGES,
         streams=STREAMS,
         binary=True,
+        native=True,
         needs_places=False,
     ),
     "wal2json": Decoder(

@@ -31,12 +31,13 @@ UPDATE = ord("U")
 class Layout:
     """What messages of a relation hold: for each of its columns the place of the table's column, and whether it is in the
     replica identity; `head` as in row_images.images; `readers`: of each column's binary form, none where values come as
-    text."""
+    text; `compiled`: who reads them first (native_rows.py)."""
 
     places: tuple[int, ...]
     in_identity: tuple[bool, ...]
     head: int
     readers: tuple[Reader, ...] = ()
+    compiled: Any = None
 
 
 class MessageBuffer(TableBuffer):
@@ -45,6 +46,10 @@ class MessageBuffer(TableBuffer):
     def __init__(self, schema: TableSchema) -> None:
         super().__init__(schema)
         self._messages: list[tuple[Layout, bytes]] = []
+
+    def ready(self, layout: Layout) -> Layout:
+        """As messages are to be added with it."""
+        return layout
 
     def add(self, layout: Layout, message: bytes, tx: int, ordinal: int) -> int:
         """A message of the open transaction `tx`, the first image of which is `ordinal`. Returns how many it has."""
@@ -65,17 +70,18 @@ class MessageBuffer(TableBuffer):
         if not messages:
             return None
         pieces = [
-            _Piece(layout, images([message for _, message in some], layout.in_identity, layout.head))
+            Piece(layout, images([message for _, message in some], layout.in_identity, layout.head))
             for layout, some in groupby(messages, itemgetter(0))
         ]
         op = np.concatenate([piece.images.op for piece in pieces])
         counts = [run[-1] for run in runs]
         tx, ordinal = (np.repeat(np.array([run[at] for run in runs], np.int64), counts) for at in (1, 2))
         shape, shapes = _shapes([piece.codes(len(self.schema.columns)) for piece in pieces])
-        values = [self._column(place, pieces) for place in range(len(self.schema.columns))]
+        values = [self.column(place, pieces) for place in range(len(self.schema.columns))]
         return self._rows((op, tx, ordinal + (op == Op.AFTER), shape), values, shapes)
 
-    def _column(self, place: int, pieces: Sequence[_Piece]) -> pa.Array:
+    def column(self, place: int, pieces: Sequence[Piece]) -> pa.Array:
+        """The values of a column of the table. Raises ValueRefused."""
         column = self.schema.columns[place]
         count = sum(len(piece.images.op) for piece in pieces)
         if column.type is None:
@@ -93,7 +99,7 @@ class MessageBuffer(TableBuffer):
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class Piece:
     """Consecutive messages of one layout."""
 
     layout: Layout
@@ -124,7 +130,12 @@ def _shapes(codes: Sequence[np.ndarray[Any, Any]]) -> tuple[Any, tuple[Shape, ..
     rows = np.ascontiguousarray(np.concatenate(codes))
     _, firsts, numbers = np.unique(rows.view(f"V{rows.shape[1]}").ravel(), return_index=True, return_inverse=True)
     found = (rows[first] for first in firsts)
-    return numbers, tuple(Shape(_truths(row == 1), _truths(row == 2) if (row == 2).any() else ()) for row in found)
+    return numbers, tuple(map(shape_of, found))
+
+
+def shape_of(codes: Any) -> Shape:
+    """Of an image, by the codes of its columns."""
+    return Shape(_truths(codes == 1), _truths(codes == 2) if (codes == 2).any() else ())
 
 
 def _truths(found: Any) -> tuple[bool, ...]:

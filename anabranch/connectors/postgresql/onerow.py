@@ -7,7 +7,7 @@ Values are sent as text without a type and read by the server as the column's ow
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -43,28 +43,68 @@ def change(connection: Connection, stages: StagingTables, row: RowChange, nul: s
 
 
 def merge_few(connection: Connection, piece: Piece, arrays: Sequence[Any], nul: str) -> list[Texts]:
-    """A piece of a net change, row by row. Returns keys to read again. Raises Conflict; psycopg errors pass."""
+    """A piece of a net change, a statement for each row. Returns keys to read again. Raises Conflict; psycopg errors pass."""
+    columns = [texts(c.type, a).to_pylist() for c, a in zip(piece.columns, arrays, strict=True)]
+    rows = list(zip(*columns, strict=True))
+    changes = (_change(piece, row) for row in rows)
+    if piece.moves:
+        return _merge_moves(connection, piece, list(changes), nul)
+    counts = _run_all(connection, _statement(piece), _parameters(piece, rows), nul)
     again = []
-    rows = list(_rows(piece, arrays))
-    if piece.moves and not piece.checked:
-        _refuse_chains(rows)
-    for row in rows:
-        found = _keyed(connection, row, nul)
-        _check(row, found)
-        if not found and row.operation == "update":
-            again.append({**row.old_key, **{name: row.values[name] for name in row.old_key if name in row.values}})
+    for change, found in zip(changes, counts, strict=True):
+        _check(change, found)
+        again += [dict(change.old_key)] if not found and change.operation == "update" else []
     return again
 
 
-def _rows(piece: Piece, arrays: Sequence[Any]) -> Iterator[RowChange]:
-    """The rows of a piece as single changes."""
-    table = piece.table
-    width = 0 if piece.action is Action.INSERT else len(table.key)
-    columns = [texts(c.type, a).to_pylist() for c, a in zip(piece.columns, arrays, strict=True)]
-    for row in zip(*columns, strict=True):
-        old = dict(zip(table.key, row[:width], strict=False)) if width else {}
-        values = dict(zip(piece.values, row[width:], strict=False))
-        yield RowChange(table, piece.action.value, old, values, checked=piece.checked)
+def _merge_moves(connection: Connection, piece: Piece, changes: Sequence[RowChange], nul: str) -> list[Texts]:
+    again = []
+    if not piece.checked:
+        _refuse_chains(changes)
+    for change in changes:
+        found = _keyed(connection, change, nul)
+        _check(change, found)
+        if not found:
+            again.append({**change.old_key, **{n: change.values[n] for n in change.old_key if n in change.values}})
+    return again
+
+
+def _change(piece: Piece, row: Sequence[str | None]) -> RowChange:
+    """A row of a piece as a single change."""
+    table, width = piece.table, _key_width(piece)
+    old, values = dict(zip(table.key, row[:width], strict=False)), dict(zip(piece.values, row[width:], strict=False))
+    return RowChange(table, piece.action.value, old, values, checked=piece.checked)
+
+
+def _key_width(piece: Piece) -> int:
+    return 0 if piece.action is Action.INSERT else len(piece.table.key)
+
+
+def _statement(piece: Piece) -> bytes:
+    """What is the same for each row of a piece."""
+    if piece.action is Action.INSERT:
+        return _insert(piece.table, piece.values, piece.checked)
+    return _delete(piece.table) if piece.action is Action.DELETE else _update(piece.table, piece.values)
+
+
+def _parameters(piece: Piece, rows: Sequence[Sequence[str | None]]) -> list[Sequence[str | None]]:
+    """Its parameters: new values, then the key."""
+    width, end = _key_width(piece), _key_width(piece) + len(piece.values)
+    return [(*row[width:end], *row[:width]) for row in rows]
+
+
+def _run_all(
+    connection: Connection, statement: bytes, parameters: Sequence[Sequence[str | None]], nul: str
+) -> list[int]:
+    """How many rows each has hit. All are sent before the first answer is waited for."""
+    if nul == "strip":
+        parameters = [[value and value.replace("\0", "") for value in values] for values in parameters]
+    with connection.cursor() as cursor:
+        cursor.executemany(statement, parameters, returning=True)
+        counts = [cursor.rowcount]
+        while cursor.nextset():
+            counts.append(cursor.rowcount)
+    return counts
 
 
 def _refuse_chains(rows: Sequence[RowChange]) -> None:

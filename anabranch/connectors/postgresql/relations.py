@@ -45,6 +45,7 @@ class Relations:
         reader: ReaderOf | None = None,
     ) -> None:
         self.known: dict[bytes, Known] = {}
+        self.tell: Callable[[bytes, Known], None] = lambda name, known: None  # what a relation is from here on
         self._select, self._type_text, self._buffer, self._park = select, type_text, buffer, park
         self._numbers, self._head, self._reader = numbers, head, reader
         self._seen: dict[int, tuple[int, Relation]] = {}
@@ -69,11 +70,14 @@ class Relations:
         schema, found = self._schemas[table], None
         if schema is not None:
             try:
-                found = self._buffer(schema), layout(relation, schema, self._type_text, self._head, self._reader)
+                made, buffer = layout(relation, schema, self._type_text, self._head, self._reader), self._buffer(schema)
+                found = buffer, buffer.ready(made)
             except Unfit as unfit:
                 self._schemas[table] = None
                 park(table, str(unfit))
-        self.known[relation.oid.to_bytes(4)] = found
+        name = relation.oid.to_bytes(4)
+        self.known[name] = found
+        self.tell(name, found)
 
     def table(self, oid: int) -> TableId | None:
         """A table that is followed."""

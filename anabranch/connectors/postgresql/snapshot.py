@@ -51,34 +51,38 @@ class PostgresSnapshot:
         self._connection: Connection | None = None
 
     def bounds(self, table: TableSchema, rows_per_chunk: int) -> list[Bounds]:
-        if not table.primary_key or not self._has_more(table, rows_per_chunk):
+        if not table.primary_key:
             return [Bounds()]
-        number = "n" * (1 + max(map(len, table.primary_key)))  # the name of no column of the key
-        query = sql.SQL(
-            "SELECT {texts} FROM (SELECT {key}, row_number() OVER (ORDER BY {key}) AS {n} FROM {table}) AS t"
-            " WHERE {n} % {rows} = 0 ORDER BY {n}"  # not by the key, which is text here
-        ).format(
-            texts=sql.SQL(", ").join(sql.SQL("{}::text").format(sql.Identifier(c)) for c in table.primary_key),
-            key=column_list(table.primary_key),
-            n=sql.Identifier(number),
-            table=table_name(table.id),
-            rows=sql.Literal(rows_per_chunk),
-        )
         with translated(f"cut {table.id} into chunks"):
-            edges: list[tuple[str, ...] | None] = [tuple(row) for row in self._session().execute(query).fetchall()]
+            edges = list(self._edges(table, rows_per_chunk))
         return [Bounds(lower, upper) for lower, upper in zip([None, *edges], [*edges, None], strict=True)]
+
+    def _edges(self, table: TableSchema, rows: int) -> Iterator[tuple[str, ...]]:
+        """The key of every row that has `rows` - 1 before it and another behind it: the index is walked, and only what is
+        looked for becomes text."""
+        query = sql.SQL(
+            "SELECT {texts} FROM (SELECT {key} FROM {table} WHERE {beyond} ORDER BY {key} OFFSET {skip} LIMIT 2) AS t"
+            " ORDER BY {order}"
+        )
+        last: tuple[str, ...] | None = None
+        while True:
+            step = query.format(
+                texts=sql.SQL(", ").join(sql.SQL("{}::text").format(sql.Identifier(c)) for c in table.primary_key),
+                key=column_list(table.primary_key),
+                table=table_name(table.id),
+                beyond=_inside(table, Bounds(lower=last)),
+                order=sql.SQL(", ").join(sql.Identifier("t", c) for c in table.primary_key),  # of t: here it is text
+                skip=sql.Literal(rows - 1),
+            )
+            found = self._session().execute(step).fetchall()
+            if len(found) < 2:
+                return
+            last = tuple(map(str, found[0]))
+            yield last
 
     def estimate(self, table: TableSchema) -> int:
         with translated(f"ask for the size of {table.id}"):
             return int(one(self._session(), _ESTIMATE, [table_name(table.id).as_string(None)]) or 0)
-
-    def _has_more(self, table: TableSchema, rows: int) -> bool:
-        """Statistics of a table that was never analyzed say nothing."""
-        query = sql.SQL("SELECT EXISTS (SELECT FROM {} OFFSET {} LIMIT 1)").format(
-            table_name(table.id), sql.Literal(rows)
-        )
-        with translated(f"ask for the size of {table.id}"):
-            return bool(one(self._session(), query))
 
     def open(self, table: TableSchema, lock: str) -> tuple[LogMark, LogMark]:
         """(low, high) are the same: the snapshot's own word. The lock comes before it: a snapshot older than a TRUNCATE, or a

@@ -55,7 +55,7 @@ class _Open:
 
 class StreamedTransactions:
     """Takes what is in pieces, and what becomes of their transactions. `give` is told what capture has to know, `mark` says
-    where the log is. Raises ValueError for what cannot be."""
+    where the log is; `make`: the buffer of a table. Raises ValueError for what cannot be."""
 
     def __init__(
         self,
@@ -66,11 +66,12 @@ class StreamedTransactions:
         mark: Callable[[], LogMark],
         reader: ReaderOf | None = None,
         undone: Undone = lambda subtransactions: False,
+        make: Callable[[TableSchema], MessageBuffer] = MessageBuffer,
     ) -> None:
         self._select, self._type_text, self._numbers, self._give, self._mark = select, type_text, numbers, give, mark
         self._reader, self._undone = reader, undone
         self._schemas: dict[TableId, TableSchema | None] = {}  # one object for all: rows of a table have one buffer
-        self._builder = ChunkBuilder(MessageBuffer)
+        self._builder = ChunkBuilder(make)
         self._has_barrier = False
         self._all: dict[int, _Open] = {}
         self._sub = b""  # the subtransaction whose messages come

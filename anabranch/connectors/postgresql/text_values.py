@@ -15,7 +15,7 @@ from anabranch.model.datatype import Kind, LogicalType
 from anabranch.rows.arrow import arrow_type
 
 _NUMBERS = frozenset({Kind.INT16, Kind.INT32, Kind.INT64, Kind.FLOAT32, Kind.FLOAT64})
-_TEXTS = frozenset({Kind.TEXT, Kind.JSON, Kind.UUID, Kind.INET, Kind.ENUM, Kind.NATIVE})
+TEXTS = frozenset({Kind.TEXT, Kind.JSON, Kind.UUID, Kind.INET, Kind.ENUM, Kind.NATIVE})
 _PREFIX = 2  # bytes of the \x before hex digits
 
 
@@ -25,7 +25,7 @@ def array_of_text(type: LogicalType, values: pa.LargeBinaryArray) -> pa.Array:
         return _unhex(values)
     if type.kind in _NUMBERS:
         return values.cast(pa.large_string()).cast(arrow_type(type))
-    if type.kind in _TEXTS:
+    if type.kind in TEXTS:
         return values.cast(pa.large_string()).cast(pa.string())
     raise NotImplementedError(type.kind)
 

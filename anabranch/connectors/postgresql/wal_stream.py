@@ -42,6 +42,7 @@ class WalStream:
                 **parameters(endpoint, NAME), replication="database", autocommit=True
             )
         self._pg = self._connection.pgconn
+        self._end: SourceError | None = None  # of the stream, behind what was received
         self.timeline = int(self._asked(b"IDENTIFY_SYSTEM", 1))
 
     def left_at(self, timeline: int) -> int | None:
@@ -94,6 +95,32 @@ class WalStream:
             raise self._ended()
         return data if size else None
 
+    def receive_some(self, most: int, size: int) -> list[bytes]:
+        """Messages that are here already, up to so many, and no more behind the one with which they have so many bytes. Raises
+        SourceUnavailable, SourceError: behind all that came before."""
+        if self._end is not None:
+            raise self._end
+        get, found, taken = self._pg.get_copy_data, list[bytes](), 0
+        try:
+            while len(found) < most and taken < size:
+                got, data = get(1)
+                if got == 0:
+                    self._pg.consume_input()
+                    got, data = get(1)
+                if got <= 0:
+                    break
+                found.append(bytes(data))
+                taken += got
+            else:
+                got = 0
+        except psycopg.Error as error:
+            raise translate(error, "read the log") from None
+        if got < 0:
+            self._end = self._ended()
+            if not found:
+                raise self._end
+        return found
+
     def tell(self, written: int, flushed: int, asks: bool = False) -> None:
         """Up to where messages came, and are durable. `asks`: for a keepalive at once. Raises SourceUnavailable."""
         now = time.time_ns() // 1000 - _EPOCH
@@ -116,12 +143,12 @@ class WalStream:
         return translate(psycopg.errors.error_from_result(result), "read the log")
 
 
-def data_start(message: memoryview) -> int:
+def data_start(message: bytes | memoryview) -> int:
     """The place that a message of DATA came with: of a commit, where it ended."""
     return int.from_bytes(message[1:9])
 
 
-def keepalive(message: memoryview) -> tuple[int, int, bool]:
+def keepalive(message: bytes | memoryview) -> tuple[int, int, bool]:
     """Up to where everything was sent; the server's time, microseconds since 1970; does it want an answer?"""
     end, sent, asks = _KEEPALIVE.unpack(message)
     return end, sent + _EPOCH, bool(asks)

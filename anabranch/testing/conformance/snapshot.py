@@ -76,11 +76,11 @@ def places_are_the_table_in_a_shared_snapshot(source: Source) -> None:
     schema = definitions(source)[a]
     with closing(source.connector.snapshot()) as sharer:
         if not isinstance(sharer, SharingReader):
-            assert sharer.bounds(schema, 50) == [Bounds()]
+            assert sharer.bounds(schema, 50) == [Bounds()] and not source.cuts_places
             return
         shared, found = sharer.share([schema]), list[int]()
         bounds = sharer.places(schema, 50)
-        assert len(bounds) > 2 and bounds[0].lower is None and bounds[-1].upper is None
+        assert (len(bounds) > 2) is source.cuts_places and bounds[0].lower is None and bounds[-1].upper is None
         for number, one in enumerate(bounds):
             with closing(source.connector.snapshot()) as reader:
                 assert isinstance(reader, SharingReader) and reader.open_shared(schema, shared) is not None

@@ -41,6 +41,7 @@ class Source(Protocol):
 
     connector: SourceConnector
     options: LogOptions
+    cuts_places: bool  # can a table without a key be read in pieces, by where its rows lie?
 
     def create(self, name: str, has_key: bool = True) -> TableId:
         """A table with COLUMNS: bigint (the key), varchar(100) utf8, int, decimal(12,2), varbinary, datetime(6)."""

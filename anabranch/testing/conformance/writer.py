@@ -176,8 +176,11 @@ def table_states_commit_with_the_epoch(target: Target) -> None:
     state = TableState(of.source, of.target, "parked", 1, reason="said so", schema=schema(of), facts={"a": "b"})
     with Epochs(target) as epochs:
         epochs.do(lambda writer: writer.save_table(JOB, state))
+        later = replace(state, changes_applied=7)
+        without = replace(later, schema=None)  # which keeps the one that is there
+        epochs.do(lambda writer: writer.save_table(JOB, without))
     with closing(target.connector.store()) as store:
-        assert store.tables(JOB)[of.source] == state
+        assert store.tables(JOB)[of.source] == later
 
 
 # --- net changes ------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Capture, load and apply as they are, each in a forked process, with everything that Spark would do done in it.
 
-The work of Spark's tasks (chunks, staging) is done in the part's own process, one after another; epochs are driven by a
-thread that looks at the trail. What waits for seconds in a product at rest waits for hundredths here. What does not live
+The work of Spark's tasks (chunks, staging) is done in the part's own process, one after another; epochs are those of
+`runner = "continuous"`. What waits for seconds in a product at rest waits for hundredths here. What does not live
 here: who starts the processes and what befalls them (parts.py, pipeline.py).
 """
 
@@ -12,7 +12,6 @@ import os
 import pickle
 import signal
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -30,10 +29,11 @@ from anabranch.config import ONLY
 from anabranch.connectors.postgresql import assemble
 from anabranch.errors import AnabranchError, ConfigError, TrailError
 from anabranch.job import Job, ends, parts
-from anabranch.load import run as load_run
+from anabranch.load import plan as load_plan
 from anabranch.model.datatype import LogicalType
 from anabranch.model.ids import TableId
 from anabranch.rows.aside import RELEASE
+from anabranch.spark.continuous import EPOCH_ROWS, ContinuousEpochs
 from anabranch.spark.engine import Epochs
 from anabranch.spark.work import Bundle, Outcome, Work, do
 from anabranch.testing.torture.local_verify import mend
@@ -41,8 +41,6 @@ from anabranch.trail.reader import TrailReader
 
 T = TypeVar("T")
 CLOCK = "ANABRANCH_TORTURE_CLOCK"  # seconds by which the wall clock jumps on SIGUSR1
-POLL_SECONDS = 0.004
-EPOCH_ROWS = 500_000
 
 # The product's pauses, made short: they are there to spare servers and disks, not for what is right.
 HASTE: Mapping[str, Mapping[str, float]] = {
@@ -92,7 +90,7 @@ class LocalEngine:
     def follow(
         self, trail: Path, checkpoint: Path, start: int, apply: Callable[[int], None], at: Callable[[], int]
     ) -> Epochs:
-        return LocalEpochs(trail, start, apply, at, self._small.epoch_rows)
+        return ContinuousEpochs(trail, start, apply, at, self._small.epoch_rows)
 
     def passes(self, expression: str, types: Mapping[str, LogicalType], rows: pa.Table) -> pa.BooleanArray:
         raise _no_sql()
@@ -106,52 +104,6 @@ def _travelled(value: T) -> T:
 
 def _no_sql() -> ConfigError:
     return ConfigError("a `where` is Spark SQL, and there is no Spark here", hint="torture it with --spark")
-
-
-class LocalEpochs:
-    """Epochs of whatever the trail has (spark/engine.py), from a thread of its own."""
-
-    def __init__(
-        self, trail: Path, start: int, apply: Callable[[int], None], at: Callable[[], int], epoch_rows: int
-    ) -> None:
-        self.idle, self.is_warm, self.done = threading.Lock(), threading.Event(), start
-        self._trail, self._apply, self._at, self._rows = TrailReader(trail), apply, at, epoch_rows
-        self._ended = threading.Event()
-        self._is_stopping = False
-        self._failure: BaseException | None = None
-        threading.Thread(target=self._run, name="epochs", daemon=True).start()
-
-    def wait(self, seconds: float) -> None:
-        self._ended.wait(seconds)
-        if self._failure is not None:
-            raise self._failure
-
-    def start_again(self) -> None:
-        """It writes nothing, so it never needs room."""
-
-    def stop(self) -> None:
-        self._is_stopping = True
-        with self.idle:
-            self._trail.close()
-
-    def _run(self) -> None:
-        try:
-            while not self._is_stopping:
-                with self.idle:
-                    found = not self._is_stopping and self._epoch()
-                self.is_warm.set()
-                time.sleep(0 if found else POLL_SECONDS)
-        except BaseException as failure:  # noqa: BLE001 - carried over to the waiting thread
-            self._failure = failure
-        finally:
-            self._ended.set()
-
-    def _epoch(self) -> bool:
-        refs = self._trail.descriptors(self._at(), limit_rows=self._rows)
-        if refs:
-            self.done = refs[-1].last_sequence
-            self._apply(self.done)
-        return bool(refs)
 
 
 # --- a part in its process --------------------------------------------------------------------------------------------
@@ -171,7 +123,7 @@ def run_part(name: str, job_file: str, environment: Mapping[str, str], output: s
         for constant, value in constants.items():
             setattr(import_module(module), constant, value)
     if small.chunk_rows:
-        load_run.ROWS_PER_CHUNK = small.chunk_rows
+        load_plan.LEAST_ROWS = load_plan.MOST_ROWS = small.chunk_rows
     if small.log_images:
         assemble.FULL_IMAGES = small.log_images
     code, error = _ended(name, job_file, small)

@@ -48,13 +48,13 @@ def may_be_written_to(schema: Schema) -> list[Table]:
     return [
         table
         for table in schema.tables
-        if table.key and not table.foreign_keys and not any(schema.references(table.name)) and not _is_caseless(table)
+        if _is_told_whole(table) and not table.foreign_keys and not any(schema.references(table.name))
     ]
 
 
 def with_one_apart(schema: Schema) -> Schema:
     """The same, with a table that no foreign key connects with others, if one may be."""
-    keyed = [t for t in schema.tables if t.key and not _is_caseless(t)]
+    keyed = [t for t in schema.tables if _is_told_whole(t)]
     if not keyed or may_be_written_to(schema):
         return schema
     name = keyed[0].name
@@ -115,6 +115,12 @@ def _refer(r: random.Random, tables: list[Table], place: int) -> None:
     if key.on_delete == CASCADE and parent.name != child.name and _removes(tables, parent.name, child.name):
         key = replace(key, on_delete=RESTRICT)
     tables[place] = replace(child, foreign_keys=(*child.foreign_keys, key))
+
+
+def _is_told_whole(table: Table) -> bool:
+    """Does a change of a row say its key and every value? What lies outside of a row is not in the log where it stays as it
+    is: the row keeps what an intruder left there, also under another key."""
+    return bool(table.key) and not _is_caseless(table) and not any(column.of.is_wide for column in table.columns)
 
 
 def _is_caseless(table: Table) -> bool:

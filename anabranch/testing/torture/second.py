@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+from anabranch.spark.continuous import EPOCH_ROWS
 from anabranch.testing.databases import Database
 from anabranch.testing.torture.contract import SECOND, Fault
 from anabranch.testing.torture.explain import ON_LINES
-from anabranch.testing.torture.local import EPOCH_ROWS, Small
+from anabranch.testing.torture.local import Small
 from anabranch.testing.torture.parts import STOPPED, Ended, Parts
 from anabranch.testing.torture.waiting import AT_FAILPOINTS
 

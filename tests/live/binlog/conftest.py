@@ -14,13 +14,13 @@ import pytest
 from anabranch import connectors
 from anabranch.abc import Bounds, LogOptions, ValueRules
 from anabranch.connectors.mysql.capture import BinlogReader
-from anabranch.connectors.mysql.native import compiled
 from anabranch.connectors.mysql.positions import BinlogOrder
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
 from anabranch.rows.chunk import META, Chunk, Op, Part
+from anabranch.rows.compiled import compiled
 from anabranch.rows.lines import lines
 from anabranch.rows.log_items import LogIdle, LogStatement
 from anabranch.testing.databases import Database

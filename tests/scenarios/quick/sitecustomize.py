@@ -7,7 +7,7 @@ from anabranch.testing.torture.local import LocalEngine, Small
 
 
 class _Local(LocalEngine):
-    def __init__(self, factory: object) -> None:
+    def __init__(self, factory: object, runner: str = "") -> None:
         super().__init__(Small())
 
 

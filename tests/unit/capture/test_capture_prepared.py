@@ -66,7 +66,7 @@ class TwoPhaseLog(MemoryLog):
 class Nobody:
     def read(self, *_: Any) -> None: ...
 
-    at_end = written = waiting = read
+    follows = at_end = written = waiting = read
 
 
 class Died(BaseException):

@@ -89,7 +89,7 @@ class DyingFile:
 class Nobody:
     def read(self, *_: Any) -> None: ...
 
-    at_end = written = waiting = read
+    follows = at_end = written = waiting = read
 
 
 @dataclass

@@ -12,7 +12,10 @@ FOUND = {
     "job": "shop",
     "phase": "waiting",
     "detail": "disk full",
-    "parts": [{"name": "capture", "pid": 12, "host": "db1"}, {"name": "apply", "pid": 13, "host": "db1"}],
+    "parts": [
+        {"name": "capture", "pid": 12, "host": "db1", "how": "decoder native"},
+        {"name": "apply", "pid": 13, "host": "db1"},
+    ],
     "positions": {
         "read": {"text": "9@bin.1:9", "commit_time": None},
         "written": {"text": "8@bin.1:8", "commit_time": "2026-01-01T00:00:00.000000Z"},
@@ -51,7 +54,7 @@ FOUND = {
 EXPECTED = """\
 job         shop
 phase       waiting: disk full
-parts       capture (pid 12 on db1), apply (pid 13 on db1)
+parts       capture (pid 12 on db1, decoder native), apply (pid 13 on db1)
 read        9@bin.1:9
 written     8@bin.1:8  committed 2026-01-01T00:00:00.000000Z
 source end  -

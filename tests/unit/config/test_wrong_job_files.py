@@ -60,7 +60,7 @@ CASES: dict[str, tuple[str, list[str]]] = {
         more("[apply]\nparallel = 2\n"),
         [
             "line 9, [apply] parallel: unknown key; expected one of mode, truncate, on_conflict, on_error, set_aside_limit,"
-            " stage_rows; did you mean [load] parallel?"
+            " runner, stage_rows; did you mean [load] parallel?"
         ],
     ),
     "key of a later release": (

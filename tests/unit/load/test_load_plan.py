@@ -17,7 +17,7 @@ from anabranch.connectors.memory.database import database, forget
 from anabranch.errors import SchemaError, SourceError, StateError
 from anabranch.load.copy import TRIES, ChunkWork
 from anabranch.load.handover import loaded
-from anabranch.load.plan import Knot, LoadTable, Planned, plan
+from anabranch.load.plan import Knot, LoadTable, Planned, chunk_rows, plan
 from anabranch.load.run import load_tables
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
@@ -219,3 +219,14 @@ def test_rule_04_a_piece_waits_for_capture(source: SourceConnector, monkeypatch:
     (one,) = planned(source, table)
     assert do(work(Inexact(source), quiet=quiet([None])), one.pieces[0]).value is None
     assert len(planned(source, table)[0].pieces) == 1
+
+
+def test_chunks_grow_with_the_table_between_two_ends() -> None:
+    assert [chunk_rows(rows) for rows in (0, 100, 1_600_000, 4_000_000, 8_000_000, 10**9)] == [
+        200_000,
+        200_000,
+        200_000,
+        500_000,
+        1_000_000,
+        1_000_000,
+    ]

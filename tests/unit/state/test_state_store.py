@@ -44,6 +44,16 @@ def test_a_job_that_never_ran_has_a_snapshot_and_no_file(tmp_path: Path) -> None
     assert not home.exists()
 
 
+def test_how_a_part_works_is_told_of_the_one_that_said_so(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    assert "how" not in store.snapshot()["parts"][0]
+    store.how("capture", "decoder native")
+    assert StateStore(tmp_path).snapshot()["parts"][0]["how"] == "decoder native"
+    time.sleep(0.002)  # the clock of the file has milliseconds
+    store.part("capture", os.getpid(), HOST)
+    assert "how" not in store.snapshot()["parts"][0], "it has started again"
+
+
 def test_slow_epochs_are_those_of_the_running_apply(tmp_path: Path) -> None:
     store = filled(tmp_path)
     store.slow_epochs(0, 0, "")

@@ -14,11 +14,11 @@ import pytest
 
 from anabranch.abc import Select, ValueRules
 from anabranch.connectors.mysql.assemble import Assembler
-from anabranch.connectors.mysql.native import compiled
 from anabranch.connectors.mysql.positions import place_of
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.chunk import META, Chunk, Op
+from anabranch.rows.compiled import compiled
 from anabranch.rows.lines import texts
 from anabranch.rows.log_items import LogStatement
 

@@ -18,10 +18,10 @@ from made_logs import PLAIN, Log, Table
 from anabranch.abc import ValueRules
 from anabranch.connectors.mysql import endings
 from anabranch.connectors.mysql.assemble import Assembler
-from anabranch.connectors.mysql.native import compiled
 from anabranch.connectors.mysql.positions import Place
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.rows.chunk import Chunk
+from anabranch.rows.compiled import compiled
 
 WRITES, UPDATES, DELETES = (23, 30), (24, 31), (25, 32)
 

@@ -1,0 +1,48 @@
+"""Images that wait one section behind another: those of the compiled decoder, then those that Python has read, and so on.
+
+What does not live here: what a section holds (the connectors)."""
+
+from __future__ import annotations
+
+from typing import Generic, Protocol, TypeVar
+
+S = TypeVar("S", bound="Section")
+
+
+class Section(Protocol):
+    @property
+    def images(self) -> int:
+        """How many; never none."""
+
+    def first(self: S, count: int) -> S:
+        """A section of so many from the front."""
+
+    def rest(self: S, count: int) -> S:
+        """A section without so many from the front."""
+
+
+class Sections(Generic[S]):
+    """In the order in which their images came. `waiting`: the list itself."""
+
+    def __init__(self) -> None:
+        self.waiting: list[S] = []
+
+    def drop(self, count: int) -> None:
+        """Without the last so many images."""
+        while count:
+            last = self.waiting.pop()
+            if last.images > count:
+                self.waiting.append(last.first(last.images - count))
+            count -= min(count, last.images)
+
+    def take(self, count: int) -> list[S]:
+        """The first so many images, which do not wait any more."""
+        taken: list[S] = []
+        while count:
+            section = self.waiting.pop(0)
+            if section.images > count:
+                self.waiting.insert(0, section.rest(count))
+                section = section.first(count)
+            taken.append(section)
+            count -= section.images
+        return taken

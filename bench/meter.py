@@ -1,0 +1,48 @@
+"""What a run costs each kind of process: ours by what they are (capture, apply, a Spark worker, the JVM), servers by name."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from anabranch.demo.child import descendants
+from anabranch.testing.servers import Server
+from anabranch.testing.usage import kind_of
+from bench.processes import Cost, Program, Use, cpu, peak_rss
+
+
+class Meter:
+    """Begins when it is made. Programs and servers that start later, or end before `cost` is asked, are not in it."""
+
+    def __init__(self, programs: Sequence[Program], servers: Mapping[str, Server] | None = None) -> None:
+        self._trees: list[Callable[[], list[int]]] = [_tree(program) for program in programs]
+        self._servers = {name: server for name, server in (servers or {}).items() if server.pid is not None}
+        self._before = {pid: cpu([pid]) for pid in [*self._ours(), *self._theirs()]}
+        self._begin = time.monotonic()
+
+    def cost(self, end: float | None = None) -> Cost:
+        """From the beginning until now; `end`: a moment of time.monotonic() at which the clock was stopped."""
+        kinds: dict[str, list[int]] = {}
+        for pid in self._ours():
+            kinds.setdefault(kind_of(pid), []).append(pid)
+        each = {kind: self._use(pids) for kind, pids in sorted(kinds.items())}
+        whole = Use(sum(use.cpu for use in each.values()), max((use.rss for use in each.values()), default=0.0))
+        servers = {name: self._use(_family(server)) for name, server in self._servers.items()}
+        return Cost((end or time.monotonic()) - self._begin, whole.cpu, whole.rss, each | servers)
+
+    def _use(self, pids: Sequence[int]) -> Use:
+        return Use(max(0.0, sum(cpu([pid]) - self._before.get(pid, 0.0) for pid in pids)), peak_rss(pids))
+
+    def _ours(self) -> list[int]:
+        return [pid for tree in self._trees for pid in tree()]
+
+    def _theirs(self) -> list[int]:
+        return [pid for server in self._servers.values() for pid in _family(server)]
+
+
+def _tree(program: Program) -> Callable[[], list[int]]:
+    return lambda: program.tree
+
+
+def _family(server: Server) -> list[int]:
+    return [server.pid, *descendants(server.pid)] if server.pid is not None else []

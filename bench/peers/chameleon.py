@@ -1,0 +1,114 @@
+"""pg_chameleon 2.0.21, for the load of MySQL and MariaDB: `chameleon init_replica` with the settings of its example.
+
+Rows come by `CONCAT` of CSV in the source's server, files and COPY; keys are built after them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from anabranch.testing.databases import Database
+from bench.peers.install import python_of
+from bench.peers.place import account, check_loaded, timed
+from bench.processes import Cost
+from bench.stand import Stand
+
+VERSION = "2.0.21"
+NAME = "bench"
+SCHEMA = "chameleon"
+# It refuses to be root, which is who measures in a container; it does nothing there that root may not.
+NOBODY = """
+import os, runpy, sys
+os.geteuid = lambda: 65534
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], None, "__main__")
+"""
+
+
+class Chameleon:
+    name = "pg_chameleon"
+    table = f"{SCHEMA}.orders"
+
+    def missing(self, stand: Stand) -> str:
+        return "" if stand.name in ("mysql", "mariadb") else "reads MySQL and MariaDB only"
+
+    def load(self, stand: Stand, source: Database, target: Database) -> Cost:
+        # Its program asks setuptools for its own version, with what newer ones do not have.
+        python = python_of("pg_chameleon", f"pg_chameleon=={VERSION}", "setuptools==75.8.2", "PyMySQL==1.1.1")
+        home = stand.directory / "peers" / "pg_chameleon"
+        shutil.rmtree(home, ignore_errors=True)
+        _configure(home, stand, source, target)
+        program = [python, "-W", "ignore", "-c", NOBODY, python.with_name("chameleon.py")]
+        environment, chosen = {"HOME": str(home)}, ("--config", NAME)
+        timed([*program, "create_replica_schema", *chosen], environment)
+        timed([*program, "add_source", *chosen, "--source", NAME], environment)
+        # `--debug` keeps it in the foreground. It ends with 0 whatever happens: the rows say whether it has loaded them.
+        cost, said = timed([*program, "init_replica", *chosen, "--source", NAME, "--debug"], environment)
+        timed([*program, "drop_replica_schema", *chosen], environment)
+        check_loaded(self, source, target, said)
+        return cost
+
+
+def _configure(home: Path, stand: Stand, source: Database, target: Database) -> None:
+    """JSON is YAML."""
+    settings = home / ".pg_chameleon" / "configuration" / f"{NAME}.yml"
+    settings.parent.mkdir(parents=True)
+    files = home / "files"
+    for place in (files, home / ".pg_chameleon" / "pid", home / ".pg_chameleon" / "logs"):
+        place.mkdir()
+    user, password = account(stand)
+    server = target.server
+    settings.touch(mode=0o600)
+    settings.write_text(
+        json.dumps(
+            {
+                "pid_dir": f"{home}/.pg_chameleon/pid/",
+                "log_dir": f"{home}/.pg_chameleon/logs/",
+                "log_dest": "file",
+                "log_level": "info",
+                "log_days_keep": 1,
+                "rollbar_key": "",
+                "rollbar_env": "",
+                "pg_conn": {
+                    "host": server.host,
+                    "port": str(server.port),
+                    "user": server.user,
+                    "password": server.password,
+                    "database": target.name,
+                    "charset": "utf8",
+                },
+                "sources": {
+                    NAME: {
+                        "db_conn": {
+                            "host": source.server.host,
+                            "port": str(source.server.port),
+                            "user": user,
+                            "password": password,
+                            "charset": "utf8",
+                            "connect_timeout": 10,
+                        },
+                        "schema_mappings": {source.name: SCHEMA},
+                        "limit_tables": [f"{source.name}.orders"],
+                        "skip_tables": [],
+                        "grant_select_to": [],
+                        "lock_timeout": "120s",
+                        "my_server_id": 7100,
+                        "replica_batch_size": 10000,
+                        "replay_max_rows": 10000,
+                        "batch_retention": "1 day",
+                        "copy_max_memory": "300M",
+                        "copy_mode": "file",
+                        "out_dir": str(files),
+                        "sleep_loop": 1,
+                        "on_error_replay": "exit",
+                        "on_error_read": "exit",
+                        "auto_maintenance": "disabled",
+                        "gtid_enable": False,
+                        "type": "mysql",
+                        "keep_existing_schema": False,
+                    }
+                },
+            }
+        )
+    )
