@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import click
@@ -92,7 +92,8 @@ class Joining:
                 job=self.name,
                 hint="let capture run, then load it",
             )
-        return found
+        # what is none of the definition is as it is now
+        return found and replace(found, indexes=now.indexes, partitions=now.partitions, partition_key=now.partition_key)
 
     def _brought_in(self, table: TableId) -> TableSchema | None:
         """The definition that capture answers a request with; None when stopped while waiting."""

@@ -329,9 +329,7 @@ class Loading:
             return
         if state is not None and state.target != self.job.rules.target_table(schema).target:
             joining.require_room(schema)
-        changed = bool(
-            state and (RECREATE in state.facts or (state.schema and not state.schema.same_definition(schema)))
-        )
+        changed = bool(state and (RECREATE in state.facts or (state.schema and not _is_made_as(state.schema, schema))))
         demand = self._demand(schema, joining.states())  # parents may have come to stream meanwhile
         load = LoadTable(
             schema,
@@ -352,6 +350,10 @@ class Loading:
     def _demand(self, schema: TableSchema, states: Mapping[TableId, TableState]) -> Demand:
         schemas = {t: s.schema for t, s in states.items() if s.schema and s.state == "streaming"} | {schema.id: schema}
         return next(demand for level in self._demands(schemas) for demand in level if demand.table == schema.id)
+
+
+def _is_made_as(then: TableSchema, now: TableSchema) -> bool:
+    return then.same_definition(now) and (then.partition_key, then.partitions) == (now.partition_key, now.partitions)
 
 
 def _replaced(trail: TrailReader, loaded: TableSchema) -> str:

@@ -118,13 +118,33 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True)
+class Partition:
+    """A part of a partitioned table that holds rows, or is divided itself: then `key` says how. `parent` is the `name` of the
+    part that it is of, "" of the table. `bound` and `key` in the words of TableSchema.dialect, "" in a trail of before."""
+
+    name: str  # as the source shows it: of no other part
+    table: TableId | None = None
+    parent: str = ""
+    bound: str = ""
+    key: str = ""
+    is_logged: bool = True
+
+    @classmethod
+    def from_json(cls, data: Any) -> Partition:
+        if isinstance(data, str):  # a trail of before has the name
+            return cls(data)
+        return cls(**{**data, "table": TableId(**data["table"]) if data["table"] else None})
+
+
+@dataclass(frozen=True, slots=True)
 class TableSchema:
     """One version of a table's definition, valid from a position of the trail on.
 
     `version` counts from 1 per table; `primary_key` is () for a keyless table. `row_end` names the column (which need not
     be among `columns`) that tells the source's current rows from their history, "" for a table that keeps none. `checks`
     and comments are for the target's definition only: rows are read without them, and a change of them is none of the
-    definition. `partitions` names those that hold its rows, where rows come and go with them, unseen by the log.
+    definition. `partitions`, parents first, where rows come and go with them, unseen by the log; `partition_key` says how rows
+    are divided among them.
 
     `dialect` names in whose words expressions and definitions are, "" where no target takes them as they are; then what
     the source computes is computed by the target as well. `needs`: in the order in which they can be made."""
@@ -139,11 +159,12 @@ class TableSchema:
     row_end: str = ""
     comment: str = field(default="", compare=False)
     checks: tuple[Check, ...] = field(default=(), compare=False)
-    partitions: tuple[str, ...] = field(default=(), compare=False)
+    partitions: tuple[Partition, ...] = field(default=(), compare=False)
     oid: int = field(default=0, compare=False)  # of the table itself where its database has such: not of its name
     dialect: str = field(default="", compare=False)
     key_name: str = field(default="", compare=False)  # of the primary key, where the source names it
     needs: tuple[Need, ...] = field(default=(), compare=False)
+    partition_key: str = field(default="", compare=False)  # in the words of `dialect`
 
     def column(self, name: str) -> Column:
         return next(c for c in self.columns if c.name == name)
@@ -199,11 +220,12 @@ class TableSchema:
             row_end=data.get("row_end", ""),
             comment=data["comment"],
             checks=tuple(_check(c) for c in data.get("checks", ())),
-            partitions=tuple(data.get("partitions", ())),
+            partitions=tuple(Partition.from_json(part) for part in data.get("partitions", ())),
             oid=data.get("oid", 0),
             dialect=data.get("dialect", ""),  # a trail of before has none
             key_name=data.get("key_name", ""),
             needs=tuple(Need(**need) for need in data.get("needs", ())),
+            partition_key=data.get("partition_key", ""),
         )
 
 

@@ -20,7 +20,7 @@ try:
 except ImportError:
     found = None
 
-INTERFACE = 3
+INTERFACE = 4
 NATIVE: Any = found if getattr(found, "INTERFACE", None) == INTERFACE else None
 _META = ("<i1", "<i4", "<i8", "<i2")  # op, transaction, ordinal, shape
 Given = tuple[bytes | None, int, bytes | None, bytes]

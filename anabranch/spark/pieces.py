@@ -7,11 +7,12 @@ verify/).
 
 from __future__ import annotations
 
+import gc
 import pickle
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import pyarrow as pa
@@ -75,6 +76,7 @@ def _finish_filtered(work: Work, batches: Iterator[Any]) -> Iterator[Any]:
         except AnabranchError as error:
             outcome = Outcome(piece, failure=Failure.of(error))
         yield pa.record_batch([pa.array([pickle.dumps(outcome)], pa.binary())], names=["outcome"])
+    _settle(type(work))
 
 
 class _Filtered:
@@ -112,6 +114,12 @@ class _Filtered:
         return bytes(header)
 
 
+def _tell(found: Any, outcomes: Iterator[Outcome]) -> None:
+    for outcome in outcomes:
+        found.add([outcome])
+    _settle(Outcome)
+
+
 # --- on the driver ----------------------------------------------------------------------------------------------------
 
 
@@ -134,7 +142,16 @@ def plain(spark: SparkSession, work: Work, pieces: Sequence[Any], sizes: Sequenc
 
 
 def _do_all(work: Work, pieces: Sequence[Any]) -> Iterator[Outcome]:
-    return (do(work, piece) for piece in pieces)
+    for piece in pieces:
+        yield do(work, piece)
+    _settle(type(work))
+
+
+@cache
+def _settle(kind: type) -> None:
+    """Once in a worker for each kind of work that it does. PySpark collects garbage behind every task, which goes through
+    all that modules have: 30 ms, as much as the start of a chunk. What is loaded by now stays, and is left out from here on."""
+    gc.freeze()
 
 
 def _shared(pieces: Sequence[Any], sizes: Sequence[float]) -> list[list[Any]]:
@@ -177,7 +194,8 @@ def run(
     """Run RDDs of outcomes as one Spark job. `take` gets each outcome as its task ends, in this thread; what it raises
     cancels the rest. False when `stop()` said so."""
     context = spark.sparkContext
-    job = _Job(context, context.union(list(outcomes)))
+    together = context.union(list(outcomes)) if len(outcomes) > 1 else outcomes[0]  # a union takes a second worker
+    job = _Job(context, together)
     try:
         while job.wait(POLL):
             job.give(take)
@@ -206,7 +224,7 @@ class _Job:
         found = self._found
         try:
             self._context.setJobGroup(self._group, "anabranch", interruptOnCancel=True)
-            outcomes.foreach(lambda outcome: found.add([outcome]))
+            outcomes.foreachPartition(partial(_tell, found))
         except (PySparkException, Py4JError) as problem:
             self._problem = problem
         finally:

@@ -7,6 +7,7 @@
 #![deny(unsafe_code)]
 
 mod columns;
+mod copy_out;
 mod crc;
 mod directory;
 mod events;
@@ -28,7 +29,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 /// What `anabranch.rows.compiled` has to agree with.
-const INTERFACE: u32 = 3;
+const INTERFACE: u32 = 4;
 
 /// Lines of the rows at the front of `data`, packets of rows with one value each, and where what is left begins.
 #[pyfunction(name = "lines")]
@@ -41,6 +42,7 @@ fn plain_lines<'py>(py: Python<'py>, data: &[u8]) -> (Bound<'py, PyBytes>, usize
 fn anabranch_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("INTERFACE", INTERFACE)?;
     module.add_function(wrap_pyfunction!(plain_lines, module)?)?;
+    module.add_class::<copy_out::CopyOut>()?;
     module.add_class::<sums::RowSums>()?;
     module.add_class::<table::Table>()?;
     module.add_class::<layout::Layout>()?;

@@ -16,10 +16,10 @@ from anabranch.rows import compiled
 from anabranch.testing.databases import create_database, drop_database
 from anabranch.testing.servers import Server
 
-# What reads a PostgreSQL's log, with the compiled decoder, where it is installed, and with the one in Python.
+# What reads a PostgreSQL's log, or rows by COPY, with the compiled decoder, where it is installed, and with the one in Python.
 BY_DECODING = (
-    "pgoutput_chunks", "postgresql_binary", "postgresql_changes", "postgresql_decoders", "postgresql_identities",
-    "postgresql_releases", "postgresql_streaming",
+    "pgoutput_chunks", "postgresql_binary", "postgresql_changes", "postgresql_copy_out", "postgresql_decoders",
+    "postgresql_identities", "postgresql_releases", "postgresql_streaming", "postgresql_verify",
 )  # fmt: skip
 
 

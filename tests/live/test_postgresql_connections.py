@@ -9,10 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from psycopg import sql
 
 from anabranch import connectors
 from anabranch.config.url import parse_url
 from anabranch.connectors.postgresql.connection import connect
+from anabranch.connectors.postgresql.copy_out import copied
 from anabranch.errors import TargetError, TargetUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.testing.certificates import Certificates, make_certificates
@@ -87,6 +89,8 @@ def test_postgresql_tls(encrypted: tuple[Server, Certificates]) -> None:
     assert "not signed by the authority" in refused(url(server, "localhost", ssl_ca=made.stranger)).hint
     assert "another host name" in refused(url(server, "127.0.0.1", ssl_ca=ca)).hint
     assert "ssl_ca" in refused(url(server, ssl_ca=ca.with_name("nothing.pem"))).hint
+    with closing(connect(url(server), "test", autocommit=True)) as connection:
+        assert list(copied(connection, sql.SQL("COPY (SELECT 7) TO STDOUT").format())) == [b"7\n"]
 
 
 @pytest.mark.servers

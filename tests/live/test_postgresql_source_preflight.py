@@ -41,6 +41,8 @@ def test_postgresql_source_preflight_refuses_and_its_hints_mend(database: Databa
     database.execute(
         "CREATE TABLE item (id int PRIMARY KEY, code int NOT NULL UNIQUE)",
         "CREATE UNLOGGED TABLE quick (id int PRIMARY KEY)",
+        "CREATE TABLE parted (id int PRIMARY KEY) PARTITION BY RANGE (id)",
+        "CREATE UNLOGGED TABLE parted_1 PARTITION OF parted FOR VALUES FROM (1) TO (9)",
         "CREATE TABLE nothing (id int PRIMARY KEY)",
         "ALTER TABLE nothing REPLICA IDENTITY NOTHING",
         "CREATE TABLE coded (id int PRIMARY KEY, code int NOT NULL)",
@@ -54,6 +56,7 @@ def test_postgresql_source_preflight_refuses_and_its_hints_mend(database: Databa
     try:
         bad = run(reader, whole)
         assert set(bad) == {"replication", "select", "unlogged", "replica_identity"}
+        assert len(bad["unlogged"]) == 2
         assert {one.table for one in bad["replica_identity"]} == {"public.nothing", "public.coded"}
         assert "by code, not by the primary key" in " · ".join(one.message for one in bad["replica_identity"])
         for results in bad.values():

@@ -324,7 +324,7 @@ def test_partitions(logical_postgresql: Server, scenario: Make) -> None:
         "CREATE TABLE {0}_b PARTITION OF {0} FOR VALUES FROM ('2025-01-01') TO ('2026-01-01')",
         "INSERT INTO {0} SELECT g, date '2024-01-01' + g, 'v' FROM generate_series(1, 700) g",
     ]
-    tables = ("sales", "detached", "attached")
+    tables = ("sales", "detached", "attached", "unlogged")
     made = scenario(logical_postgresql, *(one.format(table) for table in tables for one in schema))
     running = made.start("run")
     made.wait_streaming(running)
@@ -337,19 +337,30 @@ def test_partitions(logical_postgresql: Server, scenario: Make) -> None:
         "CREATE TABLE attached_c (id int, day date NOT NULL, v text, PRIMARY KEY (id, day))",
         "INSERT INTO attached_c VALUES (1, '2026-01-01', 'unlogged')",
         "ALTER TABLE attached ATTACH PARTITION attached_c FOR VALUES FROM ('2026-01-01') TO ('2027-01-01')",
+        "CREATE UNLOGGED TABLE unlogged_c PARTITION OF unlogged FOR VALUES FROM ('2026-01-01') TO ('2027-01-01')",
     )
-    wait_until(lambda: list(made.states().values()).count("parked") == 2, 40, "they are parked", running.tail, running)
+    wait_until(lambda: list(made.states().values()).count("parked") == 3, 40, "they are parked", running.tail, running)
+    assert "unlogged_c is unlogged" in made.reason("unlogged")
     assert "detached_b was detached" in made.reason("detached")
     assert "attached_c was attached" in made.reason("attached")
     made.source.execute("INSERT INTO sales VALUES (5001, '2026-06-02', 'new')", "TRUNCATE sales_a1")
     made.sync(running)
+    parts = "SELECT tableoid::regclass::text, count(*) FROM sales GROUP BY 1 ORDER BY 1"
+    assert [name for name, _ in made.target.query(parts)] == ["sales_a1", "sales_b", "sales_default"]
+    assert made.target.query(parts)[2] == ("sales_default", 2)
     later = "day >= '2025-01-01'"
     assert made.source_rows("sales", where=later) == made.target_rows("sales", where=later)
     made.source.execute("TRUNCATE sales", "INSERT INTO sales VALUES (1, '2024-06-02', 'again')")
     made.sync(running)
+    made.cli("load", "--table", "public.sales", "--recreate")
+    leaves = "SELECT relid::regclass::text FROM pg_partition_tree('sales') WHERE isleaf ORDER BY 1"
+    assert [name for (name,) in made.target.query(leaves)] == ["sales_a1", "sales_b", "sales_c", "sales_default"]
+    made.source.execute("INSERT INTO sales VALUES (2, '2026-06-02', 'in its own partition')")
+    made.sync(running)
     running.stop()
     made.assert_identical("sales")
-    assert "TRUNCATE of one of its partitions" in made.cli("preflight").stdout
+    assert made.target.query("SELECT id FROM sales_c") == [(2,)]
+    assert "TRUNCATE of one of its partitions" in made.cli("preflight", code=None).stdout
 
 
 @pytest.mark.quick

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from itertools import groupby
 from typing import Any
 
@@ -29,7 +29,7 @@ from anabranch.connectors.postgresql.merge import Action, Piece, Texts
 from anabranch.connectors.postgresql.shared import refuse_truncate
 from anabranch.connectors.postgresql.staging import ANALYZE_ROWS, StagingTables, copy_rows
 from anabranch.connectors.postgresql.store import READ_CHECKPOINT, TARGET, checkpoint_of, require_same, save_table
-from anabranch.errors import Fenced, StateError
+from anabranch.errors import Fenced, StateError, TargetError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.state import Checkpoint, TableState
@@ -56,8 +56,13 @@ BYPASS = "SET session_replication_role = replica"
 DEFER = "SET CONSTRAINTS ALL DEFERRED"  # https://www.postgresql.org/docs/current/sql-set-constraints.html
 ASK = "SET CONSTRAINTS ALL IMMEDIATE"
 REFERENCED = """
-SELECT EXISTS (SELECT FROM pg_constraint WHERE contype = 'f' AND confrelid = ANY(%s::regclass[])
-                  AND conrelid <> ALL(%s::regclass[]))
+SELECT EXISTS (SELECT FROM pg_constraint WHERE contype = 'f' AND conparentid = 0
+                  AND confrelid = ANY(%s::regclass[]) AND conrelid <> ALL(%s::regclass[]))
+"""
+# https://www.postgresql.org/docs/current/functions-info.html#FUNCTIONS-INFO-PARTITION
+ROOT = """
+SELECT n.nspname::text, c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+ WHERE c.oid = pg_partition_root(to_regclass(format('%%I.%%I', %s::text, %s::text)))
 """
 
 
@@ -249,7 +254,7 @@ class PostgresWriter:
                 connection.commit()
         except psycopg.Error as error:
             stages.rolled_back()
-            raise translate(error, "commit an epoch", _table_of(error), missing_parent(error)) from None
+            raise translate(error, "commit an epoch", self._table_of(error), missing_parent(error)) from None
         stages.committed()
         with translated("drop staging tables"):
             stages.trim()
@@ -314,8 +319,21 @@ class PostgresWriter:
         try:
             connection.execute(ASK)
         except psycopg.Error as error:
-            raise translate(error, "check a row alone", _table_of(error), missing_parent(error)) from None
+            raise translate(error, "check a row alone", self._table_of(error), missing_parent(error)) from None
         connection.execute(DEFER)
+
+    def _table_of(self, error: psycopg.Error) -> TableId | None:
+        """The target table that a deferred constraint names, or a partition of which it does. Asked over another connection:
+        ours is in the middle of it."""
+        schema, name = error.diag.schema_name, error.diag.table_name
+        if not schema or not name:
+            return None
+        try:
+            with closing(connect(self._endpoint, "anabranch-apply-root", autocommit=True)) as other:
+                root = other.execute(ROOT, [schema, name]).fetchone()
+        except (TargetError, psycopg.Error):
+            root = None
+        return TableId(*(root or (schema, name)))
 
     def _transaction(self) -> tuple[Connection, StagingTables]:
         """The open epoch. A line that was lost inside it is not opened again here: the epoch is over."""
@@ -354,9 +372,3 @@ def _sweep(connection: Connection, job: str) -> None:
         stage.sweep(connection, job)
     finally:
         connection.autocommit = False
-
-
-def _table_of(error: psycopg.Error) -> TableId | None:
-    """The target table that a deferred constraint names."""
-    schema, name = error.diag.schema_name, error.diag.table_name
-    return TableId(schema, name) if schema and name else None

@@ -55,7 +55,8 @@ SELECT w.oid::bigint,
        (SELECT conname::text FROM pg_catalog.pg_constraint
          WHERE conindid = x.indexrelid AND conrelid = w.oid AND contype IN ('p', 'u', 'x')),
        EXISTS (SELECT FROM pg_catalog.pg_constraint
-                WHERE conindid = x.indexrelid AND conrelid = w.oid AND contype IN ('p', 'u', 'x') AND condeferred)
+                WHERE conindid = x.indexrelid AND conrelid = w.oid AND contype IN ('p', 'u', 'x') AND condeferred),
+       i.relispartition
   FROM wanted w
   JOIN pg_catalog.pg_index x ON x.indrelid = w.oid
   JOIN pg_catalog.pg_class i ON i.oid = x.indexrelid
@@ -112,6 +113,7 @@ class ExistingIndex:
     definition: str
     constraint: str | None
     deferred: bool = False
+    of_whole: bool = False  # it is the part of an index of a partitioned table
 
 
 @dataclass(frozen=True, slots=True)

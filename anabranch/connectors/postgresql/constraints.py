@@ -9,10 +9,10 @@ Locks: https://www.postgresql.org/docs/current/explicit-locking.html
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import LiteralString
 
 import psycopg
 from psycopg import sql
@@ -23,11 +23,13 @@ from anabranch.connectors.postgresql.catalog import (
     ExistingTable,
     may_bypass_constraints,
     read_table,
+    read_tables,
     relation_table,
 )
 from anabranch.connectors.postgresql.connection import Connection, table_name
 from anabranch.connectors.postgresql.errors import WAITED_FOR, describe, meaning, translate, translated
 from anabranch.connectors.postgresql.indexes import plan_indexes, serves_cascade
+from anabranch.connectors.postgresql.partitions import PARTITIONED, UNSEEN_KEYS_SINCE, at_once, leaves
 from anabranch.connectors.postgresql.verbatim import NotCarried
 from anabranch.connectors.postgresql.written import index_definition
 from anabranch.errors import TargetBusy, TargetUnavailable
@@ -52,6 +54,8 @@ BACK = """
 DELETE FROM anabranch.taken_off WHERE job = %s AND source_table = %s
    AND kind = %s AND table_schema = %s AND table_name = %s AND name = %s
 """
+FORGET = "DELETE FROM anabranch.taken_off WHERE job = %s AND source_table = %s AND kind <> 'foreign key'"
+CONSTRAINT: LiteralString = "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = %s AND conname = %s"
 
 
 # --- switching off ----------------------------------------------------------------------------------------------------
@@ -85,7 +89,9 @@ def drop_table(connection: Connection, table: TableId) -> None:
 def take_off(connection: Connection, job: str, table: TargetTable, existing: ExistingTable) -> None:
     """Remove what rows of different moments may break, inside the caller's transaction: foreign keys at both ends and
     secondary unique keys. Their definitions are kept for `put_back`."""
-    unique = existing.secondary_unique
+    parts = read_tables(connection, leaves(connection, existing.id)) if existing.kind == PARTITIONED else {}
+    unique = [(existing, index) for index in existing.secondary_unique]
+    unique += [(part, index) for part in parts.values() for index in part.secondary_unique if not index.of_whole]
     keys = {(key.child, key.name): key for key in (*existing.foreign_keys, *existing.referenced_by)}
     if unique or keys:
         connection.execute(TAKEN_OFF)
@@ -93,14 +99,37 @@ def take_off(connection: Connection, job: str, table: TargetTable, existing: Exi
         definition = key.definition.removesuffix(" NOT VALID")
         _keep(connection, job, table, "foreign key", key.child, key.name, definition)
         _drop_constraint(connection, key.child, key.name)
-    for index in unique:
-        _keep(connection, job, table, "index", existing.id, index.name, index.definition)
-        if index.constraint is None:
-            connection.execute(sql.SQL("DROP INDEX {}").format(sql.Identifier(existing.id.schema, index.name)))
-        else:
-            suffix = "DEFERRABLE" * index.deferrable + " INITIALLY DEFERRED" * index.deferred
-            _keep(connection, job, table, "unique", existing.id, index.constraint, suffix)
-            _drop_constraint(connection, existing.id, index.constraint)
+    for holder, index in unique:
+        _take_off_index(connection, job, table, holder, index)
+
+
+def _take_off_index(
+    connection: Connection, job: str, table: TargetTable, holder: ExistingTable, index: ExistingIndex
+) -> None:
+    if index.constraint is None:
+        _keep(connection, job, table, "index", holder.id, index.name, index.definition)
+        connection.execute(sql.SQL("DROP INDEX {}").format(sql.Identifier(holder.id.schema, index.name)))
+        return
+    if holder.kind == PARTITIONED:  # its constraints are made with their indexes
+        how = _definition(connection, holder, index)
+    else:
+        _keep(connection, job, table, "index", holder.id, index.name, index.definition)
+        how = "DEFERRABLE" * index.deferrable + " INITIALLY DEFERRED" * index.deferred
+    _keep(connection, job, table, "unique", holder.id, index.constraint, how)
+    _drop_constraint(connection, holder.id, index.constraint)
+
+
+def forget(connection: Connection, job: str, table: TargetTable) -> None:
+    """Keys that were taken off a table which is made anew: they come with it."""
+    if connection.execute("SELECT to_regclass('anabranch.taken_off')").fetchone() != (None,):
+        connection.execute(FORGET, [job, str(table.source)])
+
+
+def _definition(connection: Connection, existing: ExistingTable, index: ExistingIndex) -> str:
+    """What follows ADD CONSTRAINT."""
+    row = connection.execute(CONSTRAINT, [existing.oid, index.constraint]).fetchone()
+    assert row is not None
+    return str(row[0])
 
 
 def put_back(connection: Connection, job: str, table: TargetTable) -> list[str]:
@@ -125,15 +154,18 @@ def put_back(connection: Connection, job: str, table: TargetTable) -> list[str]:
 
 def _put_back_one(connection: Connection, kind: str, table: TableId, name: str, definition: str) -> list[str]:
     if kind == "index":
-        concurrent = re.sub(r"^CREATE (UNIQUE )?INDEX ", r"CREATE \1INDEX CONCURRENTLY ", definition)
-        return _create_index(connection, table, name, concurrent)
+        head, _, body = definition.partition(" USING ")
+        wanted = ddl.Planned(name, name, (), unique=head.startswith("CREATE UNIQUE"), definition=f"USING {body}")
+        return _create_index(connection, table, name, wanted)
     alter = f"ALTER TABLE {ddl.qualified(table)} ADD CONSTRAINT {ddl.quote(name)} "
     if kind == "foreign key":
         return _add_foreign_key(connection, table, name, f"{alter}{definition} NOT VALID")
     existing = read_table(connection, table)
     if existing is None or any(i.constraint == name for i in existing.indexes):
         return []
-    return attempt(connection, f"{alter}UNIQUE USING INDEX {ddl.quote(name)} {definition}", f"key {name} of {table}")
+    if not definition.startswith("UNIQUE"):
+        definition = f"UNIQUE USING INDEX {ddl.quote(name)} {definition}"
+    return attempt(connection, alter + definition, f"key {name} of {table}")
 
 
 def _keep(
@@ -182,13 +214,16 @@ def _build_own(connection: Connection, table: TargetTable, planned: ddl.Planned)
     if any(index.constraint in names for index in _indexes(connection, table.target)):
         return []
     name = planned.name
-    if planned.is_made_by_constraint:
+    with translated(f"read {table.target}"):
+        existing = read_table(connection, table.target)
+    is_divided = existing is not None and existing.kind == PARTITIONED
+    if planned.is_made_by_constraint or is_divided:
         name = planned.fallback if relation_table(connection, table.target.schema, name) else name
     elif said := _build_index(connection, table, planned):
         return said
     else:
         name = _name(connection, table.target, planned, _indexes(connection, table.target))
-    return attempt(connection, planned.sql_constraint(table, name), f"key {name} of {table.target}")
+    return attempt(connection, planned.sql_constraint(table, name, is_divided), f"key {name} of {table.target}")
 
 
 def _indexes(connection: Connection, table: TableId) -> list[ExistingIndex]:
@@ -209,7 +244,7 @@ def _build_index(
         name = _name(connection, table.target, planned, indexes)
     except psycopg.Error as error:
         return [refused(error, f"index {planned.name} of {table.target}", "compared with what is there")]
-    return _create_index(connection, table.target, name, planned.sql_index(table, name, concurrently), concurrently)
+    return _create_index(connection, table.target, name, planned, concurrently)
 
 
 def _name(connection: Connection, table: TableId, planned: ddl.Planned, indexes: Iterable[ExistingIndex]) -> str:
@@ -231,20 +266,36 @@ def _serves(planned: ddl.Planned, index: ExistingIndex) -> bool:
 
 
 def _create_index(
-    connection: Connection, table: TableId, name: str, statement: str, concurrently: bool = True
+    connection: Connection, table: TableId, name: str, planned: ddl.Planned, concurrently: bool = True
 ) -> list[str]:
-    """CREATE INDEX; an index of that name that CONCURRENTLY has left invalid is replaced."""
+    """CREATE INDEX; an index of that name that CONCURRENTLY has left invalid is replaced. CONCURRENTLY a partitioned table gets
+    it partition by partition: the one of the table then takes those that are there.
+    https://www.postgresql.org/docs/current/ddl-partitioning.html#DDL-PARTITIONING-DECLARATIVE-MAINTENANCE"""
     with translated(f"build index {name} of {table}"):
         existing = read_table(connection, table)
         before = [i for i in existing.indexes if i.name == name] if existing else []
         if before and before[0].valid:
             return []
-        if before:
+        if concurrently and existing and existing.kind == PARTITIONED:
+            if said := _create_on_leaves(connection, table, name, planned):
+                return said
+            concurrently = False
+        elif before:
             _drop_index(connection, table, name)
+    statement = planned.sql_index(table, name, concurrently)
     problems = attempt(connection, statement, f"index {name} of {table}", patient=concurrently)
     if problems and concurrently:
         _drop_index(connection, table, name)
     return problems
+
+
+def _create_on_leaves(connection: Connection, table: TableId, name: str, planned: ddl.Planned) -> list[str]:
+    """All or none: those of some partitions would go on forbidding what the table does not."""
+    names = {leaf: ddl.with_digest(f"{leaf.name}_{name}", f"{leaf}.{name}") for leaf in leaves(connection, table)}
+    said = next(filter(None, (_create_index(connection, *one, planned) for one in names.items())), [])
+    for leaf, of_leaf in names.items() if said else ():
+        _drop_index(connection, leaf, of_leaf)
+    return said
 
 
 def _drop_index(connection: Connection, table: TableId, name: str) -> None:
@@ -279,6 +330,10 @@ def _add_foreign_key(
     connection: Connection, table: TableId, name: str, statement: str, is_valid: bool = True
 ) -> list[str]:
     """`is_valid`: else the source has not looked at the rows that were there, and nor do we."""
+    with translated(f"read {table}"):
+        existing = read_table(connection, table)
+    if existing and existing.kind == PARTITIONED and connection.info.server_version < UNSEEN_KEYS_SINCE:
+        statement = at_once(statement)
     problems = [] if _has_key(connection, table, name) else attempt(connection, statement, f"key {name} of {table}")
     return problems or (_validate(connection, table, name) if is_valid else [])
 

@@ -76,9 +76,9 @@ def create_table(
     beside: Collection[TableId] = (),
     computed: Collection[str] | None = None,
 ) -> str:
-    """The table with its primary key and nothing else; `beside`: the target's other tables, whose names are taken;
-    `computed`: those of the columns that the target computes, None = all. Raises TargetError for names that PostgreSQL
-    would cut."""
+    """The table with its primary key and nothing else, its partitions neither; `beside`: the target's other tables, whose
+    names are taken; `computed`: those of the columns that the target computes, None = all. Raises TargetError for names that
+    PostgreSQL would cut."""
     too_long = long_names(table)
     if too_long:
         raise TargetError(
@@ -99,7 +99,8 @@ def create_table(
         name = key_name(schema, table, beside)
         named = f"CONSTRAINT {quote(name)} " if name != _usual_name(table, "pkey") else ""
         lines.append(f"{named}PRIMARY KEY ({_names(table.key)})")
-    return f"CREATE TABLE {qualified(table.target)} (\n  " + ",\n  ".join(lines) + "\n)"
+    divided = f" PARTITION BY {schema.partition_key}" if verbatim.is_partitioned(schema, table) else ""
+    return f"CREATE TABLE {qualified(table.target)} (\n  " + ",\n  ".join(lines) + f"\n){divided}"
 
 
 def computed_columns(schema: TableSchema, table: TargetTable) -> Iterator[tuple[str, str]]:
@@ -321,9 +322,9 @@ class Planned:
     constraint: str = ""  # that the index stands for
     options: str | None = None  # of a foreign key
 
-    def sql_index(self, table: TargetTable, name: str, concurrently: bool = True) -> str:
+    def sql_index(self, table: TableId, name: str, concurrently: bool = True) -> str:
         unique, how = "UNIQUE " if self.unique else "", "CONCURRENTLY " if concurrently else ""
-        return f"CREATE {unique}INDEX {how}{quote(name)} ON {qualified(table.target)} {self.body}"
+        return f"CREATE {unique}INDEX {how}{quote(name)} ON {qualified(table)} {self.body}"
 
     @property
     def body(self) -> str:
@@ -334,10 +335,17 @@ class Planned:
         """Can it only be made with its constraint, which says all of it?"""
         return "(" in self.constraint
 
-    def sql_constraint(self, table: TargetTable, name: str) -> str:
+    def sql_constraint(self, table: TargetTable, name: str, is_divided: bool = False) -> str:
+        """`is_divided`: the table is, and has no constraint from an index."""
         kind, _, rest = self.constraint.partition(" ")
-        how = self.constraint if self.is_made_by_constraint else f"{kind} USING INDEX {quote(name)} {rest}".rstrip()
+        from_index = self._own_words(kind) if is_divided else f"{kind} USING INDEX {quote(name)}"
+        how = self.constraint if self.is_made_by_constraint else f"{from_index} {rest}".rstrip()
         return f"ALTER TABLE {qualified(table.target)} ADD CONSTRAINT {quote(name)} {how}"
+
+    def _own_words(self, kind: str) -> str:
+        """What the constraint's index says, as the constraint says it."""
+        body, nulls = self.body.removeprefix("USING btree "), " NULLS NOT DISTINCT"
+        return f"{kind}{nulls} {body.replace(nulls, '', 1)}" if nulls in body else f"{kind} {body}"
 
     def sql_foreign_key(self, table: TargetTable, waits: bool = False) -> str:
         """`waits`: it may be asked at the end of a transaction, as long as nobody says so it is asked at once."""

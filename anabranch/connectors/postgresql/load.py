@@ -15,6 +15,7 @@ from itertools import chain
 import psycopg
 from psycopg import sql
 
+from anabranch import log
 from anabranch.abc import Bounds, LoadedChunk, ValueRules
 from anabranch.connectors.postgresql import aside, constraints, ddl, needs, shared, structures
 from anabranch.connectors.postgresql.binary_forms import binary_forms
@@ -30,9 +31,11 @@ from anabranch.connectors.postgresql.errors import (
     translate,
     translated,
 )
+from anabranch.connectors.postgresql.partitions import plan_partitions, taken
 from anabranch.connectors.postgresql.script import script
 from anabranch.connectors.postgresql.typemap import EXTENSIONS
 from anabranch.connectors.postgresql.unique import unique_keys
+from anabranch.connectors.postgresql.verbatim import is_partitioned
 from anabranch.errors import Fenced, RowRefused, TargetError
 from anabranch.failpoints import reach
 from anabranch.model.endpoint import Endpoint
@@ -123,18 +126,20 @@ class PostgresLoader:
             if recreate:
                 if load is not None:
                     _lock_generation(connection, load[0], table.source, load[1] - 1)
+                    shared.refuse_partition(connection, load[0], table)
                     shared.refuse_to_empty(connection, load[0], table)
+                    constraints.forget(connection, load[0], table)
                 constraints.drop_table(connection, table.target)
-            if not connection.execute(SCHEMA_EXISTS, [table.target.schema]).fetchone():
-                _run(connection, ddl.create_schema(table.target.schema))
+            _create_schema(connection, table.target.schema)
             if read_table(connection, table.target) is None:
                 needs.make(connection, schema.needs)
                 connection.execute(SEE_EXTENSIONS, [list(EXTENSIONS.values())])
                 _create(connection, schema, table, rules, beside)
 
     def ddl(self, schema: TableSchema, table: TargetTable) -> list[str]:
-        create = ddl.create_table(schema, table, self._rules)
-        return [create, *ddl.complete_table(schema, table, self._rules)]
+        create = [ddl.create_table(schema, table, self._rules)]
+        create += [part.sql for part in plan_partitions(schema, table)]
+        return create + ddl.complete_table(schema, table, self._rules)
 
     def script(self, tables: Sequence[tuple[TableSchema, TargetTable]]) -> Iterator[DdlStep]:
         return script(tables, self._rules)
@@ -284,6 +289,7 @@ class PostgresLoader:
         existing = read_table(connection, table.target)
         if existing is None:
             raise TargetError(f"the target table {table.target} does not exist", hint="create it before the load")
+        shared.refuse_partition(connection, job, table)
         if empty:
             shared.refuse_to_empty(connection, job, table)
         shared.refuse_unfinished(connection, job, table)
@@ -360,6 +366,8 @@ def _create(
     if schema.key_name and relation_table(connection, table.target.schema, schema.key_name):
         schema = replace(schema, key_name="")
 
+    schema = _taken_as(connection, schema, table, rules, beside)
+
     def create(computed: Collection[str] | None) -> str:
         return ddl.create_table(schema, table, rules, connection.info.server_version, beside, computed)
 
@@ -367,8 +375,45 @@ def _create(
         _run(connection, create(None))
     else:
         _run(connection, create([source for source, _ in table.computed if _is_taken(connection, create([source]))]))
+    _create_partitions(connection, schema, table, beside)
     for statement in ddl.complete_table(schema, table, rules, beside):
         _run(connection, statement)
+
+
+def _taken_as(
+    connection: Connection, schema: TableSchema, table: TargetTable, rules: ValueRules, beside: Collection[TableId]
+) -> TableSchema:
+    """The definition; of a table whose partitions the server refuses, as it may lack a function or sort otherwise, the one
+    without them."""
+    if not is_partitioned(schema, table):
+        return schema
+    plain = ddl.create_table(schema, table, rules, connection.info.server_version, beside, ())
+    try:
+        with connection.transaction(force_rollback=True):
+            _run(connection, plain)
+            _create_partitions(connection, schema, table, beside)
+    except (psycopg.ProgrammingError, psycopg.NotSupportedError) as error:
+        bound = log.get(table=str(table.source), target=str(table.target))
+        bound.warning("table_is_not_partitioned", reason=describe(error), by=schema.partition_key)
+        return replace(schema, partition_key="", partitions=())
+    return schema
+
+
+def _create_partitions(
+    connection: Connection, schema: TableSchema, table: TargetTable, beside: Collection[TableId]
+) -> None:
+    """One whose name something at the target has gets another."""
+    names = [part.name for part in plan_partitions(schema, table, beside)]
+    for place in {name.schema for name in names}:
+        _create_schema(connection, place)
+    for part in plan_partitions(schema, table, {*beside, *taken(connection, names)}):
+        _run(connection, part.sql)
+
+
+def _create_schema(connection: Connection, name: str) -> None:
+    """Where it is there already, nobody asks for the right to create it."""
+    if not connection.execute(SCHEMA_EXISTS, [name]).fetchone():
+        _run(connection, ddl.create_schema(name))
 
 
 def _is_taken(connection: Connection, statement: str) -> bool:

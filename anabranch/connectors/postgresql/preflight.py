@@ -35,8 +35,14 @@ from anabranch.connectors.postgresql.preflight_tables import (
     check_existing,
     check_keys,
     check_not_null,
+    check_partitions,
 )
-from anabranch.connectors.postgresql.preflight_types import check_key_sizes, check_names, check_not_carried, check_types
+from anabranch.connectors.postgresql.preflight_types import (
+    check_key_sizes,
+    check_names,
+    check_not_carried,
+    check_types,
+)
 from anabranch.model.checks import CheckResult
 from anabranch.model.endpoint import Endpoint
 
@@ -76,6 +82,7 @@ LIVE_CHECKS: tuple[Callable[[Live], Iterator[CheckResult]], ...] = (
     check_extensions,
     check_needs,
     check_existing,
+    check_partitions,
     check_columns,
     check_not_null,
     check_keys,

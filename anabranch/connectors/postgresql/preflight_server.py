@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from anabranch.connectors.postgresql import ddl
+from anabranch.connectors.postgresql.partitions import plan_partitions
 from anabranch.connectors.postgresql.preflight_facts import WRITABLE, Live, failed, ok, warning
 from anabranch.model.checks import CheckResult
 
@@ -51,7 +52,9 @@ def check_connections(live: Live) -> Iterator[CheckResult]:
 
 def check_schemas(live: Live) -> Iterator[CheckResult]:
     """May we create what is missing: schemas, tables in them, and schema `anabranch`?"""
-    missing = {"anabranch"} | {t.target.schema for t in live.context.targets.values() if t.target not in live.existing}
+    new = [t for t in live.context.targets.values() if t.target not in live.existing]
+    missing = {"anabranch"} | {t.target.schema for t in new}
+    missing |= {part.name.schema for t in new for part in plan_partitions(live.context.tables[t.source], t)}
     may_create = live.true("SELECT has_database_privilege(current_database(), 'CREATE')")
     user = ddl.quote(live.user)
     for schema in sorted(missing):

@@ -11,11 +11,14 @@ from anabranch.connectors.postgresql.catalog import (
     holds_rows,
 )
 from anabranch.connectors.postgresql.fits import takes
-from anabranch.connectors.postgresql.preflight_facts import WRITABLE, Live, failed, some, value_rules, warning
-from anabranch.connectors.postgresql.shared import Other, named, others
+from anabranch.connectors.postgresql.partitions import plan_partitions
+from anabranch.connectors.postgresql.preflight_facts import WRITABLE, Live, failed, ok, some, value_rules, warning
+from anabranch.connectors.postgresql.shared import Other, named, others, whole_of
 from anabranch.connectors.postgresql.typemap import PostgresTypes
 from anabranch.model.checks import CheckResult
 from anabranch.rows.net import TargetTable
+
+LOCKS_EACH = 4  # a table, its key's index, what holds its large values, with the index of that
 
 
 def check_existing(live: Live) -> Iterator[CheckResult]:
@@ -24,6 +27,9 @@ def check_existing(live: Live) -> Iterator[CheckResult]:
     for table, existing in live.first_loads():
         if existing.kind not in WRITABLE:
             yield failed("existing", f"{existing.id} is a {existing.kind}", "choose another target name", table)
+        elif whole := whole_of(live.connection, existing.id):
+            hint = f"load the table that is {whole} here with --recreate first, or choose another target name"
+            yield failed("existing", f"{existing.id} is a partition of {whole}, which a job writes to", hint, table)
         elif not _may_read(live, existing):
             hint = f"GRANT SELECT ON {ddl.qualified(existing.id)} TO {ddl.quote(live.user)}"
             yield failed("existing", f"{live.user} may not read {existing.id}", hint, table)
@@ -65,6 +71,24 @@ def _may_read(live: Live, existing: ExistingTable) -> bool:
         " FROM pg_class WHERE oid = %s",
         existing.oid,
     )
+
+
+def check_partitions(live: Live) -> Iterator[CheckResult]:
+    """Those that the load makes: all of a table in one transaction, which holds a lock of each and of what comes with it."""
+    each, connections = (int(live.one(f"SHOW {name}")) for name in ("max_locks_per_transaction", "max_connections"))
+    room, names = each * connections, []
+    for table in live.context.targets.values():
+        schema = live.context.tables[table.source]
+        planned = plan_partitions(schema, table) if table.target not in live.existing else []
+        names += [str(table.source)] if planned else []
+        if LOCKS_EACH * len(planned) > room:
+            text = f"{len(planned)} partitions are made at once, and the target has room for some {room} locks"
+            locks = each + LOCKS_EACH * len(planned) // connections
+            hint = f"ALTER SYSTEM SET max_locks_per_transaction = {locks}; restart the target"
+            yield warning("partitions", text, hint, table)
+    if names:
+        more = "and others for rows that none of those takes"
+        yield ok("partitions", f"{len(names)} tables get the source's partitions, {more}: {some(names)}")
 
 
 def check_columns(live: Live) -> Iterator[CheckResult]:

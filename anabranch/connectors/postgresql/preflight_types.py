@@ -61,7 +61,7 @@ def _source_type(native: str, logical: LogicalType) -> str:
 
 
 def check_not_carried(context: PreflightContext) -> Iterator[CheckResult]:
-    """Indexes, checks, foreign keys and defaults that the target will not get: one line per reason."""
+    """Indexes, checks, foreign keys, partitions and defaults that the target will not get: one line per reason."""
     groups: dict[tuple[str, str], list[tuple[TargetTable, str]]] = defaultdict(list)
     for table in context.targets.values():
         for kind, name, why in _not_carried(context, table):
@@ -83,6 +83,7 @@ NOT_CARRIED = {
     "foreign_keys": ("foreign key", "foreign keys", "built"),
     "computed": ("computed column", "computed columns", "made"),
     "defaults": ("the default of", "defaults", "carried over"),
+    "partitions": ("partitions by", "partitioned tables", "carried over"),
 }
 
 
@@ -103,6 +104,10 @@ def _not_carried(context: PreflightContext, table: TargetTable) -> Iterator[tupl
     for column, _, expression in verbatim.computed(schema, table):
         if isinstance(expression, NotCarried):
             yield "computed", column.name, str(expression)
+    try:
+        verbatim.partition_key(schema, table)
+    except NotCarried as why:
+        yield "partitions", schema.partition_key, str(why)
     for source, what in ddl.lost_defaults(schema, table):
         yield "defaults", source, what if is_ours(schema) else f"{what} has no counterpart"
 

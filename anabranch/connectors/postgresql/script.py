@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from anabranch.abc import ValueRules
 from anabranch.connectors.postgresql import ddl, verbatim
 from anabranch.connectors.postgresql.indexes import plan_indexes
+from anabranch.connectors.postgresql.partitions import PlannedPartition, at_once, plan_partitions
 from anabranch.connectors.postgresql.verbatim import NotCarried
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Need, TableSchema
@@ -22,17 +23,23 @@ FIRST, LATER = "before the load", "after the load"
 
 def script(tables: Tables, rules: ValueRules) -> Iterator[DdlStep]:
     by_source = {table.source: table for _, table in tables}
+    beside = {table.target for _, table in tables}
+    parts: dict[TableId, list[PlannedPartition]] = {}
+    for definition, table in tables:
+        parts[table.source] = plan_partitions(definition, table, beside)
+        beside |= {part.name for part in parts[table.source]}
     schemas = [table.target.schema for _, table in tables] + [n.schema for schema, _ in tables for n in schema.needs]
+    schemas += [part.name.schema for planned in parts.values() for part in planned]
     for schema in dict.fromkeys(schemas):
         yield DdlStep(FIRST, None, ddl.create_schema(schema))
     yield from _needs(tables)
-    beside = {table.target for _, table in tables}
     for definition, table in tables:
-        create = ddl.create_table(definition, table, rules, beside=beside)
-        for statement in (create, *ddl.complete_table(definition, table, rules, beside)):
+        create = [ddl.create_table(definition, table, rules, beside=beside)]
+        create += [part.sql for part in parts[table.source]]
+        for statement in create + ddl.complete_table(definition, table, rules, beside):
             yield DdlStep(FIRST, table.source, statement)
-        yield from (DdlStep(FIRST, table.source, note=note) for note in columns_left_out(definition, table))
-    yield from _indexes(tables, rules)
+        yield from (DdlStep(FIRST, table.source, note=note) for note in left_out(definition, table))
+    yield from _indexes(tables, rules, beside)
     for definition, table in tables:
         yield from _checks(definition, table, rules)
     for definition, table in tables:
@@ -55,17 +62,20 @@ def _needs(tables: Tables) -> Iterator[DdlStep]:
             yield DdlStep(FIRST, table.source, note=f"type {need.name}: it is none that can be made from here")
 
 
-def columns_left_out(schema: TableSchema, table: TargetTable) -> Iterator[str]:
-    """Computed columns and defaults."""
+def left_out(schema: TableSchema, table: TargetTable) -> Iterator[str]:
+    """Computed columns and defaults, and what divides the table."""
+    try:
+        verbatim.partition_key(schema, table)
+    except NotCarried as why:
+        yield f"partitions: {why}"
     for column, _, expression in verbatim.computed(schema, table):
         if isinstance(expression, NotCarried):
             yield f"computed column {column.name}: {expression}"
     yield from (f"default of {source}: {what}" for source, what in ddl.lost_defaults(schema, table))
 
 
-def _indexes(tables: Tables, rules: ValueRules) -> Iterator[DdlStep]:
+def _indexes(tables: Tables, rules: ValueRules, taken: set[TableId]) -> Iterator[DdlStep]:
     """An index whose name another relation of the schema has gets its other name, as when it is built."""
-    taken = {table.target for _, table in tables}
     for definition, table in tables:
         own = ddl.own_relations(definition, table, rules, {t.target for _, t in tables})
         taken |= {TableId(table.target.schema, name) for name in own}
@@ -78,10 +88,11 @@ def _indexes(tables: Tables, rules: ValueRules) -> Iterator[DdlStep]:
             place = TableId(table.target.schema, planned.name)
             name = planned.fallback if place in taken else planned.name
             taken.add(TableId(table.target.schema, name))
-            if not planned.is_made_by_constraint:
-                yield DdlStep(LATER, table.source, planned.sql_index(table, name))
+            is_divided = verbatim.is_partitioned(definition, table)
+            if not planned.is_made_by_constraint and not (planned.constraint and is_divided):
+                yield DdlStep(LATER, table.source, planned.sql_index(table.target, name, concurrently=not is_divided))
             if planned.constraint:
-                yield DdlStep(LATER, table.source, planned.sql_constraint(table, name))
+                yield DdlStep(LATER, table.source, planned.sql_constraint(table, name, is_divided))
 
 
 def _checks(definition: TableSchema, table: TargetTable, rules: ValueRules) -> Iterator[DdlStep]:
@@ -102,6 +113,10 @@ def _foreign_keys(
         except NotCarried as why:
             yield DdlStep(LATER, table.source, note=f"foreign key {key.name}: {why}")
         else:
-            yield DdlStep(LATER, table.source, planned.sql_foreign_key(table))
+            statement = planned.sql_foreign_key(table)
+            if planned.is_valid and verbatim.is_partitioned(definition, table):
+                yield DdlStep(LATER, table.source, at_once(statement))
+                continue
+            yield DdlStep(LATER, table.source, statement)
             if planned.is_valid:
                 yield DdlStep(LATER, table.source, ddl.validate(table, planned.name))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 
 import psycopg
@@ -44,17 +44,30 @@ def astray(endpoint: Endpoint, options: LogOptions, tables: Mapping[TableId, Tab
         table: f"the log does not have all of its rows any more: {step.sql}" for step in steps for table in step.tables
     }
     for table, schema in tables.items():
-        if table not in now:
-            found[table] = "it is gone at the source, or has another name"
-        elif schema.oid and schema.oid != now[table].oid:
-            found[table] = "another table has its name now"
-        elif not schema.reads_like(now[table]) or _is_other(schema, now[table]):
-            found[table] = "its definition changed at the source"
-        elif gone := sorted(set(schema.partitions) - set(now[table].partitions)):
-            found[table] = f"the partition {gone[0]} was detached or dropped: its rows went without the log"
-        elif come := sorted((set(now[table].partitions) - set(schema.partitions)) & attached):
-            found[table] = f"the table {come[0]} was attached as a partition: its rows came without the log"
+        if why := _what_became(schema, now.get(table), attached):
+            found[table] = why
     return found
+
+
+def _what_became(then: TableSchema, now: TableSchema | None, attached: Collection[str]) -> str:
+    """Why the log does not tell of the table what it should; "" where it does."""
+    if now is None:
+        return "it is gone at the source, or has another name"
+    if then.oid and then.oid != now.oid:
+        return "another table has its name now"
+    if not then.reads_like(now) or _is_other(then, now):
+        return "its definition changed at the source"
+    if gone := sorted(_parts(then) - _parts(now)):
+        return f"the partition {gone[0]} was detached or dropped: its rows went without the log"
+    if come := sorted((_parts(now) - _parts(then)) & set(attached)):
+        return f"the table {come[0]} was attached as a partition: its rows came without the log"
+    if dark := [part.name for part in now.partitions if not part.is_logged]:
+        return f"the partition {dark[0]} is unlogged: its rows are not in the log"
+    return ""
+
+
+def _parts(schema: TableSchema) -> set[str]:
+    return {part.name for part in schema.partitions}
 
 
 def _is_other(then: TableSchema, now: TableSchema) -> bool:

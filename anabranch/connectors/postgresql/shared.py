@@ -22,6 +22,13 @@ SELECT job, state = 'parked' OR (state = 'streaming' AND facts ? 'built')
        OR (state = 'pending' AND generation = 0 AND job COLLATE "C" > %(job)s)
   FROM anabranch.table_state WHERE target_table = %(target)s AND job <> %(job)s ORDER BY job
 """
+# Above a partition, the nearest first. https://www.postgresql.org/docs/current/functions-info.html#FUNCTIONS-INFO-PARTITION
+WHOLES = """
+SELECT DISTINCT s.target_table FROM pg_partition_ancestors(to_regclass(format('%%I.%%I', %s::text, %s::text))) AS a
+  JOIN pg_class c ON c.oid = a.relid JOIN pg_namespace n ON n.oid = c.relnamespace
+  JOIN anabranch.table_state s ON s.target_table = n.nspname || '.' || c.relname
+ WHERE (n.nspname, c.relname) <> (%s::text, %s::text)
+"""
 ONE_ASKS = "SELECT pg_advisory_xact_lock(7168358)"
 IS_KEPT = "SELECT facts ? %s FROM anabranch.table_state WHERE job = %s AND source_table = %s"
 
@@ -40,6 +47,27 @@ def others(connection: Connection, job: str, target: TableId) -> list[Other]:
     if not there or not there[0]:
         return []
     return [Other(*row) for row in connection.execute(OTHERS, {"job": job, "target": str(target)}).fetchall()]
+
+
+def whole_of(connection: Connection, target: TableId) -> str:
+    """The table that a job writes to and of which this one is a partition, "" for any other table."""
+    there = connection.execute(HAS_STATES).fetchone()
+    if not there or not there[0]:
+        return ""
+    row = connection.execute(WHOLES, [target.schema, target.name] * 2).fetchone()
+    return str(row[0]) if row else ""
+
+
+def refuse_partition(connection: Connection, job: str, table: TargetTable) -> None:
+    """What is a table of its own at the source is none here: its rows would be those of two tables. Raises TargetError."""
+    if whole := whole_of(connection, table.target):
+        raise TargetError(
+            f"{table.target} is a partition of {whole}, which a job writes to",
+            job=job,
+            table=str(table.source),
+            hint=f"load the table that is {whole} here with --recreate first, which makes its partitions anew; or give"
+            " this one another name ([[rules]] target)",
+        )
 
 
 def refuse_to_empty(connection: Connection, job: str, table: TargetTable) -> None:

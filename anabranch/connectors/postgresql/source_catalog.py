@@ -32,7 +32,7 @@ from anabranch.connectors.postgresql.verbatim import DIALECT
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
-from anabranch.model.schema import Column, Need, TableSchema
+from anabranch.model.schema import Column, Need, Partition, TableSchema
 from anabranch.rows.log_items import HeldLog
 
 ROOTS = 130_000  # from here on rows of partitions may come as rows of their root
@@ -48,7 +48,7 @@ IN_KEY = "computed, and part of the primary key: the log has no value of it"
 # Tables of the server's, of extensions, of ours and of single sessions are none of ours.
 _TABLES = """
 SELECT c.oid::bigint, n.nspname::text, c.relname::text, c.relpersistence::text,
-       coalesce(pg_catalog.obj_description(c.oid, 'pg_class'), '')
+       coalesce(pg_catalog.obj_description(c.oid, 'pg_class'), ''), coalesce(pg_catalog.pg_get_partkeydef(c.oid), '')
   FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
  WHERE c.relkind IN ('r'{roots}) AND c.relpersistence <> 't' {leaves}
    AND n.nspname NOT IN ('information_schema', 'anabranch') AND n.nspname !~ '^pg_'
@@ -100,11 +100,15 @@ SELECT l.transactionid::text FROM pg_catalog.pg_locks l
 # `attached`: it was a table before. Of one that was made as a partition both rows are of one transaction.
 # https://www.postgresql.org/docs/current/catalog-pg-inherits.html
 _PARTITIONS = """
-SELECT r.oid::bigint, t.relid::regclass::text, i.xmin <> a.xmin
+SELECT r.oid::bigint, i.xmin <> a.xmin, t.relid::regclass::text, n.nspname::text, c.relname::text,
+       CASE WHEN t.level > 1 THEN t.parentrelid::regclass::text ELSE '' END,
+       pg_catalog.pg_get_expr(c.relpartbound, c.oid), coalesce(pg_catalog.pg_get_partkeydef(c.oid), ''),
+       c.relkind = 'p' OR c.relpersistence = 'p'
   FROM pg_catalog.pg_class r CROSS JOIN LATERAL pg_catalog.pg_partition_tree(r.oid) AS t
   JOIN pg_catalog.pg_inherits i ON i.inhrelid = t.relid
   JOIN pg_catalog.pg_attribute a ON a.attrelid = t.relid AND a.attname = 'ctid'
- WHERE r.oid = ANY(%s::oid[]) AND r.relkind = 'p' ORDER BY t.relid
+  JOIN pg_catalog.pg_class c ON c.oid = t.relid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+ WHERE r.oid = ANY(%s::oid[]) AND r.relkind = 'p' ORDER BY t.level, t.relid
 """
 # Who waits for a standby has committed and is not seen. Others see that only with the right to.
 # https://www.postgresql.org/docs/current/monitoring-stats.html#WAIT-EVENT-IPC-TABLE
@@ -140,7 +144,7 @@ class PostgresCatalog:
             standing = [self._by_table(query, chosen) for query in (INDEXES, FOREIGN_KEYS, CHECKS)]
             partitions = self._by_table(_PARTITIONS, chosen) if version >= TREES else defaultdict(list)
             needs = self._needs(columns, chosen)
-        self.attached |= {name for rows in partitions.values() for name, is_attached in rows if is_attached}
+        self.attached |= {name for rows in partitions.values() for is_attached, name, *_ in rows if is_attached}
         found = (
             _schema(oid, row, columns[oid], [rows[oid] for rows in (*standing, partitions)], needs[oid])
             for oid, row in chosen.items()
@@ -226,7 +230,7 @@ def mark(connection: Connection) -> LogMark:
 
 
 def _schema(oid: int, row: Any, rows: list[Any], standing: list[list[Any]], needs: tuple[Need, ...]) -> TableSchema:
-    schema, name, persistence, comment = row
+    schema, name, persistence, comment, partition_key = row
     indexes, keys, checks, partitions = standing
     primary = next((index for index in indexes if index[1]), None)
     key = tuple(primary[4]) if primary else ()
@@ -239,13 +243,19 @@ def _schema(oid: int, row: Any, rows: list[Any], standing: list[list[Any]], need
         tuple(foreign_key_of(one) for one in keys),
         engine=UNLOGGED if persistence == "u" else "",
         comment=comment,
-        partitions=tuple(name for name, _ in partitions),
+        partitions=tuple(_partition(part) for part in partitions),
         oid=oid,
         checks=tuple(check_of(check) for check in checks),
         dialect=DIALECT,
         key_name=primary[0] if primary else "",
         needs=needs,
+        partition_key=partition_key,
     )
+
+
+def _partition(row: Any) -> Partition:
+    _, name, schema, table, *rest = row
+    return Partition(name, TableId(schema, table), *rest)
 
 
 def _column(row: Any, key: tuple[str, ...]) -> Column:

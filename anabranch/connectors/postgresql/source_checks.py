@@ -17,7 +17,7 @@ from anabranch.connectors.postgresql.slots import REFUSES_COMPUTED
 from anabranch.connectors.postgresql.source_catalog import STORED, UNLOGGED
 from anabranch.connectors.postgresql.source_connection import one, open_session
 from anabranch.connectors.postgresql.source_errors import translated
-from anabranch.connectors.postgresql.source_objects import objects, partitions
+from anabranch.connectors.postgresql.source_objects import objects
 from anabranch.model.checks import CheckResult
 from anabranch.model.endpoint import Endpoint
 
@@ -140,6 +140,11 @@ def check_unlogged(live: Live) -> Iterator[CheckResult]:
         if schema.engine == UNLOGGED:
             hint = f"ALTER TABLE {qualified(table)} SET LOGGED, or leave it out ([[rules]] exclude)"
             yield CheckResult("source.unlogged", "failed", "an unlogged table: no log has its rows", hint, str(table))
+        for part in schema.partitions:
+            if not part.is_logged:
+                hint = f"ALTER TABLE {part.name} SET LOGGED, or DETACH it"
+                why = f"its partition {part.name} is unlogged: no log has its rows"
+                yield CheckResult("source.unlogged", "failed", why, hint, str(table))
 
 
 def check_identity(live: Live) -> Iterator[CheckResult]:
@@ -212,7 +217,6 @@ def check_keys(live: Live) -> Iterator[CheckResult]:
 
 def check_objects(live: Live) -> Iterator[CheckResult]:
     yield from objects(live.connection, live.context.tables)
-    yield from partitions(live.connection, live.context.tables)
 
 
 def check_encoding(live: Live) -> Iterator[CheckResult]:

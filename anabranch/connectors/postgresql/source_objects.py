@@ -14,8 +14,9 @@ from anabranch.model.checks import CheckResult
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 
-CHECK, PARTITIONS = "source.not_carried", "source.partitions"
+CHECK = "source.not_carried"
 HINT = "what the application at the target needs of them has to be written there"
+ROOTS = 120_000  # pg_partition_root
 SHOWN = 8  # names in one message
 _ALONE = "NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = '{}'::regclass AND d.objid = o.oid AND d.deptype = 'e')"
 # what -> catalogue of the objects, query: schema, name, table's name or ''. Of extensions nothing is told.
@@ -62,11 +63,18 @@ _OBJECTS = {
         "SELECT n.nspname::text, o.stxname::text, c.relname::text FROM pg_statistic_ext o JOIN pg_class c ON c.oid = o.stxrelid"
         " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE true",
     ),
+    "indexes of single partitions": (
+        "pg_class",
+        "SELECT n.nspname::text, o.relname::text, r.relname::text FROM pg_index x JOIN pg_class o ON o.oid = x.indexrelid"
+        " JOIN pg_class c ON c.oid = x.indrelid AND c.relispartition JOIN pg_class r ON r.oid = pg_partition_root(c.oid)"
+        " JOIN pg_namespace n ON n.oid = r.relnamespace WHERE NOT o.relispartition",
+    ),
+    "changes of partitions that are foreign tables": (
+        "pg_class",
+        "SELECT n.nspname::text, o.relname::text, r.relname::text FROM pg_class o JOIN pg_class r ON r.oid ="
+        " pg_partition_root(o.oid) JOIN pg_namespace n ON n.oid = r.relnamespace WHERE o.relkind = 'f' AND o.relispartition",
+    ),
 }
-_PARTITIONED = (
-    "SELECT n.nspname::text, o.relname::text FROM pg_class o JOIN pg_namespace n ON n.oid = o.relnamespace"
-    " WHERE o.relkind = 'p' AND NOT o.relispartition AND n.nspname = ANY(%s)"
-)
 # The log's rows are found by it, and ON CONFLICT takes none of those.
 _KEYS = (
     "SELECT n.nspname::text, o.conname::text, c.relname::text FROM pg_constraint o JOIN pg_class c ON c.oid = o.conrelid"
@@ -78,7 +86,8 @@ _KEYS = (
 def objects(connection: Connection, tables: Mapping[TableId, TableSchema]) -> Iterator[CheckResult]:
     """In the schemas of these tables; what belongs to a table, only of these."""
     schemas, is_any = [sorted({table.schema for table in tables})], False
-    for what, (catalog, query) in _OBJECTS.items():
+    known = {w: q for w, q in _OBJECTS.items() if connection.info.server_version >= ROOTS or "_root(" not in q[1]}
+    for what, (catalog, query) in known.items():
         rows = connection.execute(
             f"{query} AND {_ALONE.format(catalog)} AND n.nspname = ANY(%s)".encode(), schemas
         ).fetchall()
@@ -92,15 +101,7 @@ def objects(connection: Connection, tables: Mapping[TableId, TableSchema]) -> It
         message = f"DEFERRABLE and WITHOUT OVERLAPS of primary keys are not carried over: {_some(keys)}"
         yield CheckResult(CHECK, "warning", message, "the target's keys are plain ones", "", keys)
     if not is_any:
-        yield CheckResult(CHECK, "ok", f"there are no {', '.join(list(_OBJECTS)[:-1])} or {list(_OBJECTS)[-1]}")
-
-
-def partitions(connection: Connection, tables: Mapping[TableId, TableSchema]) -> Iterator[CheckResult]:
-    rows = connection.execute(_PARTITIONED.encode(), [sorted({table.schema for table in tables})]).fetchall()
-    names = tuple(sorted(str(TableId(*row)) for row in rows if TableId(*row) in tables))
-    if names:
-        message = f"{len(names)} partitioned tables arrive as plain ones: {_some(names)}"
-        yield CheckResult(PARTITIONS, "ok", message, names=names)
+        yield CheckResult(CHECK, "ok", f"there are no {', '.join(list(known)[:-1])} or {list(known)[-1]}")
 
 
 def _names(rows: list[tuple[str, ...]], tables: Mapping[TableId, TableSchema]) -> tuple[str, ...]:

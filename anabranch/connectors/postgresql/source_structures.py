@@ -77,11 +77,12 @@ CHECKS = """
 SELECT k.conrelid::bigint, k.conname::text, pg_catalog.pg_get_constraintdef(k.oid) FROM pg_catalog.pg_constraint k
  WHERE k.contype = 'c' AND k.conrelid = ANY(%s::oid[]) ORDER BY k.conrelid, k.conname
 """
-# What expressions and operator classes are of: extensions, and types that no column has.
+# What expressions, operator classes and partition keys are of: extensions, and types that no column has.
 USED = """
 SELECT DISTINCT o.rel::bigint, CASE WHEN d.refclassid = 'pg_type'::regclass THEN d.refobjid::bigint ELSE 0 END,
        e.extname::text, n.nspname::text
   FROM (SELECT indrelid AS rel, 'pg_class'::regclass AS class, indexrelid AS oid FROM pg_catalog.pg_index
+        UNION ALL SELECT c.oid, 'pg_class'::regclass, c.oid FROM pg_catalog.pg_class c WHERE c.relkind = 'p'
         UNION ALL SELECT adrelid, 'pg_attrdef'::regclass, oid FROM pg_catalog.pg_attrdef
         UNION ALL SELECT conrelid, 'pg_constraint'::regclass, oid FROM pg_catalog.pg_constraint) AS o
   JOIN pg_catalog.pg_depend d ON d.classid = o.class AND d.objid = o.oid AND d.deptype = 'n'

@@ -80,6 +80,25 @@ def defaults(schema: TableSchema, table: TargetTable) -> Iterator[tuple[str, str
         yield column.name, target, NotCarried("the job chose the column's type") if is_chosen else column.default
 
 
+def partition_key(schema: TableSchema, table: TargetTable) -> str:
+    """What follows PARTITION BY, "" for a table that is not divided. Raises NotCarried where its rows, or those of a partition
+    that is divided again, are told apart by what the job changes."""
+    if not is_ours(schema) or not schema.partition_key:
+        return ""
+    for part in schema.partitions:
+        taken(part.key.partition(" ")[2], schema, table)
+    taken(schema.partition_key.partition(" ")[2], schema, table)
+    return schema.partition_key
+
+
+def is_partitioned(schema: TableSchema, table: TargetTable) -> bool:
+    """Is it, where the job makes it?"""
+    try:
+        return bool(partition_key(schema, table))
+    except NotCarried:
+        return False
+
+
 def check_parts(check: Check) -> tuple[str, str, bool]:
     """Of `CHECK (…) NO INHERIT NOT VALID`: the condition, what stays behind it, is it to be validated?"""
     text, tail, is_valid = check.text, "", True

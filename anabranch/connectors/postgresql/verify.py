@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-import psycopg
 from psycopg import sql
 
 from anabranch.connectors.postgresql import choices
 from anabranch.connectors.postgresql.connection import Connection, connect, table_name
+from anabranch.connectors.postgresql.copy_out import copied
 from anabranch.connectors.postgresql.errors import translated
 from anabranch.errors import TargetError
 from anabranch.model.datatype import Kind, LogicalType
@@ -21,7 +21,6 @@ from anabranch.model.endpoint import Endpoint
 from anabranch.rows.lines import GEOMETRY
 from anabranch.rows.net import TargetTable
 
-BLOCK_BYTES = 1 << 18  # what a processor's cache holds while it goes through several hands
 WHOLE_TABLE = "true"
 ROWS_PER_PAGE = 60  # a guess for tables that were never analyzed
 MORE_ESCAPES = re.compile(rb"\\[\\bfv]")
@@ -75,9 +74,8 @@ class PostgresReader:
         return page_ranges(pages, rows, rows_per_piece)
 
     def lines(self, table: TargetTable, piece: str) -> Iterator[bytes]:
-        cursor = self._session().cursor()
-        with translated(f"read {table.target}"), cursor.copy(select(table, piece)) as copy:
-            yield from blocks(copy)
+        with translated(f"read {table.target}"):
+            yield from plain_lines(self._session(), select(table, piece))
 
     def close(self) -> None:
         if self._connection is not None:
@@ -90,38 +88,9 @@ class PostgresReader:
         return self._connection
 
 
-def blocks(copy: psycopg.Copy) -> Iterator[bytes]:
+def plain_lines(connection: Connection, statement: sql.Composed) -> Iterator[bytes]:
     """The lines of a COPY, in blocks of whole ones."""
-    return map(_plain, joined(copy))
-
-
-def joined(copy: psycopg.Copy) -> Iterator[bytes]:
-    """COPY gives a message per row; whole messages are joined to blocks. What has come already is taken from libpq itself, at
-    half the time of `Copy.read`, which is left to wait. Messages are copied out at once: a list of them would be walked
-    through by Python's garbage collector over and over, which takes longer than all the rest."""
-    pg, held = copy.connection.pgconn, bytearray()
-    take = pg.get_copy_data
-    while True:
-        count, message = take(1)
-        if count < 0:
-            _end(pg)
-            break
-        one = message if count else copy.read()
-        if not one:
-            break
-        held += one
-        if len(held) >= BLOCK_BYTES:
-            yield bytes(held)
-            held.clear()
-    if held:
-        yield bytes(held)
-
-
-def _end(pg: psycopg.pq.abc.PGconn) -> None:
-    """What the server says behind the last message. Raises psycopg.Error."""
-    while (result := pg.get_result()) is not None:
-        if result.status != psycopg.pq.ExecStatus.COMMAND_OK:
-            raise psycopg.errors.error_from_result(result)
+    return map(_plain, copied(connection, statement))
 
 
 def _plain(block: bytes) -> bytes:

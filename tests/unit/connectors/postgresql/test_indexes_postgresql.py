@@ -58,7 +58,7 @@ def test_indexes_that_are_not_carried(index: Index, reason: str) -> None:
 
 def test_index_over_a_prefix_of_a_short_column_takes_all_of_it() -> None:
     planned = plan_index(Index("by_name", ("name", "id"), prefixes=(10, None), kind="BTREE"), ORDERS, TARGET)
-    assert planned.sql_index(TARGET, planned.name) == (
+    assert planned.sql_index(TARGET.target, planned.name) == (
         'CREATE INDEX CONCURRENTLY "or""ders_by_name" ON "public"."or""ders" ("full name", "id")'
     )
 
@@ -72,7 +72,7 @@ def test_the_beginning_of_a_value_whose_type_the_job_chooses() -> None:
 def parts(*columns: str, schema: TableSchema = ORDERS, **more: object) -> str:
     table = replace(TARGET, types=tuple(c.type for c in schema.columns if c.type))
     planned = plan_index(Index("i", columns, **more), schema, table)
-    return planned.sql_index(TARGET, "i").partition(" ON ")[2].partition(" (")[2].removesuffix(")")
+    return planned.sql_index(TARGET.target, "i").partition(" ON ")[2].partition(" (")[2].removesuffix(")")
 
 
 def test_prefixes_and_directions() -> None:

@@ -117,11 +117,11 @@ def test_the_parts_of_a_check(text: str, parts: tuple[str, str, bool]) -> None:
 
 def test_plain_indexes_follow_renamed_columns_and_others_are_told() -> None:
     plain = plan_index(Index("by_body", ("body", "id"), True, (), "btree", (True, False)), ITEMS, TABLE)
-    assert plain.sql_index(TABLE, plain.name, False) == (
+    assert plain.sql_index(TABLE.target, plain.name, False) == (
         'CREATE UNIQUE INDEX "by_body" ON "public"."items" ("text" DESC, "id")'
     )
     own = Index("odd", ("id",), definition="USING gin (f(id)) WHERE (id > 0)", kind="gin")
-    assert plan_index(own, ITEMS, TABLE).sql_index(TABLE, "odd") == (
+    assert plan_index(own, ITEMS, TABLE).sql_index(TABLE.target, "odd") == (
         'CREATE INDEX CONCURRENTLY "odd" ON "public"."items" USING gin (f(id)) WHERE (id > 0)'
     )
     with pytest.raises(NotCarried, match="renames"):
