@@ -356,6 +356,7 @@ def test_partitions(logical_postgresql: Server, scenario: Make) -> None:
     leaves = "SELECT relid::regclass::text FROM pg_partition_tree('sales') WHERE isleaf ORDER BY 1"
     assert [name for (name,) in made.target.query(leaves)] == ["sales_a1", "sales_b", "sales_c", "sales_default"]
     made.source.execute("INSERT INTO sales VALUES (2, '2026-06-02', 'in its own partition')")
+    wait_until(lambda: made.states()["sales"] == "streaming", 40, "it streams again", running.tail, running)
     made.sync(running)
     running.stop()
     made.assert_identical("sales")

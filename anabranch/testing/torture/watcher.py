@@ -58,7 +58,7 @@ class Watcher:
         self.target, self.rest, self.namespace, self.waits = target, rest, namespace, waits
         self.tables = (LEDGER, *(table.name for table in schema.tables))
         columns = {LEDGER: (Column("n", "int"),), **{table.name: table.columns for table in schema.tables}}
-        copies = [f'COPY "{namespace}"."{t}" ({_names(columns[t])}) TO STDOUT' for t in self.tables]
+        copies = [f'COPY (SELECT {_names(columns[t])} FROM "{namespace}"."{t}") TO STDOUT' for t in self.tables]
         copies += [f'COPY (TABLE "{namespace}"."{table}") TO STDOUT' for table in beside]  # or a view
         self._copies, self._away = copies, AWAY.format(job=namespace)
         self._query = b""
