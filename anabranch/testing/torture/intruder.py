@@ -29,6 +29,7 @@ from anabranch.testing.torture.watcher import OPTIONS
 
 MEND = "mend"  # the part that is verify --repair
 WRITTEN_TO = 4  # keys of a table, at most
+PLACE = "tableoid::text || ctid::text"  # of a row, also of a partitioned table
 CREATE = """
 CREATE TABLE IF NOT EXISTS "{0}".{1} (t text, k1 text, k2 text, did text, commits int, mends boolean DEFAULT false, line bytea)
 """
@@ -132,7 +133,7 @@ class _OneTable:
             if may_change and self.drawn.random() < 0.4:
                 self._update(at, key, row, self.drawn.choice(may_change))
             else:
-                self.connection.execute(f'DELETE FROM "{self.table.name}" WHERE ctid = %s::tid', [at])
+                self.connection.execute(f'DELETE FROM "{self.table.name}" WHERE {PLACE} = %s', [at])
                 self._keep(key, DELETED)
         unnullable = any(not self.table.column(n).nullable for n in self._unique_only())
         keys = sorted(self._keys_to_come() - {key for _, key, _ in there})
@@ -144,7 +145,7 @@ class _OneTable:
         """Where each is, its key, and the whole of it."""
         names = [column.name for column in self.table.columns]
         columns = ", ".join(f'"{name}"::text' for name in names)
-        found = self.connection.execute(f'SELECT ctid::text, {columns} FROM "{self.table.name}"').fetchall()
+        found = self.connection.execute(f'SELECT {PLACE}, {columns} FROM "{self.table.name}"').fetchall()
         rows = [(at, dict(zip(names, values, strict=True))) for at, *values in found]
         return sorted((at, tuple(row[name] for name in self.table.key), row) for at, row in rows)
 
@@ -157,7 +158,7 @@ class _OneTable:
     def _update(self, at: str, key: tuple[str, ...], row: dict[str, Text], column: Column) -> None:
         others = [text for text in self._texts(column) if text != row[column.name]]
         text = self.drawn.choice(others) if others else row[column.name]
-        self.connection.execute(f'UPDATE "{self.table.name}" SET "{column.name}" = %s WHERE ctid = %s::tid', [text, at])
+        self.connection.execute(f'UPDATE "{self.table.name}" SET "{column.name}" = %s WHERE {PLACE} = %s', [text, at])
         self._keep(key, UPDATED)
 
     def _insert(self, key: tuple[str, ...]) -> None:
