@@ -52,7 +52,7 @@ def _by_line(connection: Connection, statement: sql.Composed) -> Iterator[bytes]
                 yield bytes(held)
                 held.clear()
     except (OSError, ValueError) as lost:
-        raise psycopg.OperationalError(f"{LOST}: {lost}") from None
+        raise (_error(error) if error else psycopg.OperationalError(f"{LOST}: {lost}")) from None
     finally:
         if not is_ready:
             connection.close()
