@@ -70,6 +70,14 @@ class Route:
             JOB, SparkEngine(lambda: self.spark), self.connector, self.target_connector, tables, **options
         )
 
+    def interrupt(self) -> None:
+        """A load of so many chunks that it hears of the end long before the last."""
+        rows: list[int] = []
+        tables = self.tables()
+        assert not self.load(
+            tables, rows_per_chunk=20, on_progress=lambda _, n, e: rows.append(n), stop=lambda: any(rows)
+        )
+
     def state(self, table: str) -> TableState:
         with closing(self.target_connector.store()) as store:
             return store.tables(JOB)[TableId(self.source.name, table)]
@@ -177,8 +185,7 @@ def test_pitfall_45_a_load_waits_for_room_at_the_target(
 
 def test_an_interrupted_load_goes_on_with_its_chunks(mysql_family: Server, route: Make) -> None:
     made = route(mysql_family, *table("a"))
-    enough: list[int] = []
-    assert not made.load(made.tables(), on_progress=lambda t, rows, e: enough.append(rows), stop=lambda: any(enough))
+    made.interrupt()
     rows, in_ledger = made.target.query(
         "SELECT (SELECT count(*) FROM a), (SELECT sum(rows) FROM anabranch.load_chunk)"
     )[0]
@@ -210,8 +217,7 @@ def test_rows_at_the_target_are_refused(mariadb: Server, route: Make) -> None:
 
 def test_rule_19_another_definition_stops_a_load_that_goes_on(mariadb: Server, route: Make) -> None:
     made = route(mariadb, *table("a"))
-    enough: list[int] = []
-    made.load(made.tables(), on_progress=lambda t, rows, e: enough.append(rows), stop=lambda: any(enough))
+    made.interrupt()
     made.source.execute("ALTER TABLE a ADD COLUMN more INT")
     with pytest.raises(SchemaError, match="changed while"):
         made.load(made.tables())

@@ -47,6 +47,7 @@ _SLOT = {
     "publication.name": "{name}",
     "publication.autocreate.mode": "filtered",
     "database.dbname": "{database}",
+    "message.prefix.exclude.list": "anabranch.*",  # ours, which its sink could not write anywhere
 }
 CONNECTORS = {
     "mariadb": Connector(
