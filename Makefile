@@ -48,6 +48,7 @@ $(STAMP): pyproject.toml
 	@echo 'installing anabranch and what it needs into $(VENV) (Spark is large: this takes a minute or two)'
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517 --editable '.[dev]'
+	@$(BIN)/python -m compileall -q anabranch || true  # as an installed package is: where Python may write none, each start compiles all
 	@touch $(STAMP)
 
 # Where there is no cargo, root gets Debian's (cargo-web is Debian 12's newer one: 0.66 cannot read today's index); without either the Python decoder does everything, and tests say so.
