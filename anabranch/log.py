@@ -11,14 +11,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import structlog
-
+_chosen: tuple[str, bool] | None = None  # not in force yet: a tenth of a second's imports wait for the first line
 _ABOUT: dict[str, Any] = {}  # of all threads: a context variable would be the calling thread's
 
 
 def configure(level: str = "info", *, json: bool | None = None) -> None:
     """Set logging up for this process. `json` None = JSON unless stderr is a terminal."""
-    as_json = not sys.stderr.isatty() if json is None else json
+    global _chosen
+    _chosen = level, not sys.stderr.isatty() if json is None else json
+    if "structlog" in sys.modules:
+        _in_force()
+
+
+def _in_force() -> None:
+    global _chosen
+    chosen, _chosen = _chosen, None
+    if chosen is None:
+        return
+    import structlog
+
+    level, as_json = chosen
     renderer: Any = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer()
     structlog.configure(
         processors=[
@@ -48,4 +60,7 @@ def about(**facts: Any) -> Iterator[None]:
 
 def get(**facts: Any) -> Any:
     """A logger with `facts` bound (job, part, table, position)."""
+    import structlog
+
+    _in_force()
     return structlog.get_logger().bind(**facts)

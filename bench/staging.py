@@ -25,7 +25,8 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import Column, TableSchema
 from anabranch.model.state import TableState
-from anabranch.rows.chunk import META_FIELDS, TRANSACTION_SCHEMA, Chunk, Op, Shape, TableRows
+from anabranch.rows.chunk import Chunk, Op, Shape, TableRows
+from anabranch.rows.chunk_schema import META_FIELDS, TRANSACTION_SCHEMA
 from anabranch.rows.net import TargetTable
 from anabranch.spark.engine import SparkEngine
 from anabranch.spark.session import session

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from anabranch import log
-from anabranch.apply.epoch import Applier
-from anabranch.apply.work import with_waiting
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
-from anabranch.model.state import JOINS, RESUMES, WINDOW, TableState
+from anabranch.model.state import JOINS, REREAD, RESUMES, WINDOW, TableState
 from anabranch.trail import retention
+
+if TYPE_CHECKING:
+    from anabranch.apply.epoch import Applier
 
 BUILT = ("built", "not_built")  # facts of a table whose keys stand, or could not be made
 
@@ -49,5 +51,5 @@ def let_leave(
 def left(state: TableState) -> TableState:
     """Its state, once it is taken out."""
     reason = f"it is to be loaded again: anabranch load JOB --table {state.source}"
-    facts = {name: value for name, value in state.facts.items() if name not in (JOINS, RESUMES, WINDOW, *BUILT)}
-    return with_waiting(replace(state, state="parked", low="", high="", reason=reason, facts=facts), [])
+    facts = {name: value for name, value in state.facts.items() if name not in (JOINS, REREAD, RESUMES, WINDOW, *BUILT)}
+    return replace(state, state="parked", low="", high="", reason=reason, facts=facts)

@@ -14,13 +14,12 @@ from anabranch.apply.onebyone import Taken
 from anabranch.apply.plan import Group, Parked
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
-from anabranch.model.state import CONFLICTS, SET_ASIDE, WINDOW, TableState
+from anabranch.model.state import CONFLICTS, REREAD, SET_ASIDE, WINDOW, TableState
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.lines import texts
 from anabranch.rows.net import RowChange, TargetTable
 
 Texts = Mapping[str, str | None]
-REREAD = "reread"  # the fact that keeps keys whose rows have to come from the source again
 
 
 @dataclass

@@ -20,7 +20,8 @@ from anabranch.errors import SourceError, SourceUnavailable, UnknownLogEvent
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema, component
-from anabranch.rows.chunk import TRANSACTION_SCHEMA, Barrier, BarrierKind, Chunk
+from anabranch.rows.chunk import Barrier, BarrierKind, Chunk
+from anabranch.rows.chunk_schema import TRANSACTION_SCHEMA
 from anabranch.rows.log_items import LogStatement, StatementFacts
 from anabranch.trail import requests
 from anabranch.trail.writer import TrailWriter

@@ -17,7 +17,8 @@ from anabranch.errors import LogLost, UnknownLogEvent
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
-from anabranch.rows.chunk import TRANSACTION_SCHEMA, Barrier, Chunk, Part, TableRows
+from anabranch.rows.chunk import Barrier, Chunk, Part, TableRows
+from anabranch.rows.chunk_schema import TRANSACTION_SCHEMA
 from anabranch.rows.log_items import LogDecided, LogPrepared
 from anabranch.rows.uncommitted import LogEnded
 from anabranch.trail.writer import TrailWriter

@@ -5,6 +5,7 @@ What does not live here: gathering it (`Job.status`); this shows the same value 
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -21,9 +22,13 @@ STYLES = {"streaming": "green", "draining": "green", "loading": "cyan", "parked"
 @log_level("warning")
 def status(job: str, as_json: bool) -> None:
     """Phase, parts, positions, lag, and the state of every table."""
-    from anabranch.job import Job
+    gc.disable()  # most of the time are imports, which make much and leave nothing to collect
+    try:
+        from anabranch.job import Job
 
-    found = Job.from_file(job).status()
+        found = Job.from_file(job).status()
+    finally:
+        gc.enable()
     if as_json:
         write_json(found)
     else:

@@ -137,6 +137,7 @@ PatternText = Annotated[str, AfterValidator(_pattern)]
 
 class Section(BaseModel):
     model_config = ConfigDict(
+        defer_build=True,
         extra="forbid",
         frozen=True,
         strict=True,

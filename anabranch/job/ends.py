@@ -36,10 +36,10 @@ from anabranch.trail.failures import writing
 from anabranch.trail.reader import TrailReader, exists
 from anabranch.trail.retention import Limits
 from anabranch.trail.storage import LocalStorage
-from anabranch.trail.writer import TrailWriter
 
 if TYPE_CHECKING:
     from anabranch.job.job import Job
+    from anabranch.trail.writer import TrailWriter
 
 T = TypeVar("T")
 TARGET = "target"  # among a job's facts at a target that has a name: which one it is
@@ -188,6 +188,8 @@ def limits_of(job: Job) -> Limits:
 
 
 def open_trail(job: Job, source_identity: str, job_uuid: str, lock_timeout: float = 0.0) -> TrailWriter:
+    from anabranch.trail.writer import TrailWriter
+
     capture = job.config.capture
     return TrailWriter.open(
         job.trail,

@@ -14,11 +14,11 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.state import Checkpoint
 from anabranch.state.store import StateStore
-from anabranch.trail.writer import TrailWriter
 
 if TYPE_CHECKING:
     from anabranch.apply.epoch import Totals
     from anabranch.job.job import Job
+    from anabranch.trail.writer import TrailWriter
 
 INTERVAL = 0.25
 FOR_LOAD = ("for the load", "for capture to pass the positions of the load")  # what apply waits for before it begins

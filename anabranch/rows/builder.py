@@ -17,17 +17,8 @@ from anabranch.errors import ValueRefused
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.arrow import array, arrow_type
-from anabranch.rows.chunk import (
-    META_FIELDS,
-    TRANSACTION_SCHEMA,
-    Barrier,
-    BarrierKind,
-    Chunk,
-    Op,
-    Part,
-    Shape,
-    TableRows,
-)
+from anabranch.rows.chunk import Barrier, BarrierKind, Chunk, Op, Part, Shape, TableRows
+from anabranch.rows.chunk_schema import META_FIELDS, TRANSACTION_SCHEMA
 
 Run = tuple[int, int, int, int, int, int]
 """Consecutive images of one kind: op, transaction, ordinal of the first, shape, shape of every second image, images.

@@ -9,28 +9,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 
-META_FIELDS = (
-    pa.field("_op", pa.int8(), False),  # Op
-    pa.field("_tx", pa.int32(), False),  # place of the row's transaction in Chunk.transactions
-    pa.field("_ordinal", pa.int64(), False),  # order of the row image inside its transaction, over all tables
-    pa.field("_shape", pa.int16(), False),  # place in TableRows.shapes
-)
-META = len(META_FIELDS)  # value column i of the table is batch column META + i
+if TYPE_CHECKING:
+    import pyarrow as pa
 
-TRANSACTION_SCHEMA = pa.schema(
-    [
-        pa.field("native", pa.string(), False),  # source position just after the transaction
-        pa.field("gtid", pa.string()),  # null where the source has none
-        pa.field("commit_time", pa.int64(), False),  # microseconds since 1970 UTC, source's clock
-        pa.field("rows", pa.int64(), False),  # row images of replicated tables in it
-    ]
-)
+META = 4  # value column i of the table is batch column META + i: chunk_schema.py has the ones in front
 
 
 class Op(IntEnum):

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from anabranch.errors import ConfigError
 from anabranch.rows.builder import Directory
-from anabranch.rows.chunk import TRANSACTION_SCHEMA
+from anabranch.rows.chunk_schema import TRANSACTION_SCHEMA
 
 try:
     import anabranch_native as found

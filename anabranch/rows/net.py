@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from anabranch.model.datatype import LogicalType
 from anabranch.model.ids import TableId
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)

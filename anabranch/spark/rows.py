@@ -20,8 +20,9 @@ from pyspark.sql.types import StructField, StructType
 
 from anabranch.errors import ConfigError, ValueRefused
 from anabranch.model.datatype import Kind, LogicalType
-from anabranch.rows.arrow import array, parse_text
+from anabranch.rows.arrow import array
 from anabranch.rows.lines import unescape
+from anabranch.rows.raw import parse_text
 
 DIGITS = 100  # of decimal arithmetic: more than any value has, so that nothing is rounded
 WIDEST_DECIMAL = 38  # https://spark.apache.org/docs/latest/sql-ref-datatypes.html

@@ -55,7 +55,6 @@ class StateStore:
         self._inode: tuple[int, int] | None = None
         self._parts: dict[str, dict[str, Any]] = {}  # of this process
         self._mutex = threading.RLock()
-        self._log = log.get(file=str(self._path))
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
@@ -155,13 +154,13 @@ class StateStore:
             try:
                 yield
             except sqlite3.OperationalError as error:  # locked, read-only, no room: the next write may succeed
-                self._log.warning("state_not_written", query=query, error=str(error))
+                log.get(file=str(self._path)).warning("state_not_written", query=query, error=str(error))
                 self.close()
             except sqlite3.DatabaseError as error:  # not a database, malformed
-                self._log.warning("state_recreated", query=query, error=str(error))
+                log.get(file=str(self._path)).warning("state_recreated", query=query, error=str(error))
                 self._recreate()
             except OSError as error:
-                self._log.warning("state_not_written", query=query, error=str(error))
+                log.get(file=str(self._path)).warning("state_not_written", query=query, error=str(error))
                 self.close()
 
     def _open(self) -> sqlite3.Connection:

@@ -19,7 +19,8 @@ import pyarrow as pa
 
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
-from anabranch.rows.chunk import TRANSACTION_SCHEMA, Barrier, BarrierKind, Chunk, Part, Shape, TableRows
+from anabranch.rows.chunk import Barrier, BarrierKind, Chunk, Part, Shape, TableRows
+from anabranch.rows.chunk_schema import TRANSACTION_SCHEMA
 from anabranch.trail.format import Frame, Kind, encode_prefix, to_json
 from anabranch.trail.storage import Data
 

@@ -15,29 +15,29 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, TypeVar
 
 from anabranch.errors import TrailCorrupt, TrailError
 from anabranch.model.position import Position
 from anabranch.rows.chunk import Chunk, Part
 from anabranch.trail import identity as identities
 from anabranch.trail import published
-from anabranch.trail.check import CheckReport, check
-from anabranch.trail.codec import decode_transactions
 from anabranch.trail.format import FORMAT, Kind, SegmentName, ends_before, segment_names
 from anabranch.trail.history import FILE as HISTORY
 from anabranch.trail.history import SchemaHistory, parse
 from anabranch.trail.identity import Identity
 from anabranch.trail.published import Record, TrailEnd
 from anabranch.trail.recovery import end_at
-from anabranch.trail.regroup import join, rows_after, rows_until
 from anabranch.trail.retention import refuse_before_start
 from anabranch.trail.segment import SegmentReader
 from anabranch.trail.storage import LocalStorage, Storage, read_whole
 
-__all__ = ["ChunkRef", "SegmentFacts", "TrailEnd", "TrailReader", "exists", "rows_after", "rows_until"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from anabranch.trail.check import CheckReport
+
+__all__ = ["ChunkRef", "SegmentFacts", "TrailEnd", "TrailReader", "exists"]
 
 OPEN_SEGMENTS = 8
 T = TypeVar("T")
@@ -172,15 +172,13 @@ class TrailReader:
             raise TrailCorrupt(
                 f"segment {ref.segment}, offset {ref.offset}: sequences or counts are not the announced ones"
             )
-        return rows_until(rows_after(chunk, ref.after), ref.upto)
+        return _window(chunk, ref.after, ref.upto)
 
     def transactions(self, ref: ChunkRef) -> pa.RecordBatch:
-        """The chunk's transactions without their rows, whatever the ref's window (rows/chunk.py, TRANSACTION_SCHEMA)."""
+        """The chunk's transactions without their rows, whatever the ref's window (rows/chunk_schema.py, TRANSACTION_SCHEMA)."""
         try:
             with self._missing_is_moved():
-                segment = self._segment(ref.segment)
-                frame, head = segment.frame(ref.offset)
-                return decode_transactions(head, segment.body(ref.offset, frame))
+                return self._segment(ref.segment).transactions(ref.offset)
         except _Moved:
             return self._again(lambda: self._find_moved(ref)).transactions
 
@@ -198,6 +196,8 @@ class TrailReader:
 
     def check(self) -> CheckReport:
         """Read everything and compare every checksum, count and sequence; problems are listed, not raised."""
+        from anabranch.trail.check import check
+
         record = self._record()
         return self._again(lambda: check(self._storage, record, self._refresh(), self.identity))
 
@@ -329,10 +329,10 @@ class TrailReader:
             if frame.first > ref.last_sequence:
                 break
             if frame.part is ref.part and frame.fragment == ref.fragment:
-                chunks.append(rows_until(rows_after(segment.chunk(offset), ref.first_sequence - 1), ref.last_sequence))
+                chunks.append(_window(segment.chunk(offset), ref.first_sequence - 1, ref.last_sequence))
         if not chunks:
             raise TrailCorrupt(f"segment {name}: transactions {ref.first_sequence} to {ref.last_sequence} are missing")
-        return replace(join(chunks), part=ref.part)
+        return replace(_joined(chunks), part=ref.part)
 
     def _native_at(self, record: Record, sequence: int) -> str:
         names = self._from(record, sequence)
@@ -340,11 +340,11 @@ class TrailReader:
             segment = self._indexed(record, name)
             at = segment.index.after(sequence - 1)
             for offset in segment.index.offsets[at:]:
-                frame, head = segment.frame(offset)
+                frame, _ = segment.frame(offset)
                 if frame.first > sequence:
                     break
                 if frame.part is not Part.FRAGMENT:
-                    transactions = decode_transactions(head, segment.body(offset, frame))
+                    transactions = segment.transactions(offset)
                     return str(transactions.column(0)[sequence - frame.first].as_py())
         if names and sequence == self._names[0].next - 1:
             return self._native_before(names[0], record)
@@ -403,6 +403,18 @@ def _ref(segment: SegmentReader, offset: int, after: int, upto: int) -> ChunkRef
         after=after,
         upto=upto,
     )
+
+
+def _window(chunk: Chunk, after: int, upto: int) -> Chunk:
+    from anabranch.trail.regroup import rows_after, rows_until  # with numpy, which only who loads chunks needs
+
+    return rows_until(rows_after(chunk, after), upto)
+
+
+def _joined(chunks: list[Chunk]) -> Chunk:
+    from anabranch.trail.regroup import join
+
+    return join(chunks)
 
 
 def chunks(reader: TrailReader, after: int, upto: int | None = None) -> Iterator[Chunk]:

@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.model.ids import TableId
-from anabranch.rows.chunk import META_FIELDS, Barrier, Chunk, Part, Shape, TableRows
+from anabranch.rows.chunk import Barrier, Chunk, Part, Shape, TableRows
+from anabranch.rows.chunk_schema import META_FIELDS
 
 _LOOSE = 500  # small chunks are joined as they gather: each costs kilobytes beside its rows
 _TX, _ORDINAL, _SHAPE = ([f.name for f in META_FIELDS].index(name) for name in ("_tx", "_ordinal", "_shape"))

@@ -9,13 +9,12 @@ import zlib
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import TrailCorrupt
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.chunk import Chunk, TableRows
-from anabranch.trail.codec import TableFrame, decode_chunk, decode_schema, encode_chunk, encode_schema
 from anabranch.trail.format import (
     PREFIX_LENGTH,
     Frame,
@@ -28,10 +27,24 @@ from anabranch.trail.format import (
 )
 from anabranch.trail.storage import Data, Readable, Storage, Writable
 
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    import pyarrow as pa
+
+    from anabranch.trail.codec import TableFrame
+
 _TRAILER = struct.Struct("<Q8s")  # behind the footer: its offset
 _TRAILER_MAGIC = b"anabrEND"
 _WINDOW = 64 * 1024
 _GLANCE = 4096
+
+
+def _codec() -> ModuleType:
+    """Loads Arrow; who only asks where a trail ends (`status`, the supervisor) goes without it."""
+    from anabranch.trail import codec
+
+    return codec
 
 
 class SegmentWriter:
@@ -61,7 +74,7 @@ class SegmentWriter:
         Returns the frame's offset."""
         for rows in chunk.tables:
             self._hold_schema(rows, table_frame)
-        parts = encode_chunk(chunk, self._schema_offset, fragment)
+        parts = _codec().encode_chunk(chunk, self._schema_offset, fragment)
         offset = self._write(parts)
         self.rows += chunk.row_count
         self.offsets.append(offset)
@@ -94,7 +107,7 @@ class SegmentWriter:
         held = self._schemas.get((rows.table, rows.version))
         if held and (held[0] is rows.batch.schema or held[0].equals(rows.batch.schema)):
             return
-        offset = self._write(encode_schema(table_frame(rows)))
+        offset = self._write(_codec().encode_schema(table_frame(rows)))
         self._schemas[rows.table, rows.version] = rows.batch.schema, offset
 
     def _schema_offset(self, rows: TableRows) -> int:
@@ -179,17 +192,23 @@ class SegmentReader:
         frame, head = self.frame(offset)
         if frame.kind != Kind.CHUNK:
             raise self.damage(offset, f"a chunk was expected, frame kind {frame.kind} found")
-        chunk = decode_chunk(frame, head, self.body(offset, frame), self.table_frame)
+        chunk: Chunk = _codec().decode_chunk(frame, head, self.body(offset, frame), self.table_frame)
         if (chunk.transactions.num_rows, chunk.row_count) != (frame.transactions, frame.rows):
             raise self.damage(offset, "counts of transactions or rows do not agree")
         return chunk
+
+    def transactions(self, offset: int) -> pa.RecordBatch:
+        """Of the chunk there, without its rows (rows/chunk_schema.py, TRANSACTION_SCHEMA)."""
+        frame, head = self.frame(offset)
+        found: pa.RecordBatch = _codec().decode_transactions(head, self.body(offset, frame))
+        return found
 
     def table_frame(self, offset: int) -> TableFrame:
         if offset not in self._schemas:
             frame, head = self.frame(offset)
             if frame.kind != Kind.SCHEMA:
                 raise self.damage(offset, "a table schema was expected")
-            self._schemas[offset] = decode_schema(head)
+            self._schemas[offset] = _codec().decode_schema(head)
         return self._schemas[offset]
 
     def definition(self, table: TableId, version: int) -> TableSchema:

@@ -14,17 +14,20 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from anabranch.errors import TrailCorrupt
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.rows.chunk import Chunk, Part, TableRows
-from anabranch.trail.codec import TableFrame
 from anabranch.trail.failures import syncing, writing
 from anabranch.trail.format import FORMAT, Kind, SegmentName, encode_prefix, to_json
 from anabranch.trail.segment import SegmentReader, SegmentWriter
 from anabranch.trail.storage import LocalStorage, Storage
+
+if TYPE_CHECKING:
+    from anabranch.trail.codec import TableFrame
 
 FOLDER = "staging"
 _OPEN = f"{FOLDER}/open"

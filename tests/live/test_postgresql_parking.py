@@ -16,12 +16,11 @@ from anabranch import failpoints
 from anabranch.apply.following import Following
 from anabranch.apply.join import join_loaded
 from anabranch.apply.window import WindowResolver
-from anabranch.apply.work import REREAD
 from anabranch.connectors.mysql import source
 from anabranch.errors import RowRefused
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.schema import Action
-from anabranch.model.state import JOINS, RESUMES, TableState
+from anabranch.model.state import JOINS, REREAD, RESUMES, TableState
 from anabranch.rows.conflict import STRICT
 from anabranch.trail import retention
 

@@ -13,10 +13,10 @@ from anabranch.errors import LogLost
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
-from anabranch.rows.arrow import parse_text
 from anabranch.rows.builder import ChunkBuilder, TableBuffer
 from anabranch.rows.chunk import Chunk, Op, Part
 from anabranch.rows.log_items import LogIdle, LogStatement
+from anabranch.rows.raw import parse_text
 
 FULL_IMAGES = 20_000  # a chunk is full from here on
 POLL = 0.005

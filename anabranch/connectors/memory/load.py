@@ -19,10 +19,10 @@ from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
 from anabranch.model.state import TableState
 from anabranch.model.steps import DdlStep
-from anabranch.rows.arrow import parse_text
 from anabranch.rows.keys import EnforcedKey
 from anabranch.rows.lines import escaped_line, parse_line
 from anabranch.rows.net import TargetTable
+from anabranch.rows.raw import parse_text
 
 BLOCK_ROWS = 1000
 

@@ -21,9 +21,8 @@ from anabranch.connectors.mysql.log_end import log_end_with_gtids, log_sizes
 from anabranch.connectors.mysql.prepared import prepared
 from anabranch.connectors.mysql.privileges import as_pattern, grant
 from anabranch.connectors.mysql.snapshot import unseen
-from anabranch.connectors.mysql.structures import TABLE_COLUMN, checks_of, checks_query
+from anabranch.connectors.mysql.structures import HIDDEN, TABLE_COLUMN, checks_of, checks_query
 from anabranch.connectors.mysql.typemap import Native, Refused, logical_type
-from anabranch.connectors.mysql.versioned import HIDDEN
 from anabranch.connectors.mysql.versions import knows
 from anabranch.errors import SourceError, SourceUnavailable
 from anabranch.model.datatype import Kind

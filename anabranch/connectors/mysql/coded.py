@@ -14,7 +14,6 @@ from struct import Struct
 from anabranch.abc import ValueRules
 from anabranch.connectors.mysql.charsets import decoder
 from anabranch.model.datatype import Kind, LogicalType
-from anabranch.rows.lines import one_text
 
 _SRID_IN_TYPE = b"\x20"  # the highest byte of a little-endian EWKB type that has an SRID
 _HEADER = Struct("<IB")
@@ -99,6 +98,8 @@ def text_form(name: str, rules: ValueRules) -> Callable[[bytes], bytes]:
     kind, read = _BY_NAME[name]
     if kind is Kind.INET:
         return read
+    from anabranch.rows.lines import one_text  # with Arrow, which who only asks for definitions goes without
+
     chosen = {Kind.GEOMETRY: rules.geometry, Kind.VECTOR: rules.vector}[kind]
     type = LogicalType(kind, target=chosen)
     return lambda stored: one_text(type, read(stored))

@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from decimal import Decimal, localcontext
 
-import pyarrow as pa
-
 from anabranch.connectors.mysql.typemap import INTEGERS, unquote
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.schema import Column
@@ -88,6 +86,8 @@ def with_told(column: Column, told: str | float | None) -> Column:
 
 def _shortest(value: float) -> str:
     """As lines have a FLOAT: the fewest digits that read back equal."""
+    import pyarrow as pa  # for this alone
+
     return str(pa.array([value], pa.float32()).cast(pa.string())[0])
 
 

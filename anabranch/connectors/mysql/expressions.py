@@ -8,7 +8,7 @@ finishing of blocks (`lines.py`).
 
 from __future__ import annotations
 
-import numpy as np
+from struct import Struct
 
 from anabranch.connectors.mysql.charsets import CHARSETS, ambiguous, is_total, is_utf8
 from anabranch.connectors.mysql.coded import CODES
@@ -20,6 +20,7 @@ SEPARATOR, NULL, ROW = b"\xff", b"\xfe", b"\xfd"
 DATE, FLOAT32, FLOAT64 = b"\xf9", b"\xf8", b"\xf7"
 CODED = b"\xf6"  # then the name of a character set or another code (`coded.py`), a colon, and hexadecimal digits
 
+_FLOAT = Struct("<f")
 _INTEGERS = frozenset(kind for pair in INTEGERS.values() for kind in pair)
 _WORDS = frozenset({Kind.TEXT, Kind.ENUM, Kind.SET, Kind.JSON})
 _MARKS = {
@@ -150,7 +151,7 @@ def literal(column: Column, value: str) -> str:
     if kind in _INTEGERS or kind in (Kind.DECIMAL, Kind.ENUM, Kind.SET):
         return _digits(value)
     if kind in (Kind.FLOAT32, Kind.FLOAT64):
-        return _double(float(np.float32(value)) if kind is Kind.FLOAT32 else float(value))
+        return _double(_FLOAT.unpack(_FLOAT.pack(float(value)))[0] if kind is Kind.FLOAT32 else float(value))
     if kind is Kind.BINARY:
         return f"x'{bytes.fromhex(value.removeprefix(chr(92) + 'x')).hex()}'"
     if kind is Kind.BIT:  # as a number: before 5.7, `>` finds nothing beyond a literal of 64 bits

@@ -21,9 +21,9 @@ from anabranch.connectors.mysql.json_partial import OPTION
 from anabranch.connectors.mysql.tablemap import JSON, TableMap, mismatch
 from anabranch.connectors.mysql.values import BAD, STOP
 from anabranch.model.schema import Column, TableSchema
-from anabranch.rows.arrow import parse_text
 from anabranch.rows.builder import TableBuffer
 from anabranch.rows.chunk import Op
+from anabranch.rows.raw import parse_text
 
 Decode = Callable[[bytes, int, int], int]
 """(data, first row, end of rows) -> images. Raises BadValue; IndexError, ValueError, struct.error for rows that do not fit."""

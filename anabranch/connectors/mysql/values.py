@@ -12,7 +12,7 @@ from typing import Any
 
 from anabranch.connectors.mysql.charsets import BadText, BadValue, decoder
 from anabranch.model.schema import Column
-from anabranch.rows.arrow import DAY, EPOCH_ORDINAL, SECOND
+from anabranch.rows.raw import DAY, EPOCH_ORDINAL, SECOND
 
 _KEPT = 100_000  # entries of a table before it starts over
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from anabranch.abc import ValueRules
 from anabranch.connectors.mysql.rows_decode import Decoder, TableDecoders
+from anabranch.connectors.mysql.structures import HIDDEN
 from anabranch.connectors.mysql.tablemap import TableMap
 from anabranch.connectors.mysql.transactions import Group
 from anabranch.model.datatype import Kind, LogicalType
@@ -21,7 +22,6 @@ from anabranch.model.schema import Column, TableSchema
 from anabranch.rows.builder import ChunkBuilder, Run, TableBuffer
 from anabranch.rows.chunk import Op
 
-HIDDEN = ("row_start", "row_end")  # columns of a table that declares none itself; no catalogue shows them
 _MICROSECONDS = 1_000_000
 # What stands at the end of a current row: the last instant there is, of 64-bit servers from 11.5 on a later one.
 # https://mariadb.com/kb/en/timestamp/

@@ -20,15 +20,16 @@ from anabranch.abc import ValueRules
 from anabranch.connectors.postgresql import aside, conflicts, merge, onerow, stage
 from anabranch.connectors.postgresql import cascade as cascades
 from anabranch.connectors.postgresql.catalog import may_bypass_constraints
-from anabranch.connectors.postgresql.conflicts import refuse_newer
 from anabranch.connectors.postgresql.connection import Connection, connect, session_name, table_name, together
 from anabranch.connectors.postgresql.enforced import Followers
 from anabranch.connectors.postgresql.errors import missing_parent, translate, translated
 from anabranch.connectors.postgresql.exchange import exchange
 from anabranch.connectors.postgresql.merge import Action, Piece, Texts
+from anabranch.connectors.postgresql.newer import refuse_newer
 from anabranch.connectors.postgresql.shared import refuse_truncate
 from anabranch.connectors.postgresql.staging import ANALYZE_ROWS, StagingTables, copy_rows
 from anabranch.connectors.postgresql.store import READ_CHECKPOINT, TARGET, checkpoint_of, require_same, save_table
+from anabranch.connectors.postgresql.sweep import sweep
 from anabranch.errors import Fenced, StateError, TargetError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
@@ -369,6 +370,6 @@ def _end_sessions(connection: Connection, name: str) -> None:
 def _sweep(connection: Connection, job: str) -> None:
     connection.autocommit = True
     try:
-        stage.sweep(connection, job)
+        sweep(connection, job)
     finally:
         connection.autocommit = False

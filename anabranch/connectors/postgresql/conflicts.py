@@ -15,9 +15,7 @@ from typing import Any, LiteralString
 from psycopg import sql
 from psycopg.types.json import Json
 
-from anabranch.abc import Conflict
 from anabranch.connectors.postgresql.connection import Connection, table_name
-from anabranch.connectors.postgresql.merge import Piece, Stage, on_old_key
 from anabranch.model.ids import TableId
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict
 from anabranch.rows.net import TargetTable
@@ -54,13 +52,6 @@ SELECT {COLUMNS}, number, (extract(epoch FROM noted_at) * 1000000)::bigint FROM 
  WHERE job = %s AND number > %s AND (%s::text IS NULL OR source_table = %s) ORDER BY number LIMIT %s
 """
 FORGET = "DELETE FROM anabranch.conflict WHERE job = %s AND number <= %s"
-# The rows are locked before they are compared, since another session may be changing one. EXISTS stops where it finds one
-# that is newer, and nothing is done then; else every row was locked.
-NEWER = sql.SQL("""
-WITH held AS MATERIALIZED (
-SELECT t.{column} AS there, s.age AS age FROM {target} AS t JOIN {stage} AS s ON {same} FOR UPDATE OF t
-) SELECT EXISTS (SELECT FROM held WHERE there > age OR (age IS NULL AND there IS NOT NULL))
-""")
 
 
 def row(connection: Connection, table: TargetTable, key: Texts, age: Age | None, nul: str) -> FoundRow | None:
@@ -75,19 +66,6 @@ def row(connection: Connection, table: TargetTable, key: Texts, age: Age | None,
     if found is None:
         return None
     return FoundRow(dict(zip(table.columns, found[1:], strict=True)), bool(found[0]))
-
-
-def refuse_newer(connection: Connection, piece: Piece, stage: Stage) -> None:
-    """Raises Conflict where a staged change meets a row of the target that is newer. Psycopg errors pass."""
-    statement = NEWER.format(
-        column=sql.Identifier(piece.newest_by),
-        target=table_name(piece.table.target),
-        stage=table_name(stage),
-        same=on_old_key(piece),
-    )
-    found = connection.execute(statement).fetchone()
-    if found and found[0]:
-        raise Conflict(piece.table.source, f"a row of the target is newer by {piece.newest_by}")
 
 
 def note(connection: Connection, job: str, conflict: NotedConflict) -> None:

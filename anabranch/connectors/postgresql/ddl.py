@@ -19,8 +19,8 @@ from anabranch.errors import TargetError
 from anabranch.model.datatype import Fidelity, Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Action, Check, Column, ForeignKey, TableSchema
-from anabranch.rows.arrow import parse_text
 from anabranch.rows.net import TargetTable
+from anabranch.rows.raw import parse_text
 
 NAME_BYTES = 63  # https://www.postgresql.org/docs/current/limits.html
 IDENTITY_TYPES = ("smallint", "integer", "bigint")

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from anabranch.abc import PreflightContext
-from anabranch.connectors.postgresql.binary_types import BINARY, columns, reader
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.ddl import qualified
 from anabranch.connectors.postgresql.decoders import DECODERS, Decoder
-from anabranch.connectors.postgresql.named_rows import bare
+from anabranch.connectors.postgresql.native_types import bare
 from anabranch.connectors.postgresql.truncate_notes import SCHEMA
 from anabranch.model.checks import CheckResult
 from anabranch.model.schema import TableSchema
@@ -89,6 +88,8 @@ def _types(decoder: Decoder, schema: TableSchema) -> Iterator[CheckResult]:
 
 def _binary(connection: Connection, decoder: Decoder, context: PreflightContext) -> Iterator[CheckResult]:
     """Why values come as text all the same."""
+    from anabranch.connectors.postgresql.binary_types import BINARY, columns, reader  # with Arrow
+
     hint = "[capture] binary = false; the trail is the same"
     if not decoder.binary or connection.info.server_version < BINARY:
         why = f"{decoder.plugin} of this server gives values as text"

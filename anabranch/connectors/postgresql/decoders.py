@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from anabranch.abc import Select
-from anabranch.connectors.postgresql.assemble import Assembler
-from anabranch.connectors.postgresql.decode_decoderbufs import DecoderbufsAssembler
-from anabranch.connectors.postgresql.decode_pgoutput import PgoutputAssembler
-from anabranch.connectors.postgresql.decode_wal2json import Wal2jsonAssembler
 from anabranch.connectors.postgresql.positions import Place
-from anabranch.connectors.postgresql.relations import ReaderOf, TypeText
-from anabranch.connectors.postgresql.streamed import Undone
 from anabranch.connectors.postgresql.truncate_notes import noted
 from anabranch.model.ids import TableId
-from anabranch.rows.compiled import compiled
+
+if TYPE_CHECKING:
+    from anabranch.connectors.postgresql.assemble import Assembler
+    from anabranch.connectors.postgresql.relations import ReaderOf, TypeText
+    from anabranch.connectors.postgresql.streamed import Undone
 
 MESSAGES = 140_000  # from here on pgoutput shows what sessions write into the log
 NEVER = 1 << 30
@@ -68,6 +67,8 @@ class Decoder:
 
     def can_compile(self, decoding: str) -> bool:
         """Raises ConfigError where the compiled decoder is asked for and missing."""
+        from anabranch.rows.compiled import compiled
+
         return self.native and compiled(decoding)
 
     def can_stream(self, version: int) -> bool:
@@ -98,6 +99,27 @@ def _pattern(table: TableId) -> str:
     return ".".join("".join(f"\\{c}" if c in " ',.*\\" else c for c in part) for part in (table.schema, table.name))
 
 
+# Who reads messages comes with Arrow: preflight and `status`, which only ask what a decoder can, go without.
+
+
+def _pgoutput(how: Reading) -> Assembler:
+    from anabranch.connectors.postgresql.decode_pgoutput import PgoutputAssembler
+
+    return PgoutputAssembler(how.place, how.select, how.type_text, how.name, how.reader, how.undone, how.decoding)
+
+
+def _wal2json(how: Reading) -> Assembler:
+    from anabranch.connectors.postgresql.decode_wal2json import Wal2jsonAssembler
+
+    return Wal2jsonAssembler(how.place, how.select, how.has_newer)
+
+
+def _decoderbufs(how: Reading) -> Assembler:
+    from anabranch.connectors.postgresql.decode_decoderbufs import DecoderbufsAssembler
+
+    return DecoderbufsAssembler(how.place, how.select, noted(how.name))
+
+
 # In place of the others of these names: https://www.postgresql.org/docs/current/protocol-logical-replication.html
 STREAMING = {"proto_version": "2", "streaming": "on"}
 _CENTS = "decoderbufs gives an amount without its currency's form"
@@ -105,9 +127,7 @@ DECODERS: dict[str, Decoder] = {
     "pgoutput": Decoder(
         "pgoutput",
         _pgoutput_options,
-        lambda how: PgoutputAssembler(
-            how.place, how.select, how.type_text, how.name, how.reader, how.undone, how.decoding
-        ),
+        _pgoutput,
         messages=MESSAGES,
         streams=STREAMS,
         binary=True,
@@ -117,7 +137,7 @@ DECODERS: dict[str, Decoder] = {
     "wal2json": Decoder(
         "wal2json",
         _wal2json_options,
-        lambda how: Wal2jsonAssembler(how.place, how.select, how.has_newer),
+        _wal2json,
         roots=False,
         ambiguous=frozenset(("real", "double precision", "numeric")),
         newer={"numeric-data-types-as-string": "true"},
@@ -125,7 +145,7 @@ DECODERS: dict[str, Decoder] = {
     "decoderbufs": Decoder(
         "decoderbufs",
         lambda name, tables, version: {},
-        lambda how: DecoderbufsAssembler(how.place, how.select, noted(how.name)),
+        _decoderbufs,
         truncates=False,
         messages=NEVER,
         roots=False,

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from anabranch.abc import Select
 from anabranch.connectors.postgresql.message_buffer import Layout, MessageBuffer
+from anabranch.connectors.postgresql.native_types import bare
 from anabranch.connectors.postgresql.pgoutput import ROW_HEAD
 from anabranch.connectors.postgresql.relations import Unfit
 from anabranch.model.ids import TableId
@@ -179,12 +180,6 @@ def _make_room(known: dict[tuple[bool, ...], Layout] | set[tuple[object, ...]]) 
     """What rows look like may be as many as they are: it is found out again."""
     if len(known) >= _KEPT:
         known.clear()
-
-
-def bare(native: str) -> str:
-    """Without what is in parentheses: `time(3) with time zone` -> `time with time zone`."""
-    head, _, tail = native.partition("(")
-    return head + tail.partition(")")[2]
 
 
 def _compare_type(column: Column, cell: Cell) -> None:

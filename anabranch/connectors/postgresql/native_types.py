@@ -30,3 +30,9 @@ def logical_type(native: str) -> LogicalType:
     if sized := _SIZED.fullmatch(native):
         return LogicalType(Kind.TEXT, length=int(sized[1]))
     return LogicalType(_KINDS.get(native, Kind.NATIVE), native=native)
+
+
+def bare(native: str) -> str:
+    """Without what is in parentheses: `time(3) with time zone` -> `time with time zone`."""
+    head, _, tail = native.partition("(")
+    return head + tail.partition(")")[2]

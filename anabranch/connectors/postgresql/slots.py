@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from anabranch.connectors.postgresql import truncate_notes
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.ddl import qualified, quote
-from anabranch.connectors.postgresql.decoders import Decoder
 from anabranch.connectors.postgresql.positions import lsn_of
 from anabranch.connectors.postgresql.source_connection import log_end, one
 from anabranch.connectors.postgresql.terms import literal
@@ -20,6 +20,9 @@ from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.model.steps import SetUpStep
 from anabranch.rows.log_items import HeldLog
+
+if TYPE_CHECKING:
+    from anabranch.connectors.postgresql.decoders import Decoder
 
 MUCH = 10 << 30  # bytes of log from which on a slot without a limit is told of
 _LIMIT = "SELECT setting FROM pg_catalog.pg_settings WHERE name = 'max_slot_wal_keep_size'"

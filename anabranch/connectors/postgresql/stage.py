@@ -21,12 +21,13 @@ from psycopg import sql
 
 from anabranch.abc import Conflict, ValueRules
 from anabranch.connectors.postgresql import merge
-from anabranch.connectors.postgresql.conflicts import refuse_newer
-from anabranch.connectors.postgresql.connection import Connection, connect, job_digest, table_name
+from anabranch.connectors.postgresql.connection import Connection, connect, table_name
 from anabranch.connectors.postgresql.errors import translated
 from anabranch.connectors.postgresql.exchange import exchange
 from anabranch.connectors.postgresql.merge import Piece, StageColumn
+from anabranch.connectors.postgresql.newer import refuse_newer
 from anabranch.connectors.postgresql.staging import ANALYZE_ROWS, copy_rows
+from anabranch.connectors.postgresql.sweep import stage_prefix
 from anabranch.errors import StateError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
@@ -36,9 +37,6 @@ SCHEMA = "anabranch"
 PROOF = StageColumn("proof", merge.NUMBER)
 PROOF_LIMIT = 1 << 32  # numbers below: 2^31 of them add up within a bigint
 HEAD, OPTIONS = sql.SQL("CREATE UNLOGGED TABLE"), sql.SQL("WITH (autovacuum_enabled = false)")
-
-LEFTOVERS = "SELECT tablename FROM pg_tables WHERE schemaname = 'anabranch' AND starts_with(tablename, %s)"
-SWEEP_WAIT = "SET LOCAL lock_timeout = '100ms'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +95,6 @@ class PostgresStager:
         return StagedNet(net.table, staging, counts, digest, net.checked, {"pieces": tuple(done)})
 
 
-def stage_prefix(job: str) -> str:
-    """What the names of a job's staging tables begin with."""
-    return f"stage_{job_digest(job)}_"
-
-
 def _fill(connection: Connection, staged: StagedPiece, arrays: list[Any], nul: str) -> int:
     """Create the table, COPY the rows, and return the sum of their numbers."""
     connection.execute(merge.create_stage(HEAD, staged.name, OPTIONS, staged.piece, [PROOF]))
@@ -154,14 +147,3 @@ def _prove(connection: Connection, staged: StagedNet, pieces: tuple[StagedPiece,
         digest += numbers
     if digest != staged.digest:
         raise Conflict(staged.table.source, "the staged rows are not those that were staged")
-
-
-def sweep(connection: Connection, job: str) -> None:
-    """Remove a job's staging tables that no running attempt holds. Needs a connection outside a transaction."""
-    for (name,) in connection.execute(LEFTOVERS, [stage_prefix(job)]).fetchall():
-        try:
-            with connection.transaction():
-                connection.execute(SWEEP_WAIT)
-                connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(sql.Identifier(SCHEMA, name)))
-        except psycopg.errors.LockNotAvailable:
-            continue  # a task is still writing to it: the next sweep finds it

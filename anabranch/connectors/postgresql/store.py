@@ -16,7 +16,7 @@ from psycopg.types.json import Jsonb
 from anabranch.connectors.postgresql import aside, conflicts, skipped
 from anabranch.connectors.postgresql.connection import Connection, connect
 from anabranch.connectors.postgresql.errors import translated
-from anabranch.connectors.postgresql.stage import sweep
+from anabranch.connectors.postgresql.sweep import sweep
 from anabranch.errors import Fenced, StateError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId

@@ -13,7 +13,8 @@ from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Action, Column, ForeignKey, TableSchema
 from anabranch.rows.arrow import arrow_type
-from anabranch.rows.chunk import META_FIELDS, TRANSACTION_SCHEMA, Barrier, Chunk, Op, Shape, TableRows
+from anabranch.rows.chunk import Barrier, Chunk, Op, Shape, TableRows
+from anabranch.rows.chunk_schema import META_FIELDS, TRANSACTION_SCHEMA
 from anabranch.rows.net import TargetTable
 
 INT, TEXT = LogicalType(Kind.INT64), LogicalType(Kind.TEXT)

@@ -24,7 +24,8 @@ from anabranch.errors import TargetUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark, Position
 from anabranch.model.state import Skipped, TableState
-from anabranch.rows.chunk import TRANSACTION_SCHEMA, Barrier, BarrierKind, Chunk
+from anabranch.rows.chunk import Barrier, BarrierKind, Chunk
+from anabranch.rows.chunk_schema import TRANSACTION_SCHEMA
 from anabranch.rows.net import RowChange
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.writer import TrailWriter

@@ -85,6 +85,33 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     assert HEAVY.isdisjoint(json.loads(done.stdout))
 
 
+@pytest.mark.parametrize("source", ["mysql://u@127.0.0.1:{port}", "postgresql://u@127.0.0.1:{port}/db"])
+def test_status_loads_neither_arrow_nor_what_logs_and_the_supervisor_no_arrow(job: Path, source: str) -> None:
+    """Both are asked for often, or stay: they read definitions, states and ends, no rows."""
+    text = job.read_text()
+    former = next(line for line in text.splitlines() if line.startswith("url"))
+    job.write_text(text.replace(former, f'url = "{source.format(port=closed_port())}"', 1))
+    code = """
+import importlib, json, sys
+from anabranch.cli import main
+assert main.exit_code(["status", sys.argv[1]]) == 0
+print(json.dumps(sorted(sys.modules)), file=sys.stderr)
+for one in ("supervisor", "display", "caughtup"):
+    importlib.import_module(f"anabranch.job.{one}")
+from anabranch.job import Job, ends
+found = Job.from_file(sys.argv[1])
+ends.source_of(found).checks(), ends.target_of(found).checks()
+print(json.dumps(sorted(sys.modules)), file=sys.stderr)
+"""
+    called = [sys.executable, "-c", code, str(job)]
+    done = subprocess.run(called, capture_output=True, text=True, timeout=60, env={**os.environ, "PW": PASSWORD})
+    assert done.returncode == 0, done.stderr
+    status, supervisor = (set(json.loads(line)) for line in done.stderr.splitlines())
+    assert {"pyarrow", "numpy", "structlog", "rich", "sqlglot", "pyspark"}.isdisjoint(status)
+    assert {"pymysql", "psycopg"} & status
+    assert {"pyarrow", "numpy", "pyspark"}.isdisjoint(supervisor)
+
+
 def test_help_answers_at_once() -> None:
     times = []
     for _ in range(3):

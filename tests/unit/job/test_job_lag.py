@@ -23,7 +23,8 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import Column, TableSchema
 from anabranch.model.state import Checkpoint
-from anabranch.rows.chunk import TRANSACTION_SCHEMA, Chunk, Part
+from anabranch.rows.chunk import Chunk, Part
+from anabranch.rows.chunk_schema import TRANSACTION_SCHEMA
 from anabranch.state.store import StateStore
 from anabranch.trail.writer import TrailWriter
 

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.model.datatype import Kind, LogicalType
-from anabranch.rows.arrow import array, arrow_type, parse_text
+from anabranch.rows.arrow import array, arrow_type
 from anabranch.rows.lines import texts
+from anabranch.rows.raw import parse_text
 
 UNSCALED = st.lists(st.one_of(st.none(), st.integers(-(10**18), 10**18)), max_size=20)
 

@@ -15,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.model.datatype import Kind, LogicalType
-from anabranch.rows.arrow import arrow_type, parse_text
+from anabranch.rows.arrow import arrow_type
 from anabranch.rows.lines import escaped_line, lines, strip_nul, text_value, texts
+from anabranch.rows.raw import parse_text
 
 EPOCH = datetime(1970, 1, 1)
 

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from anabranch.errors import TargetUnavailable
-from anabranch.rows.chunk import TRANSACTION_SCHEMA, Chunk, Part
+from anabranch.rows.chunk import Chunk, Part
+from anabranch.rows.chunk_schema import TRANSACTION_SCHEMA
 from anabranch.spark import continuous
 from anabranch.spark.continuous import ContinuousEpochs
 from anabranch.trail.writer import TrailWriter

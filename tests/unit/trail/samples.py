@@ -13,7 +13,8 @@ from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.schema import Column, TableSchema
-from anabranch.rows.chunk import META_FIELDS, TRANSACTION_SCHEMA, Barrier, Chunk, Op, Part, Shape, TableRows
+from anabranch.rows.chunk import Barrier, Chunk, Op, Part, Shape, TableRows
+from anabranch.rows.chunk_schema import META_FIELDS, TRANSACTION_SCHEMA
 
 ORDERS = TableId("shop", "orders")
 NOTES = TableId("shop", "odd.name")

@@ -15,7 +15,8 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.schema import Column, TableSchema
 from anabranch.rows.builder import TableBuffer
-from anabranch.rows.chunk import TRANSACTION_SCHEMA, Barrier, BarrierKind, Chunk, Op, Part
+from anabranch.rows.chunk import Barrier, BarrierKind, Chunk, Op, Part
+from anabranch.rows.chunk_schema import TRANSACTION_SCHEMA
 from anabranch.trail.codec import TableFrame
 from anabranch.trail.open_staging import OpenStaging, kept
 from anabranch.trail.storage import LocalStorage
