@@ -96,7 +96,9 @@ def spark_factory(job: Job, part_name: str) -> Callable[[], SparkSession]:
         from anabranch.spark.session import session
 
         spark, parallel = job.config.spark, 0 if part_name == "apply" else job.config.load.parallel
-        return session(f"anabranch {job.config.name} {part_name}", spark.master, spark.conf, parallel)
+        return session(
+            f"anabranch {job.config.name} {part_name}", spark.master, spark.conf, parallel, ends.spark_home(job)
+        )
 
     return make
 

@@ -21,6 +21,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from anabranch.spark.interpreter import interpreter
 from anabranch.spark.java import require_java
 
 LOG4J = Path(__file__).with_name("log4j2.properties")
@@ -59,10 +60,15 @@ LOCAL_ONLY = {
 
 
 def session(
-    app_name: str, master: str = "local[*]", conf: Mapping[str, str] | None = None, parallel: int = 0
+    app_name: str,
+    master: str = "local[*]",
+    conf: Mapping[str, str] | None = None,
+    parallel: int = 0,
+    place: Path | None = None,
 ) -> SparkSession:
     """A Spark session with our settings; `conf` (the job's `[spark.conf]`) wins over them. `parallel`: tasks at once, where
-    the master leaves that open (0: as many as there are cores).
+    the master leaves that open (0: as many as there are cores); `place`: a directory for what Spark's processes are started
+    with (interpreter.py).
 
     An active session of this process is taken as it is: notebooks have one. The JVM ends with this process, also when
     that is killed: its standard input closes. Raises ConfigError without Java 17."""
@@ -70,7 +76,7 @@ def session(
         return SparkSession.builder.getOrCreate()
     chosen = settings(app_name, master, conf or {}, parallel)
     local = chosen["spark.master"].startswith("local")
-    _set_environment(require_java(), local)
+    _set_environment(require_java(), local, place)
     with _own_signals():
         return _start(chosen)
 
@@ -94,12 +100,12 @@ def _cores(found: re.Match[str], parallel: int) -> int:
     return max(1, (parallel or len(os.sched_getaffinity(0))) if wanted == "*" else int(wanted))
 
 
-def _set_environment(java: str, local: bool) -> None:
+def _set_environment(java: str, local: bool, place: Path | None) -> None:
     """What Spark reads from the environment only: the interpreter of its workers, the Java to start."""
     if "JAVA_HOME" not in os.environ:
         os.environ["JAVA_HOME"] = str(Path(java).resolve().parents[1])
     if local:
-        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = interpreter(place)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     else:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

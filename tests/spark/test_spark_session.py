@@ -56,6 +56,17 @@ def test_a_killed_driver_takes_jvm_and_workers_with_it(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["stderr"], "nothing in the working directory"
 
 
+def test_its_processes_take_the_pyspark_that_is_compiled(spark: Any) -> None:
+    def where(_: int) -> tuple[str, str]:
+        import pyspark
+
+        return str(pyspark.__file__), os.environ["PYTHONPATH"]
+
+    ((found, path),) = spark.sparkContext.parallelize([0], 1).map(where).collect()
+    assert ".zip" not in found and "pyspark.zip" not in path
+    assert "spark-core" in path, "Spark's own places are there otherwise"
+
+
 def _descendants(pid: int) -> set[int]:
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
