@@ -82,6 +82,7 @@ class Applier:
     names: retention.Names = field(default_factory=retention.Names)  # of what this target holds of the trail
     stop: Callable[[], bool] = lambda: False  # asked where a target that is away is waited for
     waiting: Callable[[str], None] = lambda why: None  # told what for
+    settled: Callable[[TableId], bool] = lambda table: False  # waits for keys that are being built: were there any?
     totals: Totals = field(default_factory=Totals)
     checkpoint: Checkpoint = field(init=False)
     states: dict[TableId, TableState] = field(init=False)
@@ -145,11 +146,22 @@ class Applier:
                 self._wait_for_target(lost)
             except RowRefused as error:
                 self.writer.rollback()
+                if self._met_half_built_keys(error):
+                    continue
                 refusal = error
                 if not self.parks or refused_table(error, self.context) is None:
                     raise
             else:
                 return self._patience.success()
+
+    def _met_half_built_keys(self, refusal: RowRefused) -> bool:
+        """A unique key that waits for the commit asks at once until its index has become the constraint (K8)."""
+        table = refused_table(refusal, self.context)
+        if table is None or not self.settled(table):
+            return False
+        log.get(job=self.job, table=str(table)).info("tried_again_behind_new_keys", reason=refusal.message)
+        self.ask_again()
+        return True
 
     def take_out(self, refusal: RowRefused) -> bool:
         """Park what is refused between two epochs. False where that is not asked for, or it is no table that is followed."""

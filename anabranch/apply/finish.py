@@ -18,6 +18,7 @@ from anabranch.model.schema import Action, TableSchema
 from anabranch.model.state import TableState
 from anabranch.rows.net import TargetTable
 
+SETTLE_SECONDS, PAUSE = 60.0, 0.1  # that a refused row waits for keys of its table, and between two looks
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # a large index that finds no room is not begun again every second
 
 
@@ -39,6 +40,7 @@ class Finisher:
         self._is_closing = threading.Event()
         self._at: TableId | None = None  # what the thread is at
         self._gone: set[TableId] = set()  # what it is to leave alone
+        self._built: set[TableId] = set()  # what it has been at since that was asked
         self._mutex = threading.Lock()
         self.failure: AnabranchError | None = None
         self._not_before, self._pause = 0.0, FIRST_PAUSE
@@ -69,6 +71,19 @@ class Finisher:
         with self._mutex:
             self._gone.add(table)
             return self._at != table
+
+    def settle(self, table: TableId, stop: Callable[[], bool]) -> bool:
+        """Waits, a minute at most, while keys of the table are being built. True where some were, since it was asked before:
+        what they refuse half-built may pass now."""
+        until = time.monotonic() + SETTLE_SECONDS
+        while not stop() and time.monotonic() < until:
+            with self._mutex:
+                if self._at != table:
+                    was_built = table in self._built
+                    self._built.discard(table)
+                    return was_built
+            time.sleep(PAUSE)
+        return False
 
     def raise_sequences(self, states: Mapping[TableId, TableState]) -> None:
         """Where apply ends: rows that came by the stream have their numbers from the source."""
@@ -121,6 +136,7 @@ class Finisher:
                 continue
             with self._mutex:
                 self._at = None if table in self._gone else table
+                self._built.update(filter(None, [self._at]))
             if self._at is not None:
                 yield table, state.schema
         with self._mutex:

@@ -253,6 +253,7 @@ class ApplyRun:
             aside_limit=self.aside_limit,
             stop=self.stop,
             waiting=self.watcher.waiting,
+            settled=lambda table: self.finisher.settle(table, self.stop),
             executors=Executors(
                 self.job, self.trail_directory, self.target, self.rules, self.engine, self.stage_rows or STAGE_ROWS
             ),

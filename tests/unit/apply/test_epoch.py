@@ -20,8 +20,9 @@ from anabranch.apply.plan import group, stages
 from anabranch.apply.window import WindowResolver, is_followed
 from anabranch.apply.work import Work, waiting, with_waiting
 from anabranch.connectors.memory.database import database, forget
-from anabranch.errors import TargetUnavailable
+from anabranch.errors import RowRefused, TargetUnavailable
 from anabranch.model.endpoint import Endpoint
+from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark, Position
 from anabranch.model.state import Skipped, TableState
 from anabranch.rows.chunk import Barrier, BarrierKind, Chunk
@@ -185,6 +186,25 @@ def test_rule_08_pitfall_17_late_keys_beside_a_transaction_that_goes_row_by_row(
         ("3", "3", "4"),
         ("4", "4", "3"),
     ]
+
+
+def test_rule_08_a_row_refused_by_keys_that_are_being_built_is_tried_again_behind_them(rig: Callable[..., Rig]) -> None:
+    """An index asks at once what the constraint that it becomes asks at commit. What is refused then, too, is refused."""
+    target, asked = database("epoch"), []
+
+    def settled(table: TableId) -> bool:
+        asked.append(table)
+        target.tables[ITEMS.id].unique.clear()
+        return len(asked) == 1
+
+    one = rig(settled=settled)
+    one.applier.apply(one.log([*item(1), *item(2)]))
+    target.tables[ITEMS.id].unique.append(("a",))
+    one.applier.apply(one.log([("i", {"id": 3, "a": 1, "b": "x"})]))
+    assert asked == [ITEMS.id] and one.rows() == [1, 2, 3]
+    with pytest.raises(RowRefused):
+        one.applier.apply(one.log([("i", {"id": 3, "a": 7, "b": "x"})]))
+    assert asked == [ITEMS.id, ITEMS.id] and one.rows() == [1, 2, 3]
 
 
 def _with_unique(keys: list[tuple[str, ...]]) -> ApplyContext:

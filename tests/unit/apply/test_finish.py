@@ -45,3 +45,22 @@ def test_a_table_that_is_to_be_loaded_again_is_left_alone() -> None:
     assert next(worked_at)[0] == first.source
     assert not finisher.lets_go(first.source) and finisher.lets_go(second.source)
     assert list(worked_at) == [] and finisher.lets_go(first.source)
+
+
+def test_who_was_refused_a_row_waits_for_the_keys_of_its_table_and_hears_of_them_once() -> None:
+    first, second = (state(schema(name, {"id": INT}, ["id"])) for name in ("first", "second"))
+    finisher, looks = Finisher("shop", NOBODY, NOBODY, NOBODY), iter([False, False])
+    worked_at = finisher._some({first.source: first, second.source: second})
+    assert not finisher.settle(first.source, lambda: False), "nothing was built yet"
+
+    def stop() -> bool:
+        """While the table is waited for, the thread comes to the next one."""
+        if next(looks, True):
+            next(worked_at, None)
+        return False
+
+    next(worked_at)
+    assert finisher.settle(first.source, stop)
+    assert next(looks, None) is None, "it was waited for"
+    assert not finisher.settle(first.source, stop) and not finisher.settle(second.source, lambda: True)
+    assert list(worked_at) == [] and finisher.settle(second.source, lambda: False)
