@@ -27,6 +27,8 @@ from bench.stand import Job, Stand
 
 BASE, CHANGES = 3_000_000, 1_000_000
 GOAL = 1.0
+SMALL_GOALS = {"postgresql": 1.5}  # on the small transactions alone
+Runs = tuple[list[Cost], list[Cost]]  # ours, the replica's
 REPLICAS = {
     "mariadb": "MariaDB's own replica, one thread",
     "mysql": "MySQL's own replica, four workers",
@@ -45,11 +47,12 @@ REPLICA_OPTIONS = ("--server-id=2", "--skip-log-bin", "--relay-log=relay", "--sk
 
 def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
     source, target = stand.databases("catchup")
+    whole: Runs = ([], [])
+    small: Runs = ([], [])
     orders, changes = stand.orders(source), int(CHANGES * scale)
     orders.create(int(BASE * scale))
     replica = stand.replica(source) if isinstance(stand, PostgresStand) else Replica(stand)
     job = stand.job("catchup", source, target)
-    ours, theirs = [], []
     peers = Followers("W3 catch-up", stand, stand.pair, chosen(FOLLOWERS))
     with peers, job.start("capture") as capture, closing(connect(target.server, target.name)) as connection:
         until(lambda: job.written() >= 0, 60, "the trail's begin", check=capture.check)
@@ -63,15 +66,26 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
             for _ in range(repeat):
                 with stopped(capture):
                     goal = job.written() + orders.backlog(changes)
-                ours.append(catch_up(stand, job, connection, goal, capture, apply))
-                theirs.append(replica.catch_up())
+                whole[0].append(catch_up(stand, job, connection, goal, capture, apply))
+                whole[1].append(Cost(replica.catch_up(), 0.0, 0.0))
                 peers.catch_up()
+            for _ in range(repeat):
+                with stopped(capture):
+                    goal = job.written() + orders.small(changes // 2)
+                small[0].append(catch_up(stand, job, connection, goal, capture, apply))
+                small[1].append(Cost(replica.catch_up(), 0.0, 0.0))
     _check(source.query("SELECT count(*), sum(amount) FROM orders"), connection_rows(target))
-    mine = Side("anabranch", "anabranch capture and apply", changes, ours)
-    ceiling = Side("replica", REPLICAS[stand.name], changes, [Cost(seconds, 0.0, 0.0) for seconds in theirs])
-    facts = {"changes": changes, "base_rows": orders.base}
-    figure = compared("W3 catch-up", stand.pair, mine, ceiling, GOAL, facts=facts)
-    return [figure, *peers.figures(mine, catch_up_goals(stand))]
+    figures = [
+        _figure(stand, "W3 catch-up", GOAL, changes, whole, orders.base),
+        _figure(stand, "W3 catch-up/small", SMALL_GOALS.get(stand.name), changes // 2, small, orders.base),
+    ]
+    return [*figures, *peers.figures(figures[0].sides[0], catch_up_goals(stand))]
+
+
+def _figure(stand: Stand, workload: str, goal: float | None, changes: int, runs: Runs, base: int) -> Figure:
+    mine = Side("anabranch", "anabranch capture and apply", changes, runs[0])
+    ceiling = Side("replica", REPLICAS[stand.name], changes, runs[1])
+    return compared(workload, stand.pair, mine, ceiling, goal, facts={"changes": changes, "base_rows": base})
 
 
 class stopped:

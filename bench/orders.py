@@ -75,15 +75,18 @@ class Orders:
 
     def backlog(self, changes: int) -> int:
         """The mix of performance figures; how many transactions it is."""
-        transactions = self.insert(changes // 2)
-        updates = changes // 5 // ROWS_PER_UPDATE
+        return self.insert(changes // 2) + self.small(changes - changes // 2)
+
+    def small(self, changes: int) -> int:
+        """The small transactions of the mix; how many it is."""
+        updates = changes * 2 // 5 // ROWS_PER_UPDATE
         with closing(self.database.connect()) as connection, closing(connection.cursor()) as cursor:
             for _ in range(updates):
                 self._update(cursor)
-        singles = changes - changes // 2 - updates * ROWS_PER_UPDATE
+        singles = changes - updates * ROWS_PER_UPDATE
         self._run(f"CALL one_by_one({self.next}, {self.next + singles})")
         self.next += singles
-        return transactions + updates + singles
+        return updates + singles
 
     def _update(self, cursor: Any) -> None:
         """One transaction: rows scattered over all that was there before, or over all when nothing was."""
