@@ -25,7 +25,12 @@ from bench.stand import Job, Stand
 from bench.verify import bring_over
 
 TIMES, TABLES = (1, 10, 100), (10, 200, 2_000)  # the last of each at full size only
-ROWS, PER_SEGMENT, FULL_FROM = 100_000, 20_000, 0.1  # at 1x; transactions that fill a segment of 1 MB
+ROWS, PER_SEGMENT, FULL_FROM = (
+    500_000,
+    20_000,
+    0.1,
+)  # at 1x, where tasks stage already; transactions in a segment of 1 MB
+CLUSTER_ROWS = 1_000_000
 ROWS_PER_TABLE = 100
 MOST, CORES = 1.15, 6
 TWICE = 1.7  # of one executor's speed
@@ -79,7 +84,7 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
         *_tables(stand, TABLES[:sizes], repeat),
         *_changes(stand, [int(ROWS * share) * times for times in TIMES[:sizes]]),
         *_segments(stand, TIMES[:sizes], int(PER_SEGMENT * share)),
-        *_executors(stand, int(ROWS * share) * TIMES[1], repeat),
+        *_executors(stand, int(CLUSTER_ROWS * share), repeat),
     ]
 
 

@@ -17,6 +17,7 @@ from bench.stand import Stand
 VERSION = "2.0.21"
 NAME = "bench"
 SCHEMA = "chameleon"
+TIMEOUT = {"connect_timeout": 10}  # seconds
 # It refuses to be root, which is who measures in a container; it does nothing there that root may not.
 NOBODY = """
 import os, runpy, sys
@@ -54,61 +55,48 @@ def _configure(home: Path, stand: Stand, source: Database, target: Database) -> 
     """JSON is YAML."""
     settings = home / ".pg_chameleon" / "configuration" / f"{NAME}.yml"
     settings.parent.mkdir(parents=True)
-    files = home / "files"
-    for place in (files, home / ".pg_chameleon" / "pid", home / ".pg_chameleon" / "logs"):
+    files, pids, logs = places = home / "files", home / ".pg_chameleon" / "pid", home / ".pg_chameleon" / "logs"
+    for place in places:
         place.mkdir()
-    user, password = account(stand)
-    server = target.server
+    told = {
+        "pid_dir": f"{pids}/",
+        "log_dir": f"{logs}/",
+        "log_dest": "file",
+        "log_level": "info",
+        "log_days_keep": 1,
+        "rollbar_key": "",
+        "rollbar_env": "",
+        "pg_conn": _account(target, target.server.user, target.server.password) | {"database": target.name},
+        "sources": {NAME: _source(source, files) | {"db_conn": _account(source, *account(stand)) | TIMEOUT}},
+    }
     settings.touch(mode=0o600)
-    settings.write_text(
-        json.dumps(
-            {
-                "pid_dir": f"{home}/.pg_chameleon/pid/",
-                "log_dir": f"{home}/.pg_chameleon/logs/",
-                "log_dest": "file",
-                "log_level": "info",
-                "log_days_keep": 1,
-                "rollbar_key": "",
-                "rollbar_env": "",
-                "pg_conn": {
-                    "host": server.host,
-                    "port": str(server.port),
-                    "user": server.user,
-                    "password": server.password,
-                    "database": target.name,
-                    "charset": "utf8",
-                },
-                "sources": {
-                    NAME: {
-                        "db_conn": {
-                            "host": source.server.host,
-                            "port": str(source.server.port),
-                            "user": user,
-                            "password": password,
-                            "charset": "utf8",
-                            "connect_timeout": 10,
-                        },
-                        "schema_mappings": {source.name: SCHEMA},
-                        "limit_tables": [f"{source.name}.orders"],
-                        "skip_tables": [],
-                        "grant_select_to": [],
-                        "lock_timeout": "120s",
-                        "my_server_id": 7100,
-                        "replica_batch_size": 10000,
-                        "replay_max_rows": 10000,
-                        "batch_retention": "1 day",
-                        "copy_max_memory": "300M",
-                        "copy_mode": "file",
-                        "out_dir": str(files),
-                        "sleep_loop": 1,
-                        "on_error_replay": "exit",
-                        "on_error_read": "exit",
-                        "auto_maintenance": "disabled",
-                        "gtid_enable": False,
-                        "type": "mysql",
-                        "keep_existing_schema": False,
-                    }
-                },
-            }
-        )
-    )
+    settings.write_text(json.dumps(told))
+
+
+def _account(database: Database, user: str, password: str) -> dict[str, object]:
+    server = database.server
+    return {"host": server.host, "port": str(server.port), "user": user, "password": password, "charset": "utf8"}
+
+
+def _source(source: Database, files: Path) -> dict[str, object]:
+    return {
+        "schema_mappings": {source.name: SCHEMA},
+        "limit_tables": [f"{source.name}.orders"],
+        "skip_tables": [],
+        "grant_select_to": [],
+        "lock_timeout": "120s",
+        "my_server_id": 7100,
+        "replica_batch_size": 10000,
+        "replay_max_rows": 10000,
+        "batch_retention": "1 day",
+        "copy_max_memory": "300M",
+        "copy_mode": "file",
+        "out_dir": str(files),
+        "sleep_loop": 1,
+        "on_error_replay": "exit",
+        "on_error_read": "exit",
+        "auto_maintenance": "disabled",
+        "gtid_enable": False,
+        "type": "mysql",
+        "keep_existing_schema": False,
+    }
