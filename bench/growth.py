@@ -25,12 +25,9 @@ from bench.stand import Job, Stand
 from bench.verify import bring_over
 
 TIMES, TABLES = (1, 10, 100), (10, 200, 2_000)  # the last of each at full size only
-ROWS, PER_SEGMENT, FULL_FROM = (
-    500_000,
-    20_000,
-    0.1,
-)  # at 1x, where tasks stage already; transactions in a segment of 1 MB
-CLUSTER_ROWS = 1_000_000
+ROWS, CLUSTER_ROWS, FULL_FROM = 500_000, 1_000_000, 0.1  # at 1x
+CHANGES = 800_000  # at 1x: half of them are one transaction, which tasks stage as they do the larger ones
+PER_SEGMENT = 20_000  # transactions, in 1 MB
 ROWS_PER_TABLE = 100
 MOST, CORES = 1.15, 6
 TWICE = 1.7  # of one executor's speed
@@ -82,7 +79,7 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
     return [
         *_rows(stand, [int(ROWS * share) * times for times in TIMES[:sizes]], repeat),
         *_tables(stand, TABLES[:sizes], repeat),
-        *_changes(stand, [int(ROWS * share) * times for times in TIMES[:sizes]]),
+        *_changes(stand, [int(CHANGES * share) * times for times in TIMES[:sizes]]),
         *_segments(stand, TIMES[:sizes], int(PER_SEGMENT * share)),
         *_executors(stand, int(CLUSTER_ROWS * share), repeat),
     ]
