@@ -79,7 +79,7 @@ def grouped(refs: Iterable[ChunkRef]) -> Iterator[list[ChunkRef]]:
             yield group
             group, rows, size = [], 0, 0
         group.append(ref)
-        rows, size = rows + ref.rows, size + ref.bytes
+        rows, size = rows + ref.cost, size + ref.bytes
         if rows >= GROUP_ROWS:
             yield group
             group, rows, size = [], 0, 0

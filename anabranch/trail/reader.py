@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 __all__ = ["ChunkRef", "SegmentFacts", "TrailEnd", "TrailReader", "exists"]
 
 OPEN_SEGMENTS = 8
+LEAST_ROWS = (
+    20  # as which a chunk counts at least: kilobytes beside its rows, and live capture writes them with one row
+)
 T = TypeVar("T")
 
 
@@ -72,6 +75,11 @@ class ChunkRef:
     @property
     def last_position(self) -> Position:
         return Position(self.last_sequence, self.last_native)
+
+    @property
+    def cost(self) -> int:
+        """In rows, what it takes in memory."""
+        return max(self.rows, LEAST_ROWS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +161,8 @@ class TrailReader:
 
     def descriptors(self, after: int, upto: int | None = None, limit_rows: int | None = None) -> list[ChunkRef]:
         """The chunks with transactions behind `after` up to `upto` (default: all that is published), in order; with
-        `limit_rows` so many that they reach it, at least one. A large transaction comes with all its fragments or not
-        at all. TrailError when `after` lies before the trail's start."""
+        `limit_rows` so many that they reach it, at least one, each counted by its `cost`. A large transaction comes with all
+        its fragments or not at all. TrailError when `after` lies before the trail's start."""
         record = self._record()
         upto = record.sequence if upto is None else min(upto, record.sequence)
         return self._again(lambda: self._collect(record, after, upto, limit_rows))
@@ -281,7 +289,7 @@ class TrailReader:
         for transactions in self._units(record, names, after, upto):
             self._refuse_gap(found[-1].last_sequence if found else None, after, transactions)
             found += transactions
-            rows += sum(ref.rows for ref in transactions)
+            rows += sum(ref.cost for ref in transactions)
             if limit_rows is not None and rows >= limit_rows:
                 return found
         if (found[-1].last_sequence if found else after) < upto:

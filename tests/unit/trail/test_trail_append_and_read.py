@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from anabranch.errors import TrailError
 from anabranch.model.position import Position
 from anabranch.rows.chunk import Barrier, BarrierKind, Chunk, Part
-from anabranch.trail.reader import TrailReader, exists
+from anabranch.trail.reader import LEAST_ROWS, TrailReader, exists
 from anabranch.trail.regroup import rows_after, rows_until
 from anabranch.trail.retention import Limits
 from anabranch.trail.writer import TrailWriter
@@ -107,12 +107,22 @@ def test_windows_cut_chunks(open_writer, open_reader, samples):
 
 def test_limit_takes_at_least_one_chunk(open_writer, open_reader, samples):
     writer, reader = open_writer(), open_reader()
-    for first in range(1, 101, 10):
-        writer.append(samples.chunk(first, first + 9))
+    for first in range(1, 1001, 100):
+        writer.append(samples.chunk(first, first + 99))
     writer.flush()
-    assert [r.last_sequence for r in reader.descriptors(0, limit_rows=1)] == [10]
-    refs = reader.descriptors(0, limit_rows=40)
-    assert 40 <= sum(r.rows for r in refs) < 60 and refs[-1].last_sequence < 50
+    assert [r.last_sequence for r in reader.descriptors(0, limit_rows=1)] == [100]
+    refs = reader.descriptors(0, limit_rows=400)
+    assert 400 <= sum(r.rows for r in refs) < 600 and refs[-1].last_sequence < 500
+
+
+def test_chunks_of_single_rows_reach_a_limit_sooner(open_writer, open_reader, samples):
+    """A backlog that was captured live: each chunk takes kilobytes, however few rows it has."""
+    writer, reader = open_writer(), open_reader()
+    for number in range(1, 31):
+        writer.append(samples.chunk(number, number))
+        writer.flush()
+    refs = reader.descriptors(0, limit_rows=5 * LEAST_ROWS)
+    assert max(ref.rows for ref in refs) < LEAST_ROWS and len(refs) == 5
 
 
 def test_large_transaction_comes_whole_or_not_at_all(open_writer, open_reader, samples):

@@ -10,7 +10,7 @@ import pytest
 from anabranch.apply.feed import GROUP_BYTES, GROUP_ROWS, Feed, grouped
 from anabranch.rows.chunk import Chunk, Op, TableRows
 from anabranch.trail import pack
-from anabranch.trail.reader import ChunkRef
+from anabranch.trail.reader import LEAST_ROWS, ChunkRef
 
 WIDE = 1 << 20
 
@@ -58,10 +58,13 @@ def test_groups_of_wide_rows_have_few_of_them(open_writer: Any, open_reader: Any
         ([(GROUP_ROWS - 1, 10), (1, 10), (1, 10)], [2, 1]),
         ([(GROUP_ROWS, 10), (GROUP_ROWS, 10)], [1, 1]),
         ([(1, GROUP_BYTES // 2)] * 5, [2, 2, 1]),
+        ([(1, 10)] * (GROUP_ROWS // LEAST_ROWS + 1), [GROUP_ROWS // LEAST_ROWS, 1]),  # live, each takes kilobytes
     ],
 )
 def test_groups_end_at_rows_or_at_bytes(facts: list[tuple[int, int]], expected: list[int]) -> None:
     class Ref:
+        cost = ChunkRef.cost
+
         def __init__(self, rows: int, size: int) -> None:
             self.rows, self.bytes = rows, size
 
