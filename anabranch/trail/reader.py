@@ -118,6 +118,7 @@ class TrailReader:
         self._history, self._history_length = SchemaHistory(), 0
         self._names: list[SegmentName] = []
         self._open: OrderedDict[str, SegmentReader] = OrderedDict()
+        self._last_packed: tuple[str, int, Chunk] | None = None
 
     @property
     def identity(self) -> Identity:
@@ -211,6 +212,7 @@ class TrailReader:
 
     def close(self) -> None:
         self._cell.close()
+        self._last_packed = None
         while self._open:
             self._open.popitem()[1].close()
 
@@ -337,10 +339,16 @@ class TrailReader:
             if frame.first > ref.last_sequence:
                 break
             if frame.part is ref.part and frame.fragment == ref.fragment:
-                chunks.append(_window(segment.chunk(offset), ref.first_sequence - 1, ref.last_sequence))
+                chunks.append(_window(self._packed(segment, offset), ref.first_sequence - 1, ref.last_sequence))
         if not chunks:
             raise TrailCorrupt(f"segment {name}: transactions {ref.first_sequence} to {ref.last_sequence} are missing")
         return replace(_joined(chunks), part=ref.part)
+
+    def _packed(self, segment: SegmentReader, offset: int) -> Chunk:
+        """Hundreds of former chunks may be one now: who reads them one after another shares its rows in memory."""
+        if self._last_packed is None or self._last_packed[:2] != (segment.file, offset):
+            self._last_packed = segment.file, offset, segment.chunk(offset)
+        return self._last_packed[2]
 
     def _native_at(self, record: Record, sequence: int) -> str:
         names = self._from(record, sequence)

@@ -14,6 +14,7 @@ from anabranch.model.position import Position
 from anabranch.rows.chunk import Barrier, BarrierKind, Part
 from anabranch.trail import pack, retention
 from anabranch.trail.regroup import Group, join, rows_after, rows_until
+from anabranch.trail.segment import SegmentReader
 
 
 def fill(writer, samples, last: int, first: int = 1) -> None:
@@ -56,6 +57,26 @@ def test_rule_30_packed_segments_are_the_same_trail(open_writer, open_reader, sa
     gtids = [g for r in whole for g in reader.load(r).transactions.column("gtid").to_pylist()]
     assert gtids == [f"gtid-{n}" if n % 2 and not samples.is_large(n) else None for n in range(1, 121)]
     assert pack.pack_all(tmp_path / "trail") == []
+
+
+def test_rule_30_what_was_packed_between_finding_and_loading_is_read_once(
+    open_writer, open_reader, samples, tmp_path, monkeypatch
+):
+    """Each of hundreds of chunks found before would hold the whole packed one in memory, and decode it again."""
+    writer = open_writer(segment_bytes=30_000)
+    writer.heartbeat(samples.mark(0))
+    fill(writer, samples, 120)
+    refs, reader, decoded = (
+        open_reader().descriptors(0),
+        open_reader(),
+        [],
+    )  # which has no file open that packing removes
+    pack.pack_all(tmp_path / "trail")
+    chunk = SegmentReader.chunk
+    monkeypatch.setattr(SegmentReader, "chunk", lambda self, at: decoded.append((self.file, at)) or chunk(self, at))
+    found = [reader.load(ref) for ref in refs]
+    assert samples.found_rows(found) == samples.expected_rows(1, 120, with_large=True)
+    assert len(decoded) == len(set(decoded)) < len(refs) / 3
 
 
 def test_segment_of_a_dead_writer_is_packed_without_its_tail(open_writer, open_reader, samples, tmp_path, kill):
