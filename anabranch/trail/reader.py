@@ -40,9 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["ChunkRef", "SegmentFacts", "TrailEnd", "TrailReader", "exists"]
 
 OPEN_SEGMENTS = 8
-LEAST_ROWS = (
-    20  # as which a chunk counts at least: kilobytes beside its rows, and live capture writes them with one row
-)
+LEAST_ROWS = 20  # as which a chunk counts at least: it takes kilobytes, and a live one may have a single row
 T = TypeVar("T")
 
 

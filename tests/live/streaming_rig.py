@@ -95,7 +95,7 @@ class Rig:
         try:
             capture.run()
             trail.close()
-        except BaseException:
+        except BaseException:  # whatever it was, a kill too: let go, and passed on
             trail._failed = True  # a process that dies flushes nothing
             with suppress(Exception):
                 trail.close()
