@@ -1,6 +1,6 @@
-"""Where executors take over from the driver: epochs of several sizes, inserts and scattered updates by halves, carried out
-in turns by the applier alone and by Spark tasks that stage them (`[apply] stage_rows`). No source takes part: the trail is
-written here. What the smallest size is from which executors are quicker stands in the last line."""
+"""Where executors take over from the driver: epochs of several sizes, all of them scattered updates, carried out in turns by
+the applier alone and by Spark tasks that stage them (`[apply] stage_rows`). No source takes part: the trail is written here.
+What the smallest size is from which executors are quicker stands in the last line."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _applying(directory: Path, database: Database, base: int) -> Iterator[Any]:
         trail.schema(SCHEMA)
         store.prepare()
         store.create_checkpoint(JOB, Position(0, ""), 0)
-        store.save_table(JOB, TableState(SCHEMA.id, TABLE.target, "streaming", schema=SCHEMA))
+        store.save_table(JOB, TableState(SCHEMA.id, TABLE.target, "streaming", schema=SCHEMA), None)
         writer.claim(JOB, "bench")
         applier = Applier(JOB, reader, writer, store, "bench", lambda _: context, lambda _: None)
         rows = _Rows(base)
@@ -116,20 +116,16 @@ def _applying(directory: Path, database: Database, base: int) -> Iterator[Any]:
 
 
 class _Rows:
-    """Chunks of one transaction each: a third of the images inserts, the others before and after of scattered updates."""
+    """Chunks of one transaction each: scattered updates."""
 
     def __init__(self, base: int) -> None:
-        self._next, self._scattered, self._at = base + 1, np.random.default_rng(1).permutation(base) + 1, 0
+        self._scattered, self._at = np.random.default_rng(1).permutation(base) + 1, 0
 
     def chunk(self) -> Chunk:
-        updates = CHUNK // 3
-        inserts = CHUNK - 2 * updates
-        old = np.take(self._scattered, np.arange(self._at, self._at + updates), mode="wrap")
+        updates = CHUNK // 2
+        ids = np.repeat(np.take(self._scattered, np.arange(self._at, self._at + updates), mode="wrap"), 2)
         self._at += updates
-        new = np.arange(self._next, self._next + inserts)
-        self._next += inserts
-        op = np.concatenate([np.tile([Op.BEFORE, Op.AFTER], updates), np.full(inserts, Op.INSERT)])
-        ids = np.concatenate([np.repeat(old, 2), new])
+        op = np.tile([Op.BEFORE, Op.AFTER], updates)
         amounts = np.where(op == Op.AFTER, ids + 1, ids)
         meta = [op, np.zeros(CHUNK), np.arange(CHUNK), np.zeros(CHUNK)]
         arrays = [pa.array(values).cast(field.type) for values, field in zip(meta, META_FIELDS, strict=True)]
@@ -139,6 +135,6 @@ class _Rows:
             pa.field(name, kind) for name, kind in zip(COLUMNS, [pa.int64()] * 4 + [pa.string()] * 3, strict=True)
         ]
         batch = pa.RecordBatch.from_arrays([*arrays, *numbers, *words], schema=pa.schema([*META_FIELDS, *fields]))
-        directory = [{"native": f"log.1:{self._next}", "gtid": None, "commit_time": 0, "rows": CHUNK}]
+        directory = [{"native": f"log.1:{self._at}", "gtid": None, "commit_time": 0, "rows": CHUNK}]
         rows = TableRows(SCHEMA.id, SCHEMA.version, batch, (Shape((True,) * len(COLUMNS)),))
         return Chunk(pa.RecordBatch.from_pylist(directory, schema=TRANSACTION_SCHEMA), (rows,))

@@ -5,15 +5,18 @@ Spark's session is made by the first job and kept, so that the others are measur
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from typing import Any
 
 from anabranch import log
+from anabranch.cli.main import ALLOCATOR
 from anabranch.job import Job
 
 
 def main() -> None:
+    os.environ.setdefault(*ALLOCATOR)  # as the command does
     log.configure()
     for line in sys.stdin:
         verb, _, file = line.strip().partition(" ")

@@ -41,6 +41,11 @@ class Feed:
         for refs in grouped(self.refs):
             yield [self.trail.load(ref) for ref in refs]
 
+    def some(self, most: int) -> Iterator[Chunk]:
+        """Chunks from all over, at most so many."""
+        step = max(1, -(-len(self.refs) // most))
+        return (self.trail.load(ref) for ref in self.refs[::step])
+
     def transactions(self) -> Iterator[SourceTransaction]:
         fragments: list[ChunkRef] = []
         for ref in self.refs:

@@ -46,7 +46,6 @@ TICK_SECONDS = 0.2
 CHORES_SECONDS = 1.0
 REGISTER_SECONDS = 5.0
 FULL_SECONDS = 1.0  # between two looks whether a full disk has room
-STAGE_ROWS = 400_000  # images; below, one connection is done sooner (python -m bench stage)
 T = TypeVar("T")
 
 
@@ -254,9 +253,7 @@ class ApplyRun:
             stop=self.stop,
             waiting=self.watcher.waiting,
             settled=lambda table: self.finisher.settle(table, self.stop),
-            executors=Executors(
-                self.job, self.trail_directory, self.target, self.rules, self.engine, self.stage_rows or STAGE_ROWS
-            ),
+            executors=Executors(self.job, self.trail_directory, self.target, self.rules, self.engine, self.stage_rows),
             names=self.names,
         )
         applier.look()

@@ -5,6 +5,7 @@ What does not live here: what a verb does.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import tempfile
@@ -42,6 +43,8 @@ VERBS = (
     "torture",
 )
 INTERRUPTED, TERMINATED, UNEXPECTED = 130, 143, 1
+# Of Arrow's allocators the one that keeps least behind a large transaction (10 to 20 MB less). Children take it over.
+ALLOCATOR = ("ARROW_DEFAULT_MEMORY_POOL", "jemalloc")
 
 
 class Verbs(click.Group):
@@ -74,13 +77,12 @@ def cli(log_level: str | None) -> None:
     9 not caught up in time, 130 and 143 interrupted.
     """
     if log_level:
-        import os
-
         os.environ[options.LEVEL_VARIABLE] = log_level
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the `anabranch` command; ends the process."""
+    os.environ.setdefault(*ALLOCATOR)
     signal.signal(signal.SIGTERM, _terminated)  # verbs that run a pipeline put their own in its place
     code = exit_code(list(sys.argv[1:] if arguments is None else arguments))
     if code == INTERRUPTED:  # a second Ctrl-C would end the interpreter by the signal, half-way out, with another code

@@ -18,7 +18,7 @@ from anabranch.trail.reader import TrailReader
 
 FORMAT = "anabranch-trail"
 WAIT_SECONDS = 0.2  # how long one question for news may wait: idle costs one such question at a time
-QUIET, QUIET_PAUSE = 10, 0.01  # questions in vain after which nothing is expected any more; seconds between looks then
+QUIET, QUIET_PAUSE = 10, 0.02  # questions in vain after which nothing is expected any more; seconds between looks then
 SCHEMA = "first_sequence bigint, last_sequence bigint, rows bigint"
 
 

@@ -74,6 +74,33 @@ def test_rule_09_a_second_owner_ends_and_fences_the_first(endpoint: Endpoint, ta
         one.close()
 
 
+def test_plans_are_made_again_for_a_table_that_has_grown(
+    endpoint: Endpoint, target_database: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan that is kept from when the table was one page reads all of it for each row, until something is analysed."""
+    applying = Applying(endpoint)
+    three(applying)
+    target_database.execute('ALTER TABLE "Or%ders" SET (autovacuum_enabled = false)', 'ANALYZE "Or%ders"')
+
+    def changed(times: int) -> int:
+        """So many updates; by how many of them the table was read as a whole."""
+        scans = "SELECT seq_scan FROM pg_stat_user_tables WHERE relname = 'Or%ders'"
+        [(before,)] = target_database.query(scans)
+        for number in range(times):
+            updates = Updates(keys(1), rows((Decimal(number),), names=("amount",)))
+            applying.merge(TableNet(TABLE, updates=(updates,)))
+        time.sleep(1.5)  # a session tells once a second what it has counted, at the end of a transaction
+        applying.merge(TableNet(TABLE, inserts=rows((times, None, None))))
+        [(after,)] = target_database.query(scans)
+        return int(after - before)
+
+    assert changed(12) >= 10, "a table of one page is read as a whole; the plan is kept from the eleventh or so on"
+    target_database.execute('INSERT INTO "Or%ders" (id) SELECT generate_series(1000, 60000)')
+    monkeypatch.setattr(apply, "PLANS_S", 0.0)
+    assert changed(10) == 0
+    applying.writer.close()
+
+
 def test_rule_09_sessions_carry_job_and_owner_and_line_settings(applying: Applying, target_database: Any) -> None:
     found = target_database.query("SELECT pid FROM pg_stat_activity WHERE application_name = 'anabranch:shop:me'")
     assert len(found) == 1

@@ -44,6 +44,9 @@ TERMINATE_WAIT_S = 5.0
 # Up to here a statement for each row, all sent at once, is quicker than staging them (0.05 ms a row against 3 ms and more), or
 # than COPY into the table (1.5 ms). Measured with 5 to 200 rows, 2026-11-23.
 FEW_ROWS, FEW_INSERTS = 100, 16
+PLANS_S = 10.0  # how long plans are kept that were made for a table as large as it was then
+# https://www.postgresql.org/docs/current/sql-discard.html
+NEW_PLANS = "DISCARD PLANS"
 OWN = """
 UPDATE anabranch.checkpoint SET owner = %s WHERE job = %s AND target = %s
 RETURNING owner, epoch, sequence, position, commit_time
@@ -82,6 +85,7 @@ class PostgresWriter:
         self._followers: Followers | None = None  # of this transaction, where keys act
         self._waits = False  # are constraints that can wait asked at the end of this transaction?
         self._saves: list[tuple[str, TableState]] = []  # sent with the commit
+        self._planned = 0.0  # when plans were last made anew
 
     # --- whose turn it is ---------------------------------------------------------------------------------------------
 
@@ -113,6 +117,7 @@ class PostgresWriter:
             there = [then.epoch, then.position.sequence, then.position.native, then.commit_time]
             here = [self._job, TARGET, now.owner, now.epoch, now.position.sequence]
             with together(connection):
+                self._make_plans_anew(connection)
                 moved = connection.execute(MOVE, [*there, *here], prepare=True)
             if moved.rowcount == 1:
                 self._let_keys_wait(connection)
@@ -303,6 +308,14 @@ class PostgresWriter:
             if self._may_bypass:
                 connection.execute(BYPASS)
             connection.commit()
+
+    def _make_plans_anew(self, connection: Connection) -> None:
+        """A plan is kept until the table is analysed. One that grows from a page to a million rows in the meantime would be
+        read as a whole for each row."""
+        now = time.monotonic()
+        if now - self._planned >= PLANS_S:
+            self._planned = now
+            connection.execute(NEW_PLANS)
 
     def _let_keys_wait(self, connection: Connection) -> None:
         """Where keys act: those that can are asked at the end of the transaction."""
