@@ -26,8 +26,8 @@ from bench.verify import bring_over
 
 TIMES, TABLES = (1, 10, 100), (10, 200, 2_000)  # the last of each at full size only
 ROWS, CLUSTER_ROWS, FULL_FROM = 500_000, 1_000_000, 0.1  # at 1x
-CHANGES = 800_000  # at 1x: half of them are one transaction, which tasks stage as they do the larger ones
-PER_SEGMENT = 20_000  # transactions, in 1 MB
+CHANGES = 800_000  # at 1x: with updates enough for tasks to stage them, as they do in the larger steps
+PER_SEGMENT = 200_000  # transactions, in 10 MB: more than are planned together (anabranch/apply/feed.py)
 ROWS_PER_TABLE = 100
 MOST, CORES = 1.15, 6
 TWICE = 1.7  # of one executor's speed
@@ -187,7 +187,7 @@ def _changes(stand: Stand, sizes: Sequence[int]) -> Iterator[Figure]:
 def _segments(stand: Stand, sizes: Sequence[int], transactions: int) -> Iterator[Figure]:
     """Backlogs that are in the trail, in so many segments, when apply goes on."""
     steps = Steps()
-    with _streaming(stand, "segments", 1000, "[capture]\nsegment_mb = 1\n") as (
+    with _streaming(stand, "segments", 1000, "[capture]\nsegment_mb = 10\n") as (
         job,
         orders,
         connection,
