@@ -26,7 +26,7 @@ from bench.verify import bring_over
 
 TIMES, TABLES = (1, 10, 100), (10, 200, 2_000)  # the last of each at full size only
 ROWS, CLUSTER_ROWS, FULL_FROM = 500_000, 1_000_000, 0.1  # at 1x
-CHANGES = 800_000  # at 1x: with updates enough for tasks to stage them, as they do in the larger steps
+CHANGES = 1_500_000  # at 1x: with updates enough for tasks to stage them, as they do in the larger steps
 PER_SEGMENT = 200_000  # transactions, in 10 MB: more than are planned together (anabranch/apply/feed.py)
 ROWS_PER_TABLE = 100
 MOST, CORES = 1.15, 6
