@@ -96,12 +96,12 @@ class Executors:
     def takes(self, feed: Feed, context: ApplyContext) -> bool:
         """Is this epoch one for executors? Inserts as such are not: one COPY into the table itself is done sooner than
         staging tables from which the same connection takes them, however many tasks fill those."""
-        rows = sum(ref.rows for ref in feed.refs)
-        if any(f.filter or f.dirty for f in context.tables.values()) or any(ref.has_barriers for ref in feed.refs):
+        rows, least = sum(ref.rows for ref in feed.refs), self.stage_rows or STAGE_ROWS
+        if rows < least or any(f.filter or f.dirty for f in context.tables.values()):
             return False
-        if self.stage_rows is not None:
-            return rows >= self.stage_rows
-        return rows >= STAGE_ROWS and _changing(feed, rows) >= STAGE_ROWS
+        if any(ref.has_barriers for ref in feed.refs):
+            return False
+        return self.stage_rows is not None or _changing(feed, rows) >= STAGE_ROWS
 
     def stage(self, feed: Feed, context: ApplyContext) -> list[StagedPiece]:
         """All pieces in order. Raises NeedsSlowWay, or what a task met."""
