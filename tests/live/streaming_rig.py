@@ -97,7 +97,7 @@ class Rig:
             trail.close()
         except BaseException:  # whatever it was, a kill too: let go, and passed on
             trail._failed = True  # a process that dies flushes nothing
-            with suppress(Exception):
+            with suppress(Exception):  # closing what has failed says so again
                 trail.close()
             raise
         finally:

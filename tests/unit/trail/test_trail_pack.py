@@ -66,11 +66,8 @@ def test_rule_30_what_was_packed_between_finding_and_loading_is_read_once(
     writer = open_writer(segment_bytes=30_000)
     writer.heartbeat(samples.mark(0))
     fill(writer, samples, 120)
-    refs, reader, decoded = (
-        open_reader().descriptors(0),
-        open_reader(),
-        [],
-    )  # which has no file open that packing removes
+    refs, decoded = open_reader().descriptors(0), []
+    reader = open_reader()  # which has no file open that packing removes
     pack.pack_all(tmp_path / "trail")
     chunk = SegmentReader.chunk
     monkeypatch.setattr(SegmentReader, "chunk", lambda self, at: decoded.append((self.file, at)) or chunk(self, at))

@@ -81,7 +81,8 @@ def test_compiled_sums_of_lines_are_those_of_their_rows(cells: list[tuple[bytes,
 
 @pytest.mark.parametrize("block", [b"1\t2\t3\nno end", b"no cell of the key\n"])
 def test_compiled_sums_refuse_what_are_no_lines_of_the_table(block: bytes) -> None:
-    compiled = pytest.importorskip("anabranch_native").RowSums([2], 16)
+    native = pytest.importorskip("anabranch_native", reason="the compiled code is not installed (make native)")
+    compiled = native.RowSums([2], 16)
     with pytest.raises(ValueError, match="whole lines"):
         compiled.add(block)
 
