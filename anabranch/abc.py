@@ -8,30 +8,23 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from anabranch.model.checks import CheckResult
-from anabranch.model.datatype import Fidelity, LogicalType
+from anabranch.model.datatype import Fit, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark, Position
 from anabranch.model.schema import TableSchema
 from anabranch.model.state import Checkpoint, Skipped, TableState
 from anabranch.model.steps import DdlStep, SetUpStep
 from anabranch.rows.aside import AsideStore, AsideWriter
-from anabranch.rows.chunk import Chunk
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict
 from anabranch.rows.keys import EnforcedKey
-from anabranch.rows.log_items import (
-    HeldLog,
-    LogAbandoned,
-    LogDecided,
-    LogIdle,
-    LogPrepared,
-    LogStatement,
-    StatementFacts,
-)
+from anabranch.rows.log_items import HeldLog, LogItem, StatementFacts
 from anabranch.rows.net import Cascade, CascadeRule, RowChange, StagedNet, TableNet, TargetTable
-from anabranch.rows.uncommitted import LogChanges, LogEnded, LogTakenBack
+
+if TYPE_CHECKING:
+    from anabranch.rows.fingerprint import Fingerprint, Hashed
 
 # --- choices that are made in the job file and hold for load and stream alike ----------------------------
 
@@ -50,9 +43,6 @@ class ValueRules:
 # --- source: log -----------------------------------------------------------------------------------------
 
 
-LogItem = (
-    Chunk | LogStatement | LogIdle | LogAbandoned | LogPrepared | LogDecided | LogChanges | LogTakenBack | LogEnded
-)
 Select = Callable[[TableId], TableSchema | None]
 
 
@@ -232,6 +222,14 @@ class RawReader(Protocol):
     def raw(self, table: TableSchema, columns: Sequence[str], bounds: Bounds) -> Iterator[bytes]:
         """The rows that `lines` gives, in that form: one stream from its beginning to its end, in blocks of about 1 MB that are
         cut anywhere, nothing buffered beyond."""
+
+
+@runtime_checkable
+class HashingSnapshot(Protocol):
+    """What a SnapshotReader has besides where the server makes fingerprints of its rows (rows/fingerprint.py)."""
+
+    def fingerprint(self, table: TableSchema, columns: Sequence[Hashed], bounds: Bounds) -> Fingerprint | None:
+        """Of the rows that `lines` gives; None where this server cannot say."""
 
 
 # --- target ----------------------------------------------------------------------------------------------
@@ -494,6 +492,14 @@ class TargetReader(Protocol):
     def close(self) -> None: ...
 
 
+@runtime_checkable
+class HashingReader(Protocol):
+    """What a TargetReader has besides where the server makes fingerprints of its rows (rows/fingerprint.py)."""
+
+    def fingerprint(self, table: TargetTable, columns: Sequence[Hashed], piece: str) -> Fingerprint | None:
+        """Of the rows that `lines` gives; None where this server cannot say."""
+
+
 @dataclass(frozen=True)
 class PreflightContext:
     """What checks may look at: the job's settings as plain values, the selected tables and their target forms."""
@@ -513,15 +519,6 @@ class Checks(Protocol):
     def run(self, context: PreflightContext) -> list[CheckResult]: ...
 
     def close(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Fit:
-    """How a logical type lands at a target: its native type there, with fidelity and reason."""
-
-    native: str
-    fidelity: Fidelity
-    reason: str = ""
 
 
 class TypeMap(Protocol):

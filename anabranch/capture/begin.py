@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from anabranch.abc import LogItem, LogReader, SourceCatalog, SourceConnector
+from anabranch.abc import LogReader, SourceCatalog, SourceConnector
 from anabranch.capture.older import PATIENCE, Patience, wait_for_engine, wait_for_older
 from anabranch.errors import SchemaError
 from anabranch.failpoints import reach
@@ -13,7 +13,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
 from anabranch.rows.chunk import Chunk
-from anabranch.rows.log_items import LogDecided, LogPrepared, LogStatement
+from anabranch.rows.log_items import LogDecided, LogItem, LogPrepared, LogStatement
 from anabranch.trail.writer import TrailWriter
 
 TRIES = 5

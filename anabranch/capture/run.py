@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from anabranch import log
-from anabranch.abc import LogItem, LogReader, SourceConnector
+from anabranch.abc import LogReader, SourceConnector
 from anabranch.capture.begin import Wanted, begin
 from anabranch.capture.definitions import DefinitionKeeper, alone
 from anabranch.capture.older import PATIENCE, Patience
@@ -26,7 +26,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark, Position
 from anabranch.model.schema import TableSchema
 from anabranch.rows.chunk import BarrierKind, Chunk, Part
-from anabranch.rows.log_items import LogAbandoned, LogDecided, LogIdle, LogPrepared, LogStatement
+from anabranch.rows.log_items import LogAbandoned, LogDecided, LogIdle, LogItem, LogPrepared, LogStatement
 from anabranch.rows.uncommitted import LogChanges, LogEnded, LogTakenBack
 from anabranch.trail.codec import last_place
 from anabranch.trail.writer import TrailEnd, TrailWriter

@@ -151,13 +151,13 @@ class Job:
 
             return status(self)
 
-    def verify(self, repair: bool = False) -> Verification:
-        """Compare every loaded table; with `repair` put right what differs, and compare again. Raises nothing for differences:
-        look at the result."""
+    def verify(self, repair: bool = False, by_rows: bool = False) -> Verification:
+        """Compare every loaded table; with `repair` put right what differs, and compare again. `by_rows`: read all rows, also
+        where servers can sum up their own. Raises nothing for differences: look at the result."""
         with self._named():
             from anabranch.job.parts import run_verify
 
-            return run_verify(self, repair)
+            return run_verify(self, repair, by_rows)
 
     def conflicts(self, table: str | None = None, after: int = 0, limit: int = 0) -> list[NotedConflict]:
         """Disagreements that were settled, in their order: of one source table, with numbers behind `after`, the first

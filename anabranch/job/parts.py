@@ -136,7 +136,7 @@ def _await_trail(job: Job, stop: Stop) -> None:
         stop.wait(0.1)
 
 
-def run_verify(job: Job, repairs: bool = False) -> Verification:
+def run_verify(job: Job, repairs: bool = False, by_rows: bool = False) -> Verification:
     from anabranch.job.verifying import verify
 
-    return verify(job, spark_factory(job, "verify"), repairs=repairs)
+    return verify(job, spark_factory(job, "verify"), repairs=repairs, by_rows=by_rows)

@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 
 
 def verify(
-    job: Job, spark: Callable[[], SparkSession], *, repairs: bool = False, stop: Callable[[], bool] = lambda: False
+    job: Job,
+    spark: Callable[[], SparkSession],
+    *,
+    repairs: bool = False,
+    by_rows: bool = False,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Verification:
     """Both ends as they are now: the writer has to be quiet and the stream caught up. With `repairs`, what differs is put to
     what it is at the source, by apply, and compared once more; then changes may go on meanwhile."""
@@ -40,15 +45,15 @@ def verify(
         if s.state == "streaming" and s.schema
     ]
     parked = tuple(Parked(str(t), s.reason) for t, s in sorted(states.items()) if s.state == "parked")
-    found = _compared(job, spark, tables, repairs)
+    found = _compared(job, spark, tables, repairs, by_rows)
     if repairs and not found.identical:
         done = repair(job, tables, found.tables, stop)
-        found = replace(_compared(job, spark, tables, repairs), repaired=tuple(done))
+        found = replace(_compared(job, spark, tables, repairs, by_rows), repaired=tuple(done))
     return replace(found, parked=parked, set_aside=_set_aside(job))
 
 
 def _compared(
-    job: Job, spark: Callable[[], SparkSession], tables: Sequence[VerifyTable], repairs: bool
+    job: Job, spark: Callable[[], SparkSession], tables: Sequence[VerifyTable], repairs: bool, by_rows: bool
 ) -> Verification:
     trail = identity.load(LocalStorage(job.trail))
     found = verify_tables(
@@ -57,6 +62,7 @@ def _compared(
         ends.target_of(job),
         tables,
         rules=ends.value_rules(job),
+        by_rows=by_rows,
         limit_keys=KEYS if repairs else max(LIMIT_KEYS, len(set_aside(job)) + 1),
         expected_identity=trail.source_identity if trail else "",
     )

@@ -72,3 +72,12 @@ class Fidelity(StrEnum):
     WIDENED = "widened"  # every value fits and reads back equal, the declared range is larger
     LOSSY = "lossy"  # some values lose something that the reason names
     REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """How a logical type lands at a target: its native type there, with fidelity and reason."""
+
+    native: str
+    fidelity: Fidelity
+    reason: str = ""

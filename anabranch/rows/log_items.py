@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.rows.chunk import Chunk
+from anabranch.rows.uncommitted import LogChanges, LogEnded, LogTakenBack
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,3 +87,9 @@ class HeldLog:
     bytes: int
     limit: int | None = None
     warning: str = ""
+
+
+LogItem = (
+    Chunk | LogStatement | LogIdle | LogAbandoned | LogPrepared | LogDecided | LogChanges | LogTakenBack | LogEnded
+)
+"""What `abc.LogReader.read` gives."""

@@ -7,9 +7,9 @@ equality. Nothing is written and nothing locked.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
@@ -18,6 +18,7 @@ from anabranch.model.ids import TableId
 from anabranch.spark import pieces
 from anabranch.spark.where import where
 from anabranch.spark.work import Outcome, Work
+from anabranch.verify import fingerprints
 from anabranch.verify.compare import Comparison, Found, Picking
 from anabranch.verify.digest import Summing, Sums
 from anabranch.verify.plan import Piece, VerifyTable, cut
@@ -26,6 +27,10 @@ from anabranch.verify.report import Difference, TableResult, Verification
 ROWS_PER_PIECE = 200_000
 LIMIT_KEYS = 100
 LIMIT_ROWS = 2_000_000  # rows of differing buckets that are brought together, per table
+
+
+class _Adding(Protocol):
+    def add(self, is_source: bool, value: Any, /) -> None: ...
 
 
 @dataclass
@@ -37,6 +42,11 @@ class _Sides:
     rows: tuple[int, int] = (0, 0)
     differing: Mapping[int, int] = field(default_factory=dict)  # with the rows of the side that has more
     _sums: tuple[Sums, Sums] | None = None
+
+    @classmethod
+    def equal(cls, rows: int) -> _Sides:
+        """By their fingerprints."""
+        return cls(0, (rows, rows))
 
     def add(self, is_source: bool, sums: Sums) -> None:
         source, target = self._sums = self._sums or (Sums(), Sums())
@@ -69,20 +79,24 @@ def verify_tables(
     rows_per_piece: int = ROWS_PER_PIECE,
     limit_keys: int = LIMIT_KEYS,
     show_values: bool = False,
+    by_rows: bool = False,
     expected_identity: str = "",
     stop: Callable[[], bool] = lambda: False,
 ) -> Verification | None:
-    """Compare tables; None when `stop()` ended it. At most `limit_keys` keys are shown per table. Raises what a task
-    raised, as one message."""
+    """Compare tables; None when `stop()` ended it. At most `limit_keys` keys are shown per table; `by_rows`: all rows are read,
+    also where servers can sum up their own. Raises what a task raised, as one message."""
     values = rules or ValueRules()
     ends = (source, target, values, expected_identity)
     all_pieces = cut(
         source, target, tables, rows_per_piece=rows_per_piece, rules=values, expected_identity=expected_identity
     )
     run = _Run(spark_factory, all_pieces, stop)
-    sides = run.sides(Summing(*ends))
-    if sides is None:
+    hashed = [] if by_rows else fingerprints.possible(source, target, tables, values)
+    equal = run.equal(fingerprints.Fingerprinting(*ends), {one.table.source for one in hashed})
+    read = None if equal is None else run.sides(Summing(*ends), equal)
+    if equal is None or read is None:
         return None
+    sides = equal | read
     buckets = {table: chosen for table, both in sides.items() if (chosen := both.chosen())}
     comparison = Comparison({one.table.source: one.table for one in tables}, limit_keys, show_values)
     found = run.differences(Picking(*ends, buckets), comparison) if buckets else {}
@@ -99,15 +113,31 @@ class _Run:
     pieces: Sequence[Piece]
     stop: Callable[[], bool]
 
-    def sides(self, work: Work) -> dict[TableId, _Sides] | None:
-        counts = Counter(piece.one.table.source for piece in self.pieces)
+    def equal(self, work: Work, tables: Collection[TableId]) -> dict[TableId, _Sides] | None:
+        """Those of these tables that are equal by their fingerprints."""
+        pieces = [piece for piece in self.pieces if piece.one.table.source in tables]
+        found = fingerprints.waiting(pieces)
+        if not self._take(work, pieces, found):
+            return None
+        return {table: _Sides.equal(both.rows) for table, both in found.items() if both.rows is not None}
+
+    def sides(self, work: Work, known: Collection[TableId]) -> dict[TableId, _Sides] | None:
+        """All but the known tables'."""
+        pieces = [piece for piece in self.pieces if piece.one.table.source not in known]
+        counts = Counter(piece.one.table.source for piece in pieces)
         found = {table: _Sides(count) for table, count in counts.items()}
+        return found if self._take(work, pieces, found) else None
+
+    def _take(self, work: Work, pieces: Sequence[Piece], into: Mapping[TableId, _Adding]) -> bool:
+        """What comes of every piece; False when it was stopped."""
 
         def take(outcome: Outcome) -> None:
-            found[outcome.piece.one.table.source].add(outcome.piece.is_source, outcome.value)
+            into[outcome.piece.one.table.source].add(outcome.piece.is_source, outcome.value)
 
+        if not pieces:
+            return True
         spark = self.spark_factory()
-        return found if self._run(spark, list(self._outcomes(spark, work, self.pieces)), take) else None
+        return self._run(spark, list(self._outcomes(spark, work, pieces)), take)
 
     def differences(self, work: Picking, comparison: Comparison) -> dict[TableId, list[Found]] | None:
         found: dict[TableId, list[Found]] = {table: [] for table in work.buckets}

@@ -12,7 +12,9 @@ mod crc;
 mod directory;
 mod events;
 mod fields;
+mod fingerprint;
 mod gtids;
+mod hashes;
 mod layout;
 mod lines;
 mod log;
@@ -38,11 +40,20 @@ fn plain_lines<'py>(py: Python<'py>, data: &[u8]) -> (Bound<'py, PyBytes>, usize
     (PyBytes::new_bound(py, &found), at)
 }
 
+/// As `lines`, of rows with a value for each of `kinds`: `n` stands as it is, `d` is a date, `w` words that may need escapes.
+#[pyfunction(name = "lines_of_columns")]
+fn plain_lines_of_columns<'py>(py: Python<'py>, data: &[u8], kinds: &[u8]) -> (Bound<'py, PyBytes>, usize) {
+    let (found, at) = lines::lines_of_columns(data, kinds);
+    (PyBytes::new_bound(py, &found), at)
+}
+
 #[pymodule]
 fn anabranch_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("INTERFACE", INTERFACE)?;
     module.add_function(wrap_pyfunction!(plain_lines, module)?)?;
+    module.add_function(wrap_pyfunction!(plain_lines_of_columns, module)?)?;
     module.add_class::<copy_out::CopyOut>()?;
+    module.add_class::<fingerprint::Fingerprint>()?;
     module.add_class::<sums::RowSums>()?;
     module.add_class::<table::Table>()?;
     module.add_class::<layout::Layout>()?;

@@ -43,24 +43,96 @@ pub fn lines(data: &[u8]) -> (Vec<u8>, usize) {
 /// The only value of the row in the packet at `at`, and where the next packet begins.
 #[inline]
 fn row(data: &[u8], at: usize) -> Option<(&[u8], usize)> {
+    let (payload, next) = packet(data, at)?;
+    match value(payload)? {
+        (Some(found), []) => Some((found, next)),
+        _ => None,
+    }
+}
+
+/// What is in the packet at `at`, and where the next packet begins.
+#[inline]
+fn packet(data: &[u8], at: usize) -> Option<(&[u8], usize)> {
     let packet = data.get(at..)?;
     let size = little(packet.get(..3)?);
     if size == CONTINUED {
         return None;
     }
-    let payload = packet.get(4..4 + size)?;
-    let width = match *payload.first()? {
+    Some((packet.get(4..4 + size)?, at + 4 + size))
+}
+
+/// The value at the front of a row, None for NULL, and the rest of the row. What ends a result or tells an error has no value.
+#[inline]
+fn value(row: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
+    let width = match *row.first()? {
         0..=0xFA => 1,
+        0xFB => return Some((None, &row[1..])),
         0xFC => 3,
         0xFD => 4,
         _ => return None,
     };
-    let length = if width == 1 { usize::from(payload[0]) } else { little(payload.get(1..width)?) };
-    let value = payload.get(width..)?;
-    if value.len() == length {
-        Some((value, at + 4 + size))
-    } else {
-        None
+    let length = if width == 1 { usize::from(row[0]) } else { little(row.get(1..width)?) };
+    let end = width.checked_add(length)?;
+    Some((Some(row.get(width..end)?), &row[end..]))
+}
+
+/// As `lines`, of rows with a value for each of `kinds`.
+pub fn lines_of_columns(data: &[u8], kinds: &[u8]) -> (Vec<u8>, usize) {
+    let mut out = Vec::with_capacity(data.len());
+    let mut at = 0;
+    while let Some((row, next)) = packet(data, at) {
+        let before = out.len();
+        if columns(row, kinds, &mut out).is_none() {
+            out.truncate(before);
+            break;
+        }
+        at = next;
+    }
+    (out, at)
+}
+
+#[inline]
+fn columns(row: &[u8], kinds: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    let mut rest = row;
+    for kind in kinds {
+        let found;
+        (found, rest) = value(rest)?;
+        match (found, kind) {
+            (None, _) => out.extend_from_slice(b"\\N"),
+            (Some(number), b'n') => out.extend_from_slice(number),
+            (Some(date), b'd') if is_date(date) => out.extend_from_slice(date),
+            (Some(words), b'w') => escaped(words, out)?,
+            _ => return None,
+        }
+        out.push(b'\t');
+    }
+    if !rest.is_empty() {
+        return None;
+    }
+    *out.last_mut()? = b'\n';
+    Some(())
+}
+
+#[inline]
+fn escaped(words: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    let mut rest = words;
+    while let Some(place) = rest.iter().position(|byte| SPECIAL[usize::from(*byte)]) {
+        out.extend_from_slice(&rest[..place]);
+        out.extend_from_slice(escape(rest[place])?);
+        rest = &rest[place + 1..];
+    }
+    out.extend_from_slice(rest);
+    Some(())
+}
+
+#[inline]
+fn escape(byte: u8) -> Option<&'static [u8]> {
+    match byte {
+        b'\\' => Some(b"\\\\"),
+        b'\t' => Some(b"\\t"),
+        b'\n' => Some(b"\\n"),
+        b'\r' => Some(b"\\r"),
+        _ => None,
     }
 }
 
@@ -79,12 +151,8 @@ fn line(row: &[u8], out: &mut Vec<u8>) -> Option<()> {
         match byte {
             SEPARATOR => out.push(b'\t'),
             NULL => out.extend_from_slice(b"\\N"),
-            b'\\' => out.extend_from_slice(b"\\\\"),
-            b'\t' => out.extend_from_slice(b"\\t"),
-            b'\n' => out.extend_from_slice(b"\\n"),
-            b'\r' => out.extend_from_slice(b"\\r"),
             DATE if is_date(rest) => {}
-            _ => return None,
+            byte => out.extend_from_slice(escape(byte)?),
         }
     }
     out.extend_from_slice(rest);

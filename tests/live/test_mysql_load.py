@@ -211,7 +211,8 @@ def test_error_in_the_middle_of_a_result(mysql_family: Server, source_database: 
         blocks = snapshot.lines(definition(database), ["id", "s"], Bounds(), RULES)
         next(blocks)
         ((session,),) = database.query(
-            "SELECT id FROM information_schema.processlist WHERE info LIKE 'SELECT CONCAT_WS%%'"
+            "SELECT id FROM information_schema.processlist WHERE info LIKE 'SELECT %%`s`%% FROM %%`t`%%' AND info NOT LIKE"
+            " '%%processlist%%'"
         )
         database.execute(f"KILL {session}")
         with pytest.raises(SourceUnavailable):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from anabranch import connectors
 from anabranch.abc import Bounds, LogOptions, SourceConnector, ValueRules
+from anabranch.connectors.mysql import load
 from anabranch.errors import ValueRefused
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark
@@ -89,6 +90,13 @@ CLOCKS = {
 }
 BITS = {"bit(1)": (0, 1), "bit(10)": (0, 513, 1023), "bit(64)": (0, 2**63, 2**64 - 1)}
 ALL = {**INTEGERS, **NUMBERS, **WORDS, **BYTES, **CLOCKS, **BITS}
+
+
+@pytest.fixture(params=["columns", "lines"], autouse=True)
+def asked_for(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values as they are, where compiled code joins them, or lines that the server joins."""
+    if request.param == "lines":
+        monkeypatch.setattr(load, "compiled_columns", lambda kinds: None)
 
 
 def endpoint(database: Database, scheme: str = "") -> Endpoint:

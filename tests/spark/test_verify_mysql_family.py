@@ -15,10 +15,12 @@ from anabranch.ddl.rules import Filter
 from anabranch.errors import TargetError
 from anabranch.load.plan import LoadTable
 from anabranch.load.run import load_tables
+from anabranch.rows import compiled
 from anabranch.rows.net import TargetTable
 from anabranch.spark.engine import SparkEngine
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
+from anabranch.verify import run
 from anabranch.verify.plan import VerifyTable
 from anabranch.verify.report import Verification
 from anabranch.verify.run import verify_tables
@@ -77,8 +79,9 @@ def pair(spark: Any, source_database: Callable[[Server], Database], target_datab
     return make
 
 
-def test_loaded_tables_are_identical(mysql_family: Server, pair: Callable[..., Pair]) -> None:
-    result = pair(mysql_family, *SHOP, "CREATE TABLE nothing (id INT PRIMARY KEY)").verify()
+@pytest.mark.parametrize("by_rows", [False, True])
+def test_loaded_tables_are_identical(mysql_family: Server, pair: Callable[..., Pair], by_rows: bool) -> None:
+    result = pair(mysql_family, *SHOP, "CREATE TABLE nothing (id INT PRIMARY KEY)").verify(by_rows=by_rows)
     assert result.identical and result.exit_code == 0
     assert [(t.target, t.rows_source, t.rows_target) for t in result.tables] == [
         ("public.item", 900, 900),
@@ -185,6 +188,39 @@ def test_pitfall_38_json_is_compared_by_value(mysql_family: Server, pair: Callab
         """UPDATE j SET doc = jsonb_set(doc, '{b}', '1.51') WHERE id = 1""",
     )
     assert {d.key["id"] for d in made.verify().tables[0].sample} == {"1", "2"}
+
+
+PLAIN = (
+    "CREATE TABLE p (id BIGINT PRIMARY KEY, n INT, s VARCHAR(40), d DECIMAL(12,2), t DATETIME(6), i TIMESTAMP NULL,"
+    " b VARBINARY(9), e ENUM('x','y') NOT NULL, u BIGINT UNSIGNED, w TEXT CHARACTER SET latin1)",
+    f"INSERT INTO p {MANY}SELECT i * 7000000000, NULLIF(i % 9, 4), CONCAT('tab\\t', i), i / 7,"
+    " TIMESTAMPADD(SECOND, -i, '2000-01-01'), TIMESTAMPADD(SECOND, i, '2024-02-29 23:59:59'), UNHEX(HEX(i)),"
+    " ELT(1 + i % 2, 'x', 'y'), 18446744073709551615 - i, NULL FROM n",
+)
+
+
+@pytest.mark.skipif(compiled.NATIVE is None, reason="the compiled code is not installed (make native)")
+def test_equal_tables_are_known_by_fingerprints_and_others_by_their_rows(
+    mysql_family: Server, pair: Callable[..., Pair], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = pair(mysql_family, *PLAIN, *SHOP)
+    read: list[list[str]] = []
+    sides = run._Run.sides
+
+    def told(self: Any, work: Any, known: Any) -> Any:
+        read.append(sorted({str(p.one.table.target) for p in self.pieces if p.one.table.source not in known}))
+        return sides(self, work, known)
+
+    monkeypatch.setattr(run._Run, "sides", told)
+    result = made.verify()
+    assert result.identical and [(t.rows_source, t.rows_target) for t in result.tables] == [(900, 900)] * 3
+    assert made.verify(by_rows=True).identical
+    made.target.execute("UPDATE p SET n = NULL WHERE id = 7000000000")
+    item, log, plain = made.verify().tables
+    assert item.identical and log.identical and not plain.identical
+    assert [(d.kind, d.key, d.columns) for d in plain.sample] == [("different", {"id": "7000000000"}, ("n",))]
+    with_floats = "public.item"
+    assert read == [[with_floats], ["public.item", "public.log", "public.p"], [with_floats, "public.p"]]
 
 
 def test_a_missing_target_table_is_one_message(mariadb: Server, pair: Callable[..., Pair]) -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from itertools import islice
 
-from anabranch.abc import LogItem, Select
+from anabranch.abc import Select
 from anabranch.connectors.memory.database import Commit, Database, Image, Row
 from anabranch.errors import LogLost
 from anabranch.model.ids import TableId
@@ -15,7 +15,7 @@ from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
 from anabranch.rows.builder import ChunkBuilder, TableBuffer
 from anabranch.rows.chunk import Chunk, Op, Part
-from anabranch.rows.log_items import LogIdle, LogStatement
+from anabranch.rows.log_items import LogIdle, LogItem, LogStatement
 from anabranch.rows.raw import parse_text
 
 FULL_IMAGES = 20_000  # a chunk is full from here on

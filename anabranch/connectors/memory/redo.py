@@ -11,14 +11,14 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from anabranch.abc import LogItem, Select
+from anabranch.abc import Select
 from anabranch.connectors.memory.capture import POLL, MemoryLog, MemoryOrder, mark, number_of
 from anabranch.connectors.memory.database import Database, Image
 from anabranch.errors import LogLost
 from anabranch.model.position import LogMark
 from anabranch.rows.builder import ChunkBuilder
 from anabranch.rows.chunk import Part
-from anabranch.rows.log_items import LogIdle
+from anabranch.rows.log_items import LogIdle, LogItem
 from anabranch.rows.uncommitted import LogChanges, LogEnded
 
 FULL_RECORDS = 1000  # of one transaction in a row

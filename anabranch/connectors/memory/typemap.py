@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from anabranch.abc import Fit, ValueRules
-from anabranch.model.datatype import Fidelity, LogicalType
+from anabranch.abc import ValueRules
+from anabranch.model.datatype import Fidelity, Fit, LogicalType
 
 
 class MemoryTypes:

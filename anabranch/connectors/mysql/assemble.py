@@ -13,7 +13,7 @@ from collections import deque
 from struct import Struct
 from zlib import crc32
 
-from anabranch.abc import LogItem, Select, ValueRules
+from anabranch.abc import Select, ValueRules
 from anabranch.connectors.mysql import binlog as b
 from anabranch.connectors.mysql import endings
 from anabranch.connectors.mysql.endings import Cursor, Endings
@@ -30,6 +30,7 @@ from anabranch.errors import AnabranchError, SourceUnavailable
 from anabranch.model.position import LogMark
 from anabranch.rows.builder import ChunkBuilder
 from anabranch.rows.compiled import compiled
+from anabranch.rows.log_items import LogItem
 
 _ROWS = Struct("<IHHH")  # table id (48 bits), flags, bytes of extra data (v2)
 _CRC = Struct("<I")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 
-from anabranch.abc import LogItem, LogOptions, Select
+from anabranch.abc import LogOptions, Select
 from anabranch.connectors.mysql.assemble import Assembler
 from anabranch.connectors.mysql.connection import connect
 from anabranch.connectors.mysql.continuity import continued
@@ -21,7 +21,7 @@ from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark
 from anabranch.rows.chunk import Chunk, Part
 from anabranch.rows.compiled import compiled
-from anabranch.rows.log_items import LogIdle, LogPrepared
+from anabranch.rows.log_items import LogIdle, LogItem, LogPrepared
 
 IDLE_INTERVAL = 0.5  # seconds between marks that only move on
 STILL = 5.0  # seconds at the same place after which the server is asked whether it still has it

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from anabranch.abc import LogItem
 from anabranch.connectors.mysql import binlog as b
 from anabranch.connectors.mysql.ddl import MysqlDialect, shown
 from anabranch.connectors.mysql.log_tables import LogTables
@@ -22,7 +21,7 @@ from anabranch.errors import UnknownLogEvent
 from anabranch.model.schema import TableSchema
 from anabranch.rows.builder import ChunkBuilder
 from anabranch.rows.chunk import Part
-from anabranch.rows.log_items import LogAbandoned, LogDecided, LogPrepared, LogStatement
+from anabranch.rows.log_items import LogAbandoned, LogDecided, LogItem, LogPrepared, LogStatement
 
 T = TypeVar("T")
 _TO_SAVEPOINT = re.compile(r"\s*ROLLBACK\s+(?:WORK\s+)?TO\s", re.IGNORECASE)

@@ -23,6 +23,9 @@ CODED = b"\xf6"  # then the name of a character set or another code (`coded.py`)
 _FLOAT = Struct("<f")
 _INTEGERS = frozenset(kind for pair in INTEGERS.values() for kind in pair)
 _WORDS = frozenset({Kind.TEXT, Kind.ENUM, Kind.SET, Kind.JSON})
+# Others are longer as text than as they are stored, and may be beyond what a function returns.
+_PLAIN = _INTEGERS | {Kind.DECIMAL, Kind.TEXT, Kind.ENUM, Kind.SET, Kind.DATE, Kind.TIMESTAMP, Kind.INSTANT}
+_PLAIN |= {Kind.DURATION, Kind.YEAR, Kind.BIT, Kind.UUID}
 _MARKS = {
     Kind.DATE: DATE,
     Kind.TIMESTAMP: DATE,
@@ -90,6 +93,21 @@ def cell(column: Column) -> str:
     else:
         value = as_bytes(column, text(column))
     return f"IFNULL({value}, {marker(NULL)})" if column.nullable else value
+
+
+def mark(column: Column) -> bytes:
+    """What stands in front of a value inside a line."""
+    return _MARKS.get(_type(column).kind, b"")
+
+
+def is_words(column: Column) -> bool:
+    """May values have characters that are escaped?"""
+    return _type(column).kind in _WORDS
+
+
+def is_plain(column: Column) -> bool:
+    """Is what the server sends for `text` as a column of its own, whatever the value, the text form in UTF-8?"""
+    return _type(column).kind in _PLAIN and not is_coded(column)
 
 
 def as_bytes(column: Column, value: str) -> str:

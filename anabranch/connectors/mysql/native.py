@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -31,6 +31,15 @@ def compiled_lines() -> Front | None:
     """What makes lines of rows of one value each, as packets.py and lines.py do: of those at the front of a buffer, up to the
     first one that is not plain. None where it is not installed."""
     return None if NATIVE is None else NATIVE.lines
+
+
+def compiled_columns(kinds: bytes) -> Front | None:
+    """The same of rows with several values: `kinds` has a letter for each, "n" for what stands as it is, "d" for a date, "w"
+    for words."""
+    if NATIVE is None:
+        return None
+    of_columns = NATIVE.lines_of_columns
+    return lambda buffer: cast("tuple[bytes, int]", of_columns(buffer, kinds))
 
 
 class Native:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 
-from anabranch.abc import LogItem
 from anabranch.connectors.postgresql.message_buffer import MessageBuffer
 from anabranch.connectors.postgresql.positions import Place, lsn_text
 from anabranch.errors import UnknownLogEvent
@@ -19,6 +18,7 @@ from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
 from anabranch.rows.builder import ChunkBuilder
 from anabranch.rows.chunk import BarrierKind, Chunk, Part
+from anabranch.rows.log_items import LogItem
 from anabranch.rows.uncommitted import LogEnded
 
 FULL_IMAGES, FULL_BYTES = 20_000, 4 << 20  # a chunk is full from here on

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from anabranch import log
-from anabranch.abc import LogItem, LogOptions, Select
+from anabranch.abc import LogOptions, Select
 from anabranch.connectors.postgresql.binary_types import BINARY, columns, reader
 from anabranch.connectors.postgresql.binary_values import Reader
 from anabranch.connectors.postgresql.connection import Connection
@@ -29,7 +29,7 @@ from anabranch.errors import LogLost, SourceError, SourceUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark
 from anabranch.rows.chunk import Chunk, Part
-from anabranch.rows.log_items import LogIdle
+from anabranch.rows.log_items import LogIdle, LogItem
 from anabranch.rows.uncommitted import LogChanges, LogEnded
 
 IDLE_INTERVAL = 0.25  # seconds between marks that only move on, and between questions for the log's end

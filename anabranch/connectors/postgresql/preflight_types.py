@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 
-from anabranch.abc import Fit, PreflightContext
+from anabranch.abc import PreflightContext
 from anabranch.connectors.postgresql import choices, ddl, verbatim
 from anabranch.connectors.postgresql.fits import split_type
 from anabranch.connectors.postgresql.indexes import MAY_BE_TOO_LONG, key_fits, plan_indexes
@@ -15,7 +15,7 @@ from anabranch.connectors.postgresql.preflight_facts import failed, ok, some, va
 from anabranch.connectors.postgresql.typemap import PostgresTypes
 from anabranch.connectors.postgresql.verbatim import NotCarried, is_ours
 from anabranch.model.checks import CheckResult
-from anabranch.model.datatype import Fidelity, Kind, LogicalType
+from anabranch.model.datatype import Fidelity, Fit, Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.rows.net import TargetTable
 

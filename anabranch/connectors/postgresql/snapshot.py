@@ -16,6 +16,7 @@ from anabranch.abc import Bounds, ValueRules
 from anabranch.connectors.postgresql.binary_forms import binary_forms
 from anabranch.connectors.postgresql.connection import Connection, column_list, table_name
 from anabranch.connectors.postgresql.copy_out import copied
+from anabranch.connectors.postgresql.fingerprint import fingerprint
 from anabranch.connectors.postgresql.positions import Place, place_of
 from anabranch.connectors.postgresql.source_connection import (
     identity,
@@ -31,6 +32,7 @@ from anabranch.errors import SourceError, SourceUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
+from anabranch.rows.fingerprint import Fingerprint, Hashed
 
 PLACE = "ctid"  # the name of no column
 _TREES = 120_000  # pg_partition_tree
@@ -182,6 +184,10 @@ class PostgresSnapshot:
             names = [name for name in table.primary_key if name in key]
             equal = (_compared(table, [name], "=", [key[name]]) for name in names)
             yield from self._copy(table, columns, sql.SQL(" AND ").join(equal))
+
+    def fingerprint(self, table: TableSchema, columns: Sequence[Hashed], bounds: Bounds) -> Fingerprint | None:
+        with translated(f"sum up {table.id}"):
+            return fingerprint(self._session(), table.id, columns, _inside(table, bounds))
 
     def close(self) -> None:
         if self._connection is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 
-from anabranch.abc import LogItem, Select
+from anabranch.abc import Select
 from anabranch.connectors.postgresql.assemble import FULL_BYTES, FULL_IMAGES
 from anabranch.connectors.postgresql.message_buffer import MessageBuffer
 from anabranch.connectors.postgresql.pgoutput import (
@@ -32,6 +32,7 @@ from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
 from anabranch.rows.builder import ChunkBuilder
 from anabranch.rows.chunk import BarrierKind, Part
+from anabranch.rows.log_items import LogItem
 from anabranch.rows.uncommitted import LogChanges, LogEnded, LogTakenBack
 
 Undone = Callable[[Sequence[int]], bool]

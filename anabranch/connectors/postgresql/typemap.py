@@ -7,9 +7,9 @@ Vendor facts: https://www.postgresql.org/docs/current/datatype.html
 
 from __future__ import annotations
 
-from anabranch.abc import Fit, ValueRules
+from anabranch.abc import ValueRules
 from anabranch.connectors.postgresql import choices
-from anabranch.model.datatype import Fidelity, Kind, LogicalType
+from anabranch.model.datatype import Fidelity, Fit, Kind, LogicalType
 
 VARCHAR_LIMIT = 10_485_760  # characters; https://www.postgresql.org/docs/current/datatype-character.html
 

@@ -7,7 +7,7 @@ comparison makes both sides alike.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from psycopg import sql
 
@@ -15,9 +15,11 @@ from anabranch.connectors.postgresql import choices
 from anabranch.connectors.postgresql.connection import Connection, connect, table_name
 from anabranch.connectors.postgresql.copy_out import copied
 from anabranch.connectors.postgresql.errors import translated
+from anabranch.connectors.postgresql.fingerprint import fingerprint
 from anabranch.errors import TargetError
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
+from anabranch.rows.fingerprint import Fingerprint, Hashed
 from anabranch.rows.lines import GEOMETRY
 from anabranch.rows.net import TargetTable
 
@@ -76,6 +78,10 @@ class PostgresReader:
     def lines(self, table: TargetTable, piece: str) -> Iterator[bytes]:
         with translated(f"read {table.target}"):
             yield from plain_lines(self._session(), select(table, piece))
+
+    def fingerprint(self, table: TargetTable, columns: Sequence[Hashed], piece: str) -> Fingerprint | None:
+        with translated(f"sum up {table.target}"):
+            return fingerprint(self._session(), table.target, columns, sql.SQL(piece))
 
     def close(self) -> None:
         if self._connection is not None:

@@ -6,14 +6,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 
-from anabranch.abc import LogItem, LogOptions, LogReader, Select
+from anabranch.abc import LogOptions, LogReader, Select
 from anabranch.errors import LogLost
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
 from anabranch.rows.chunk import META, Chunk, Op, Part
 from anabranch.rows.lines import texts
-from anabranch.rows.log_items import LogDecided, LogIdle, LogPrepared, LogStatement
+from anabranch.rows.log_items import LogDecided, LogIdle, LogItem, LogPrepared, LogStatement
 from anabranch.rows.uncommitted import LogChanges, LogEnded
 from anabranch.testing.conformance.subject import FULL, Source, Undone, refuses, row
 

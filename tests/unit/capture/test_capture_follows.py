@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.abc import LogItem, Select
+from anabranch.abc import Select
 from anabranch.capture import run
 from anabranch.capture.run import Capture, Watcher
 from anabranch.connectors.memory import MemorySource, capture
@@ -25,7 +25,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark, Position
 from anabranch.model.schema import Column, TableSchema
 from anabranch.rows.chunk import BarrierKind, Part
-from anabranch.rows.log_items import LogAbandoned
+from anabranch.rows.log_items import LogAbandoned, LogItem
 from anabranch.trail import identity, requests
 from anabranch.trail.reader import TrailReader, chunks
 from anabranch.trail.storage import LocalStorage

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from anabranch.abc import LogItem
 from anabranch.capture.run import Capture
 from anabranch.connectors.memory import MemorySource
 from anabranch.connectors.memory.capture import MemoryLog, mark, number_of
@@ -22,7 +21,7 @@ from anabranch.model.position import LogMark
 from anabranch.model.schema import Column, TableSchema
 from anabranch.rows.builder import ChunkBuilder
 from anabranch.rows.chunk import META, BarrierKind, Chunk, Op, Part
-from anabranch.rows.log_items import LogDecided, LogPrepared
+from anabranch.rows.log_items import LogDecided, LogItem, LogPrepared
 from anabranch.trail.format import Kind as FrameKind
 from anabranch.trail.reader import TrailReader, chunks
 from anabranch.trail.segment import SegmentReader

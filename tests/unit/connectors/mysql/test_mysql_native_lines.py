@@ -4,6 +4,7 @@ Without the compiled one Python is compared with itself; the header of the run s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,9 +13,10 @@ from hypothesis import strategies as st
 from made_packets import EOF, lenenc, packet, rows_of
 
 from anabranch.abc import ValueRules
+from anabranch.connectors.mysql.expressions import DATE
 from anabranch.connectors.mysql.lines import Finisher
 from anabranch.connectors.mysql.load import _joined, _Part
-from anabranch.connectors.mysql.native import compiled_lines
+from anabranch.connectors.mysql.native import compiled_columns, compiled_lines
 from anabranch.errors import AnabranchError
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
@@ -40,13 +42,17 @@ TEXTS = st.text(max_size=400) | st.text("\\\t\n\rNé€😀a", max_size=20) | st
 ROWS = st.tuples(NUMBERS, DATES, NULLS | TEXTS.map(lambda text: text.encode())).map(b"\xff".join)
 
 
-def lines(data: bytes, step: int, rules: ValueRules, is_compiled: bool) -> tuple[bytes, Any]:
+IN_COLUMNS = [_Part(name, is_alone=True, mark=mark) for name, mark in zip(COLUMNS, (b"", DATE, b""), strict=True)]
+
+
+def lines(data: bytes, step: int, rules: ValueRules, is_compiled: bool, parts: Sequence[_Part]) -> tuple[bytes, Any]:
     """What comes of packets that arrive `step` bytes at a time, and the error."""
-    raw, connection = rows_of(data, step)
+    raw, connection = rows_of(data, step, len(parts))
     finisher, found, error = Finisher(ORDERS, COLUMNS, rules), [], None
     assert finisher.is_plain
+    front = (compiled_lines() if len(parts) == 1 else compiled_columns(b"ndw")) if is_compiled else None
     try:
-        for block in finisher.blocks(_joined(raw, [_Part("x")], compiled_lines() if is_compiled else None)):
+        for block in finisher.blocks(_joined(raw, parts, front)):
             found.append(block)
     except AnabranchError as refused:
         error = (type(refused), refused.message, refused.hint, refused.table)
@@ -54,9 +60,9 @@ def lines(data: bytes, step: int, rules: ValueRules, is_compiled: bool) -> tuple
     return b"".join(found), error
 
 
-def same(data: bytes, step: int, rules: ValueRules) -> tuple[bytes, Any]:
-    compiled_ones, error = lines(data, step, rules, True)
-    python, python_error = lines(data, step, rules, False)
+def same(data: bytes, step: int, rules: ValueRules, parts: Sequence[_Part] = (_Part("x"),)) -> tuple[bytes, Any]:
+    compiled_ones, error = lines(data, step, rules, True, parts)
+    python, python_error = lines(data, step, rules, False, parts)
     assert error == python_error
     if error is None:
         assert compiled_ones == python
@@ -71,9 +77,58 @@ def same(data: bytes, step: int, rules: ValueRules) -> tuple[bytes, Any]:
     st.sampled_from(["stop", "strip"]),
 )
 def test_any_rows(rows: list[bytes], step: int, zero_date: str, nul: str) -> None:
-    data = b"".join(packet(lenenc(row)) for row in rows) + packet(EOF)
-    found, error = same(data, step, ValueRules(zero_date=zero_date, nul=nul))
+    rules = ValueRules(zero_date=zero_date, nul=nul)
+    found, error = same(b"".join(packet(lenenc(row)) for row in rows) + packet(EOF), step, rules)
     assert error or found.count(b"\n") == len(rows)
+    in_columns = b"".join(packet(b"".join(map(lenenc, columns_of(row)))) for row in rows) + packet(EOF)
+    assert same(in_columns, step, rules, IN_COLUMNS) == (found, error)
+
+
+def columns_of(row: bytes) -> list[bytes | None]:
+    """The values of a row of marked bytes, as the server sends them in columns of their own."""
+    number, date, words = row.split(b"\xff")
+    return [None if value == b"\xfe" else value for value in (number, date.removeprefix(DATE), words)]
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(NUMBERS, *[st.none() | st.binary(max_size=300)] * 2), max_size=10), st.integers(1, 1000))
+def test_any_bytes_in_columns(rows: list[tuple[bytes, bytes | None, bytes | None]], step: int) -> None:
+    def without_marks(value: bytes | None) -> bytes | None:
+        return None if value is None else value.translate(None, bytes(range(0xF5, 0x100)))
+
+    data = b"".join(packet(b"".join(lenenc(without_marks(value)) for value in row)) for row in rows)
+    same(data + packet(EOF), step, ValueRules(zero_date="null", nul="strip"), IN_COLUMNS)
+
+
+@NEEDS_COMPILED
+@settings(deadline=None)
+@given(st.binary(max_size=600), st.text("ndwx", max_size=5).map(str.encode))
+def test_any_bytes_as_rows_of_columns(data: bytes, kinds: bytes) -> None:
+    front = compiled_columns(kinds)
+    assert front is not None
+    found, at = front(data)
+    assert 0 <= at <= len(data)
+    assert front(data[:at]) == (found, at)
+    assert (found == b"") == (at == 0)
+
+
+@NEEDS_COMPILED
+@pytest.mark.parametrize(
+    "values",
+    [
+        [b"1", b"0000-00-00", b"a"],
+        [b"1", b"2024-02-29", b"a\0"],
+        [b"1", b"2024-02-29", b"\xf6"],
+        [b"1", b"2024-02-29"],
+        [b"1", b"2024-02-29", b"a", b"b"],
+    ],
+)
+def test_columns_that_are_not_plain_are_left(values: list[bytes]) -> None:
+    front = compiled_columns(b"ndw")
+    assert front is not None
+    before = packet(lenenc(b"7") + lenenc(None) + lenenc(b"\\" + b"x" * 300))
+    row = packet(b"".join(map(lenenc, values)))
+    assert front(before + row + before) == (b"7\t\\N\t\\\\" + b"x" * 300 + b"\n", len(before))
 
 
 @settings(deadline=None)

@@ -1,0 +1,101 @@
+"""Tables that are equal by their fingerprints: no row of them has to be compared, or to leave a server that sums up its own.
+
+Where fingerprints differ, or cannot be had, rows are read as ever: nothing that differs is told from here. What does not live
+here: what a fingerprint is (rows/fingerprint.py).
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+
+from anabranch.abc import HashingReader, HashingSnapshot, SourceConnector, TargetConnector, ValueRules
+from anabranch.model.ids import TableId
+from anabranch.rows import compiled
+from anabranch.rows.fingerprint import Fingerprint, Hashed, are_hashed, of_lines
+from anabranch.verify.canonical import Canonical
+from anabranch.verify.digest import Reading
+from anabranch.verify.plan import Piece, VerifyTable
+
+
+def possible(
+    source: SourceConnector, target: TargetConnector, tables: Sequence[VerifyTable], rules: ValueRules
+) -> list[VerifyTable]:
+    """Those of which both ends may have fingerprints: a target that makes them, and a source that does or whose lines compiled
+    code goes through."""
+    with closing(target.reader(rules)) as reader, closing(source.snapshot()) as snapshot:
+        is_made = isinstance(snapshot, HashingSnapshot) or compiled.NATIVE is not None
+        if not isinstance(reader, HashingReader) or not is_made:
+            return []
+    return [one for one in tables if one.filter is None and not one.is_shared and are_hashed(one.table.types)]
+
+
+@dataclass(frozen=True)
+class Fingerprinting(Reading):
+    """The outcome of a piece is its Fingerprint, or None."""
+
+    @contextmanager
+    def read(self, piece: Piece) -> Iterator[tuple[bytes, Iterator[bytes]]]:
+        """A server's own fingerprint comes as the header."""
+        one, columns = piece.one, _target_columns(piece.one)
+        if piece.bounds is None:
+            with closing(self.target.reader(self.rules)) as reader:
+                assert isinstance(reader, HashingReader), "possible() has asked"
+                yield pickle.dumps(reader.fingerprint(one.table, columns, piece.condition)), iter(())
+            return
+        with closing(self.source.snapshot(self.expected_identity)) as snapshot:
+            if isinstance(snapshot, HashingSnapshot):
+                yield pickle.dumps(snapshot.fingerprint(one.schema, _source_columns(one), piece.bounds)), iter(())
+            else:
+                yield b"", snapshot.lines(one.schema, one.table.source_columns, piece.bounds, self.rules)
+
+    def finish(self, piece: Piece, header: bytes, blocks: Iterator[bytes]) -> Fingerprint | None:
+        if header:
+            found: Fingerprint | None = pickle.loads(header)
+            return found
+        canonical = Canonical(piece.one.table, self.rules)
+        return of_lines(map(canonical.block, blocks), _target_columns(piece.one))
+
+
+@dataclass
+class Both:
+    """Of one table, as its pieces come; `pieces` are still to come."""
+
+    pieces: int
+    _found: dict[bool, Fingerprint | None] = field(default_factory=lambda: dict.fromkeys((True, False), Fingerprint()))
+
+    def add(self, is_source: bool, found: Fingerprint | None) -> None:
+        so_far = self._found[is_source]
+        self._found[is_source] = so_far + found if so_far is not None and found is not None else None
+        self.pieces -= 1
+
+    @property
+    def rows(self) -> int | None:
+        """How many there are at each end, if both are the same."""
+        source, target = self._found[True], self._found[False]
+        return source.rows if source is not None and source == target and not self.pieces else None
+
+
+def waiting(pieces: Sequence[Piece]) -> dict[TableId, Both]:
+    """For what comes of these pieces."""
+    return {table: Both(count) for table, count in Counter(piece.one.table.source for piece in pieces).items()}
+
+
+def _target_columns(one: VerifyTable) -> list[Hashed]:
+    return _hashed(one, one.table.columns)
+
+
+def _source_columns(one: VerifyTable) -> list[Hashed]:
+    return _hashed(one, one.table.source_columns)
+
+
+def _hashed(one: VerifyTable, names: Sequence[str]) -> list[Hashed]:
+    """Both ends by what the source says of NULL."""
+    may_be_null = {column.name: column.nullable for column in one.schema.columns}
+    return [
+        Hashed(name, type, may_be_null[source])
+        for name, type, source in zip(names, one.table.types, one.table.source_columns, strict=True)
+    ]
