@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from from_postgresql import FromPostgres
 from scenario import Scenario
@@ -42,6 +43,8 @@ OTHER_POSTGRESQL = {"postgresql11": 11, "postgresql12": 12, "postgresql15": 15, 
 OTHER_MYSQL = {"mysql55": (5, 5), "mysql56": (5, 6), "mysql9": (9, 7)}
 SOURCE_OPTIONS = ("--wal-level=logical", "--logical-decoding-work-mem=64kB", "--max-prepared-transactions=10")
 _USED = pytest.StashKey[list[str]]()
+hypothesis.settings.register_profile("untimed", deadline=None)  # how long an example takes is the machine's affair
+hypothesis.settings.load_profile("untimed")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
