@@ -33,12 +33,10 @@ from anabranch.rows.log_items import (
 from anabranch.rows.net import Cascade, CascadeRule, RowChange, StagedNet, TableNet, TargetTable
 from anabranch.rows.uncommitted import LogChanges, LogEnded, LogTakenBack
 
-# --- choices that are made in the job file and hold for load and stream alike ----------------------------
-
 
 @dataclass(frozen=True, slots=True)
 class ValueRules:
-    """`[types]` of the job file."""
+    """`[types]` of the job file, for load and stream alike."""
 
     zero_date: str = "stop"  # "stop" | "null"
     nul: str = "stop"  # "stop" | "strip"
@@ -528,9 +526,6 @@ class TypeMap(Protocol):
     def fit(self, type: LogicalType, rules: ValueRules) -> Fit: ...
 
 
-# --- a connector: the roles it can play ------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class LogOptions:
     """What capture needs to know to be a well-behaved replica. `name`: of what the job has at the source, of no other job.
@@ -552,8 +547,11 @@ class LogOptions:
 class SourceConnector(Protocol):
     """A database in the role of source. Cheap to make; nothing connects before a method is called."""
 
-    order: LogOrder
-    dialect: Dialect
+    @property
+    def order(self) -> LogOrder: ...
+
+    @property
+    def dialect(self) -> Dialect: ...
 
     def leftovers(self, name: str, remove: bool) -> list[str]:
         """What the job of this LogOptions.name may have left at the source (a watermark table, a slot), one line each; removed
@@ -584,7 +582,8 @@ class SourceConnector(Protocol):
 class TargetConnector(Protocol):
     """A database in the role of target. Picklable: Spark tasks make their own connections from it."""
 
-    types: TypeMap
+    @property
+    def types(self) -> TypeMap: ...
 
     def store(self) -> TargetStore: ...
 

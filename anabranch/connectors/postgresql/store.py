@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
-from typing import Any, LiteralString
+from typing import TYPE_CHECKING, Any, LiteralString
 
 import psycopg
 from psycopg.types.json import Jsonb
@@ -23,8 +23,10 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema
 from anabranch.model.state import Checkpoint, Skipped, TableState
-from anabranch.rows.aside import AsideChange
-from anabranch.rows.conflict import NotedConflict
+
+if TYPE_CHECKING:
+    from anabranch.rows.aside import AsideChange
+    from anabranch.rows.conflict import NotedConflict
 
 VERSION = 1
 TARGET = "target"  # the checkpoint row's name of a job's only target
