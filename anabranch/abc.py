@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 from anabranch.model.checks import CheckResult
 from anabranch.model.datatype import Fidelity, LogicalType
 from anabranch.model.ids import TableId
-from anabranch.model.position import LogMark, Position
+from anabranch.model.position import HeldLog, LogMark, Position
 from anabranch.model.schema import TableSchema
 from anabranch.model.state import Checkpoint, Skipped, TableState
 from anabranch.model.steps import DdlStep, SetUpStep
@@ -22,7 +22,6 @@ from anabranch.rows.chunk import Chunk
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict
 from anabranch.rows.keys import EnforcedKey
 from anabranch.rows.log_items import (
-    HeldLog,
     LogAbandoned,
     LogDecided,
     LogIdle,
