@@ -264,8 +264,8 @@ class TargetStore(AsideStore, Protocol):
     def create_checkpoint(self, job: str, position: Position, commit_time: int) -> None:
         """First row of a job, at the position where apply will start; an existing row is left as it is."""
 
-    def tables(self, job: str) -> dict[TableId, TableState]:
-        """All of one moment. Cheap to repeat: callers poll."""
+    def tables(self, job: str, whole: bool = True) -> dict[TableId, TableState]:
+        """All of one moment. Cheap to repeat: callers poll. With `whole=False` their definitions may be missing."""
 
     def table(self, job: str, table: TableId) -> TableState | None: ...
 
