@@ -13,25 +13,23 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from anabranch.model.checks import CheckResult
 from anabranch.model.datatype import Fit, LogicalType
 from anabranch.model.ids import TableId
-from anabranch.model.position import LogMark, Position
+from anabranch.model.position import HeldLog, LogMark, Position
 from anabranch.model.schema import TableSchema
 from anabranch.model.state import Checkpoint, Skipped, TableState
 from anabranch.model.steps import DdlStep, SetUpStep
 from anabranch.rows.aside import AsideStore, AsideWriter
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict
 from anabranch.rows.keys import EnforcedKey
-from anabranch.rows.log_items import HeldLog, LogItem, StatementFacts
+from anabranch.rows.log_items import LogItem, StatementFacts
 from anabranch.rows.net import Cascade, CascadeRule, RowChange, StagedNet, TableNet, TargetTable
 
 if TYPE_CHECKING:
     from anabranch.rows.fingerprint import Fingerprint, Hashed
 
-# --- choices that are made in the job file and hold for load and stream alike ----------------------------
-
 
 @dataclass(frozen=True, slots=True)
 class ValueRules:
-    """`[types]` of the job file."""
+    """`[types]` of the job file, for load and stream alike."""
 
     zero_date: str = "stop"  # "stop" | "null"
     nul: str = "stop"  # "stop" | "strip"
@@ -41,7 +39,6 @@ class ValueRules:
 
 
 # --- source: log -----------------------------------------------------------------------------------------
-
 
 Select = Callable[[TableId], TableSchema | None]
 
@@ -265,8 +262,8 @@ class TargetStore(AsideStore, Protocol):
     def create_checkpoint(self, job: str, position: Position, commit_time: int) -> None:
         """First row of a job, at the position where apply will start; an existing row is left as it is."""
 
-    def tables(self, job: str) -> dict[TableId, TableState]:
-        """All of one moment. Cheap to repeat: callers poll."""
+    def tables(self, job: str, whole: bool = True) -> dict[TableId, TableState]:
+        """All of one moment. Cheap to repeat: callers poll. With `whole=False` their definitions may be missing."""
 
     def table(self, job: str, table: TableId) -> TableState | None: ...
 
@@ -525,9 +522,6 @@ class TypeMap(Protocol):
     def fit(self, type: LogicalType, rules: ValueRules) -> Fit: ...
 
 
-# --- a connector: the roles it can play ------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class LogOptions:
     """What capture needs to know to be a well-behaved replica. `name`: of what the job has at the source, of no other job.
@@ -549,8 +543,11 @@ class LogOptions:
 class SourceConnector(Protocol):
     """A database in the role of source. Cheap to make; nothing connects before a method is called."""
 
-    order: LogOrder
-    dialect: Dialect
+    @property
+    def order(self) -> LogOrder: ...
+
+    @property
+    def dialect(self) -> Dialect: ...
 
     def leftovers(self, name: str, remove: bool) -> list[str]:
         """What the job of this LogOptions.name may have left at the source (a watermark table, a slot), one line each; removed
@@ -581,7 +578,8 @@ class SourceConnector(Protocol):
 class TargetConnector(Protocol):
     """A database in the role of target. Picklable: Spark tasks make their own connections from it."""
 
-    types: TypeMap
+    @property
+    def types(self) -> TypeMap: ...
 
     def store(self) -> TargetStore: ...
 

@@ -8,11 +8,14 @@ What does not live here: anything written by hand; a wrong sentence is mended in
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import click
@@ -26,6 +29,7 @@ from anabranch import errors
 from anabranch.abc import ValueRules
 from anabranch.cli.main import VERBS, cli
 from anabranch.config import JobConfig
+from anabranch.config.job import Section
 from anabranch.connectors.mysql import preflight_server, typemap
 from anabranch.connectors.mysql.charsets import CHARSETS
 from anabranch.connectors.mysql.typemap import Native, logical_type
@@ -79,6 +83,10 @@ def pages() -> dict[str, str]:
 def job_file() -> Iterator[str]:
     schema = JobConfig.model_json_schema(by_alias=True)
     definitions = schema["$defs"]
+    for model in (JobConfig, *Section.__subclasses__()):
+        properties = schema["properties"] if model is JobConfig else definitions[model.__name__]["properties"]
+        for name, text in _texts_under_fields(model):
+            properties[model.model_fields[name].alias or name].setdefault("description", text)
     yield "# The job file"
     yield ""
     yield GENERATED.format("anabranch/config/job.py")
@@ -92,6 +100,15 @@ def job_file() -> Iterator[str]:
     for section, field in schema["properties"].items():
         if section != "name":
             yield from _section(section, _resolve(field, definitions), definitions)
+
+
+def _texts_under_fields(model: type[Section]) -> Iterator[tuple[str, str]]:
+    (found,) = ast.parse(dedent(inspect.getsource(model))).body
+    assert isinstance(found, ast.ClassDef)
+    for field, text in pairwise(found.body):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
+            assert isinstance(text.value, ast.Constant)
+            yield field.target.id, inspect.cleandoc(str(text.value.value))
 
 
 EXAMPLE = """

@@ -22,12 +22,13 @@ STYLES = {"streaming": "green", "draining": "green", "loading": "cyan", "parked"
 @log_level("warning")
 def status(job: str, as_json: bool) -> None:
     """Phase, parts, positions, lag, and the state of every table."""
-    gc.disable()  # most of the time are imports, which make much and leave nothing to collect
+    gc.disable()  # most of the time are imports, which make much and leave nothing to collect, at the end neither
     try:
         from anabranch.job import Job
 
         found = Job.from_file(job).status()
     finally:
+        gc.freeze()
         gc.enable()
     if as_json:
         write_json(found)

@@ -1,4 +1,4 @@
-"""The job file as pydantic models. A field's description is its entry in the reference page.
+"""The job file as pydantic models. The text under a field is its entry in the reference page (docs/generate.py reads it).
 
 Values here are checked one by one; `reading.py` finds the lines, `patterns.py` and `url.py` know the small languages
 inside. What does not live here: anything that needs a database to be checked (preflight).
@@ -143,7 +143,6 @@ class Section(BaseModel):
         strict=True,
         hide_input_in_errors=True,
         populate_by_name=True,
-        use_attribute_docstrings=True,
         arbitrary_types_allowed=True,
     )
 
@@ -209,7 +208,7 @@ class TableEntry(Section):
 
     name: Annotated[str, AfterValidator(_table_name)]
     """The source table, exactly, as `schema.table`."""
-    columns: Columns = Columns()
+    columns: Columns = Columns.model_construct()
     where: str | None = Field(default=None, min_length=1)
     """Spark SQL condition over source columns: only rows for which it is true are replicated. It uses key columns only,
     or the source logs full row images."""
@@ -365,11 +364,12 @@ class JobConfig(Section):
     targets: list[NamedTarget] = []
     rules: list[Rule] = Field(min_length=1)
     tables: list[TableEntry] = []
-    load: Load = Load()
-    capture: Capture = Capture()
-    apply: Apply = Apply()
-    types: Types = Types()
-    spark: Spark = Spark()
+    # Defaults are not validated: that would build a validator of each section beside the one of the whole.
+    load: Load = Load.model_construct()
+    capture: Capture = Capture.model_construct()
+    apply: Apply = Apply.model_construct()
+    types: Types = Types.model_construct()
+    spark: Spark = Spark.model_construct()
 
     _home: Path = PrivateAttr(default=Path(".anabranch"))
     _file: Path | None = PrivateAttr(default=None)

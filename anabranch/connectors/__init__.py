@@ -6,11 +6,13 @@ The table below is the registry: URL scheme -> module that has `source` and / or
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from anabranch.abc import SourceConnector, TargetConnector
 from anabranch.errors import ConfigError, install_hint
-from anabranch.model.endpoint import Endpoint
+
+if TYPE_CHECKING:
+    from anabranch.abc import SourceConnector, TargetConnector
+    from anabranch.model.endpoint import Endpoint
 
 SCHEMES = {
     "mysql": "anabranch.connectors.mysql",

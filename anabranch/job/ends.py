@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from anabranch import connectors, log
-from anabranch.abc import LogOptions, SourceConnector, TargetConnector, TargetStore, ValueRules
 from anabranch.config import ONLY, describe_change
 from anabranch.errors import (
     AnabranchError,
@@ -24,21 +23,21 @@ from anabranch.errors import (
     TargetUnavailable,
     TrailLocked,
 )
-from anabranch.model.ids import TableId
-from anabranch.model.schema import TableSchema
-from anabranch.model.state import Checkpoint
-from anabranch.preflight.known import Known
-from anabranch.preflight.report import Report
-from anabranch.preflight.run import preflight
-from anabranch.rows.conflict import NotedConflict
 from anabranch.trail import identity, retention
 from anabranch.trail.failures import writing
 from anabranch.trail.reader import TrailReader, exists
 from anabranch.trail.retention import Limits
 from anabranch.trail.storage import LocalStorage
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # contracts take time to come, and `status` goes without them
+    from anabranch.abc import LogOptions, SourceConnector, TargetConnector, TargetStore, ValueRules
     from anabranch.job.job import Job
+    from anabranch.model.ids import TableId
+    from anabranch.model.schema import TableSchema
+    from anabranch.model.state import Checkpoint
+    from anabranch.preflight.known import Known
+    from anabranch.preflight.report import Report
+    from anabranch.rows.conflict import NotedConflict
     from anabranch.trail.writer import TrailWriter
 
 T = TypeVar("T")
@@ -63,11 +62,15 @@ def told(job: Job, error: AnabranchError) -> str:
 
 
 def value_rules(job: Job) -> ValueRules:
+    from anabranch.abc import ValueRules
+
     types = job.config.types
     return ValueRules(types.zero_date, types.nul, types.json, types.geometry, types.vector)
 
 
 def log_options(job: Job, job_uuid: str) -> LogOptions:
+    from anabranch.abc import LogOptions
+
     capture = job.config.capture
     derived = SERVER_ID_FLOOR + uuid.UUID(job_uuid).int % ((1 << 31) - SERVER_ID_FLOOR)
     name = name_at_source(job.config.name, job_uuid)
@@ -370,6 +373,8 @@ def parked_in(trail: TrailReader, table: TableId) -> str:
 
 def known(job: Job) -> Known:
     """What this job has begun already, at the target and in its trail."""
+    from anabranch.preflight.known import Known
+
     store = target_of(job).store()
     try:
         states = store.tables(job.config.name) if store.exists() else {}
@@ -415,6 +420,8 @@ def is_asked_for(job: Job, table: TableId) -> bool:
 
 
 def preflight_report(job: Job) -> Report:
+    from anabranch.preflight.run import preflight
+
     return preflight(job.config, job.rules, source_of(job), target_of(job), lambda: known(job))
 
 

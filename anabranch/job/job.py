@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anabranch.config import ONLY, JobConfig, load_job
-from anabranch.ddl.rules import RuleSet, check_filter
 from anabranch.errors import AnabranchError, ConfigError, install_hint
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.trail.retention import Names
 
 if TYPE_CHECKING:
+    from anabranch.ddl.rules import RuleSet
     from anabranch.job.drop import Leftovers
     from anabranch.job.parking import ParkedTable
     from anabranch.job.planning import Plan
@@ -35,13 +36,19 @@ class Job:
     def __init__(self, config: JobConfig, path: Path, target: str = "") -> None:
         """`target`: the name of the one that this is about; "" for a job with several, as a whole."""
         self.config, self.path = config, path
-        self.rules = RuleSet(config)
         self.target = target or (next(iter(config.ends)) if len(config.ends) == 1 else "")
 
     @classmethod
     def from_file(cls, path: str | Path) -> Job:
         """Raises ConfigError with every problem of the file."""
-        return cls(load_job(str(path), check_filter=check_filter), Path(path))
+        return cls(load_job(str(path), check_filter=_check_filter), Path(path))
+
+    @cached_property
+    def rules(self) -> RuleSet:
+        """Of no use to who asks for states and ends only."""
+        from anabranch.ddl.rules import RuleSet
+
+        return RuleSet(self.config)
 
     def targets(self) -> list[Job]:
         """The job as each of its targets sees it; of one that is a target's view, that one."""
@@ -299,3 +306,9 @@ class Job:
     @property
     def trail(self) -> Path:
         return self.config.home / "trail"
+
+
+def _check_filter(text: str) -> None:
+    from anabranch.ddl.rules import check_filter
+
+    check_filter(text)

@@ -154,7 +154,7 @@ def _target(
         try:
             if store.exists():
                 checkpoint = store.checkpoint(job.config.name)
-                tables = [_table(s, snapshot) for _, s in sorted(store.tables(job.config.name).items())]
+                tables = [_table(s, snapshot) for _, s in sorted(store.tables(job.config.name, whole=False).items())]
         finally:
             store.close()
     except (SourceError, TargetError) as error:

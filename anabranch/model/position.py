@@ -39,3 +39,13 @@ class LogMark:
     native: str
     resume: str
     commit_time: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class HeldLog:
+    """`bytes` of log that a source keeps until we have read it, of `limit` at most (None: as much as the disk takes).
+    `warning`: why a person should look, "" while nobody has to."""
+
+    bytes: int
+    limit: int | None = None
+    warning: str = ""

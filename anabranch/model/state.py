@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
-from anabranch.model.schema import TableSchema
+
+if TYPE_CHECKING:
+    from anabranch.model.schema import TableSchema
 
 
 @dataclass(frozen=True, slots=True)

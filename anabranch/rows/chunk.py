@@ -12,10 +12,11 @@ from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING
 
 from anabranch.model.ids import TableId
-from anabranch.model.schema import TableSchema
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from anabranch.model.schema import TableSchema
 
 META = 4  # value column i of the table is batch column META + i: chunk_schema.py has the ones in front
 

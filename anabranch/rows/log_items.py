@@ -79,16 +79,6 @@ class StatementFacts:
     engine: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class HeldLog:
-    """`bytes` of log that a source keeps until we have read it, of `limit` at most (None: as much as the disk takes).
-    `warning`: why a person should look, "" while nobody has to."""
-
-    bytes: int
-    limit: int | None = None
-    warning: str = ""
-
-
 LogItem = (
     Chunk | LogStatement | LogIdle | LogAbandoned | LogPrepared | LogDecided | LogChanges | LogTakenBack | LogEnded
 )

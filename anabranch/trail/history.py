@@ -10,12 +10,14 @@ from __future__ import annotations
 import json
 import zlib
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import TrailCorrupt
 from anabranch.model.ids import TableId
-from anabranch.model.schema import TableSchema
 from anabranch.trail.format import to_json
+
+if TYPE_CHECKING:
+    from anabranch.model.schema import TableSchema
 
 FILE = "history"
 
@@ -57,8 +59,14 @@ class Entry:
             return None
         data = json.loads(line[9:])
         table = TableId.parse(data.pop("table")) if "table" in data else None
-        schema = TableSchema.from_json(data.pop("schema")) if "schema" in data else None
+        schema = _definition(data.pop("schema")) if "schema" in data else None
         return cls(**data, table=table, schema=schema)
+
+
+def _definition(found: dict[str, Any]) -> TableSchema:
+    from anabranch.model.schema import TableSchema  # most readers of a trail's end read no history
+
+    return TableSchema.from_json(found)
 
 
 class SchemaHistory:

@@ -12,9 +12,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import TrailCorrupt
-from anabranch.model.ids import TableId
-from anabranch.model.schema import TableSchema
-from anabranch.rows.chunk import Chunk, TableRows
 from anabranch.trail.format import (
     PREFIX_LENGTH,
     Frame,
@@ -32,6 +29,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from anabranch.model.ids import TableId
+    from anabranch.model.schema import TableSchema
+    from anabranch.rows.chunk import Chunk, TableRows
     from anabranch.trail.codec import TableFrame
 
 _TRAILER = struct.Struct("<Q8s")  # behind the footer: its offset

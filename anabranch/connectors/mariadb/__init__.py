@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from anabranch.abc import SourceConnector
+from typing import TYPE_CHECKING
+
 from anabranch.connectors.mysql import MysqlSource
-from anabranch.model.endpoint import Endpoint
+
+if TYPE_CHECKING:
+    from anabranch.abc import SourceConnector
+    from anabranch.model.endpoint import Endpoint
 
 FAMILY = "mariadb"
 

@@ -46,7 +46,7 @@ class MemoryStore:
             if state.checkpoint is None:
                 state.checkpoint = Checkpoint("", 0, position, commit_time)
 
-    def tables(self, job: str) -> dict[TableId, TableState]:
+    def tables(self, job: str, whole: bool = True) -> dict[TableId, TableState]:
         with self._database.lock:
             return dict(self._database.job(job).tables)
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from anabranch.abc import Checks, Dialect, LogOptions, LogOrder, LogReader, SourceCatalog, SourceConnector
-from anabranch.model.endpoint import Endpoint
-from anabranch.model.ids import TableId
-from anabranch.model.schema import TableSchema
-from anabranch.model.steps import SetUpStep
-
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from anabranch.abc import Checks, LogOptions, LogOrder, LogReader, SourceCatalog, SourceConnector
+    from anabranch.connectors.mysql.ddl import MysqlDialect
     from anabranch.connectors.mysql.load import MysqlSnapshot
+    from anabranch.model.endpoint import Endpoint
+    from anabranch.model.ids import TableId
+    from anabranch.model.schema import TableSchema
+    from anabranch.model.steps import SetUpStep
 
 FAMILY = "mysql"
 
@@ -21,18 +23,24 @@ class MysqlSource:
     """SourceConnector of the family: MariaDB's differs by `family` only, the roles ask the server what it is."""
 
     order: LogOrder
-    dialect: Dialect
 
     def __init__(self, endpoint: Endpoint, family: str = FAMILY) -> None:
         """Raises ModuleNotFoundError without the driver."""
         import pymysql  # noqa: F401 - asked whether it is there
 
-        from anabranch.connectors.mysql.ddl import MysqlDialect
         from anabranch.connectors.mysql.positions import BinlogOrder
 
         self.endpoint, self.family = endpoint, family
         self.order = BinlogOrder()
-        self.dialect = self._dialect = MysqlDialect()
+        self._folds_names = False  # as long as no server was asked
+
+    @cached_property
+    def dialect(self) -> MysqlDialect:
+        from anabranch.connectors.mysql.ddl import MysqlDialect
+
+        dialect = MysqlDialect()
+        dialect.folds_names = self._folds_names
+        return dialect
 
     def leftovers(self, name: str, remove: bool) -> list[str]:
         from anabranch.connectors.mysql.watermark import leftovers
@@ -58,7 +66,9 @@ class MysqlSource:
         from anabranch.connectors.mysql.catalog import MysqlCatalog
 
         catalog = MysqlCatalog(self.endpoint)
-        self._dialect.folds_names = catalog.folds_names
+        self._folds_names = catalog.folds_names
+        if "dialect" in vars(self):
+            self.dialect.folds_names = catalog.folds_names
         return catalog
 
     def snapshot(self, expected: str = "") -> MysqlSnapshot:

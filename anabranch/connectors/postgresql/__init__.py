@@ -2,36 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from anabranch.abc import (
-    Checks,
-    Dialect,
-    Loader,
-    LogOptions,
-    LogOrder,
-    LogReader,
-    SnapshotReader,
-    SourceCatalog,
-    Stager,
-    TargetReader,
-    TargetStore,
-    TypeMap,
-    ValueRules,
-    Writer,
-)
-from anabranch.connectors.postgresql.positions import WalOrder
-from anabranch.connectors.postgresql.statements import PostgresDialect
-from anabranch.connectors.postgresql.typemap import PostgresTypes
-from anabranch.model.endpoint import Endpoint
-from anabranch.model.ids import TableId
-from anabranch.model.schema import TableSchema
-from anabranch.model.steps import SetUpStep
-
 if TYPE_CHECKING:
-    from anabranch.abc import SourceConnector, TargetConnector
+    from collections.abc import Mapping, Sequence
+
+    from anabranch.abc import (
+        Checks,
+        Dialect,
+        Loader,
+        LogOptions,
+        LogOrder,
+        LogReader,
+        SnapshotReader,
+        SourceCatalog,
+        SourceConnector,
+        Stager,
+        TargetConnector,
+        TargetReader,
+        TargetStore,
+        TypeMap,
+        ValueRules,
+        Writer,
+    )
+    from anabranch.model.endpoint import Endpoint
+    from anabranch.model.ids import TableId
+    from anabranch.model.schema import TableSchema
+    from anabranch.model.steps import SetUpStep
 
 
 @dataclass
@@ -39,8 +38,18 @@ class PostgresSource:
     """A PostgreSQL database in the role of source."""
 
     endpoint: Endpoint
-    order: LogOrder = field(default_factory=WalOrder, compare=False)
-    dialect: Dialect = field(default_factory=PostgresDialect, compare=False)
+
+    @cached_property
+    def order(self) -> LogOrder:
+        from anabranch.connectors.postgresql.positions import WalOrder
+
+        return WalOrder()
+
+    @cached_property
+    def dialect(self) -> Dialect:
+        from anabranch.connectors.postgresql.statements import PostgresDialect
+
+        return PostgresDialect()
 
     def leftovers(self, name: str, remove: bool) -> list[str]:
         from anabranch.connectors.postgresql.set_up import leftovers
@@ -88,7 +97,12 @@ class PostgresTarget:
     """A PostgreSQL database in the role of target: the endpoint and nothing else, so it pickles."""
 
     endpoint: Endpoint
-    types: TypeMap = field(default_factory=PostgresTypes, compare=False)
+
+    @cached_property
+    def types(self) -> TypeMap:
+        from anabranch.connectors.postgresql.typemap import PostgresTypes
+
+        return PostgresTypes()
 
     def store(self) -> TargetStore:
         from anabranch.connectors.postgresql.store import PostgresStore

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, LiteralString
+from typing import TYPE_CHECKING, Any, LiteralString
 
 from psycopg.types.json import Json
 
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.model.ids import TableId
-from anabranch.rows.aside import AsideChange
+
+if TYPE_CHECKING:
+    from anabranch.rows.aside import AsideChange
 
 # json, not jsonb: that one refuses \u0000, which a source's text may hold
 CREATE: LiteralString = """
@@ -100,5 +102,7 @@ def _json(values: Mapping[str, str | None] | None) -> Json | None:
 
 
 def _change(row: tuple[Any, ...]) -> AsideChange:
+    from anabranch.rows.aside import AsideChange  # most who open a store have nothing to do with such rows
+
     sequence, position, time, source, target, *rest = row
     return AsideChange(sequence, position, time, TableId.parse(source), TableId.parse(target), *rest)

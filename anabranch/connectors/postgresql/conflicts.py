@@ -10,15 +10,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, LiteralString
+from typing import TYPE_CHECKING, Any, LiteralString
 
 from psycopg import sql
 from psycopg.types.json import Json
 
 from anabranch.connectors.postgresql.connection import Connection, table_name
 from anabranch.model.ids import TableId
-from anabranch.rows.conflict import Age, FoundRow, NotedConflict
-from anabranch.rows.net import TargetTable
+
+if TYPE_CHECKING:
+    from anabranch.rows.conflict import Age, FoundRow, NotedConflict
+    from anabranch.rows.net import TargetTable
 
 Texts = Mapping[str, str | None]
 
@@ -56,6 +58,8 @@ FORGET = "DELETE FROM anabranch.conflict WHERE job = %s AND number <= %s"
 
 def row(connection: Connection, table: TargetTable, key: Texts, age: Age | None, nul: str) -> FoundRow | None:
     """The row with this key, locked. Psycopg errors pass."""
+    from anabranch.rows.conflict import FoundRow  # most who open a store have nothing to do with conflicts
+
     has_value = age is not None and age.value is not None
     statement = _find(table, age.column if age else "", has_value)
     values = [age.value] if age is not None and has_value else []
@@ -87,6 +91,8 @@ def _json(values: Texts | None) -> Json | None:
 
 
 def _conflict(found: tuple[Any, ...]) -> NotedConflict:
+    from anabranch.rows.conflict import NotedConflict  # as above
+
     sequence, position, time, source, target, *rest = found
     return NotedConflict(sequence, position, time, TableId.parse(source), TableId.parse(target), *rest)
 

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import psycopg
 
-from anabranch.abc import Conflict
 from anabranch.errors import TargetBusy, TargetError, TargetFull, TargetUnavailable
 from anabranch.model.ids import TableId
 
@@ -217,6 +216,8 @@ def translate(
     kind, hint = meaning(error)
     what = f"{doing}: {describe(error)}"
     if kind is Meaning.CONFLICT and table is not None:
+        from anabranch.abc import Conflict  # all contracts come with it: not for who only asks
+
         return Conflict(table, what + (f" — {hint}" if hint else ""), key)
     return WAITED_FOR.get(kind, TargetError)(what, hint=hint, table=str(table) if table else None)
 

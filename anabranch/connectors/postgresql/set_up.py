@@ -11,8 +11,9 @@ import psycopg
 from anabranch.abc import LogOptions
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.decoders import DECODERS
+from anabranch.connectors.postgresql.held_log import read_slot
 from anabranch.connectors.postgresql.slots import missing as statements
-from anabranch.connectors.postgresql.slots import read_slot, removal
+from anabranch.connectors.postgresql.slots import removal
 from anabranch.connectors.postgresql.source_catalog import PostgresCatalog
 from anabranch.connectors.postgresql.source_connection import open_session
 from anabranch.connectors.postgresql.source_errors import translate, translated

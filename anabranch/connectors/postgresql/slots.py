@@ -1,34 +1,29 @@
 """The slot and the publication that a job has at its source: what is there, and what is still to be done.
 
 https://www.postgresql.org/docs/current/logicaldecoding.html · https://www.postgresql.org/docs/current/logical-replication.html
-What does not live here: reading a slot (capture.py).
+What does not live here: reading a slot (capture.py), what it keeps of the log (held_log.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from anabranch.connectors.postgresql import truncate_notes
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.ddl import qualified, quote
-from anabranch.connectors.postgresql.positions import lsn_of
-from anabranch.connectors.postgresql.source_connection import log_end, one
+from anabranch.connectors.postgresql.held_log import read_slot
+from anabranch.connectors.postgresql.source_connection import one
 from anabranch.connectors.postgresql.terms import literal
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.model.steps import SetUpStep
-from anabranch.rows.log_items import HeldLog
 
 if TYPE_CHECKING:
     from anabranch.connectors.postgresql.decoders import Decoder
 
-MUCH = 10 << 30  # bytes of log from which on a slot without a limit is told of
-_LIMIT = "SELECT setting FROM pg_catalog.pg_settings WHERE name = 'max_slot_wal_keep_size'"
 FAILOVER = 170_000
 ROOTS = 130_000  # from here on rows of partitions may come as rows of their root
-_WAL_STATUS = 130_000  # https://www.postgresql.org/docs/13/view-pg-replication-slots.html
 _MAY_SELECT = "SELECT pg_catalog.has_table_privilege(%s, 'SELECT')"
 _IS_WHOLE = """
 SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate{roots} FROM pg_catalog.pg_publication WHERE pubname = %s
@@ -53,10 +48,6 @@ SELECT n.nspname::text, c.relname::text FROM pg_catalog.pg_publication_rel r
   JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
  WHERE p.pubname = %s{whole}
 """
-_SLOT = """
-SELECT plugin::text, database::text, coalesce(confirmed_flush_lsn::text, '0/0'), coalesce(restart_lsn::text, '0/0'),
-       active_pid, {status} FROM pg_catalog.pg_replication_slots WHERE slot_name = %s
-"""
 # relreplident of tables whose changes the log tells by no key: https://www.postgresql.org/docs/current/catalog-pg-class.html
 _IDENTITIES = """
 SELECT n.nspname::text, c.relname::text, c.relreplident::text FROM pg_catalog.pg_class c
@@ -73,28 +64,6 @@ SELECT n.nspname::text, c.relname::text, c.relreplident::text
   JOIN pg_catalog.pg_class c ON c.oid = t.relid AND t.isleaf AND t.level > 0
   JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace ORDER BY 1, 2
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """`lost`: why nothing can be read from it any more, "" if it can."""
-
-    plugin: str
-    database: str
-    confirmed: int
-    restart: int
-    reader: int | None
-    lost: str
-
-
-def read_slot(connection: Connection, name: str) -> Slot | None:
-    status = "wal_status::text" if connection.info.server_version >= _WAL_STATUS else "NULL::text"
-    row = connection.execute(_SLOT.format(status=status).encode(), [name]).fetchone()
-    if row is None:
-        return None
-    plugin, database, confirmed, restart, reader, status = row
-    lost = "the server has removed log that it needs (max_slot_wal_keep_size)" if status == "lost" else ""
-    return Slot(str(plugin), str(database), lsn_of(confirmed), lsn_of(restart), reader, lost)
 
 
 def members(connection: Connection, publication: str) -> set[TableId] | None:
@@ -184,24 +153,6 @@ def create_slot(name: str, plugin: str, version: int) -> str:
 
 def drop_slot(name: str) -> str:
     return f"SELECT pg_catalog.pg_drop_replication_slot({literal(name)})"
-
-
-def held(connection: Connection, name: str) -> HeldLog | None:
-    """Log that the slot keeps, with transactions that were open where it begins."""
-    slot = read_slot(connection, name)
-    if slot is None:
-        return None
-    if slot.lost:
-        return HeldLog(0, None, slot.lost)
-    size = max(0, log_end(connection) - slot.restart)
-    setting = one(connection, _LIMIT)
-    limit = int(setting) << 20 if setting not in (None, "-1") else None
-    warning = ""
-    if limit is not None and size > limit // 2:
-        warning = "more than half of max_slot_wal_keep_size: beyond it the slot is lost, and all tables load again"
-    elif limit is None and size > MUCH:
-        warning = "nothing bounds it (max_slot_wal_keep_size): it may fill the disk"
-    return HeldLog(size, limit, warning)
 
 
 def removal(connection: Connection, name: str) -> list[str]:

@@ -14,8 +14,8 @@ from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.ddl import qualified, quote
 from anabranch.connectors.postgresql.decoder_checks import ALLOWED, check_decoder
 from anabranch.connectors.postgresql.slots import REFUSES_COMPUTED
-from anabranch.connectors.postgresql.source_catalog import STORED, UNLOGGED
 from anabranch.connectors.postgresql.source_connection import one, open_session
+from anabranch.connectors.postgresql.source_definitions import STORED, UNLOGGED
 from anabranch.connectors.postgresql.source_errors import translated
 from anabranch.connectors.postgresql.source_objects import objects
 from anabranch.model.checks import CheckResult

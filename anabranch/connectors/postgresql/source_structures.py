@@ -1,7 +1,7 @@
 """What stands on the tables of a PostgreSQL that is the source: indexes, keys, checks, and what they need beside them. A
 handful of queries, whatever the number of tables; definitions in the server's own words.
 
-What does not live here: tables and columns (source_catalog.py), what a target makes of it (verbatim.py).
+What does not live here: tables and columns (source_definitions.py), what a target makes of it (verbatim.py).
 https://www.postgresql.org/docs/current/functions-info.html#FUNCTIONS-INFO-CATALOG
 """
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
-from typing import Any, LiteralString
+from typing import TYPE_CHECKING, Any, LiteralString
 
 import psycopg
 from psycopg.types.json import Jsonb
@@ -21,10 +21,12 @@ from anabranch.errors import Fenced, StateError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
-from anabranch.model.schema import TableSchema
 from anabranch.model.state import Checkpoint, Skipped, TableState
-from anabranch.rows.aside import AsideChange
-from anabranch.rows.conflict import NotedConflict
+
+if TYPE_CHECKING:  # `status` goes without what these bring along
+    from anabranch.model.schema import TableSchema
+    from anabranch.rows.aside import AsideChange
+    from anabranch.rows.conflict import NotedConflict
 
 VERSION = 1
 TARGET = "target"  # the checkpoint row's name of a job's only target
@@ -60,12 +62,12 @@ SELECT source_table, target_table, state, generation, low, high, reason, rows_lo
   FROM anabranch.table_state WHERE job = %s AND source_table = %s
 """
 # All of them at one moment. A row that is known by its version (xmin, ctid) comes without its definition: who waits asks
-# again and again, and definitions of thousands of tables are megabytes.
+# again and again, and definitions of thousands of tables are megabytes. So does every row for who does not want them.
 # https://www.postgresql.org/docs/current/ddl-system-columns.html
 READ_TABLES = """
 WITH known AS (SELECT * FROM unnest(%s::text[], %s::text[]) AS k (source_table, version))
 SELECT t.xmin::text || t.ctid::text, source_table, target_table, state, generation, low, high, reason, rows_loaded,
-       changes_applied, CASE WHEN known.version = t.xmin::text || t.ctid::text THEN NULL ELSE schema END, facts
+       changes_applied, CASE WHEN %s AND known.version IS DISTINCT FROM t.xmin::text || t.ctid::text THEN schema END, facts
   FROM anabranch.table_state t LEFT JOIN known USING (source_table) WHERE job = %s
 """
 READ_OTHERS = "SELECT DISTINCT target_table FROM anabranch.table_state WHERE job <> %s"
@@ -139,18 +141,19 @@ class PostgresStore:
             row = [job, TARGET, position.sequence, position.native, commit_time]
             connection.execute(CREATE_CHECKPOINT, row)
 
-    def tables(self, job: str) -> dict[TableId, TableState]:
+    def tables(self, job: str, whole: bool = True) -> dict[TableId, TableState]:
         with self._session("read the tables' states") as connection:
             if not _one(connection, HAS_META):
                 return {}
             known = self._known.get(job, {})
             versions = [version for version, _ in known.values()]
-            rows = connection.execute(READ_TABLES, [list(known), versions, job]).fetchall()
+            rows = connection.execute(READ_TABLES, [list(known), versions, whole, job]).fetchall()
         found = {
             row[0]: known[row[0]] if row[0] in known and known[row[0]][0] == version else (version, _state(tuple(row)))
             for version, *row in rows
         }
-        self._known[job] = found
+        if whole:
+            self._known[job] = found
         return {state.source: state for _, state in found.values()}
 
     def table(self, job: str, table: TableId) -> TableState | None:
@@ -277,9 +280,15 @@ def checkpoint_of(row: tuple[Any, ...]) -> Checkpoint:
 
 def _state(row: tuple[Any, ...]) -> TableState:
     source, target, state, generation, low, high, reason, rows, changes, schema, facts = row
-    definition = None if schema is None else TableSchema.from_json(schema)
+    definition = None if schema is None else _definition(schema)
     ids = TableId.parse(source), TableId.parse(target)
     return TableState(*ids, state, generation, low, high, reason, rows, changes, definition, facts)
+
+
+def _definition(schema: Any) -> TableSchema:
+    from anabranch.model.schema import TableSchema  # see READ_TABLES: not everybody wants them
+
+    return TableSchema.from_json(schema)
 
 
 def _check_version(connection: Connection) -> None:

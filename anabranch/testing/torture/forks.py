@@ -31,6 +31,7 @@ PRELOADED = (
     "anabranch.connectors.mysql.capture",
     "anabranch.connectors.mysql.catalog",
     "anabranch.connectors.mysql.ddl",
+    "anabranch.connectors.mysql.definitions",
     "anabranch.connectors.mysql.load",
     "anabranch.connectors.mysql.snapshot",
     "anabranch.connectors.postgresql.apply",

@@ -10,6 +10,7 @@ import pytest
 
 from anabranch import connectors
 from anabranch.config import JobConfig, describe_change, load_job
+from anabranch.config.job import Section
 from anabranch.config.lines import key_lines
 from anabranch.config.patterns import Pattern, Template
 from anabranch.config.url import SCHEMES, parse_url
@@ -80,6 +81,14 @@ def test_defaults_and_settings(tmp_path: Path) -> None:
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "8",
     }
+
+
+def test_a_section_that_is_absent_is_as_an_empty_one() -> None:
+    """The defaults are made without being validated."""
+    fields = [field for model in Section.__subclasses__() for field in model.model_fields.values()]
+    made = [field.default for field in fields if isinstance(field.default, Section)]
+    assert len(made) == 6
+    assert made == [type(one)() for one in made]
 
 
 def test_the_home_is_absolute_and_named_after_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
