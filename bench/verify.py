@@ -1,6 +1,6 @@
 """W7, verification: `anabranch verify` of a table that is the same at both ends, with Spark running already, against reading
-both ends to /dev/null with the vendors' clients, both at the same time. Then three planted differences: it has to find each
-of them and no other."""
+both ends to /dev/null with the vendors' clients, both at the same time; the same with `--by-rows`. Then three planted
+differences: it has to find each of them and no other."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from bench.stand import Job, Stand
 
 ROWS = 10_000_000
 GOAL, RELADIFF_GOAL = 0.5, 3.0
+BY_ROWS = "verify-by-rows"
 TWO_TASKS = '[spark]\nmaster = "local[2]"'  # as many as there are clients
 PLANTED = (
     "UPDATE public.orders SET amount = amount + 1 WHERE id = 1",
@@ -38,6 +39,7 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
     bring_over(job)
     target.execute("VACUUM ANALYZE public.orders")
     ours: list[Cost] = []
+    by_rows: list[Cost] = []
     reads: list[Cost] = []
     peers = Ring("W7 verify", stand, stand.pair, chosen((Reladiff(),)))
     with Program(python("bench.warm"), job.environment) as worker:
@@ -45,15 +47,18 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
         for _ in range(repeat):
             reads.append(_read(stand, source, target))
             peers.each(lambda peer: peer.verify(stand, source, target))
-            cost, found = verified(worker, job, stand)
-            ours.append(cost)
-            _check_equal(found, rows)
+            for costs, verb in ((ours, "verify"), (by_rows, BY_ROWS)):
+                cost, found = verified(worker, job, stand, verb)
+                costs.append(cost)
+                _check_equal(found, rows)
         target.execute(*PLANTED)
         _check_planted(verified(worker, job, stand)[1])
     mine = Side("anabranch", "anabranch verify, Spark running already", rows, ours)
+    reading = Side("anabranch", "anabranch verify --by-rows, Spark running already", rows, by_rows)
     ceiling = Side("reading", "both ends read to /dev/null at the same time", rows, reads)
     return [
         compared("W7 verify", stand.pair, mine, ceiling, GOAL),
+        compared("W7 verify/by-rows", stand.pair, reading, ceiling, GOAL),
         *peers.figures(mine, {"reladiff": RELADIFF_GOAL}),
     ]
 
@@ -65,11 +70,11 @@ def bring_over(job: Job) -> None:
     assert program.process.returncode == 0, "\n".join(line for _, line in program.said)
 
 
-def verified(worker: Program, job: Job, stand: Stand) -> tuple[Cost, dict[str, Any]]:
+def verified(worker: Program, job: Job, stand: Stand, verb: str = "verify") -> tuple[Cost, dict[str, Any]]:
     """What it cost, and what it found."""
     forget_peak(worker.tree)
     meter = Meter([worker], stand.servers)
-    found = json.loads(worker.ask(f"verify {job.file}"))
+    found = json.loads(worker.ask(f"{verb} {job.file}"))
     return replace(meter.cost(), seconds=float(found["seconds"])), found
 
 

@@ -1,4 +1,5 @@
-"""A process that stays up: `load FILE` or `verify FILE` per line on stdin, what it took and found as JSON per line on stdout.
+"""A process that stays up: `load FILE`, `verify FILE` or `verify-by-rows FILE` per line on stdin, what it took and found as
+JSON per line on stdout.
 
 Spark's session is made by the first job and kept, so that the others are measured without its start."""
 
@@ -27,8 +28,8 @@ def main() -> None:
 
 
 def _done(job: Job, verb: str) -> dict[str, Any]:
-    if verb == "verify":
-        return job.verify().to_json()
+    if verb in ("verify", "verify-by-rows"):
+        return job.verify(by_rows=verb != "verify").to_json()
     assert verb == "load", verb
     job.load()
     return {}

@@ -34,6 +34,7 @@ Each figure is measured beside its ceiling (what the databases' own programs do)
 one run; a ratio is of the medians. Absolute numbers belong to one machine on one day. What is measured how, and what bounds
 each figure, stands in [bench](../../bench/README.md); `make bench` measures it on yours.
 """
+NOT_MEASURED = "not measured"  # as bench/peers/ring.py says it
 Run = Mapping[str, Any]
 
 
@@ -70,7 +71,8 @@ def _page(generated: str, runs: Sequence[Run], plots: Mapping[str, str]) -> Iter
 def _verdict(figure: Run) -> str:
     bound = "≤" if figure["is_most"] else "≥"
     goal = f"{bound} {figure['goal']:g}" if figure["goal"] is not None else ""
-    value = f"{figure['unit'].replace('_', ' ')} {_number(figure['value'])}"
+    is_known = figure["verdict"] != NOT_MEASURED
+    value = f"{figure['unit'].replace('_', ' ')} {_number(figure['value'])}" if is_known else ""
     return f"| {figure['workload']} | {figure['source']} | {value} | {goal} | {figure['verdict']} |"
 
 
