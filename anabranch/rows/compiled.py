@@ -20,7 +20,7 @@ try:
 except ImportError:
     found = None
 
-INTERFACE = 4
+INTERFACE = 5
 NATIVE: Any = found if getattr(found, "INTERFACE", None) == INTERFACE else None
 _META = ("<i1", "<i4", "<i8", "<i2")  # op, transaction, ordinal, shape
 Given = tuple[bytes | None, int, bytes | None, bytes]
