@@ -28,9 +28,7 @@ class Form(IntEnum):
     TEXT = 0  # its text form · no character
     INT32 = 1  # the number · 0
     INT64 = 2  # its upper half as INT32, then the number · 0
-    CLOCK = (
-        3  # microseconds since 2000-01-01 00:00:00 (of an instant, in UTC), as the function for 64 bits takes them · 0
-    )
+    CLOCK = 3  # as TEXT, without zeros at the end of the decimals: as PostgreSQL prints it
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ use crate::hashes::{of_bytes, of_i32, of_i64};
 
 const FLAGS: usize = 31; // of columns that may be NULL, in one number
 const NULL: &[u8] = b"\\N";
+const ZONE: &[u8] = b"+00"; // of instants
 
 #[derive(Clone, Copy)]
 enum Form {
@@ -108,7 +109,8 @@ impl Fingerprint {
                     let value = if is_null { 0 } else { number(cell)? };
                     of_i64(value, of_i32((value >> 32) as i32, found))
                 }
-                Form::Clock => of_i64(if is_null { 0 } else { clock(cell)? }, found),
+                Form::Clock if is_null => of_bytes(b"", found),
+                Form::Clock => of_bytes(clock(cell, &mut self.text), found),
             };
         }
         (nulls == 0).then_some(found) // another one is NULL where nothing was to be
@@ -145,35 +147,30 @@ fn number(cell: &[u8]) -> Option<i64> {
     }
 }
 
-const DAY: i64 = 86_400_000_000;
-
-/// Microseconds since the year 2000 of `YYYY-MM-DD HH:MM:SS`, with up to six decimals, or of that and `+00`.
-fn clock(cell: &[u8]) -> Option<i64> {
-    let cell = cell.strip_suffix(b"+00").unwrap_or(cell);
-    let [y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2, b' ', h1, h2, b':', i1, i2, b':', s1, s2, rest @ ..] = cell else {
-        return None;
+/// A time without zeros at the end of its decimals, which a PostgreSQL does not print.
+fn clock<'a>(cell: &'a [u8], into: &'a mut Vec<u8>) -> &'a [u8] {
+    let (time, zone) = match cell.strip_suffix(ZONE) {
+        Some(time) => (time, ZONE),
+        None => (cell, &b""[..]),
     };
-    let year = digits(&[*y1, *y2, *y3, *y4])?;
-    let (month, day) = (digits(&[*m1, *m2])?, digits(&[*d1, *d2])?);
-    let (hour, minute, second) = (digits(&[*h1, *h2])?, digits(&[*i1, *i2])?, digits(&[*s1, *s2])?);
-    let decimals = match rest {
-        [] => 0,
-        [b'.', some @ ..] if (1..=6).contains(&some.len()) => digits(some)? * 10i64.pow(6 - some.len() as u32),
-        _ => return None,
-    };
-    if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
-        return None;
+    let mut end = time.len();
+    if memchr(b'.', time).is_some() {
+        while end > 0 && time[end - 1] == b'0' {
+            end -= 1;
+        }
+        if end > 0 && time[end - 1] == b'.' {
+            end -= 1;
+        }
     }
-    Some(days(year, month, day) * DAY + ((hour * 60 + minute) * 60 + second) * 1_000_000 + decimals)
+    if zone.is_empty() {
+        return &time[..end];
+    }
+    into.clear();
+    into.extend_from_slice(&time[..end]);
+    into.extend_from_slice(zone);
+    into
 }
 
 fn digits(some: &[u8]) -> Option<i64> {
     some.iter().try_fold(0, |sum, byte| byte.is_ascii_digit().then(|| sum * 10 + i64::from(byte - b'0')))
-}
-
-/// Days since 2000-01-01 in the Gregorian calendar, with years that begin in March: the leap day is the last one.
-fn days(year: i64, month: i64, day: i64) -> i64 {
-    const TO_2000: i64 = 730_425; // from the first of March of the year 0
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    year * 365 + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + (month * 153 + 2) / 5 + day - 1 - TO_2000
 }

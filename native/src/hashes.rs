@@ -88,7 +88,7 @@ pub fn of_i32(value: i32, seed: u64) -> u64 {
     state.finish()
 }
 
-/// `hashint8extended`, which folds a number to 32 bits; so do those of times.
+/// `hashint8extended`, which folds a number to 32 bits.
 pub fn of_i64(value: i64, seed: u64) -> u64 {
     let high = (value >> 32) as u32;
     of_i32((value as u32 ^ if value >= 0 { high } else { !high }) as i32, seed)

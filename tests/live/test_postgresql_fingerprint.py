@@ -136,11 +136,14 @@ def test_postgresql_has_none_for_text_of_another_type(
     assert made(reader, table_of(TEXT)) is None
 
 
-def test_postgresql_has_none_for_instants_of_another_type(target_database: Database, reader: PostgresReader) -> None:
-    target_database.execute("CREATE TABLE t (c0 timestamp, c1 timestamptz)")
-    assert made(reader, table_of(LogicalType(Kind.TIMESTAMP), LogicalType(Kind.INSTANT))) == Fingerprint()
-    assert made(reader, table_of(LogicalType(Kind.INSTANT), LogicalType(Kind.INSTANT))) is None
-    assert made(reader, table_of(LogicalType(Kind.TIMESTAMP), LogicalType(Kind.TIMESTAMP))) is None
+@NEEDS_COMPILED
+def test_postgresql_tells_instants_from_times(target_database: Database, reader: PostgresReader) -> None:
+    target_database.execute("CREATE TABLE t (c0 timestamp, c1 timestamptz)", "INSERT INTO t VALUES (now(), now())")
+    table = table_of(LogicalType(Kind.TIMESTAMP), LogicalType(Kind.INSTANT))
+    there = made(reader, table)
+    assert there is not None and there == of_rows(reader, table)
+    target_database.execute("ALTER TABLE t ALTER c0 TYPE timestamptz")
+    assert made(reader, table) != there
 
 
 def test_postgresql_has_none_where_a_null_is_not_expected(target_database: Database, reader: PostgresReader) -> None:
@@ -149,6 +152,37 @@ def test_postgresql_has_none_where_a_null_is_not_expected(target_database: Datab
     table = table_of(INT, TEXT)
     assert made(reader, table, nullable=False) is None
     assert made(reader, table) is not None and made(reader, table, nullable=False, piece="c0 = 1") is not None
+
+
+@pytest.mark.parametrize("column", ["tsvector", "varbit", "name", "word", "mood"])
+def test_postgresql_has_none_where_a_null_stands_for_an_empty_value(
+    target_database: Database, reader: PostgresReader, column: str
+) -> None:
+    target_database.execute("CREATE DOMAIN word AS text", "CREATE TYPE mood AS ENUM ('', 'sad')")
+    target_database.execute(f"CREATE TABLE t (c0 int, c1 {column})", "INSERT INTO t VALUES (1, '')")
+    table = table_of(INT, LogicalType(Kind.NATIVE, native=column))
+    empty = made(reader, table, nullable=False)
+    assert empty is not None and empty.rows == 1
+    target_database.execute("UPDATE t SET c1 = NULL")
+    assert made(reader, table, nullable=False) is None
+
+
+def test_postgresql_refuses_what_the_look_at_rows_takes(target_database: Database, reader: PostgresReader) -> None:
+    target_database.execute("CREATE TABLE t (c0 money, c1 regclass)", "INSERT INTO t VALUES (1, 'pg_class')")
+    assert made(reader, table_of(INT, TEXT)) is None
+    assert made(reader, table_of(TEXT, TEXT)) is None
+    assert list(reader.lines(table_of(INT, TEXT), "true")) == [b"$1.00\tpg_class\n"]
+
+
+def test_postgresql_tells_times_apart_whose_short_hashes_are_one(
+    target_database: Database, reader: PostgresReader
+) -> None:
+    """timestamp_hash_extended folds 64 bits to 32, with any seed."""
+    target_database.execute("CREATE TABLE t (c0 timestamp)", "INSERT INTO t VALUES ('2024-06-11 09:56:03')")
+    table = table_of(LogicalType(Kind.TIMESTAMP))
+    one = made(reader, table)
+    target_database.execute("UPDATE t SET c0 = '2024-07-16 09:50:20'")
+    assert one is not None and made(reader, table) not in (one, None)
 
 
 def test_postgresql_has_none_of_other_hashes(

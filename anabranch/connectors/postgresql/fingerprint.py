@@ -7,6 +7,7 @@ seed; hash partitions depend on them, so that no release may change them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import LiteralString
 
 import psycopg
 from psycopg import sql
@@ -27,23 +28,29 @@ SELECT count(*), count(hash), coalesce(sum(hash), 0),
             AND atttypid NOT IN ('text'::regtype, 'varchar'::regtype))
   FROM (SELECT {hash} AS hash FROM {table} WHERE {condition} OFFSET 0) AS hashed
 """
-# A column of another type than it was to be: no function above takes it by itself, or what stands for its NULL is none of it.
-_OTHER_TYPES = (psycopg.errors.UndefinedFunction, psycopg.errors.DatatypeMismatch, psycopg.DataError)
-# Of a value, with {0} for the column and {1} for the seed. concat() gives what COPY prints, and no character for NULL.
-_HASHES: dict[Form, str] = {
-    Form.TEXT: 'hashtextextended(concat({0}) COLLATE "C", {1})',
-    Form.INT32: "hashint4extended({0}, {1})",
-    Form.INT64: "hashint8extended({0}, hashint4extended(({0} >> 32)::int4, {1}))",
-    Form.CLOCK: "timestamp_hash_extended({0}, {1})",
-}
-_CHARACTERS = 'hashtextextended({0} COLLATE "C", {1})'
+# A column of another type than it was to be, functions that may not be called, more columns than the server's stack holds.
+# What is wrong beyond that is said by the look at rows, which comes then.
+_REFUSALS = (psycopg.ProgrammingError, psycopg.DataError, psycopg.NotSupportedError, psycopg.errors.StatementTooComplex)
 _OF_CHARACTERS = frozenset((Kind.TEXT, Kind.ENUM, Kind.SET))
-_IN_UTC = "({0} AT TIME ZONE 'UTC')"
-_EMPTY: dict[Form, str] = {
-    Form.TEXT: "coalesce({0}, '')",
-    Form.INT32: "coalesce({0}, 0)",
-    Form.INT64: "coalesce({0}, 0)",
-    Form.CLOCK: "coalesce({0}, timestamp '2000-01-01')",
+# Of a value, {0} being the column and {1} the seed: where it may be NULL; where it may not, and a NULL has no hash. concat()
+# gives what COPY prints, and of NULL nothing.
+_Hashes = tuple[LiteralString, LiteralString]
+_CHARACTERS: _Hashes = (
+    "hashtextextended(coalesce({0}, '') COLLATE \"C\", {1})",
+    'hashtextextended({0} COLLATE "C", {1})',
+)
+_PRINTED: _Hashes = (
+    'hashtextextended(concat({0}) COLLATE "C", {1})',
+    'hashtextextended(CASE WHEN {0} IS NOT NULL THEN concat({0}) END COLLATE "C", {1})',
+)
+_HASHES: dict[Form, _Hashes] = {
+    Form.TEXT: _PRINTED,
+    Form.CLOCK: _PRINTED,
+    Form.INT32: ("hashint4extended(coalesce({0}, 0), {1})", "hashint4extended({0}, {1})"),
+    Form.INT64: (
+        "hashint8extended(coalesce({0}, 0), hashint4extended((coalesce({0}, 0)::int8 >> 32)::int4, {1}))",
+        "hashint8extended({0}, hashint4extended(({0}::int8 >> 32)::int4, {1}))",
+    ),
 }
 
 
@@ -64,7 +71,7 @@ def fingerprint(
     )
     try:
         found = connection.execute(query).fetchone()
-    except _OTHER_TYPES:
+    except _REFUSALS:
         return None
     assert found is not None, "an aggregate without groups has a row"
     rows, hashes, total, is_as_defined = found
@@ -95,10 +102,5 @@ def _flags(columns: Sequence[Hashed]) -> sql.Composable:
 
 
 def _column(column: Hashed, seed: sql.Composable) -> sql.Composable:
-    value: sql.Composable = sql.Identifier(column.name)
-    is_text = _is_of_characters(column)
-    if column.type.kind is Kind.INSTANT:
-        value = sql.SQL(_IN_UTC).format(value)
-    if column.nullable and (is_text or column.form is not Form.TEXT):
-        value = sql.SQL(_EMPTY[column.form]).format(value)
-    return sql.SQL(_CHARACTERS if is_text else _HASHES[column.form]).format(value, seed)
+    with_null, without = _CHARACTERS if _is_of_characters(column) else _HASHES[column.form]
+    return sql.SQL(with_null if column.nullable else without).format(sql.Identifier(column.name), seed)
