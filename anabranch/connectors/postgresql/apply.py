@@ -20,7 +20,7 @@ from anabranch.abc import ValueRules
 from anabranch.connectors.postgresql import aside, conflicts, merge, onerow, stage
 from anabranch.connectors.postgresql import cascade as cascades
 from anabranch.connectors.postgresql.catalog import may_bypass_constraints
-from anabranch.connectors.postgresql.connection import Connection, connect, session_name, table_name
+from anabranch.connectors.postgresql.connection import Connection, connect, session_name, table_name, together
 from anabranch.connectors.postgresql.enforced import Followers
 from anabranch.connectors.postgresql.errors import missing_parent, translate, translated
 from anabranch.connectors.postgresql.exchange import exchange
@@ -28,16 +28,8 @@ from anabranch.connectors.postgresql.merge import Action, Piece, Texts
 from anabranch.connectors.postgresql.newer import refuse_newer
 from anabranch.connectors.postgresql.shared import refuse_truncate
 from anabranch.connectors.postgresql.staging import ANALYZE_ROWS, StagingTables, copy_rows
-from anabranch.connectors.postgresql.store import (
-    READ_CHECKPOINT,
-    SAVE_TABLE,
-    TARGET,
-    checkpoint_of,
-    require_same,
-    state_texts,
-)
+from anabranch.connectors.postgresql.store import READ_CHECKPOINT, TARGET, checkpoint_of, require_same, save_table
 from anabranch.connectors.postgresql.sweep import sweep
-from anabranch.connectors.postgresql.together import Statement, Together, numbered
 from anabranch.errors import Fenced, StateError, TargetError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
@@ -50,20 +42,19 @@ SESSIONS = "SELECT pid FROM pg_stat_activity WHERE application_name = %s AND pid
 TERMINATE = f"SELECT pg_terminate_backend(pid) FROM ({SESSIONS}) AS sessions"
 TERMINATE_WAIT_S = 5.0
 # Up to here a statement for each row, all sent at once, is quicker than staging them (0.05 ms a row against 3 ms and more), or
-# than COPY into the table (0.7 ms more at 16 and at 48 rows, 0.2 at 64 and at 100). Measured with 5 to 200 rows, 2026-11-24.
-FEW_ROWS, FEW_INSERTS = 100, 50
+# than COPY into the table (1.5 ms). Measured with 5 to 200 rows, 2026-11-23.
+FEW_ROWS, FEW_INSERTS = 100, 16
 PLANS_S = 10.0  # how long plans are kept that were made for a table as large as it was then
 # https://www.postgresql.org/docs/current/sql-discard.html
-NEW_PLANS = Statement(b"DISCARD PLANS", is_kept=False)
+NEW_PLANS = "DISCARD PLANS"
 OWN = """
 UPDATE anabranch.checkpoint SET owner = %s WHERE job = %s AND target = %s
 RETURNING owner, epoch, sequence, position, commit_time
 """
-MOVE = b"""
-UPDATE anabranch.checkpoint SET epoch = $1, sequence = $2, position = $3, commit_time = $4
- WHERE job = $5 AND target = $6 AND owner = $7 AND epoch = $8 AND sequence = $9
+MOVE = """
+UPDATE anabranch.checkpoint SET epoch = %s, sequence = %s, position = %s, commit_time = %s
+ WHERE job = %s AND target = %s AND owner = %s AND epoch = %s AND sequence = %s
 """
-SAVE = numbered(SAVE_TABLE.encode())
 # https://www.postgresql.org/docs/current/runtime-config-client.html#GUC-SESSION-REPLICATION-ROLE
 BYPASS = "SET session_replication_role = replica"
 DEFER = "SET CONSTRAINTS ALL DEFERRED"  # https://www.postgresql.org/docs/current/sql-set-constraints.html
@@ -90,7 +81,6 @@ class PostgresWriter:
         self._job, self._owner = "", ""
         self._open: Connection | None = None
         self._stages: StagingTables | None = None
-        self._together: Together | None = None
         self._may_bypass: bool | None = None  # as found at the first connection
         self._followers: Followers | None = None  # of this transaction, where keys act
         self._waits = False  # are constraints that can wait asked at the end of this transaction?
@@ -123,15 +113,16 @@ class PostgresWriter:
         if connection.info.transaction_status is not TransactionStatus.IDLE:
             self.rollback()
         self._saves = []
-        there = [then.epoch, then.position.sequence, then.position.native, then.commit_time]
-        here = [self._job, TARGET, now.owner, now.epoch, now.position.sequence]
         with translated("begin an epoch"):
-            move = Statement(MOVE, [str(one) for one in (*there, *here)])
-            first = self._plans_anew()
-            moved = self._pieces().run([*first, move, *self._let_keys_wait(connection)])[len(first)]
-            if moved == 1:
+            there = [then.epoch, then.position.sequence, then.position.native, then.commit_time]
+            here = [self._job, TARGET, now.owner, now.epoch, now.position.sequence]
+            with together(connection):
+                self._make_plans_anew(connection)
+                moved = connection.execute(MOVE, [*there, *here], prepare=True)
+            if moved.rowcount == 1:
+                self._let_keys_wait(connection)
                 return "open"
-            found = self._checkpoint(self._transaction()[0])
+            found = self._checkpoint(connection)
             connection.rollback()
         if found.owner != now.owner:
             raise Fenced(f"the checkpoint belongs to another owner since epoch {found.epoch}", job=self._job)
@@ -141,19 +132,21 @@ class PostgresWriter:
     # --- changes ------------------------------------------------------------------------------------------------------
 
     def merge(self, net: TableNet) -> list[Texts]:
+        connection, stages = self._transaction()
         again: list[Texts] = []
         with translated(f"merge into {net.table.target}", net.table.source):
             few = 1 if net.refers_to_itself else FEW_ROWS
             for contend, pieces in groupby(merge.pieces(net), key=lambda one: one[0].contends):
                 if contend:
-                    self._exchange(pieces)
+                    self._exchange(connection, stages, pieces)
                     continue
                 for piece, arrays in pieces:
-                    again += self._merge_piece(piece, arrays, few)
+                    again += self._merge_piece(connection, stages, piece, arrays, few)
         return again
 
-    def _exchange(self, pieces: Iterable[tuple[Piece, Sequence[Any]]]) -> None:
-        connection, stages = self._transaction()
+    def _exchange(
+        self, connection: Connection, stages: StagingTables, pieces: Iterable[tuple[Piece, Sequence[Any]]]
+    ) -> None:
         with ExitStack() as held:
             staged = [
                 (piece, held.enter_context(stages.filled(piece, arrays, self._rules.nul)), len(arrays[0]))
@@ -164,15 +157,13 @@ class PostgresWriter:
                     refuse_newer(connection, piece, stage_)
             exchange(connection, staged, prepare=sum(rows for _, _, rows in staged) <= ANALYZE_ROWS)
 
-    def _merge_piece(self, piece: Piece, arrays: Sequence[Any], few: int) -> list[Texts]:
+    def _merge_piece(
+        self, connection: Connection, stages: StagingTables, piece: Piece, arrays: Sequence[Any], few: int
+    ) -> list[Texts]:
         rows, nul = len(arrays[0]), self._rules.nul
         few = min(few, FEW_INSERTS) if piece.action is Action.INSERT else few
-        is_few = rows <= few and piece.action is not Action.MULTISET and not piece.newest_by
-        if is_few and not piece.moves:
-            return onerow.merge_few(self._pieces(), piece, arrays, nul)
-        connection, stages = self._transaction()
-        if is_few:
-            return onerow.merge_moves(connection, piece, arrays, nul)
+        if rows <= few and piece.action is not Action.MULTISET and not piece.newest_by:
+            return onerow.merge_few(connection, piece, arrays, nul)
         if piece.action is Action.INSERT and piece.checked:
             copy_rows(connection, piece.table.target, piece.columns, arrays, nul, piece.values)
             return []
@@ -255,23 +246,24 @@ class PostgresWriter:
                 connection.execute(sql.SQL("TRUNCATE {}").format(sql.SQL(", ").join(names)))
 
     def save_table(self, job: str, state: TableState) -> None:
-        self._pieces()
+        self._transaction()
         self._saves.append((job, state))
 
     # --- ending -------------------------------------------------------------------------------------------------------
 
     def commit(self) -> None:
-        pieces, stages = self._pieces(), self._stages
-        assert stages is not None
+        connection, stages = self._transaction()
         try:
-            pieces.commit([Statement(SAVE, state_texts(job, state)) for job, state in self._saves])
+            with together(connection):
+                for job, state in self._saves:
+                    save_table(connection, job, state)
+                connection.commit()
         except psycopg.Error as error:
             stages.rolled_back()
             raise translate(error, "commit an epoch", self._table_of(error), missing_parent(error)) from None
         stages.committed()
         with translated("drop staging tables"):
-            if stages.trim():
-                pieces.doubt()
+            stages.trim()
 
     def sweep(self) -> None:
         connection = self._session()
@@ -288,12 +280,12 @@ class PostgresWriter:
         except psycopg.OperationalError:
             self.close()  # the server has rolled back what the line lost
         else:
-            self._transaction()[1].rolled_back()
+            self._stages.rolled_back()
 
     def close(self) -> None:
         if self._open is not None:
             self._open.close()
-        self._open = self._stages = self._together = None
+        self._open = self._stages = None
 
     # --- the connection -----------------------------------------------------------------------------------------------
 
@@ -305,7 +297,7 @@ class PostgresWriter:
             connection = connect(self._endpoint, session_name(self._job, self._owner))
             if self._bypass:
                 self._switch_off(connection)
-            self._open, self._stages, self._together = connection, StagingTables(connection), Together(connection)
+            self._open, self._stages = connection, StagingTables(connection)
         return self._open
 
     def _switch_off(self, connection: Connection) -> None:
@@ -317,20 +309,20 @@ class PostgresWriter:
                 connection.execute(BYPASS)
             connection.commit()
 
-    def _plans_anew(self) -> list[Statement]:
+    def _make_plans_anew(self, connection: Connection) -> None:
         """A plan is kept until the table is analysed. One that grows from a page to a million rows in the meantime would be
         read as a whole for each row."""
         now = time.monotonic()
-        if now - self._planned < PLANS_S:
-            return []
-        self._planned = now
-        return [NEW_PLANS]
+        if now - self._planned >= PLANS_S:
+            self._planned = now
+            connection.execute(NEW_PLANS)
 
-    def _let_keys_wait(self, connection: Connection) -> list[Statement]:
-        """Where keys act: those that can are asked at the end of the transaction that begins."""
+    def _let_keys_wait(self, connection: Connection) -> None:
+        """Where keys act: those that can are asked at the end of the transaction."""
         self._followers = None if self.bypasses() else Followers(connection)
-        self._waits = self._bypass
-        return [Statement(DEFER.encode(), is_kept=False)] if self._bypass and not self._may_bypass else []
+        self._waits = self.bypasses()
+        if self._bypass and not self._may_bypass:
+            self._defer(connection)
 
     def _defer(self, connection: Connection) -> None:
         connection.execute(DEFER)
@@ -358,17 +350,10 @@ class PostgresWriter:
         return TableId(*(root or (schema, name)))
 
     def _transaction(self) -> tuple[Connection, StagingTables]:
-        """The open epoch, for statements one by one. A line that was lost inside it is not opened again here: the epoch is
-        over."""
-        self._pieces().doubt()
-        assert self._open is not None and self._stages is not None
-        return self._open, self._stages
-
-    def _pieces(self) -> Together:
-        """The open epoch, for statements that go together."""
-        if self._together is None:
+        """The open epoch. A line that was lost inside it is not opened again here: the epoch is over."""
+        if self._open is None or self._stages is None:
             raise StateError("no epoch is open")
-        return self._together
+        return self._open, self._stages
 
     def _checkpoint(self, connection: Connection) -> Checkpoint:
         row = connection.execute(READ_CHECKPOINT, [self._job, TARGET]).fetchone()

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, LiteralString
 
 import psycopg
@@ -77,6 +79,17 @@ def connect(endpoint: Endpoint, application_name: str, autocommit: bool = False)
                 connection.execute(statement)
         connection.autocommit = autocommit
         return connection
+
+
+@contextmanager
+def together(connection: Connection) -> Iterator[None]:
+    """What is executed inside goes to the server in one piece, and is answered behind it. Of what stands behind the first
+    error nothing is carried out, a commit neither. https://www.postgresql.org/docs/current/libpq-pipeline-mode.html"""
+    if not psycopg.Pipeline.is_supported():
+        yield
+        return
+    with connection.pipeline():
+        yield
 
 
 def session_name(job: str, owner: str) -> str:

@@ -28,7 +28,6 @@ from anabranch.connectors.postgresql.merge import (
     upsert,
 )
 from anabranch.connectors.postgresql.staging import StagingTables
-from anabranch.connectors.postgresql.together import Statement, Together, numbered
 from anabranch.rows.lines import escaped_line, texts
 from anabranch.rows.net import RowChange, TargetTable
 
@@ -43,24 +42,23 @@ def change(connection: Connection, stages: StagingTables, row: RowChange, nul: s
     return bool(found)
 
 
-def merge_few(line: Together, piece: Piece, arrays: Sequence[Any], nul: str) -> list[Texts]:
-    """A piece of a net change of which no row gets another key, a statement for each row, all sent at once. Returns keys to
-    read again. Raises Conflict; psycopg errors pass."""
-    rows, statement = _rows(piece, arrays), numbered(_statement(piece))
-    counts = line.run([Statement(statement, values) for values in _parameters(piece, rows, nul)])
-    if piece.checked and set(counts) <= {1}:
-        return []
+def merge_few(connection: Connection, piece: Piece, arrays: Sequence[Any], nul: str) -> list[Texts]:
+    """A piece of a net change, a statement for each row. Returns keys to read again. Raises Conflict; psycopg errors pass."""
+    columns = [texts(c.type, a).to_pylist() for c, a in zip(piece.columns, arrays, strict=True)]
+    rows = list(zip(*columns, strict=True))
+    changes = (_change(piece, row) for row in rows)
+    if piece.moves:
+        return _merge_moves(connection, piece, list(changes), nul)
+    counts = _run_all(connection, _statement(piece), _parameters(piece, rows), nul)
     again = []
-    for row, found in zip(rows, counts, strict=True):
-        change = _change(piece, row)
+    for change, found in zip(changes, counts, strict=True):
         _check(change, found)
         again += [dict(change.old_key)] if not found and change.operation == "update" else []
     return again
 
 
-def merge_moves(connection: Connection, piece: Piece, arrays: Sequence[Any], nul: str) -> list[Texts]:
-    """The same of one whose rows get other keys."""
-    changes, again = [_change(piece, row) for row in _rows(piece, arrays)], []
+def _merge_moves(connection: Connection, piece: Piece, changes: Sequence[RowChange], nul: str) -> list[Texts]:
+    again = []
     if not piece.checked:
         _refuse_chains(changes)
     for change in changes:
@@ -69,11 +67,6 @@ def merge_moves(connection: Connection, piece: Piece, arrays: Sequence[Any], nul
         if not found:
             again.append({**change.old_key, **{n: change.values[n] for n in change.old_key if n in change.values}})
     return again
-
-
-def _rows(piece: Piece, arrays: Sequence[Any]) -> list[tuple[str | None, ...]]:
-    columns = [texts(c.type, a).to_pylist() for c, a in zip(piece.columns, arrays, strict=True)]
-    return list(zip(*columns, strict=True))
 
 
 def _change(piece: Piece, row: Sequence[str | None]) -> RowChange:
@@ -94,12 +87,24 @@ def _statement(piece: Piece) -> bytes:
     return _delete(piece.table) if piece.action is Action.DELETE else _update(piece.table, piece.values)
 
 
-def _parameters(piece: Piece, rows: Sequence[Sequence[str | None]], nul: str) -> list[Sequence[str | None]]:
+def _parameters(piece: Piece, rows: Sequence[Sequence[str | None]]) -> list[Sequence[str | None]]:
     """Its parameters: new values, then the key."""
     width, end = _key_width(piece), _key_width(piece) + len(piece.values)
-    if nul == "strip":
-        rows = [[value and value.replace("\0", "") for value in row] for row in rows]
     return [(*row[width:end], *row[:width]) for row in rows]
+
+
+def _run_all(
+    connection: Connection, statement: bytes, parameters: Sequence[Sequence[str | None]], nul: str
+) -> list[int]:
+    """How many rows each has hit. All are sent before the first answer is waited for."""
+    if nul == "strip":
+        parameters = [[value and value.replace("\0", "") for value in values] for values in parameters]
+    with connection.cursor() as cursor:
+        cursor.executemany(statement, parameters, returning=True)
+        counts = [cursor.rowcount]
+        while cursor.nextset():
+            counts.append(cursor.rowcount)
+    return counts
 
 
 def _refuse_chains(rows: Sequence[RowChange]) -> None:

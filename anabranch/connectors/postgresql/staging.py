@@ -68,15 +68,13 @@ class StagingTables:
             stages[:] = [stage for stage in stages if stage not in self._made]
         self._made.clear()
 
-    def trim(self) -> bool:
-        """Between transactions: drop everything when there are too many. Did it?"""
-        is_due = sum(map(len, self._free.values())) > KEPT
-        if is_due:
+    def trim(self) -> None:
+        """Between transactions: drop everything when there are too many."""
+        if sum(map(len, self._free.values())) > KEPT:
             every = [table_name(stage) for stages in self._free.values() for stage in stages]
             self._connection.execute(sql.SQL("DROP TABLE {}").format(sql.SQL(", ").join(every)))
             self._connection.commit()
             self._free.clear()
-        return is_due
 
     def _settle(self, used: dict[Stage, Shape]) -> None:
         for stage, shape in used.items():

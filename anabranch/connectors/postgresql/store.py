@@ -5,7 +5,6 @@ What does not live here: the checkpoint's compare-and-set (`apply.py`), the ledg
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
@@ -267,15 +266,10 @@ def _changed(job: str, table: TableId) -> Fenced:
 
 def save_table(connection: Connection, job: str, state: TableState) -> None:
     """Write a row of anabranch.table_state in the caller's transaction; a state without schema keeps the one there."""
-    connection.execute(SAVE_TABLE, state_texts(job, state))
-
-
-def state_texts(job: str, state: TableState) -> list[str | None]:
-    """The values of SAVE_TABLE, as text."""
-    schema = None if state.schema is None else json.dumps(state.schema.to_json())
-    places = [str(state.source), str(state.target), state.state, str(state.generation), state.low, state.high]
-    counts = [state.reason, str(state.rows_loaded), str(state.changes_applied)]
-    return [job, *places, *counts, schema, json.dumps(dict(state.facts))]
+    schema = None if state.schema is None else Jsonb(state.schema.to_json())
+    places = [str(state.source), str(state.target), state.state, state.generation, state.low, state.high, state.reason]
+    counts = [state.rows_loaded, state.changes_applied]
+    connection.execute(SAVE_TABLE, [job, *places, *counts, schema, Jsonb(dict(state.facts))])
 
 
 def checkpoint_of(row: tuple[Any, ...]) -> Checkpoint:
