@@ -41,7 +41,6 @@ _FINDERS: dict[str, Callable[[], packages.Software]] = {
 }
 OTHER_POSTGRESQL = {"postgresql11": 11, "postgresql12": 12, "postgresql15": 15, "postgresql17": 17}
 OTHER_MYSQL = {"mysql55": (5, 5), "mysql56": (5, 6), "mysql9": (9, 7)}
-FIRST = ("torture", "scenarios")
 SOURCE_OPTIONS = ("--wal-level=logical", "--logical-decoding-work-mem=64kB", "--max-prepared-transactions=10")
 _USED = pytest.StashKey[list[str]]()
 hypothesis.settings.register_profile("untimed", deadline=None)  # how long an example takes is the machine's affair
@@ -87,8 +86,7 @@ def _family_of(test: pytest.Function) -> Iterator[Any]:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """`every_server` says what a test, or one of its cases, needs a server to have (testing/features.py); `since` the first
-    release of PostgreSQL that it runs on. The longest come first: no worker is left alone with one in the end."""
-    items.sort(key=lambda item: FIRST.index(item.path.parent.name) if item.path.parent.name in FIRST else len(FIRST))
+    release of PostgreSQL that it runs on."""
     left_out = [item for item in items if not _can_run(item)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
