@@ -122,6 +122,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(f"servers used: {', '.join(used)}")
 
 
+@pytest.fixture(autouse=True)
+def handlers_of_signals() -> Iterator[None]:
+    """What a test's end leaves ignored in this process (torture/ground.py: a Ctrl-C while it clears away), whoever is started
+    by the next one would ignore as well."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 @pytest.fixture(scope="session")
 def servers_directory() -> Iterator[Path]:
     """Where this run's servers keep their files: readable by the account they run as, and gone afterwards."""
