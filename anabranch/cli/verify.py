@@ -29,7 +29,7 @@ from anabranch.cli.options import each_target_option, job_argument, json_option,
 @json_option
 @log_level("warning")
 def verify(job: str, target: str | None, repair: bool, by_rows: bool, as_json: bool) -> None:
-    """Compare every table, row by row. Run it while the writer is quiet. Exit 4 when they differ."""
+    """Compare every table: by sums, then the rows that differ. Run it while the writer is quiet. Exit 4 when they differ."""
     from anabranch.job import Job
 
     answers = of_each(Job.from_file(job), target, lambda one: one.verify(repair=repair, by_rows=by_rows))
