@@ -16,7 +16,7 @@ from applying import BAG, INT, MONEY, PAIR, TABLE, TEXT, Applying, keys, orders,
 from anabranch.abc import Conflict, ValueRules
 from anabranch.connectors.postgresql import apply
 from anabranch.connectors.postgresql.apply import PostgresWriter
-from anabranch.errors import Fenced, StateError, TargetError, TargetUnavailable
+from anabranch.errors import Fenced, StateError, TargetBusy, TargetError, TargetUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
@@ -98,6 +98,56 @@ def test_plans_are_made_again_for_a_table_that_has_grown(
     target_database.execute('INSERT INTO "Or%ders" (id) SELECT generate_series(1000, 60000)')
     monkeypatch.setattr(apply, "PLANS_S", 0.0)
     assert changed(10) == 0
+    applying.writer.close()
+
+
+def test_a_column_that_gets_another_type_meanwhile_loses_no_digit(applying: Applying, target_database: Any) -> None:
+    """Statements that were made for the old type round to it: to a tenth, to seven digits."""
+
+    def update(value: str, times: int = 1) -> None:
+        for _ in range(times):
+            updates = Updates(keys(1), rows((Decimal(value),), names=("amount",)))
+            applying.merge(TableNet(TABLE, updates=(updates,)))
+
+    def altered(statement: str, value: str) -> Any:
+        target_database.execute(f'ALTER TABLE "Or%ders" ALTER amount TYPE {statement}')
+        with pytest.raises(TargetBusy, match=r'columns of "public"\."Or%ders" were changed'):
+            update(value)
+        update(value)  # where the epoch goes on, over a new connection
+        [(found,)] = target_database.query('SELECT amount FROM "Or%ders" WHERE id = 1')
+        return found
+
+    target_database.execute('ALTER TABLE "Or%ders" ALTER amount TYPE numeric(10,1)')
+    three(applying)
+    update("0.50", times=8)  # until the statement is a prepared one
+    assert altered("numeric(10,2)", "1.25") == Decimal("1.25")
+    assert altered("real", "1.25") == 1.25
+    update("0.50", times=8)
+    assert altered("double precision", "12345678.25") == 12345678.25
+    applying.writer.close()
+
+
+def test_a_table_that_is_made_anew_with_other_types_loses_no_digit(endpoint: Endpoint, target_database: Any) -> None:
+    applying = Applying(endpoint)
+    target_database.execute('ALTER TABLE "Or%ders" ALTER amount TYPE numeric(10,1)')
+    three(applying)
+    target_database.execute(
+        'DROP TABLE "Or%ders"', 'CREATE TABLE "Or%ders" (id int PRIMARY KEY, amount numeric, "no%te" text, extra text)'
+    )
+    insert = TableNet(TABLE, inserts=rows((7, Decimal("1.25"), "n")))
+    with pytest.raises(TargetBusy):
+        applying.merge(insert)
+    applying.merge(insert)
+    assert orders(target_database) == [(7, "1.25", "n", None)]
+    applying.writer.close()
+
+
+def test_a_table_that_is_gone_is_told_as_such(endpoint: Endpoint, target_database: Any) -> None:
+    applying = Applying(endpoint)
+    three(applying)
+    target_database.execute('DROP TABLE "Or%ders"')
+    with pytest.raises(TargetError, match="does not exist"):
+        three(applying)
     applying.writer.close()
 
 

@@ -241,9 +241,8 @@ def test_pitfall_44_a_deadlock_is_tried_again(target_database: Database, apply_t
     """Somebody at the target holds row 1 and wants row 2, which the epoch has changed before it comes to row 1."""
     one = apply_to(target_database)
     one.add(1)
-    target_database.execute(f"ALTER DATABASE {target_database.name} SET deadlock_timeout = '50ms'", END_SESSIONS)
     with closing(target_database.connect(autocommit=False)) as other:
-        other.execute("SET deadlock_timeout = '30s'")
+        other.execute("SET deadlock_timeout = '30s'")  # ours is the server's one second
         other.execute("SELECT FROM shop.items WHERE id = 1 FOR UPDATE")
 
         def meet() -> None:

@@ -20,6 +20,7 @@ from anabranch.abc import ValueRules
 from anabranch.connectors.postgresql import aside, conflicts, merge, onerow, stage
 from anabranch.connectors.postgresql import cascade as cascades
 from anabranch.connectors.postgresql.catalog import may_bypass_constraints
+from anabranch.connectors.postgresql.column_types import ColumnTypes, changed_table
 from anabranch.connectors.postgresql.connection import Connection, connect, session_name, table_name, together
 from anabranch.connectors.postgresql.enforced import Followers
 from anabranch.connectors.postgresql.errors import missing_parent, translate, translated
@@ -30,7 +31,7 @@ from anabranch.connectors.postgresql.shared import refuse_truncate
 from anabranch.connectors.postgresql.staging import ANALYZE_ROWS, StagingTables, copy_rows
 from anabranch.connectors.postgresql.store import READ_CHECKPOINT, TARGET, checkpoint_of, require_same, save_table
 from anabranch.connectors.postgresql.sweep import sweep
-from anabranch.errors import Fenced, StateError, TargetError
+from anabranch.errors import Fenced, StateError, TargetBusy, TargetError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.state import Checkpoint, TableState
@@ -81,6 +82,7 @@ class PostgresWriter:
         self._job, self._owner = "", ""
         self._open: Connection | None = None
         self._stages: StagingTables | None = None
+        self._types = ColumnTypes()
         self._may_bypass: bool | None = None  # as found at the first connection
         self._followers: Followers | None = None  # of this transaction, where keys act
         self._waits = False  # are constraints that can wait asked at the end of this transaction?
@@ -132,7 +134,7 @@ class PostgresWriter:
     # --- changes ------------------------------------------------------------------------------------------------------
 
     def merge(self, net: TableNet) -> list[Texts]:
-        connection, stages = self._transaction()
+        connection, stages = self._transaction(writes=net.table)
         again: list[Texts] = []
         with translated(f"merge into {net.table.target}", net.table.source):
             few = 1 if net.refers_to_itself else FEW_ROWS
@@ -173,18 +175,18 @@ class PostgresWriter:
             return merge.carry_out(connection, piece, staged, rows, prepare=rows <= ANALYZE_ROWS)
 
     def merge_staged(self, staged: StagedNet) -> list[Texts]:
-        connection, _ = self._transaction()
+        connection, _ = self._transaction(writes=staged.table)
         with translated(f"merge staged changes into {staged.table.target}", staged.table.source):
             return stage.merge_staged(connection, staged)
 
     def cascade(self, cascade: Cascade, rules: Sequence[CascadeRule]) -> list[Texts]:
-        connection, stages = self._transaction()
+        connection, stages = self._transaction(writes=cascade.child)
         with translated(f"carry out a foreign key's action on {cascade.child.target}", cascade.child.source):
             keys_act = self._followers is not None
             return cascades.carry_out(connection, stages, cascade, rules, self._rules.nul, keys_act)
 
     def change(self, row: RowChange) -> bool:
-        connection, stages = self._transaction()
+        connection, stages = self._transaction(writes=row.table)
         with translated(f"{row.operation} in {row.table.target}", row.table.source, onerow.key(row)):
             if not self._waits:  # unique keys too: their rows may meet on the way to where the source took them
                 self._defer(connection)
@@ -257,10 +259,16 @@ class PostgresWriter:
             with together(connection):
                 for job, state in self._saves:
                     save_table(connection, job, state)
+                types = self._types.ask(connection)
                 connection.commit()
         except psycopg.Error as error:
+            if table := changed_table(error):
+                self.close()  # and with it all that was made for the old types
+                raise TargetBusy(f"the types of the columns of {table} were changed meanwhile") from None
             stages.rolled_back()
+            self._types.rolled_back()
             raise translate(error, "commit an epoch", self._table_of(error), missing_parent(error)) from None
+        self._types.committed(types)
         stages.committed()
         with translated("drop staging tables"):
             stages.trim()
@@ -281,6 +289,7 @@ class PostgresWriter:
             self.close()  # the server has rolled back what the line lost
         else:
             self._stages.rolled_back()
+            self._types.rolled_back()
 
     def close(self) -> None:
         if self._open is not None:
@@ -297,7 +306,7 @@ class PostgresWriter:
             connection = connect(self._endpoint, session_name(self._job, self._owner))
             if self._bypass:
                 self._switch_off(connection)
-            self._open, self._stages = connection, StagingTables(connection)
+            self._open, self._stages, self._types = connection, StagingTables(connection), ColumnTypes()
         return self._open
 
     def _switch_off(self, connection: Connection) -> None:
@@ -349,10 +358,12 @@ class PostgresWriter:
             root = None
         return TableId(*(root or (schema, name)))
 
-    def _transaction(self) -> tuple[Connection, StagingTables]:
+    def _transaction(self, writes: TargetTable | None = None) -> tuple[Connection, StagingTables]:
         """The open epoch. A line that was lost inside it is not opened again here: the epoch is over."""
         if self._open is None or self._stages is None:
             raise StateError("no epoch is open")
+        if writes is not None:
+            self._types.writes(writes.target)
         return self._open, self._stages
 
     def _checkpoint(self, connection: Connection) -> Checkpoint:
