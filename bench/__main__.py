@@ -14,6 +14,7 @@ from pathlib import Path
 
 from bench import capture, catchup, conflicts, growth, latency, load, presence, results, size, staging, verify
 from bench.figures import Figure, table
+from bench.meter import until_quiet
 from bench.postgresql import PostgresStand
 from bench.stand import STARTERS, Stand, start_target
 
@@ -81,6 +82,7 @@ def _of(source: str, chosen: argparse.Namespace) -> Iterator[str]:
 
 def _run(workload: str, stand: Stand, chosen: argparse.Namespace) -> tuple[list[Figure], list[str]]:
     """Its figures; or, where it broke off, a line that says so: the others are measured all the same."""
+    waited = until_quiet(stand.servers)
     begin = time.monotonic()
     scale = chosen.scale or (REDUCED[workload] if chosen.size == "reduced" else 1.0)
     try:
@@ -90,7 +92,11 @@ def _run(workload: str, stand: Stand, chosen: argparse.Namespace) -> tuple[list[
         return [], [f"{workload} {stand.name} failed: {' '.join(str(error).split())[:300] or type(error).__name__}"]
     for figure in figures:
         print("\n".join(table(figure)), file=sys.stderr, flush=True)
-    print(f"{workload} {stand.name}: {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
+    print(
+        f"{workload} {stand.name}: {time.monotonic() - begin:.0f} s, servers quiet after {waited:.0f} s",
+        file=sys.stderr,
+        flush=True,
+    )
     if chosen.keep and workload in WORKLOADS:
         named = chosen.size if not chosen.scale else f"{chosen.scale:g} of full"
         results.keep(chosen.keep, workload, stand, named, chosen.repeat, figures)

@@ -10,6 +10,21 @@ from anabranch.testing.servers import Server
 from anabranch.testing.usage import kind_of
 from bench.processes import Cost, Program, Use, cpu, peak_rss
 
+QUIET, LOOK, LONGEST = 0.05, 2.0, 120.0  # cores; seconds between two looks, and of waiting at most
+
+
+def until_quiet(servers: Mapping[str, Server]) -> float:
+    """Wait for what servers still do for a workload that is over (vacuum, pages to be written). The seconds that it took; what
+    is never quiet is measured as it is."""
+    begin = time.monotonic()
+    while time.monotonic() - begin < LONGEST:
+        meter = Meter([], servers)
+        time.sleep(LOOK)
+        cost = meter.cost()
+        if sum(use.cpu for use in cost.each.values()) < QUIET * cost.seconds:
+            break
+    return time.monotonic() - begin
+
 
 class Meter:
     """Begins when it is made. Programs and servers that start later, or end before `cost` is asked, are not in it."""
