@@ -264,11 +264,8 @@ class PostgresWriter:
         except psycopg.Error as error:
             if table := changed_table(error):
                 self.close()  # and with it all that was made for the old types
-                what, hint = (
-                    f"the types of the columns of {table} were changed meanwhile",
-                    "tried again with them by itself",
-                )
-                raise TargetBusy(what, hint=hint) from None
+                what = f"the types of the columns of {table} were changed meanwhile"
+                raise TargetBusy(what, hint="tried again with them by itself") from None
             stages.rolled_back()
             self._types.rolled_back()
             raise translate(error, "commit an epoch", self._table_of(error), missing_parent(error)) from None
