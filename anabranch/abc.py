@@ -113,6 +113,10 @@ class SourceCatalog(Protocol):
         one of which this user does not see everything; with `whole=False` it comes as it is seen, for `Checks` to say
         so."""
 
+    def names(self) -> dict[TableId, str]:
+        """All tables that `tables` would find now, by their names alone: one cheap query, asked again and again. Of each: why
+        the log does not have its rows, "" where it has."""
+
     def mark(self) -> LogMark:
         """The log's end now, for read-position / definitions / position (K19)."""
 
@@ -508,6 +512,8 @@ class PreflightContext:
     dropped_columns: Mapping[TableId, tuple[str, ...]] = field(default_factory=dict)
     loaded: frozenset[TableId] = frozenset()  # already loaded by this job: their target tables may hold rows
     logs_cascades: bool = False  # the source's log has what its foreign keys do to other rows (K1)
+    waiting: frozenset[TableId] = frozenset()  # included and not followed at present: new ones, and parked ones
+    source_name: str = ""  # LogOptions.name, where the job has one already
 
 
 class Checks(Protocol):

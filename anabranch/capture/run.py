@@ -16,6 +16,7 @@ from anabranch import log
 from anabranch.abc import LogReader, SourceConnector
 from anabranch.capture.begin import Wanted, begin
 from anabranch.capture.definitions import DefinitionKeeper, alone
+from anabranch.capture.newcomers import Newcomers
 from anabranch.capture.older import PATIENCE, Patience
 from anabranch.capture.prepared import PreparedTransactions
 from anabranch.capture.uncommitted import LIMITS, Limits, OpenTransactions
@@ -36,7 +37,7 @@ FEW, FEW_SECONDS = 20, 0.002  # transactions in a flush, after which more are wa
 HEARTBEAT_SECONDS = 0.5
 REQUESTS_SECONDS = 0.5
 DROP_SECONDS = 10.0  # between two looks at what the trail need not keep any more
-TABLES_SECONDS = 10.0  # between two looks at what became of the tables, where the log has no statements
+TABLES_SECONDS = 10.0  # between two looks at what became of the tables, and at which are new
 END_SECONDS = 3.0  # between two looks at the source's end, while nothing comes
 RECONNECT_SECONDS = 300.0
 
@@ -86,6 +87,7 @@ class Capture:
         self.keeper = DefinitionKeeper(
             self.source, self.trail, self.wanted, self.reader.reselect, self.staging_timeout, self.prepare
         )
+        self.newcomers = Newcomers(self.source, self.trail, self.wanted)
         self.prepared = PreparedTransactions(self.trail, self.keeper)
         self.open = OpenTransactions(self.trail, self.keeper, self.reader, self.limits)
         lost_since: float | None = None
@@ -106,6 +108,7 @@ class Capture:
                 self._take_over(self.reader.identity())
                 self._note_cascades()
                 self._park_unlogged(unlogged)
+                self._look_for_newcomers()
                 self._follow()
             except SourceUnavailable as lost:
                 lost_since = lost_since or time.monotonic()
@@ -126,6 +129,14 @@ class Capture:
             for table, reason in self.astray(self.trail.history.in_force()).items():
                 if table in self.trail.history.in_force():  # not parked with another one
                     self._write(alone(self.keeper.park([table], reason), self._place(), None))
+
+    def _look_for_newcomers(self) -> None:
+        with suppress(SourceUnavailable):
+            self.newcomers.look()
+
+    def _park_newcomers(self) -> None:
+        for table, reason in self.newcomers.due(self._place()).items():
+            self._write(alone(self.keeper.park([table], reason), self._place(), None))
 
     def _note_cascades(self) -> None:
         """The server may be another one, or a newer version."""
@@ -211,7 +222,10 @@ class Capture:
                 next_requests = now + REQUESTS_SECONDS
             if now >= next_tables and not is_inside:
                 self._park_astray()
+                self._look_for_newcomers()
                 next_tables = now + TABLES_SECONDS
+            if self.newcomers.is_waiting and not is_inside:
+                self._park_newcomers()
             if now >= next_drop:
                 self._drop_old()
                 next_drop = now + DROP_SECONDS

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from anabranch.abc import TargetStore
 from anabranch.apply.leave import left
+from anabranch.capture.newcomers import unknown
 from anabranch.errors import AnabranchError, SourceUnavailable
 from anabranch.job import ends
 from anabranch.job.alone import is_loading_again
@@ -118,7 +120,24 @@ class CaughtUp:
         if self._sequence is None:
             return False
         is_there = progress.checkpoint.position.sequence >= self._sequence and progress.is_built
-        return is_there and not progress.is_asked and not progress.is_loading_again()
+        if not is_there or progress.is_asked or progress.is_loading_again():
+            return False
+        return self._knows_all()
+
+    def _knows_all(self) -> bool:
+        """Has capture noticed every table that the source has, and apply come to where it parked them? The log need not tell
+        of them."""
+        job, checkpoint = self.progress.job, self.progress.checkpoint
+        with TrailReader(job.trail) as trail:
+            history = trail.history
+        try:
+            with closing(self.source.catalog()) as catalog:
+                left = list(unknown(catalog.names(), job.rules.includes, history))
+        except SourceUnavailable:
+            return False
+        entries = (history.parked_by(table) for table in history.parked())
+        last = max((entry.sequence for entry in entries if entry), default=0)
+        return not left and checkpoint is not None and checkpoint.position.sequence >= last
 
     def _source_end(self) -> LogMark | None:
         """None while the source is away: the parts decide how long that may last."""

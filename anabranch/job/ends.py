@@ -381,11 +381,13 @@ def known(job: Job) -> Known:
     finally:
         store.close()
     in_force, parked = _history(job)
+    job_uuid = trail_uuid(job) or begun_uuid(job.trail)
     left_out = [table for table in in_force if states and table not in states and not is_asked_for(job, table)]
     return Known(
         {**in_force, **{table: state.schema for table, state in states.items() if state.schema}},
         frozenset(table for table, state in states.items() if state.generation > 0),
         frozenset((*parked, *left_out, *(table for table, state in states.items() if state.state == "parked"))),
+        name_at_source(job.config.name, job_uuid) if job_uuid else "",
     )
 
 

@@ -30,6 +30,7 @@ class Selection:
     )  # tables whose filter uses other columns than the key's, or where a missing row is to be written from its change
     results: list[CheckResult] = field(default_factory=list)
     logs_cascades: bool = False
+    waiting: frozenset[TableId] = frozenset()  # included and not followed at present
 
     def add(self, check: str, verdict: str, message: str, hint: str = "", table: TableId | None = None) -> None:
         self.results.append(CheckResult(check, verdict, message, hint, str(table) if table else ""))

@@ -38,7 +38,7 @@ def preflight(
     errors: list[AnabranchError] = []
     begun = _asked(known, errors) or Known()
     selection = _asked(lambda: _select(rules, source, begun), errors) or Selection({})
-    context = _context(config, rules, selection, begun.loaded)
+    context = _context(config, rules, selection, begun)
     asked = [
         _asked(lambda: _run(source.checks(), context, SourceUnavailable), errors),
         _asked(lambda: _run(target.checks(), context, TargetUnavailable), errors),
@@ -82,6 +82,7 @@ def _select(rules: RuleSet, source: SourceConnector, known: Known) -> Selection:
         catalog.close()
     selection = select(rules, present, now, known)
     selection.logs_cascades = logs_cascades
+    selection.waiting = frozenset(filter(rules.includes, present)) - selection.tables.keys()
     if not logs_cascades:
         selection.results += check_cascades(rules, selection.tables.values())
     return selection
@@ -99,7 +100,7 @@ def _run(checks: Checks, context: PreflightContext, unreachable: type[AnabranchE
     return results
 
 
-def _context(config: JobConfig, rules: RuleSet, selection: Selection, loaded: frozenset[TableId]) -> PreflightContext:
+def _context(config: JobConfig, rules: RuleSet, selection: Selection, known: Known) -> PreflightContext:
     choices = {
         f"{section}.{key}": _text(value)
         for section in ("load", "capture", "apply", "types")
@@ -108,7 +109,15 @@ def _context(config: JobConfig, rules: RuleSet, selection: Selection, loaded: fr
     choices[FULL_IMAGES] = ", ".join(map(str, selection.needs_full_images))
     dropped = {table: rules.dropped(table) for table in selection.tables if rules.dropped(table)}
     return PreflightContext(
-        config.name, choices, selection.tables, selection.targets, dropped, loaded, selection.logs_cascades
+        config.name,
+        choices,
+        selection.tables,
+        selection.targets,
+        dropped,
+        known.loaded,
+        selection.logs_cascades,
+        selection.waiting,
+        known.source_name,
     )
 
 

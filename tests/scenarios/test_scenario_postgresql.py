@@ -253,11 +253,12 @@ def test_what_becomes_of_tables_is_noticed_without_a_row(postgresql_source: Serv
         f"ALTER PUBLICATION {made.slot} DROP TABLE unpublished",
         "ALTER TABLE rekeyed DROP CONSTRAINT rekeyed_pkey, ADD PRIMARY KEY (v)",
     )
-    wait_until(lambda: list(made.states().values()).count("parked") == 5, 40, "they are parked", running.tail, running)
+    wait_until(lambda: list(made.states().values()).count("parked") == 6, 40, "they are parked", running.tail, running)
     made.source.execute("INSERT INTO well VALUES (1, 1)")
     made.sync(running)
     assert made.states()["well"] == "streaming"
     assert "gone at the source" in made.reason("dropped") and "gone at the source" in made.reason("renamed")
+    assert "new at the source" in made.reason("other")
     assert "its definition changed" in made.reason("altered") and "its definition changed" in made.reason("rekeyed")
     assert "ALTER PUBLICATION" in made.reason("unpublished")
     running.stop()
@@ -339,9 +340,10 @@ def test_partitions(logical_postgresql: Server, scenario: Make) -> None:
         "ALTER TABLE attached ATTACH PARTITION attached_c FOR VALUES FROM ('2026-01-01') TO ('2027-01-01')",
         "CREATE UNLOGGED TABLE unlogged_c PARTITION OF unlogged FOR VALUES FROM ('2026-01-01') TO ('2027-01-01')",
     )
-    wait_until(lambda: list(made.states().values()).count("parked") == 3, 40, "they are parked", running.tail, running)
+    wait_until(lambda: list(made.states().values()).count("parked") == 4, 40, "they are parked", running.tail, running)
     assert "unlogged_c is unlogged" in made.reason("unlogged")
     assert "detached_b was detached" in made.reason("detached")
+    assert "new at the source" in made.reason("detached_b"), "a table like others from now on"
     assert "attached_c was attached" in made.reason("attached")
     made.source.execute("INSERT INTO sales VALUES (5001, '2026-06-02', 'new')", "TRUNCATE sales_a1")
     made.sync(running)

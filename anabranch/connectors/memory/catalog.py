@@ -24,6 +24,9 @@ class MemoryCatalog:
             found = [relation.schema for relation in self._database.tables.values()]
         return {schema.id: schema for schema in found if schema is not None and wanted(schema.id)}
 
+    def names(self) -> dict[TableId, str]:
+        return dict.fromkeys(self.tables(lambda table: True), "")
+
     def mark(self) -> LogMark:
         with self._database.lock:
             return mark(self._database.identity, len(self._database.log))

@@ -38,6 +38,11 @@ class MysqlCatalog:
 
         return Definitions(self._connection).tables(wanted, whole)
 
+    def names(self) -> dict[TableId, str]:
+        from anabranch.connectors.mysql.definitions import Definitions
+
+        return dict.fromkeys(Definitions(self._connection).names(), "")
+
     def mark(self) -> LogMark:
         return log_end_with_gtids(self._connection).mark()
 

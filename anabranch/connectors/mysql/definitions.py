@@ -42,6 +42,9 @@ ACTIONS = {
 _DEFAULT = {"mysql": defaults.of_mysql, "mariadb": defaults.of_mariadb}
 
 _TABLES = "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, ENGINE, TABLE_COMMENT FROM information_schema.TABLES"
+# Without what a server opens each table for.
+# https://dev.mysql.com/doc/refman/5.7/en/information-schema-optimization.html
+_NAMES = "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES"
 _COLUMNS = (
     "SELECT TABLE_NAME, COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, CHARACTER_SET_NAME, COLLATION_NAME,"
     " CHARACTER_MAXIMUM_LENGTH, NUMERIC_PRECISION, NUMERIC_SCALE, DATETIME_PRECISION, IS_NULLABLE, COLUMN_DEFAULT, EXTRA,"
@@ -88,11 +91,14 @@ class Definitions:
                 hint=grant(foreign_keys.RIGHT, f"{as_pattern(table.schema)}.*", account(self._connection)),
             )
 
-    def _base_tables(self) -> list[Row]:
+    def names(self) -> list[TableId]:
+        return [TableId(row["TABLE_SCHEMA"], row["TABLE_NAME"]) for row in self._base_tables(_NAMES)]
+
+    def _base_tables(self, query: str = _TABLES) -> list[Row]:
         places = ", ".join(["%s"] * len(SYSTEM_SCHEMAS))
         kinds = "('BASE TABLE', 'SYSTEM VERSIONED')"
         where = f" WHERE TABLE_SCHEMA NOT IN ({places}) AND TABLE_TYPE IN {kinds}"
-        return self._rows(_TABLES + where, *SYSTEM_SCHEMAS)
+        return self._rows(query + where, *SYSTEM_SCHEMAS)
 
     def _read(self, schema: str, one: str | None, chosen: Mapping[TableId, Row]) -> dict[TableId, TableSchema]:
         columns = self._by_table(self._columns_query(), schema, one)

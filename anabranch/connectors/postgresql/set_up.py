@@ -44,8 +44,11 @@ def astray(endpoint: Endpoint, options: LogOptions, tables: Mapping[TableId, Tab
     found = {
         table: f"the log does not have all of its rows any more: {step.sql}" for step in steps for table in step.tables
     }
+    wholes = {part.table: whole for whole, schema in now.items() for part in schema.partitions}
     for table, schema in tables.items():
-        if why := _what_became(schema, now.get(table), attached):
+        if table in wholes:
+            found[table] = f"it became a partition of {wholes[table]}, with which its rows are loaded and followed"
+        elif why := _what_became(schema, now.get(table), attached):
             found[table] = why
     return found
 
@@ -53,7 +56,7 @@ def astray(endpoint: Endpoint, options: LogOptions, tables: Mapping[TableId, Tab
 def _what_became(then: TableSchema, now: TableSchema | None, attached: Collection[str]) -> str:
     """Why the log does not tell of the table what it should; "" where it does."""
     if now is None:
-        return "it is gone at the source, or has another name"
+        return "it is gone at the source, has another name, or became a partition"
     if then.oid and then.oid != now.oid:
         return "another table has its name now"
     if not then.reads_like(now) or _is_other(then, now):

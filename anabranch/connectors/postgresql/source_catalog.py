@@ -62,6 +62,11 @@ class PostgresCatalog:
         self.attached |= definitions.attached
         return found
 
+    def names(self) -> dict[TableId, str]:
+        from anabranch.connectors.postgresql.source_definitions import Definitions
+
+        return Definitions(self._connection).names()
+
     def mark(self) -> LogMark:
         with translated("read the position of the source's log"):
             return mark(self._connection)

@@ -13,6 +13,7 @@ from anabranch.abc import PreflightContext
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.ddl import qualified, quote
 from anabranch.connectors.postgresql.decoder_checks import ALLOWED, check_decoder
+from anabranch.connectors.postgresql.publication_checks import check_publication
 from anabranch.connectors.postgresql.slots import REFUSES_COMPUTED
 from anabranch.connectors.postgresql.source_connection import one, open_session
 from anabranch.connectors.postgresql.source_definitions import STORED, UNLOGGED
@@ -135,6 +136,10 @@ def check_rights(live: Live) -> Iterator[CheckResult]:
         yield _failed("select", f"the user may not read {_some(list(map(str, lacking)))}", hint)
 
 
+def check_published(live: Live) -> Iterator[CheckResult]:
+    yield from check_publication(live.connection, live.context)
+
+
 def check_unlogged(live: Live) -> Iterator[CheckResult]:
     for table, schema in sorted(live.context.tables.items(), key=str):
         if schema.engine == UNLOGGED:
@@ -235,6 +240,7 @@ CHECKS: tuple[Check, ...] = (
     check_plugin,
     check_kept_log,
     check_rights,
+    check_published,
     check_encoding,
     check_unlogged,
     check_identity,

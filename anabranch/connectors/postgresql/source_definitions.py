@@ -32,6 +32,7 @@ ROOTS = 130_000  # from here on rows of partitions may come as rows of their roo
 TREES = 120_000  # pg_partition_tree
 GENERATED = 120_000  # https://www.postgresql.org/docs/12/ddl-generated-columns.html
 UNLOGGED = "unlogged"  # in TableSchema.engine
+NO_LOG = "it is unlogged, so that no log has its rows: ALTER TABLE … SET LOGGED first"
 COMPUTED = "computed: the target computes it, too"
 _TYPE, _COLLATION = 7, 8  # places in rows of _COLUMNS
 STORED = {"s": "STORED", "v": "VIRTUAL"}
@@ -47,6 +48,7 @@ SELECT c.oid::bigint, n.nspname::text, c.relname::text, c.relpersistence::text,
    AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend d
                     WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e')
 """
+# pg_get_serial_sequence() would want the right to use the schema.
 # A sequence's options are those that CREATE SEQUENCE would not choose by itself. A NOT NULL that is not validated is none.
 _COLUMNS = """
 SELECT a.attrelid::bigint, a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod),
@@ -74,8 +76,11 @@ SELECT a.attrelid::bigint, a.attname::text, pg_catalog.format_type(a.atttypid, a
   LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
   LEFT JOIN pg_catalog.pg_collation l ON l.oid = a.attcollation
   LEFT JOIN pg_catalog.pg_namespace ln ON ln.oid = l.collnamespace
-  LEFT JOIN pg_catalog.pg_sequence s ON s.seqrelid = pg_catalog.pg_get_serial_sequence(
-              pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname), a.attname)::regclass
+  LEFT JOIN LATERAL (SELECT q.objid AS oid FROM pg_catalog.pg_depend q JOIN pg_catalog.pg_class u ON u.oid = q.objid
+                      WHERE q.classid = 'pg_class'::regclass AND q.refclassid = 'pg_class'::regclass AND u.relkind = 'S'
+                        AND q.refobjid = a.attrelid AND q.refobjsubid = a.attnum AND q.deptype IN ('a', 'i') LIMIT 1)
+         AS owned ON true
+  LEFT JOIN pg_catalog.pg_sequence s ON s.seqrelid = owned.oid
   LEFT JOIN LATERAL (SELECT CASE s.seqtypid WHEN 'int2'::regtype THEN 32767 WHEN 'int4'::regtype THEN 2147483647
                                  ELSE 9223372036854775807 END AS of_type) AS most ON true
  WHERE a.attrelid = ANY(%s::oid[]) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attrelid, a.attnum
@@ -103,12 +108,22 @@ class Definitions:
         self._connection = connection
         self.attached = set[str]()  # partitions that were tables before, of what was read
 
+    def names(self) -> dict[TableId, str]:
+        with translated("read the tables of the source"):
+            rows = self._rows()
+        return {
+            TableId(schema, name): NO_LOG if persistence == "u" else "" for _, schema, name, persistence, *_ in rows
+        }
+
+    def _rows(self) -> list[Any]:
+        roots = self._connection.info.server_version >= ROOTS
+        query = _TABLES.format(roots=", 'p'" * roots, leaves="AND NOT c.relispartition" * roots)
+        return self._connection.execute(query.encode()).fetchall()
+
     def tables(self, wanted: Callable[[TableId], bool], whole: bool = True) -> dict[TableId, TableSchema]:
         version = self._connection.info.server_version
-        roots = version >= ROOTS
-        query = _TABLES.format(roots=", 'p'" * roots, leaves="AND NOT c.relispartition" * roots)
         with translated("read the tables of the source"):
-            rows = self._connection.execute(query.encode()).fetchall()
+            rows = self._rows()
             chosen = {oid: row for oid, *row in rows if wanted(TableId(row[0], row[1]))}
             generated = "a.attgenerated::text" if version >= GENERATED else "''"
             columns = self._by_table(_COLUMNS.format(generated=generated), chosen)

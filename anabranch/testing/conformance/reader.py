@@ -308,6 +308,15 @@ def nothing_new_is_none_after_the_timeout(source: Source) -> None:
             assert isinstance(item, LogIdle)
 
 
+def names_are_those_of_tables(source: Source) -> None:
+    source.create("a")
+    source.create("b")
+    with closing(source.connector.catalog()) as catalog:
+        found = catalog.names()
+        assert found.keys() == catalog.tables(lambda table: True).keys() and len(found) >= 2
+        assert set(found.values()) == {""}
+
+
 CHECKS: tuple[Callable[[Source], None], ...] = (
     whole_transactions_come_in_commit_order,
     an_update_is_its_image_before_and_after,
@@ -321,4 +330,5 @@ CHECKS: tuple[Callable[[Source], None], ...] = (
     a_truncate_comes_between_the_rows,
     pitfall_26_a_purged_log_is_refused,
     nothing_new_is_none_after_the_timeout,
+    names_are_those_of_tables,
 )
