@@ -142,6 +142,27 @@ def test_a_table_that_is_made_anew_with_other_types_loses_no_digit(endpoint: End
     applying.writer.close()
 
 
+def test_a_table_from_which_others_inherit_is_not_written_to(applying: Applying, target_database: Any) -> None:
+    """Rows of the heirs would change with it, by each way of writing, also where they came to inherit meanwhile."""
+    three(applying)
+    target_database.execute(
+        'CREATE TABLE heir () INHERITS ("Or%ders")', "INSERT INTO heir VALUES (1, 5, 'its own')", "CREATE TABLE above ()",
+        'ALTER TABLE "Or%ders" INHERIT above',
+    )  # fmt: skip
+    update = TableNet(TABLE, updates=(Updates(keys(2), rows((Decimal(9),), names=("amount",))),))
+    for net in (update, TableNet(TABLE, inserts=rows((7, None, None))), TableNet(TABLE, deletes=keys(3))):
+        with pytest.raises(TargetError, match=r'inherit from "public"\."Or%ders"'):
+            applying.merge(net)
+    for how in ("truncate", "delete"):
+        with pytest.raises(TargetError, match="inherit from"), applying as writer:
+            writer.truncate([TABLE], how)
+    assert target_database.query("SELECT id, amount::text FROM heir") == [(1, "5.00")]
+    assert len(orders(target_database)) == 4
+    target_database.execute('ALTER TABLE heir NO INHERIT "Or%ders"')
+    applying.merge(update)  # a table that inherits itself is as any other
+    assert [row[1] for row in orders(target_database)] == ["1.00", "9.00", "3.50"]
+
+
 def test_a_table_that_is_gone_is_told_as_such(endpoint: Endpoint, target_database: Any) -> None:
     applying = Applying(endpoint)
     three(applying)

@@ -109,6 +109,19 @@ def test_rule_29_zombie_loader_is_fenced(loader: PostgresLoader, endpoint: Endpo
     assert target_database.query("SELECT count(*) FROM dest.customers") == [(0,)]
 
 
+def test_a_table_from_which_others_inherit_is_not_emptied(loader: PostgresLoader, target_database: Any) -> None:
+    begin(loader, CUSTOMERS)
+    target_database.execute(
+        "CREATE TABLE dest.heir () INHERITS (dest.customers)", "INSERT INTO dest.heir VALUES (1, 'x')"
+    )
+    with pytest.raises(TargetError, match=r"dest\.heir inherit from it") as refused:
+        begin(loader, CUSTOMERS, generation=2, empty=True)
+    assert target_database.query("SELECT count(*) FROM dest.heir") == [(1,)]
+    target_database.execute(refused.value.hint.partition("; or")[0])
+    begin(loader, CUSTOMERS, generation=2, empty=True)
+    assert target_database.query("SELECT count(*) FROM dest.heir") == [(1,)]
+
+
 def test_rule_29_new_generation_waits_for_a_chunk_in_flight(
     loader: PostgresLoader, endpoint: Endpoint, target_database: Any
 ) -> None:

@@ -71,6 +71,7 @@ def test_postgresql_preflight_unreachable_and_refused(endpoint: Endpoint) -> Non
     [
         (GOOD + "; INSERT INTO items VALUES (1, 'x', 1)", "existing", "holds rows"),
         ("CREATE VIEW items AS SELECT 1 AS id", "existing", "is a view"),
+        (GOOD + "; CREATE TABLE heir () INHERITS (items)", "existing", "public.heir inherit from it"),
         ("CREATE TABLE items (id int PRIMARY KEY, n int NOT NULL)", "columns", "column name is missing"),
         ("CREATE TABLE items (id int PRIMARY KEY, name varchar(9), n int)", "columns", "character varying(9), needed"),
         ("CREATE TABLE items (id int, name varchar(10), n int)", "key", "primary key is (), the source's is (id)"),

@@ -20,11 +20,12 @@ from anabranch.abc import ValueRules
 from anabranch.connectors.postgresql import aside, conflicts, merge, onerow, stage
 from anabranch.connectors.postgresql import cascade as cascades
 from anabranch.connectors.postgresql.catalog import may_bypass_constraints
-from anabranch.connectors.postgresql.column_types import ColumnTypes, changed_table
+from anabranch.connectors.postgresql.column_types import ColumnTypes, changed_table, inherited_table
 from anabranch.connectors.postgresql.connection import Connection, connect, session_name, table_name, together
 from anabranch.connectors.postgresql.enforced import Followers
 from anabranch.connectors.postgresql.errors import missing_parent, translate, translated
 from anabranch.connectors.postgresql.exchange import exchange
+from anabranch.connectors.postgresql.heirs import inherited
 from anabranch.connectors.postgresql.merge import Action, Piece, Texts
 from anabranch.connectors.postgresql.newer import refuse_newer
 from anabranch.connectors.postgresql.shared import refuse_truncate
@@ -237,6 +238,8 @@ class PostgresWriter:
                 refuse_truncate(connection, self._job, table)
                 if self._followers is not None:
                     self._followers.refuse_truncate(table, targets)
+        for target in targets:
+            self._types.writes(target)
         names = [table_name(target) for target in targets]
         with translated(f"empty {', '.join(map(str, targets))}", tables[0].source):
             shown = [name.as_string(connection) for name in names]
@@ -268,6 +271,8 @@ class PostgresWriter:
                 raise TargetBusy(what, hint="tried again with them by itself") from None
             stages.rolled_back()
             self._types.rolled_back()
+            if table := inherited_table(error):
+                raise inherited(table) from None
             raise translate(error, "commit an epoch", self._table_of(error), missing_parent(error)) from None
         self._types.committed(types)
         stages.committed()

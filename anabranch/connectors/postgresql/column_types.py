@@ -4,7 +4,8 @@ A prepared statement keeps the types its parameters had, a staging table those o
 Where somebody makes a `real` a `double precision`, or a `date` a `timestamp`, values would go through the old type and lose
 digits, or the time of day, without a word. So each epoch asks, behind its changes and in one piece with its commit, whether
 the tables that it wrote to have the types they had at first; if not, the server refuses the commit. The locks of the epoch's
-own statements keep the types as they are from there on.
+own statements keep the types as they are from there on. The same question asks whether tables inherit from one that was written
+to: an UPDATE, DELETE or TRUNCATE of it would change their rows.
 """
 
 from __future__ import annotations
@@ -19,10 +20,14 @@ from anabranch.model.ids import TableId
 Answer = psycopg.Cursor[tuple[Any, ...]]
 
 MARK, END = "anabranch: other column types in ", " now"
+HEIRS = "anabranch: tables inherit from "
 # No statement but a cast that fails can refuse something without a function of our own. A table that is gone refuses by itself.
 # https://www.postgresql.org/docs/current/catalog-pg-attribute.html
 ASK_TYPES = f"""
-SELECT CASE WHEN coalesce(f.types = t.types, true) THEN f.types ELSE ('{MARK}' || t.name || '{END}')::int::text END
+SELECT CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhparent
+                          WHERE i.inhparent = to_regclass(t.name) AND c.relkind = 'r')
+            THEN ('{HEIRS}' || t.name || '{END}')::int::text
+            WHEN coalesce(f.types = t.types, true) THEN f.types ELSE ('{MARK}' || t.name || '{END}')::int::text END
   FROM unnest(%s::text[], %s::text[]) WITH ORDINALITY AS t (name, types, place)
  CROSS JOIN LATERAL (SELECT string_agg(concat_ws(' ', attname, atttypid, atttypmod), ', ' ORDER BY attnum)
                        FROM pg_catalog.pg_attribute
@@ -62,5 +67,14 @@ class ColumnTypes:
 
 def changed_table(error: psycopg.Error) -> str:
     """The table, quoted, that has other column types; of any other error nothing. What stands around it is in any language."""
-    found = (error.diag.message_primary or "").partition(MARK)[2]
+    return _named(error, MARK)
+
+
+def inherited_table(error: psycopg.Error) -> str:
+    """The table, quoted, from which others inherit: what was written to it was written to rows of theirs, too."""
+    return _named(error, HEIRS)
+
+
+def _named(error: psycopg.Error, mark: str) -> str:
+    found = (error.diag.message_primary or "").partition(mark)[2]
     return found.rpartition(END)[0] if error.sqlstate == "22P02" else ""

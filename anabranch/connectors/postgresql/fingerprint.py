@@ -55,10 +55,14 @@ _HASHES: dict[Form, _Hashes] = {
 
 
 def fingerprint(
-    connection: Connection, table: TableId, columns: Sequence[Hashed], condition: sql.Composable
+    connection: Connection,
+    table: TableId,
+    columns: Sequence[Hashed],
+    condition: sql.Composable,
+    rows: sql.Composable | None = None,
 ) -> Fingerprint | None:
-    """Of the rows for which the condition holds. None where the server has other hashes, no UTF-8, or other types than these
-    columns were to have, and where one has a NULL that is to have none."""
+    """Of the rows for which the condition holds; `rows`: how a query names them, if not by the table. None where the server has
+    other hashes, no UTF-8, or other types than these columns were to have, and where one has a NULL that is to have none."""
     name = table_name(table)
     query = sql.SQL(_SUM).format(
         probe=sql.SQL(PROBE),
@@ -66,7 +70,7 @@ def fingerprint(
         name=sql.Literal(name.as_string(None)),
         characters=sql.Literal([column.name for column in columns if _is_of_characters(column)]),
         hash=_hash(columns),
-        table=name,
+        table=rows or name,
         condition=condition,
     )
     try:
@@ -74,8 +78,8 @@ def fingerprint(
     except _REFUSALS:
         return None
     assert found is not None, "an aggregate without groups has a row"
-    rows, hashes, total, is_as_defined = found
-    return Fingerprint(rows, int(total) % MODULUS) if is_as_defined and rows == hashes else None
+    count, hashes, total, is_as_defined = found
+    return Fingerprint(count, int(total) % MODULUS) if is_as_defined and count == hashes else None
 
 
 def _is_of_characters(column: Hashed) -> bool:

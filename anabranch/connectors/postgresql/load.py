@@ -31,6 +31,7 @@ from anabranch.connectors.postgresql.errors import (
     translate,
     translated,
 )
+from anabranch.connectors.postgresql.heirs import refuse_heirs
 from anabranch.connectors.postgresql.partitions import plan_partitions, taken
 from anabranch.connectors.postgresql.script import script
 from anabranch.connectors.postgresql.typemap import EXTENSIONS
@@ -290,6 +291,7 @@ class PostgresLoader:
         if existing is None:
             raise TargetError(f"the target table {table.target} does not exist", hint="create it before the load")
         shared.refuse_partition(connection, job, table)
+        refuse_heirs(connection, job, table)
         if empty:
             shared.refuse_to_empty(connection, job, table)
         shared.refuse_unfinished(connection, job, table)

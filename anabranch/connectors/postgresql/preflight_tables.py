@@ -11,6 +11,7 @@ from anabranch.connectors.postgresql.catalog import (
     holds_rows,
 )
 from anabranch.connectors.postgresql.fits import takes
+from anabranch.connectors.postgresql.heirs import heirs, remedy, why
 from anabranch.connectors.postgresql.partitions import plan_partitions
 from anabranch.connectors.postgresql.preflight_facts import WRITABLE, Live, failed, ok, some, value_rules, warning
 from anabranch.connectors.postgresql.shared import Other, named, others, whole_of
@@ -30,11 +31,13 @@ def check_existing(live: Live) -> Iterator[CheckResult]:
         elif whole := whole_of(live.connection, existing.id):
             hint = f"load the table that is {whole} here with --recreate first, or choose another target name"
             yield failed("existing", f"{existing.id} is a partition of {whole}, which a job writes to", hint, table)
+        elif found := heirs(live.connection, existing.id):
+            yield failed("existing", f"{existing.id}: {why(found)}", remedy(existing.id, found), table)
         elif not _may_read(live, existing):
             hint = f"GRANT SELECT ON {ddl.qualified(existing.id)} TO {ddl.quote(live.user)}"
             yield failed("existing", f"{live.user} may not read {existing.id}", hint, table)
-        elif found := others(live.connection, live.context.job, existing.id):
-            yield from _shared(found, existing, choice, table)
+        elif sharing := others(live.connection, live.context.job, existing.id):
+            yield from _shared(sharing, existing, choice, table)
         elif holds_rows(live.connection, existing.id) and choice == "keep":
             yield warning("existing", f"{existing.id} holds rows, which stay", "", table)
         elif holds_rows(live.connection, existing.id) and choice != "empty":

@@ -95,7 +95,7 @@ def missing(
         ]
     published = members(connection, name)
     left = tuple(sorted(tables.keys() - (published or set())))
-    listed = ", ".join(map(qualified, left))
+    listed = ", ".join(_alone(tables[table]) for table in left)
     roots = ", publish_via_partition_root = true" if connection.info.server_version >= ROOTS else ""
     is_computed = _is_computed(connection, tables, found)
     computed = ", publish_generated_columns = stored" * is_computed
@@ -112,6 +112,12 @@ def missing(
         found += truncate_notes.missing(connection, name, tables)
     before, after = _slot(connection, name, bool(found), decoder.plugin) if begins else ([], [])
     return rights + before + found + after
+
+
+def _alone(schema: TableSchema) -> str:
+    """Without the tables that inherit from it: the server would refuse UPDATE and DELETE of those that have no key.
+    https://www.postgresql.org/docs/current/sql-createpublication.html"""
+    return qualified(schema.id) if schema.partition_key else f"ONLY {qualified(schema.id)}"
 
 
 def _is_computed(connection: Connection, tables: Collection[TableId], identities: Collection[SetUpStep]) -> bool:

@@ -103,7 +103,7 @@ class PostgresSnapshot:
         return {
             "texts": sql.SQL(", ").join(sql.SQL("{}::text").format(sql.Identifier(c)) for c in table.primary_key),
             "key": column_list(table.primary_key),
-            "table": table_name(table.id),
+            "table": own_rows(table),
             "order": sql.SQL(", ").join(sql.Identifier("t", c) for c in table.primary_key),  # of t: here it is text
         }
 
@@ -119,13 +119,13 @@ class PostgresSnapshot:
             if connection.info.transaction_status is not psycopg.pq.TransactionStatus.IDLE:
                 connection.execute("COMMIT")
             connection.execute(BEGIN)
-            connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(table_name(table.id)))
+            connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(own_rows(table)))
             mark = _mark(connection)
         return mark, mark
 
     def share(self, tables: Sequence[TableSchema]) -> str:
         """The locks are for the moment of opening: nothing is being truncated or rewritten then."""
-        connection, names = self._session(), [table_name(table.id) for table in tables]
+        connection, names = self._session(), [own_rows(table) for table in tables]
         try:
             with open_session(self._endpoint) as holder, translated("open a snapshot"), holder.transaction():
                 lock = sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(sql.SQL(", ").join(names))
@@ -146,7 +146,7 @@ class PostgresSnapshot:
         with translated("open a shared snapshot"):
             connection.execute(BEGIN)
             try:
-                connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(table_name(table.id)))
+                connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(own_rows(table)))
                 connection.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(found["name"])))
                 if _files(connection, table) == found["files"][str(table.id)]:
                     return place_of(found["mark"]).mark()
@@ -187,7 +187,7 @@ class PostgresSnapshot:
 
     def fingerprint(self, table: TableSchema, columns: Sequence[Hashed], bounds: Bounds) -> Fingerprint | None:
         with translated(f"sum up {table.id}"):
-            return fingerprint(self._session(), table.id, columns, _inside(table, bounds))
+            return fingerprint(self._session(), table.id, columns, _inside(table, bounds), own_rows(table))
 
     def close(self) -> None:
         if self._connection is not None:
@@ -205,7 +205,7 @@ class PostgresSnapshot:
         self, table: TableSchema, columns: Sequence[str], condition: sql.Composable, binary: bool = False
     ) -> Iterator[bytes]:
         query = sql.SQL("COPY (SELECT {} FROM {} WHERE {}) TO STDOUT" + " (FORMAT binary)" * binary).format(
-            column_list(list(columns)), table_name(table.id), condition
+            column_list(list(columns)), own_rows(table), condition
         )
         try:
             with translated("read rows"):
@@ -213,6 +213,13 @@ class PostgresSnapshot:
         except SourceError as error:
             error.table = error.table or str(table.id)
             raise
+
+
+def own_rows(table: TableSchema) -> sql.Composable:
+    """What a query names for the rows that the log calls this table's: those of its partitions, and of no table that inherits
+    from it. https://www.postgresql.org/docs/current/ddl-inherit.html"""
+    name = table_name(table.id)
+    return name if table.partition_key else sql.SQL("ONLY {}").format(name)
 
 
 def _mark(connection: Connection) -> LogMark:

@@ -21,6 +21,7 @@ from anabranch.connectors.postgresql.source_errors import translated
 from anabranch.connectors.postgresql.source_objects import objects
 from anabranch.model.checks import CheckResult
 from anabranch.model.endpoint import Endpoint
+from anabranch.model.ids import TableId
 
 OLDEST, OLDEST_NAME = 110_000, "11"
 KEEP = "max_slot_wal_keep_size"  # none before 13
@@ -194,6 +195,24 @@ def check_partition_truncate(live: Live) -> Iterator[CheckResult]:
             )
 
 
+def check_inheritance(live: Live) -> Iterator[CheckResult]:
+    """Each table gets the rows that the log calls its own."""
+    parents = [str(table) for table in live.context.tables]
+    query = """
+        SELECT pn.nspname::text, p.relname::text, array_agg(cn.nspname || '.' || c.relname ORDER BY cn.nspname, c.relname)
+          FROM pg_catalog.pg_inherits i
+          JOIN pg_catalog.pg_class p ON p.oid = i.inhparent AND p.relkind = 'r'
+          JOIN pg_catalog.pg_namespace pn ON pn.oid = p.relnamespace
+          JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid JOIN pg_catalog.pg_namespace cn ON cn.oid = c.relnamespace
+         WHERE pn.nspname || '.' || p.relname = ANY(%s) GROUP BY 1, 2 ORDER BY 1, 2"""
+    for schema, name, children in live.connection.execute(query, [parents]).fetchall():
+        without = [child for child in children if child not in parents]
+        why = f"{_some(children)} inherit from it: each table gets its own rows (ONLY), and inherits nothing at the target"
+        why += f"; the rules leave out {_some(without)}" * bool(without)
+        hint = "include the children, and read them together by a view of UNION ALL where the application needs it"
+        yield CheckResult("source.inheritance", "warning", why, hint, str(TableId(schema, name)))
+
+
 def check_computed(live: Live) -> Iterator[CheckResult]:
     """It refuses them as soon as the table is published, to everybody.
     https://www.postgresql.org/docs/18/logical-replication-gencols.html"""
@@ -245,6 +264,7 @@ CHECKS: tuple[Check, ...] = (
     check_unlogged,
     check_identity,
     check_partition_truncate,
+    check_inheritance,
     check_computed,
     check_keys,
     check_objects,
