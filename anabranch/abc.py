@@ -24,6 +24,7 @@ from anabranch.rows.log_items import LogItem, StatementFacts
 from anabranch.rows.net import Cascade, CascadeRule, RowChange, StagedNet, TableNet, TargetTable
 
 if TYPE_CHECKING:
+    from anabranch.rows.chunk import Barrier, Chunk
     from anabranch.rows.fingerprint import Fingerprint, Hashed
 
 
@@ -36,6 +37,7 @@ class ValueRules:
     json: str = "jsonb"  # "jsonb" | "json" | "text"
     geometry: str = "bytea"  # "bytea" | "geometry"
     vector: str = "real[]"  # "real[]" | "vector"
+    large_objects: str = "stop"  # "stop" | "numbers"
 
 
 # --- source: log -----------------------------------------------------------------------------------------
@@ -80,6 +82,16 @@ class LogReader(Protocol):
     def confirm(self, durable: LogMark) -> None:
         """What the trail holds durably. A server that keeps its log for us may be told of it, and of nothing further (K13).
         Called often, also before `start`; raises SourceUnavailable."""
+
+    def close(self) -> None: ...
+
+
+class ValueGuard(Protocol):
+    """Looks at rows on their way into the trail for values that name something outside of their row which no log has. Used by
+    capture, for each chunk with rows, in the order of the log."""
+
+    def barriers(self, chunk: Chunk, select: Select) -> list[Barrier]:
+        """A PARK barrier before the first such row of each table. Raises SourceUnavailable: the chunk is read again."""
 
     def close(self) -> None: ...
 
@@ -566,6 +578,10 @@ class SourceConnector(Protocol):
     def astray(self, options: LogOptions, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
         """Those of these tables that the log does not tell of, or not as they were, by what the source says now, and why. None
         where the log itself has statements that say so."""
+
+    def guard(self, options: LogOptions, dropped: Callable[[TableId], Collection[str]]) -> ValueGuard | None:
+        """`dropped`: columns of a table that the job leaves out. None where rows say all that they mean, or the job's rules
+        (LogOptions.rules) let them arrive as they are."""
 
     def carry_out(self, steps: Sequence[SetUpStep], patience: float) -> None:
         """Run steps of `missing`, each by itself. Raises SourceError at the first that is refused, SourceUnavailable for one

@@ -166,6 +166,12 @@ class DefinitionKeeper:
         """Their rows cannot be followed any more, for a reason that no statement gives."""
         return self._park(tables, reason, "")
 
+    def park_at(self, barrier: Barrier) -> list[Barrier]:
+        """The barrier's table, at its place; nothing where it is parked by now, with another one."""
+        if barrier.table not in self.trail.history.in_force():
+            return []
+        return self._park([barrier.table], barrier.reason, barrier.statement, barrier.tx, barrier.ordinal)
+
     def _park(
         self, tables: Iterable[TableId], reason: str, statement: str, tx: int = 0, ordinal: int = 0
     ) -> list[Barrier]:

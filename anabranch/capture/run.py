@@ -9,11 +9,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from anabranch import log
-from anabranch.abc import LogReader, SourceConnector
+from anabranch.abc import LogReader, SourceConnector, ValueGuard
 from anabranch.capture.begin import Wanted, begin
 from anabranch.capture.definitions import DefinitionKeeper, alone
 from anabranch.capture.newcomers import Newcomers
@@ -77,6 +77,7 @@ class Capture:
     limits: Limits = LIMITS  # of rows of open transactions in memory
     prepare: Callable[[Mapping[TableId, TableSchema]], object] = lambda tables: None  # at the source, for these tables
     astray: Callable[[Mapping[TableId, TableSchema]], Mapping[TableId, str]] = lambda tables: {}  # as the source says
+    guard: ValueGuard | None = None  # looks at rows before they enter the trail
     waits_at_start: bool = False  # also for a source that was never reached: who started this has reached it
 
     def run(self) -> None:
@@ -257,7 +258,7 @@ class Capture:
                 self.watcher.at_end(self.trail)
 
     def _write(self, chunk: Chunk) -> None:
-        self.trail.append(self.open.resumed(chunk))
+        self.trail.append(self.open.resumed(self._guarded(chunk)))
         reach("capture.appended")
         if chunk.part is not Part.FRAGMENT:
             self.trail.flush()
@@ -265,6 +266,12 @@ class Capture:
             self._written()
             if chunk.transactions.num_rows < FEW:
                 time.sleep(FEW_SECONDS)
+
+    def _guarded(self, chunk: Chunk) -> Chunk:
+        """With what parks tables because of values of theirs that no log explains."""
+        found = self.guard.barriers(chunk, self.keeper.select) if self.guard is not None and chunk.tables else []
+        parked = [one for barrier in found for one in self.keeper.park_at(barrier)]
+        return replace(chunk, barriers=chunk.barriers + tuple(parked)) if parked else chunk
 
     def _prepare(self, item: LogPrepared) -> None:
         """Its rows are durable before the trail's position passes it."""

@@ -65,7 +65,7 @@ def value_rules(job: Job) -> ValueRules:
     from anabranch.abc import ValueRules
 
     types = job.config.types
-    return ValueRules(types.zero_date, types.nul, types.json, types.geometry, types.vector)
+    return ValueRules(types.zero_date, types.nul, types.json, types.geometry, types.vector, types.large_objects)
 
 
 def log_options(job: Job, job_uuid: str) -> LogOptions:

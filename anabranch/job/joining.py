@@ -221,8 +221,10 @@ class Joining:
         """What the source's preflight has against this table."""
         checks = self.source.checks()
         try:
-            choices = {"capture.decoder": self.job.config.capture.decoder}
-            results = checks.run(PreflightContext(self.name, choices, now, {}))
+            config, rules = self.job.config, self.job.rules
+            choices = {"capture.decoder": config.capture.decoder, "types.large_objects": config.types.large_objects}
+            dropped = {one: rules.dropped(one) for one in now}
+            results = checks.run(PreflightContext(self.name, choices, now, {}, dropped))
         finally:
             checks.close()
         return Report(self.name, tuple(result for result in results if result.table == str(table)))

@@ -31,7 +31,7 @@ def run_capture(job: Job) -> None:
         job_uuid = ends.trail_uuid(job) or ends.new_trail_uuid(job)
         source = ends.source_of(job)
         options = ends.log_options(job, job_uuid)
-        reader = source.log(options)
+        reader, guard = source.log(options), source.guard(options, job.rules.dropped)
         try:
             followed = ends.followed_identity(job) or reader.identity()
             with ends.open_trail(job, followed, job_uuid, LOCK_SECONDS) as trail:
@@ -51,10 +51,13 @@ def run_capture(job: Job) -> None:
                     limits=Limits(settings.memory_limit_mb << 20, float(settings.transaction_staging_timeout_s)),
                     prepare=partial(ends.carry_out, source, options),
                     astray=partial(source.astray, options),
+                    guard=guard,
                     waits_at_start=bool(os.environ.get(SUPERVISED)),
                 ).run()
         finally:
             reader.close()
+            if guard is not None:
+                guard.close()
 
 
 def run_apply(job: Job, engine: Engine | None = None) -> None:

@@ -6,7 +6,7 @@ named by the endpoint's `database` and live as long as the process (`database.py
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from anabranch.abc import (
     Checks,
@@ -55,6 +55,9 @@ class MemorySource:
 
     def astray(self, options: LogOptions, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
         return {}
+
+    def guard(self, options: LogOptions, dropped: Callable[[TableId], Collection[str]]) -> None:
+        return None
 
     def carry_out(self, steps: Sequence[SetUpStep], patience: float) -> None:
         pass

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from anabranch.abc import Checks, LogOptions, LogOrder, LogReader, SourceCatalog, SourceConnector
     from anabranch.connectors.mysql.ddl import MysqlDialect
@@ -53,6 +53,9 @@ class MysqlSource:
 
     def astray(self, options: LogOptions, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
         return {}
+
+    def guard(self, options: LogOptions, dropped: Callable[[TableId], Collection[str]]) -> None:
+        return None
 
     def carry_out(self, steps: Sequence[SetUpStep], patience: float) -> None:
         raise AssertionError("there are none")

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from anabranch.abc import (
         Checks,
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         TargetReader,
         TargetStore,
         TypeMap,
+        ValueGuard,
         ValueRules,
         Writer,
     )
@@ -65,6 +66,12 @@ class PostgresSource:
         from anabranch.connectors.postgresql.set_up import astray
 
         return astray(self.endpoint, options, tables)
+
+    def guard(self, options: LogOptions, dropped: Callable[[TableId], Collection[str]]) -> ValueGuard | None:
+        from anabranch.connectors.postgresql.large_object_guard import LargeObjectGuard
+        from anabranch.connectors.postgresql.large_objects import NUMBERS
+
+        return None if options.rules.large_objects == NUMBERS else LargeObjectGuard(self.endpoint, dropped)
 
     def carry_out(self, steps: Sequence[SetUpStep], patience: float) -> None:
         from anabranch.connectors.postgresql.set_up import carry_out

@@ -2,7 +2,7 @@
 of its heirs as well, and reading it reads them: a job does not write to one. A partition is no heir.
 
 https://www.postgresql.org/docs/current/ddl-inherit.html
-What does not live here: tables of the source that inherit (snapshot.py reads them by ONLY).
+What does not live here: tables of the source that inherit (source_connection.own_rows).
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from anabranch.connectors.postgresql.source_connection import (
     log_end,
     one,
     open_session,
+    own_rows,
     refuse_other,
     snapshot_text,
 )
@@ -213,13 +214,6 @@ class PostgresSnapshot:
         except SourceError as error:
             error.table = error.table or str(table.id)
             raise
-
-
-def own_rows(table: TableSchema) -> sql.Composable:
-    """What a query names for the rows that the log calls this table's: those of its partitions, and of no table that inherits
-    from it. https://www.postgresql.org/docs/current/ddl-inherit.html"""
-    name = table_name(table.id)
-    return name if table.partition_key else sql.SQL("ONLY {}").format(name)
 
 
 def _mark(connection: Connection) -> LogMark:

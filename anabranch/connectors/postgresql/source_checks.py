@@ -13,6 +13,7 @@ from anabranch.abc import PreflightContext
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.ddl import qualified, quote
 from anabranch.connectors.postgresql.decoder_checks import ALLOWED, check_decoder
+from anabranch.connectors.postgresql.large_objects import check_large_objects
 from anabranch.connectors.postgresql.publication_checks import check_publication
 from anabranch.connectors.postgresql.slots import REFUSES_COMPUTED
 from anabranch.connectors.postgresql.source_connection import one, open_session
@@ -239,6 +240,10 @@ def check_keys(live: Live) -> Iterator[CheckResult]:
             yield CheckResult("source.keys", "warning", why, "a primary key makes load and apply faster", str(table))
 
 
+def check_values(live: Live) -> Iterator[CheckResult]:
+    yield from check_large_objects(live.connection, live.context)
+
+
 def check_objects(live: Live) -> Iterator[CheckResult]:
     yield from objects(live.connection, live.context.tables)
 
@@ -267,6 +272,7 @@ CHECKS: tuple[Check, ...] = (
     check_inheritance,
     check_computed,
     check_keys,
+    check_values,
     check_objects,
 )
 

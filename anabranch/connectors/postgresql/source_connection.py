@@ -1,20 +1,23 @@
-"""Sessions at a PostgreSQL that is the source, and which one it is.
+"""Sessions at a PostgreSQL that is the source, which one it is, and how a query there names a table's rows.
 
 What does not live here: settings of every session (connection.py), the connection that the log comes over (wal_stream.py).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg import sql
 
-from anabranch.connectors.postgresql.connection import LATER_SETTINGS, Connection, parameters
+from anabranch.connectors.postgresql.connection import LATER_SETTINGS, Connection, parameters, table_name
 from anabranch.connectors.postgresql.positions import lsn_of
 from anabranch.connectors.postgresql.source_errors import translated
 from anabranch.errors import SourceError
 from anabranch.model.endpoint import Endpoint
+
+if TYPE_CHECKING:
+    from anabranch.model.schema import TableSchema
 
 NAME = "anabranch"
 
@@ -83,3 +86,10 @@ def one(connection: Connection, query: Any, parameters: Any = None) -> Any:
     """The first value of the first row."""
     row = connection.execute(query, parameters).fetchone()
     return row[0] if row else None
+
+
+def own_rows(table: TableSchema) -> sql.Composable:
+    """What a query names for the rows that the log calls this table's: those of its partitions, and of no table that inherits
+    from it. https://www.postgresql.org/docs/current/ddl-inherit.html"""
+    name = table_name(table.id)
+    return name if table.partition_key else sql.SQL("ONLY {}").format(name)
