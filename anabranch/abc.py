@@ -583,9 +583,9 @@ class SourceConnector(Protocol):
         """`dropped`: columns of a table that the job leaves out. None where rows say all that they mean, or the job's rules
         (LogOptions.rules) let them arrive as they are."""
 
-    def carry_out(self, steps: Sequence[SetUpStep], patience: float) -> None:
+    def carry_out(self, steps: Sequence[SetUpStep], patience: float, stop: Callable[[], bool] = lambda: False) -> None:
         """Run steps of `missing`, each by itself. Raises SourceError at the first that is refused, SourceUnavailable for one
-        that others are in the way of for so many seconds."""
+        that others are in the way of for so many seconds (infinity: for ever), or until `stop` says so."""
 
     def log(self, options: LogOptions) -> LogReader: ...
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 import uuid
@@ -42,8 +43,7 @@ if TYPE_CHECKING:  # contracts take time to come, and `status` goes without them
 
 T = TypeVar("T")
 TARGET = "target"  # among a job's facts at a target that has a name: which one it is
-# That the source may have others in the way of what prepares it: at the beginning, and while capture follows.
-BEGIN_SECONDS, JOIN_SECONDS = 120.0, 2.0
+JOIN_SECONDS = 2.0  # that others may be in the way of what a table needs at the source, while capture follows
 SERVER_ID_FLOOR = 1 << 20  # derived ids stay clear of the small numbers that people give their servers
 
 
@@ -205,7 +205,7 @@ def open_trail(job: Job, source_identity: str, job_uuid: str, lock_timeout: floa
     )
 
 
-def begin_trail_if_none(job: Job) -> None:
+def begin_trail_if_none(job: Job, stop: Callable[[], bool] = lambda: False) -> None:
     """`load` without a trail records the source's present position itself. One that capture is beginning is awaited
     by the caller."""
     from anabranch.capture.begin import begin
@@ -219,19 +219,22 @@ def begin_trail_if_none(job: Job) -> None:
     reader = source.log(options)
     try:
         with open_trail(job, reader.identity(), job_uuid) as trail:
-            prepare_source(job, source, options)
-            begin(source, reader, trail, job.rules.includes, Patience(float(job.config.capture.staging_timeout_s)))
+            prepare_source(job, source, options, stop)
+            patience = Patience(float(job.config.capture.staging_timeout_s), stop)
+            begin(source, reader, trail, job.rules.includes, patience)
     except TrailLocked:
         return
     finally:
         reader.close()
 
 
-def prepare_source(job: Job, source: SourceConnector, options: LogOptions) -> None:
+def prepare_source(
+    job: Job, source: SourceConnector, options: LogOptions, stop: Callable[[], bool] = lambda: False
+) -> None:
     """What the source still needs before a trail begins."""
     if exists(job.trail) and TrailReader(job.trail).end().resume:
         return
-    carry_out(source, options, tables_at_source(job, source), begins=True)
+    carry_out(source, options, tables_at_source(job, source), begins=True, stop=stop)
 
 
 def tables_at_source(job: Job, source: SourceConnector) -> dict[TableId, TableSchema]:
@@ -244,12 +247,17 @@ def tables_at_source(job: Job, source: SourceConnector) -> dict[TableId, TableSc
 
 
 def carry_out(
-    source: SourceConnector, options: LogOptions, tables: Mapping[TableId, TableSchema], begins: bool = False
+    source: SourceConnector,
+    options: LogOptions,
+    tables: Mapping[TableId, TableSchema],
+    begins: bool = False,
+    stop: Callable[[], bool] = lambda: False,
 ) -> list[str]:
-    """Run what is missing at the source for these tables; the statements."""
+    """Run what is missing at the source for these tables; the statements. Before a log begins, others who are in the way are
+    waited for as long as it takes; a table that joins asks again later."""
     steps = source.missing(options, tables, begins)
     for step in steps:
-        source.carry_out([step], BEGIN_SECONDS if begins else JOIN_SECONDS)
+        source.carry_out([step], math.inf if begins else JOIN_SECONDS, stop)
         log.get().info("source_set_up", statement=step.sql)
     return [step.sql for step in steps]
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from anabranch import waits
 from anabranch.config import ONLY, JobConfig, load_job
 from anabranch.errors import AnabranchError, ConfigError, install_hint
 from anabranch.model.endpoint import Endpoint
@@ -290,9 +291,11 @@ class Job:
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """Errors say which job they are about, and what has to be installed where a package is missing."""
+        """Errors say which job they are about, and what has to be installed where a package is missing; of others who are in
+        the way the log tells."""
         try:
-            yield
+            with waits.listening(lambda server, text: None):
+                yield
         except AnabranchError as error:
             error.job = error.job or self.label
             raise

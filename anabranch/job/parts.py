@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from anabranch import log
+from anabranch import log, waits
 from anabranch.capture.run import Capture
 from anabranch.capture.uncommitted import Limits
 from anabranch.job import ends
@@ -27,7 +27,7 @@ LOCK_SECONDS = 10.0  # a part that was just stopped may still hold the trail
 
 
 def run_capture(job: Job) -> None:
-    with Stop() as stop, part(job, "capture") as state:
+    with Stop() as stop, part(job, "capture") as state, stop.excused():
         job_uuid = ends.trail_uuid(job) or ends.new_trail_uuid(job)
         source = ends.source_of(job)
         options = ends.log_options(job, job_uuid)
@@ -36,7 +36,7 @@ def run_capture(job: Job) -> None:
             followed = ends.followed_identity(job) or reader.identity()
             with ends.open_trail(job, followed, job_uuid, LOCK_SECONDS) as trail:
                 log.get(job=job.config.name).info("capture_started", end=str(trail.end.position))
-                ends.prepare_source(job, source, options)
+                ends.prepare_source(job, source, options, stop.asked)
                 settings = job.config.capture
                 Capture(
                     source=source,
@@ -49,7 +49,7 @@ def run_capture(job: Job) -> None:
                     refuse_switch=partial(ends.refuse_switch_while_loading, job),
                     staging_timeout=float(settings.staging_timeout_s),
                     limits=Limits(settings.memory_limit_mb << 20, float(settings.transaction_staging_timeout_s)),
-                    prepare=partial(ends.carry_out, source, options),
+                    prepare=partial(ends.carry_out, source, options, stop=stop.asked),
                     astray=partial(source.astray, options),
                     guard=guard,
                     waits_at_start=bool(os.environ.get(SUPERVISED)),
@@ -65,7 +65,7 @@ def run_apply(job: Job, engine: Engine | None = None) -> None:
     from anabranch.apply.run import ApplyRun
 
     engine = engine or SparkEngine(spark_factory(job, "apply"), job.config.apply.runner)
-    with Stop() as stop, part(job, "apply") as state:
+    with Stop(ends_waits=False) as stop, part(job, "apply") as state:
         ends.refuse_changed_job(job)
         source = ends.source_of(job)
         ApplyRun(
@@ -118,11 +118,11 @@ def run_load(
     from anabranch.job.loading import Loading
 
     engine = engine or SparkEngine(spark_factory(job, "load"))
-    with Stop() as stop, part(job, "load") as state:
+    with Stop() as stop, part(job, "load") as state, stop.excused(), waits.in_tasks():
         has_looked = os.environ.get(SUPERVISED) and not os.environ.get(PREFLIGHT)  # `run` has
         if table is None and not has_looked:
             ends.preflight_report(job).require()
-        ends.begin_trail_if_none(job)
+        ends.begin_trail_if_none(job, stop.asked)
         _await_trail(job, stop)
         if not stop.asked():
             loading = Loading(job, engine, stop.asked, state)

@@ -10,8 +10,13 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from types import FrameType
 from typing import Any
+
+from anabranch import waits
+from anabranch.errors import AnabranchError, Retry
 
 SUPERVISED = "ANABRANCH_SUPERVISED"
 PREFLIGHT = "ANABRANCH_PREFLIGHT"  # set for a load that has to check what its supervisor could not
@@ -20,10 +25,12 @@ PREFLIGHT = "ANABRANCH_PREFLIGHT"  # set for a load that has to check what its s
 class Stop:
     """A context in which signals ask. `asked()` is what engines poll; `signal` is the number that asked, 0 for none."""
 
-    def __init__(self) -> None:
+    def __init__(self, ends_waits: bool = True) -> None:
+        """`ends_waits`: the first signal ends statements that wait for others; else what has begun is finished."""
         self.signal = 0
         self._asked = threading.Event()
         self._before: dict[signal.Signals, Any] = {}
+        self._waits, self._ends_waits = ExitStack(), ends_waits
 
     def asked(self) -> bool:
         return self._asked.is_set()
@@ -40,16 +47,28 @@ class Stop:
             self._before = {
                 number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)
             }
+        if self._ends_waits:
+            self._waits.enter_context(waits.ending_when(self.asked))
         if os.environ.get(SUPERVISED):
             threading.Thread(target=self._watch_supervisor, name="supervisor", daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
         """Signals mean what they meant before: a notebook's next cell is interrupted, not its kernel ended."""
+        self._waits.close()
         for number, handler in self._before.items():
             if handler is not None:  # one that was not set from Python cannot be put back
                 signal.signal(number, handler)
         self._before = {}
+
+    @contextmanager
+    def excused(self) -> Iterator[None]:
+        """A statement that waited for others, and was ended because this process has to stop, is no error."""
+        try:
+            yield
+        except AnabranchError as error:
+            if not (self.asked() and error.retry is Retry.TIMED and waits.said()):
+                raise
 
     def exit_if_signalled(self) -> None:
         """For verbs with an end of their own: they were interrupted before it."""

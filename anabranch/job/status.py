@@ -43,6 +43,7 @@ def status(job: Job) -> dict[str, Any]:
             "source_end": _mark(source_end),
         },
         "targets": targets,
+        "waits": _waits([snapshot, *(found for _, found in pictures)]),
         "last_error": _last_error([snapshot, *(found for _, found in pictures)]),
         **_prepared(job),
         **held,
@@ -195,8 +196,24 @@ def _table(state: TableState, snapshot: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _waits(snapshots: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """For whom parts that live wait at a lock, or at an older transaction; each once."""
+    found: list[dict[str, Any]] = []
+    for snapshot in snapshots:
+        names = {part["name"] for part in snapshot["parts"]}
+        told = [wait for wait in snapshot.get("waits", ()) if wait["part"] in names]
+        found += [wait for wait in told if wait not in found]
+    return found
+
+
 def as_seen(snapshot: dict[str, Any]) -> dict[str, Any]:
     """state.db's picture, where the part that had the last word may be gone: nothing streams without capture and apply."""
+    if waits := _waits([snapshot]):
+        snapshot = {
+            **snapshot,
+            "phase": "waiting",
+            "detail": "; ".join(f"{wait['part']} waits {wait['text']}" for wait in waits),
+        }
     missing = next((name for name in ("capture", "apply") if not lives(snapshot, name)), None)
     if missing is None or snapshot["phase"] not in ("streaming", "draining"):
         return snapshot

@@ -6,9 +6,10 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
-from anabranch import log
+from anabranch import log, waits
 from anabranch.errors import AnabranchError
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
@@ -34,7 +35,8 @@ def part(job: Job, name: str) -> Iterator[StateStore]:
     state.part(name, os.getpid(), host)
     is_named = name in OF_TARGET and job.is_one_of_several
     try:
-        with log.about(**({"target": job.target} if is_named else {})):
+        about = log.about(**({"target": job.target} if is_named else {}))
+        with about, waits.listening(partial(state.waits, name)):
             yield state
     except AnabranchError as error:
         error.job = error.job or job.label

@@ -21,6 +21,9 @@ CREATE TABLE IF NOT EXISTS slow (one INTEGER PRIMARY KEY CHECK (one = 1), count 
 -- name: create_how
 CREATE TABLE IF NOT EXISTS how (name TEXT PRIMARY KEY, how TEXT NOT NULL, at TEXT NOT NULL)
 
+-- name: create_wait
+CREATE TABLE IF NOT EXISTS wait (part TEXT NOT NULL, server TEXT NOT NULL, text TEXT NOT NULL, since TEXT NOT NULL, at TEXT NOT NULL, PRIMARY KEY (part, server))
+
 -- name: put_part
 INSERT INTO part VALUES (:name, :pid, :host, :at)
 ON CONFLICT (name) DO UPDATE SET pid = excluded.pid, host = excluded.host, since = excluded.since
@@ -55,6 +58,13 @@ ON CONFLICT (kind) DO UPDATE SET text = excluded.text, commit_time = excluded.co
 INSERT INTO slow VALUES (1, :count, :epochs, :reason, :at)
 ON CONFLICT (one) DO UPDATE SET count = excluded.count, epochs = excluded.epochs, reason = excluded.reason, at = excluded.at
 
+-- name: put_wait
+INSERT INTO wait VALUES (:part, :server, :text, :at, :at)
+ON CONFLICT (part, server) DO UPDATE SET text = excluded.text, at = excluded.at
+
+-- name: end_wait
+DELETE FROM wait WHERE part = :part AND server = :server
+
 -- name: put_last_error
 INSERT INTO last_error VALUES (1, :part, :exit_code, :message, :at)
 ON CONFLICT (one) DO UPDATE SET part = excluded.part, exit_code = excluded.exit_code, message = excluded.message, at = excluded.at
@@ -76,6 +86,9 @@ SELECT kind, text, commit_time, at FROM position ORDER BY kind
 
 -- name: slow
 SELECT count, epochs, reason, at FROM slow WHERE count > 0
+
+-- name: waits
+SELECT part, text, since, at FROM wait ORDER BY since
 
 -- name: last_error
 SELECT part, exit_code, message, at FROM last_error

@@ -25,7 +25,8 @@ from anabranch.model.position import Position
 
 FILE = "state.db"
 BUSY_S = 2.0  # longer than any of our writes; a stuck writer must not hold up a pipeline
-VERSION = 2  # of the tables; another one is thrown away, it is only a view
+FRESH_S = 20.0  # a wait that is not told again for so long is over, whatever became of who told it
+VERSION = 3  # of the tables; another one is thrown away, it is only a view
 
 
 def _queries() -> dict[str, str]:
@@ -71,6 +72,13 @@ class StateStore:
     def how(self, name: str, how: str) -> None:
         """Which of several ways to the same end a part of this process goes, for people."""
         self._write("put_how", name=name, how=how)
+
+    def waits(self, part: str, server: str, text: str) -> None:
+        """A part waits for somebody at a server; "" when that is over. It is told again and again, else it counts as over."""
+        if text:
+            self._write("put_wait", part=part, server=server, text=text)
+        else:
+            self._write("end_wait", part=part, server=server)
 
     def phase(self, phase: str, detail: str = "") -> None:
         """`detail` says what a waiting part waits for."""
@@ -127,6 +135,7 @@ class StateStore:
                 for row in self._read("progress")
             },
             "slow_epochs": next(iter(self._read("slow")), None),
+            "waits": [wait for wait in self._read("waits") if _is_fresh(wait["at"])] if parts else [],
             "last_error": error,
         }
 
@@ -221,6 +230,11 @@ def _inode(path: Path) -> tuple[int, int] | None:
 
 def _known(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if value is not None}
+
+
+def _is_fresh(at: str) -> bool:
+    """Told a moment ago?"""
+    return abs((datetime.now(UTC) - datetime.fromisoformat(at)).total_seconds()) < FRESH_S
 
 
 def _may_live(pid: int, host: str) -> bool:

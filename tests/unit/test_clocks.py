@@ -15,6 +15,7 @@ READ_IN = {
     "trail/writer.py": "shown: when a segment was made",
     "capture/uncommitted.py": "shown: when the first rows of an open transaction were put beside the trail",
     "connectors/postgresql/wal_stream.py": "shown by the source: when we reported to it last",
+    "connectors/mysql/lookout.py": "shown: since when somebody is in our way, of the seconds that the server tells",
     "cli/main.py": "the name of a file with a traceback",
 }
 
@@ -45,5 +46,6 @@ def test_pitfall_45_the_clocks_of_the_servers_are_not_asked() -> None:
         "conflicts.py",
         "skipped.py",
         "aside.py",
+        "lookout.py",
     }
     assert asked <= known

@@ -59,7 +59,7 @@ class MemorySource:
     def guard(self, options: LogOptions, dropped: Callable[[TableId], Collection[str]]) -> None:
         return None
 
-    def carry_out(self, steps: Sequence[SetUpStep], patience: float) -> None:
+    def carry_out(self, steps: Sequence[SetUpStep], patience: float, stop: Callable[[], bool] = lambda: False) -> None:
         pass
 
     def log(self, options: LogOptions) -> LogReader:

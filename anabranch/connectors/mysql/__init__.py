@@ -57,7 +57,7 @@ class MysqlSource:
     def guard(self, options: LogOptions, dropped: Callable[[TableId], Collection[str]]) -> None:
         return None
 
-    def carry_out(self, steps: Sequence[SetUpStep], patience: float) -> None:
+    def carry_out(self, steps: Sequence[SetUpStep], patience: float, stop: Callable[[], bool] = lambda: False) -> None:
         raise AssertionError("there are none")
 
     def log(self, options: LogOptions) -> LogReader:

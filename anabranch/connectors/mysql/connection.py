@@ -13,6 +13,7 @@ import pymysql
 from anabranch.connectors.mysql.errors import OTHER_LOGIN, translate
 from anabranch.errors import AnabranchError, ConfigError, SourceError
 from anabranch.model.endpoint import Endpoint
+from anabranch.waits import Session, register
 
 CONNECT_TIMEOUT = 10  # seconds
 # https://dev.mysql.com/doc/refman/8.0/en/connection-options.html#option_general_ssl-mode
@@ -26,8 +27,9 @@ GIVES_AWAY = ("mysql_clear_password", "dialog", "mysql_old_password")
 OPTIONS = ("ssl_mode", *SSL_FILES, "unix_socket")
 
 
-def connect(endpoint: Endpoint, **driver: Any) -> pymysql.Connection:
-    """A connection in autocommit, utf8mb4, without a time limit on reads. `driver` overrides what PyMySQL is given.
+def connect(endpoint: Endpoint, watched: bool = True, **driver: Any) -> pymysql.Connection:
+    """A connection in autocommit, utf8mb4, without a time limit on reads. `watched`: what it waits for is told; `driver`
+    overrides what PyMySQL is given.
 
     Raises SourceUnavailable or SourceError; ConfigError for an option of the URL that nobody knows."""
     settings: dict[str, Any] = {
@@ -44,16 +46,35 @@ def connect(endpoint: Endpoint, **driver: Any) -> pymysql.Connection:
         **driver,
     }
     try:
-        return Connection(**settings)
+        connection = Connection(**settings)
     except (AnabranchError, pymysql.err.Error, OSError, RuntimeError) as error:
         found = translate(error)
         found.message = f"{endpoint.place}: {found.message}"
         raise found from error
+    from anabranch.connectors.mysql.lookout import MysqlLookout  # which makes connections itself
+
+    if watched:
+        register(str(endpoint), connection, Session(connection.thread_id(), is_busy), lambda: MysqlLookout(endpoint))
+    return connection
+
+
+def is_busy(connection: Connection) -> bool:
+    """Waits for the first word of an answer: nothing is asked."""
+    return connection.is_waiting
 
 
 class Connection(pymysql.Connection):  # type: ignore[misc]  # it has no types
     """Encrypts where the server offers it, without reading the machine's certificates: they verify nothing then, and take
-    longer than all the rest of a connection."""
+    longer than all the rest of a connection. `is_waiting`: for the answer to a statement."""
+
+    is_waiting = False
+
+    def query(self, sql: Any, unbuffered: bool = False) -> int:
+        self.is_waiting = True
+        try:
+            return int(super().query(sql, unbuffered))
+        finally:
+            self.is_waiting = False
 
     def _create_ssl_ctx(self, sslp: ssl.SSLContext | dict[str, Any]) -> ssl.SSLContext:
         return sslp if isinstance(sslp, ssl.SSLContext) else _believing()

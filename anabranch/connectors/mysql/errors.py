@@ -15,6 +15,7 @@ from typing import NamedTuple
 import pymysql
 
 from anabranch.errors import AnabranchError, LogLost, SchemaError, SourceError, SourceUnavailable, install_hint
+from anabranch.waits import said
 
 _ACCESS = "check user, password and host of the URL, and the grants of this user"
 _GRANT = "preflight prints the GRANT statement that is missing"
@@ -31,6 +32,7 @@ _TLS = "set ssl_mode, ssl_ca, ssl_cert and ssl_key in the URL as the server want
 _OTHER_ID = "give this job another [capture] server_id"
 _PASSWORD = "give the job's user a new password (ALTER USER) and put it where the job file takes it from"
 _ROOM = "make room on the source's disk"
+LOCKED = 1205  # a lock was not given in time
 
 
 class Known(NamedTuple):
@@ -189,6 +191,8 @@ def translate(error: BaseException) -> AnabranchError:
     if isinstance(error, RuntimeError):  # PyMySQL: the package `cryptography` is missing
         return SourceError(f"the driver cannot log in: {error}", hint=f"{install_hint('mysql')}; or use TLS")
     number, text = _number_and_text(error)
+    if number == LOCKED and (who := said()):
+        return SourceUnavailable(of_number(number, text).message, hint=who)
     if text == _NO_WAY_TO_LOG_IN:
         return SourceError(
             "the server asks for the password in the form of MySQL 4.0: it is not told", hint=OTHER_LOGIN

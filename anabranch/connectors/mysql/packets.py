@@ -33,6 +33,7 @@ class RawRows:
     def __init__(self, connection: pymysql.Connection, sql: str) -> None:
         self._connection = connection
         self._finished = False
+        connection.is_waiting = True  # for a lock, perhaps
         try:
             connection._execute_command(COMMAND.COM_QUERY, sql)
             self.width = int(connection._read_packet().read_length_encoded_integer())
@@ -40,6 +41,8 @@ class RawRows:
                 connection._read_packet()
         except (pymysql.err.Error, OSError) as error:
             raise translate(error) from error
+        finally:
+            connection.is_waiting = False
         self._file = connection._rfile
 
     def payloads(self, front: Front | None = None) -> Iterator[bytes | list[bytes]]:

@@ -73,10 +73,10 @@ class PostgresSource:
 
         return None if options.rules.large_objects == NUMBERS else LargeObjectGuard(self.endpoint, dropped)
 
-    def carry_out(self, steps: Sequence[SetUpStep], patience: float) -> None:
+    def carry_out(self, steps: Sequence[SetUpStep], patience: float, stop: Callable[[], bool] = lambda: False) -> None:
         from anabranch.connectors.postgresql.set_up import carry_out
 
-        carry_out(self.endpoint, steps, patience)
+        carry_out(self.endpoint, steps, patience, stop)
 
     def log(self, options: LogOptions) -> LogReader:
         from anabranch.connectors.postgresql.capture import WalReader

@@ -17,6 +17,7 @@ import psycopg
 from psycopg import sql
 
 from anabranch.connectors.postgresql.errors import translated
+from anabranch.connectors.postgresql.lookout import watch
 from anabranch.errors import ConfigError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
@@ -73,11 +74,13 @@ NAME_LIMIT = 63  # bytes: NAMEDATALEN - 1, also for application_name
 def connect(endpoint: Endpoint, application_name: str, autocommit: bool = False) -> Connection:
     """A session as all our sessions are. Raises TargetUnavailable, or TargetError when it refuses us."""
     with translated(f"cannot connect to {endpoint}"):
-        connection = psycopg.connect(**parameters(endpoint, application_name), autocommit=True)
+        settings = parameters(endpoint, application_name)
+        connection = psycopg.connect(**settings, autocommit=True)
         for version, statement in LATER_SETTINGS.items():
             if connection.info.server_version >= version:
                 connection.execute(statement)
         connection.autocommit = autocommit
+        watch(str(endpoint), connection, settings)
         return connection
 
 

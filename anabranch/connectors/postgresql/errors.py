@@ -16,6 +16,9 @@ import psycopg
 
 from anabranch.errors import TargetBusy, TargetError, TargetFull, TargetUnavailable
 from anabranch.model.ids import TableId
+from anabranch.waits import said
+
+LOCKED = "55P03"  # a lock was not given in time
 
 
 class Meaning(Enum):
@@ -215,6 +218,8 @@ def translate(
     """Our error for the driver's. Without a table a conflict is a TargetError."""
     kind, hint = meaning(error)
     what = f"{doing}: {describe(error)}"
+    if error.sqlstate == LOCKED and (who := said()):
+        hint = f"{hint}: {who}"
     if kind is Meaning.CONFLICT and table is not None:
         from anabranch.abc import Conflict  # all contracts come with it: not for who only asks
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 
 import psycopg
@@ -82,26 +83,27 @@ def _is_other(then: TableSchema, now: TableSchema) -> bool:
     )
 
 
-def carry_out(endpoint: Endpoint, steps: Sequence[SetUpStep], patience: float) -> None:
+def carry_out(endpoint: Endpoint, steps: Sequence[SetUpStep], patience: float, stop: Callable[[], bool]) -> None:
     """Raises SourceError with the statement that was refused. One that waits for a table's lock makes everybody who writes to
-    it wait behind it: it tries again and again for a moment."""
+    it wait behind it: it tries again and again for a moment. One that only waits for transactions to end waits once."""
     with open_session(endpoint) as connection:
         for step in steps:
-            _carry_out(connection, step, patience)
+            _carry_out(connection, step, patience, stop)
 
 
-def _carry_out(connection: Connection, step: SetUpStep, patience: float) -> None:
+def _carry_out(connection: Connection, step: SetUpStep, patience: float, stop: Callable[[], bool]) -> None:
     until = time.monotonic() + patience
-    longest = patience if step.waits else min(patience, LOCK_SECONDS)
     while True:
+        left = until - time.monotonic()
+        longest = left if step.waits else min(patience, LOCK_SECONDS)
         try:
-            run(connection, f"SET lock_timeout = {int(longest * 1000)}")
+            run(connection, f"SET lock_timeout = {0 if longest == math.inf else max(1, int(longest * 1000))}")
             run(connection, step.sql)
             return
         except SourceUnavailable:
-            if time.monotonic() + longest > until or connection.closed:
+            if time.monotonic() + min(longest, LOCK_SECONDS) > until or connection.closed or stop():
                 raise
-            time.sleep(longest)
+            time.sleep(LOCK_SECONDS)
 
 
 def leftovers(endpoint: Endpoint, name: str, remove: bool) -> list[str]:

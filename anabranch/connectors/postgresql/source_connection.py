@@ -11,6 +11,7 @@ import psycopg
 from psycopg import sql
 
 from anabranch.connectors.postgresql.connection import LATER_SETTINGS, Connection, parameters, table_name
+from anabranch.connectors.postgresql.lookout import watch
 from anabranch.connectors.postgresql.positions import lsn_of
 from anabranch.connectors.postgresql.source_errors import translated
 from anabranch.errors import SourceError
@@ -41,10 +42,12 @@ _NEW_SNAPSHOT = 130_000  # https://www.postgresql.org/docs/13/functions-info.htm
 def open_session(endpoint: Endpoint, what: str = NAME) -> Connection:
     """A session that commits each statement. Raises SourceUnavailable, or SourceError when it refuses us."""
     with translated(f"cannot connect to {endpoint}"):
-        connection = psycopg.connect(**parameters(endpoint, what), autocommit=True)
+        settings = parameters(endpoint, what)
+        connection = psycopg.connect(**settings, autocommit=True)
         for version, statement in LATER_SETTINGS.items():
             if connection.info.server_version >= version:
                 connection.execute(statement)
+        watch(str(endpoint), connection, settings)
         return connection
 
 

@@ -10,8 +10,9 @@ from contextlib import contextmanager
 
 import psycopg
 
-from anabranch.connectors.postgresql.errors import Meaning, describe, meaning, state_of
+from anabranch.connectors.postgresql.errors import LOCKED, Meaning, describe, meaning, state_of
 from anabranch.errors import SourceError, SourceUnavailable
+from anabranch.waits import said
 
 _LATER = frozenset((Meaning.BUSY, Meaning.AWAY, Meaning.FULL))
 # SQLSTATE, or its first characters; the longest entry wins
@@ -44,7 +45,7 @@ def translated(doing: str) -> Iterator[None]:
 
 def translate(error: psycopg.Error, doing: str) -> SourceError:
     kind, _ = meaning(error)
-    hint = hint_of(state_of(error))
+    hint = (said() if error.sqlstate == LOCKED else "") or hint_of(state_of(error))
     return (SourceUnavailable if kind in _LATER else SourceError)(f"{doing}: {describe(error)}", hint=hint)
 
 

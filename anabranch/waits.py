@@ -1,0 +1,256 @@
+"""Who is in our way. A session of ours that is busy for long is looked at over a second connection: does it wait for a lock,
+or for the end of a transaction, and who has it?
+
+One thread for each server that this process is connected to. It reads what the drivers know of their own sessions, which
+costs nothing, and asks the server only about sessions that are busy for longer than a moment. What it finds goes into the
+log at a bounded rate, and to those that listen (`status`). When the process has been asked to stop, it ends the statements
+that wait, so that nobody has to wait for somebody else's transaction to press Ctrl-C.
+
+What does not live here: how a server is asked who waits for whom (each connector's `lookout.py`).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from anabranch import log
+from anabranch.errors import AnabranchError
+
+TICK = 0.25  # seconds between two looks at our own sessions
+BUSY = (
+    0.6  # seconds after which a session that is busy is asked about; statements that are tried again wait for a second
+)
+LOOK, LOOK_AGAIN = 4.0, 2.0  # seconds between two questions to the server: while nothing waits, while something does
+REPEAT = 60.0  # seconds until the same wait is told once more
+OVER = 8.0  # seconds without a wait until it counts as over: one that is tried again and again makes pauses
+IDLE = 60.0  # seconds without a session until the thread ends
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Somebody whom we wait for. `who` stays the same as long as it is the same one."""
+
+    who: str  # process 4711 (user app, application psql, database shop)
+    state: str = ""  # idle in transaction since 2026-11-25T08:12:03Z
+
+    def __str__(self) -> str:
+        return ", ".join(filter(None, (self.who, self.state)))
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """One session of ours that waits. Without holders `hint` says why none can be named."""
+
+    number: int
+    what: str  # a lock on public.orders; the end of transaction 745
+    holders: tuple[Holder, ...] = ()
+    hint: str = ""
+
+    def __str__(self) -> str:
+        behind = "; ".join(map(str, self.holders[:5])) + ("; …" if len(self.holders) > 5 else "")
+        held = f", held by {behind}" if behind else ""
+        return f"{self.what}{held}" + (f" ({self.hint})" if self.hint else "")
+
+
+class Lookout(Protocol):
+    """A connection of its own to one server. Raises AnabranchError."""
+
+    def look(self, numbers: Sequence[int], others: bool) -> list[Wait]:
+        """Those of these sessions that wait. `others`: also those of processes that this one has started (Spark's tasks)."""
+
+    def cancel(self, number: int) -> None:
+        """End what this session of ours does at the moment."""
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Session:
+    """One connection: `number` is the server's name for it, `is_busy` asks the driver without the server."""
+
+    number: int
+    is_busy: Callable[[Any], bool]
+
+
+Listener = Callable[[str, str], None]  # (which server, what is waited for; "" when that is over)
+
+
+@dataclass
+class _Process:
+    """What belongs to this process, and not to one that was forked from it."""
+
+    pid: int = field(default_factory=os.getpid)
+    servers: dict[str, _Server] = field(default_factory=dict)
+    listeners: list[Listener] = field(default_factory=list)
+    stops: list[Callable[[], bool]] = field(default_factory=list)
+    has_tasks: int = 0  # work is done by processes that this one has started
+
+
+_mutex = threading.Lock()
+_process = _Process()
+
+
+def register(server: str, connection: object, session: Session, lookout: Callable[[], Lookout]) -> None:
+    """Watch a connection as long as it lives. `server` is told to people: it has no password."""
+    global _process
+    with _mutex:
+        if _process.pid != os.getpid():
+            _process = _Process()
+        watched = _process.servers.setdefault(server, _Server(server, lookout))
+    watched.add(connection, session)
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Tell of waits meanwhile. Without a listener nothing goes into the log: Spark's tasks leave that to their driver."""
+    mine = _process
+    mine.listeners.append(listener)
+    try:
+        yield
+    finally:
+        mine.listeners.remove(listener)
+
+
+@contextmanager
+def ending_when(stop: Callable[[], bool]) -> Iterator[None]:
+    """End statements that wait for others as soon as `stop` says so."""
+    mine = _process
+    mine.stops.append(stop)
+    try:
+        yield
+    finally:
+        mine.stops.remove(stop)
+
+
+@contextmanager
+def in_tasks() -> Iterator[None]:
+    """Meanwhile processes that this one has started have connections of their own, which are looked at, too."""
+    mine = _process
+    mine.has_tasks += 1
+    try:
+        yield
+    finally:
+        mine.has_tasks -= 1
+
+
+def said(seconds: float = 60.0) -> str:
+    """What a session of this process waited for a moment ago, for the error that ends such a wait; "" for none."""
+    servers = list(_process.servers.values())
+    latest = max(servers, key=lambda one: one.seen, default=None)
+    recent = latest is not None and latest.text and time.monotonic() - latest.seen < seconds
+    return f"waited for {latest.text}" if recent and latest is not None else ""
+
+
+class _Server:
+    """The sessions of this process at one server, and the thread that watches them."""
+
+    def __init__(self, name: str, lookout: Callable[[], Lookout]) -> None:
+        self.name, self._open = name, lookout
+        self.text, self.seen = "", -REPEAT  # what was waited for last, and when that was seen
+        self._sessions: weakref.WeakKeyDictionary[Any, Session] = weakref.WeakKeyDictionary()
+        self._busy: dict[int, float] = {}  # session -> seen busy without a pause since
+        self._mutex = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._lookout: Lookout | None = None
+        self._next_look = self._told = self._since = 0.0
+        self._who: frozenset[str] = frozenset()
+
+    def add(self, connection: object, session: Session) -> None:
+        with self._mutex:
+            self._sessions[connection] = session
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="anabranch-waits", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        used = time.monotonic()
+        while True:
+            time.sleep(TICK)
+            now = time.monotonic()
+            with self._mutex:
+                sessions = list(self._sessions.items())
+                if not sessions and now - used > IDLE:
+                    self._thread = None
+                    return
+            used = now if sessions else used
+            self._note(sessions, now)
+            self._step(now)
+
+    def _note(self, sessions: list[tuple[Any, Session]], now: float) -> None:
+        busy = {session.number for connection, session in sessions if session.is_busy(connection)}
+        self._busy = {number: self._busy.get(number, now) for number in busy}
+
+    def _step(self, now: float) -> None:
+        long = [number for number, since in self._busy.items() if now - since >= BUSY]
+        has_tasks = bool(_process.has_tasks and _process.listeners)
+        if not long and not has_tasks and now - self.seen > OVER:
+            self._leave(now)
+        elif (long or has_tasks) and now >= self._next_look:
+            waits = self._look(long, has_tasks)
+            self._next_look = time.monotonic() + (LOOK_AGAIN if waits or self.text else LOOK)
+            if waits:
+                self._tell(waits, now)
+                self._end_when_stopping(waits, long)
+        if self.text and now - self.seen > OVER:
+            self._over(now)
+
+    def _look(self, numbers: list[int], others: bool) -> list[Wait]:
+        """Nothing where the server cannot be asked: whoever uses the session will hear of that."""
+        try:
+            self._lookout = self._lookout or self._open()
+            return self._lookout.look(numbers, others)
+        except AnabranchError as error:
+            log.get(server=self.name).debug("waits_not_seen", error=error.message)
+            self._close()
+            return []
+
+    def _tell(self, waits: list[Wait], now: float) -> None:
+        who = frozenset(
+            f"{wait.what} {holder.who}" for wait in waits for holder in wait.holders or (Holder(wait.hint),)
+        )
+        if not self.text:
+            self._since = now
+        self.text, self.seen = "; ".join(dict.fromkeys(map(str, waits))), time.monotonic()
+        if not _process.listeners:
+            return
+        if who != self._who or now - self._told >= REPEAT:
+            self._who, self._told = who, now
+            seconds = round(now - self._since)
+            log.get(server=self.name).warning("waiting_for_others", waits_for=self.text, seconds=seconds)
+        self._publish(f"for {self.text} at {self.name}")
+
+    def _end_when_stopping(self, waits: list[Wait], mine: list[int]) -> None:
+        if not any(stop() for stop in list(_process.stops)):
+            return
+        for wait in waits:
+            if wait.number in mine and self._lookout is not None:
+                with suppress(AnabranchError):
+                    self._lookout.cancel(wait.number)
+
+    def _over(self, now: float) -> None:
+        if _process.listeners:
+            log.get(server=self.name).info("waited_for_others", waited_for=self.text, seconds=round(now - self._since))
+        self.text, self._who = "", frozenset()
+        self._publish("")
+
+    def _publish(self, text: str) -> None:
+        for listener in list(_process.listeners):
+            listener(self.name, text)
+
+    def _leave(self, now: float) -> None:
+        """Nothing needs to be asked: the second connection goes."""
+        if self._lookout is not None and now > self._next_look + LOOK:
+            self._close()
+
+    def _close(self) -> None:
+        lookout, self._lookout = self._lookout, None
+        if lookout is not None:
+            with suppress(AnabranchError):
+                lookout.close()

@@ -1,0 +1,68 @@
+"""Somebody who is in the way, and what is told of it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from anabranch import waits
+
+SECONDS = 10.0  # after which it has to be said whom we wait for
+
+
+@dataclass
+class Told:
+    """What listeners hear. `first` waits for a text with all these words, which has to come in time."""
+
+    texts: list[tuple[float, str]] = field(default_factory=list)
+
+    def hear(self, server: str, text: str) -> None:
+        self.texts.append((time.monotonic(), text))
+
+    def first(self, *words: str) -> str:
+        begun = time.monotonic()
+        while time.monotonic() - begun < 6 * SECONDS:
+            for moment, text in list(self.texts):
+                if all(word in text for word in words):
+                    assert moment - begun < SECONDS, f"told after {moment - begun:.1f} s"
+                    return text
+            time.sleep(0.05)
+        raise AssertionError(f"nobody told of {words}: {self.texts}")
+
+    def is_over(self) -> bool:
+        return bool(self.texts) and self.texts[-1][1] == ""
+
+
+@contextmanager
+def told() -> Iterator[Told]:
+    found = Told()
+    with waits.listening(found.hear):
+        yield found
+
+
+class Doing:
+    """What waits, in a thread of its own. `done` joins it and raises what it raised."""
+
+    def __init__(self, action: Callable[[], object]) -> None:
+        self._action, self._error = action, None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._action()
+        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+            self._error = error
+
+    @property
+    def goes_on(self) -> bool:
+        return self._thread.is_alive()
+
+    def done(self, seconds: float = 60.0) -> None:
+        self._thread.join(seconds)
+        assert not self._thread.is_alive(), "it still waits"
+        if self._error is not None:
+            raise self._error
