@@ -463,6 +463,15 @@ class Loader(Protocol):
         sequences, ANALYZE; each once, found by name. Returns what could not be made and why (e.g. a key left NOT VALID:
         orphans at the source)."""
 
+    def build_small(
+        self,
+        job: str,
+        tables: Sequence[tuple[TableSchema, TargetTable]],
+        resolve: Callable[[TableId], TargetTable | None],
+    ) -> dict[TableId, list[str]]:
+        """`build` of those of the tables that are small and that nobody is at, all in one transaction. What is not in the
+        answer is as it was, and left to `build`."""
+
     def raise_sequences(self, tables: Sequence[TargetTable]) -> list[str]:
         """Whoever writes to the target next gets numbers behind those that the source has given. Returns problems."""
 

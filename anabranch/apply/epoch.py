@@ -265,6 +265,14 @@ class Applier:
         reach("apply.moved.on")
         self._commit(then, self._work())
 
+    def save_all(self, states: Iterable[TableState]) -> None:
+        """New states of tables, at once."""
+        then = self._then(self.checkpoint.position, self.checkpoint.commit_time)
+        self._begin(then)
+        work = self._work()
+        work.states |= {state.source: state for state in states}
+        self._commit(then, work)
+
     def save(self, state: TableState, changes: Iterable[RowChange] = ()) -> None:
         """A table's new state, with changes that are not from the trail (rows read again)."""
         then = self._then(self.checkpoint.position, self.checkpoint.commit_time)

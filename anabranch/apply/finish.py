@@ -18,6 +18,7 @@ from anabranch.model.schema import Action, TableSchema
 from anabranch.model.state import TableState
 from anabranch.rows.net import TargetTable
 
+TOGETHER = 32  # small tables that are built in one transaction: it holds their locks for a tenth of a second
 SETTLE_SECONDS, PAUSE = 60.0, 0.1  # that a refused row waits for keys of its table, and between two looks
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # a large index that finds no room is not begun again every second
 
@@ -38,7 +39,7 @@ class Finisher:
         self._thread: threading.Thread | None = None
         self._results: dict[TableId, tuple[int, dict[str, str]]] = {}  # generation that it was built for, facts
         self._is_closing = threading.Event()
-        self._at: TableId | None = None  # what the thread is at
+        self._at: frozenset[TableId] = frozenset()  # what the thread is at
         self._gone: set[TableId] = set()  # what it is to leave alone
         self._built: set[TableId] = set()  # what it has been at since that was asked
         self._mutex = threading.Lock()
@@ -70,7 +71,7 @@ class Finisher:
         """A table that is to be loaded again is left alone from here on. False while it is being worked at."""
         with self._mutex:
             self._gone.add(table)
-            return self._at != table
+            return table not in self._at
 
     def settle(self, table: TableId, stop: Callable[[], bool]) -> bool:
         """Waits, a minute at most, while keys of the table are being built. True where some were, since it was asked before:
@@ -78,7 +79,7 @@ class Finisher:
         until = time.monotonic() + SETTLE_SECONDS
         while not stop() and time.monotonic() < until:
             with self._mutex:
-                if self._at != table:
+                if table not in self._at:
                     was_built = table in self._built
                     self._built.discard(table)
                     return was_built
@@ -109,10 +110,14 @@ class Finisher:
             reach("apply.build")
             loader = self.target.loader(self.rules)
             try:
-                open_points = {t: loader.build(self.job, s, tables[t], tables.get) for t, s in self._some(todo)}
-                for table, schema in self._some(todo):  # a foreign key may have waited for another table's unique key
-                    if open_points.get(table):
+                open_points: dict[TableId, list[str]] = {}
+                for few in self._few(todo):
+                    open_points |= loader.build_small(self.job, [(s, tables[t]) for t, s in few.items()], tables.get)
+                    for table, schema in self._some({t: todo[t] for t in few if t not in open_points}):
                         open_points[table] = loader.build(self.job, schema, tables[table], tables.get)
+                for table, schema in self._some({t: todo[t] for t, points in open_points.items() if points}):
+                    # a foreign key may have waited for another table's unique key
+                    open_points[table] = loader.build(self.job, schema, tables[table], tables.get)
                 reach("apply.built")
                 self._pause = FIRST_PAUSE
                 self._results = {
@@ -127,7 +132,21 @@ class Finisher:
         except AnabranchError as failure:
             self.failure = failure
         finally:
-            self._at = None
+            self._at = frozenset()
+
+    def _few(self, todo: Mapping[TableId, TableState]) -> Iterator[dict[TableId, TableSchema]]:
+        """As `_some`, so many tables at a time as are at work together for a moment."""
+        names = list(todo)
+        for first in range(0, len(names), TOGETHER):
+            if self._is_closing.is_set():
+                return
+            with self._mutex:
+                few = {t: s.schema for t in names[first : first + TOGETHER] if (s := todo[t]).schema}
+                self._at = frozenset(few) - self._gone
+                self._built |= self._at
+            yield {table: schema for table, schema in few.items() if table in self._at}
+        with self._mutex:
+            self._at = frozenset()
 
     def _some(self, todo: Mapping[TableId, TableState]) -> Iterator[tuple[TableId, TableSchema]]:
         """Until closing is asked for, without what was let go."""
@@ -135,12 +154,12 @@ class Finisher:
             if state.schema is None or self._is_closing.is_set():
                 continue
             with self._mutex:
-                self._at = None if table in self._gone else table
-                self._built.update(filter(None, [self._at]))
-            if self._at is not None:
+                self._at = frozenset() if table in self._gone else frozenset((table,))
+                self._built |= self._at
+            if self._at:
                 yield table, state.schema
         with self._mutex:
-            self._at = None
+            self._at = frozenset()
 
     def _facts(self, table: TableId, open_points: Sequence[str]) -> dict[str, str]:
         if not open_points:

@@ -345,10 +345,10 @@ class ApplyRun:
         self.watcher.applied(applier.checkpoint)
         consistent = all(state.state != "loading" for state in applier.states.values())
         if consistent:
-            for table, facts in self.finisher.take_results(applier.states):
-                state = applier.states[table]
+            results = self.finisher.take_results(applier.states)
+            if built := [replace(state := applier.states[t], facts={**state.facts, **facts}) for t, facts in results]:
                 reach("apply.built.told")
-                applier.save(replace(state, facts={**state.facts, **facts}))
+                applier.save_all(built)
                 applier.ask_again()  # keys that were taken off for the load stand again
             self.finisher.start(applier.states)
         self.watcher.streaming(consistent)

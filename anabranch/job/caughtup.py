@@ -83,7 +83,8 @@ class Progress:
 
     def set_aside(self) -> dict[str, int]:
         """How many row changes are, by table, where some are."""
-        return {str(t): int(s.facts[SET_ASIDE]) for t, s in sorted(self.states.items()) if SET_ASIDE in s.facts}
+        some = sorted(table for table, state in self.states.items() if SET_ASIDE in state.facts)
+        return {str(table): int(self.states[table].facts[SET_ASIDE]) for table in some}
 
 
 def undone(parked: Sequence[str], aside: Mapping[str, int]) -> str:

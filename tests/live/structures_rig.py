@@ -65,6 +65,7 @@ class Ends:
     loader: PostgresLoader
     schemas: dict[TableId, TableSchema] = field(default_factory=dict)
     tables: dict[TableId, TargetTable] = field(default_factory=dict)
+    small: dict[TableId, list[str]] = field(default_factory=dict)  # what was built at once
 
     def read(self) -> None:
         with closing(PostgresCatalog(endpoint_of(self.source))) as catalog:
@@ -84,7 +85,13 @@ class Ends:
         return self._build()
 
     def _build(self) -> list[str]:
-        built = (self.loader.build(JOB, s, self.tables[t], self.tables.get) for t, s in sorted(self.schemas.items()))
+        """As apply does: small tables at once, then those that are left, one by one."""
+        every = [(schema, self.tables[table]) for table, schema in sorted(self.schemas.items())]
+        self.small = self.loader.build_small(JOB, every, self.tables.get)
+        built = (
+            self.small[t.source] if t.source in self.small else self.loader.build(JOB, s, t, self.tables.get)
+            for s, t in every
+        )
         return [problem for problems in built for problem in problems]
 
     def checks(self, user: str = "") -> dict[tuple[str, str], str]:

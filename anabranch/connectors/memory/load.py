@@ -238,6 +238,14 @@ class MemoryLoader:
             relation.unique.extend(key for key in keys if key not in relation.unique)
         return []
 
+    def build_small(
+        self,
+        job: str,
+        tables: Sequence[tuple[TableSchema, TargetTable]],
+        resolve: Callable[[TableId], TargetTable | None],
+    ) -> dict[TableId, list[str]]:
+        return {table.source: self.build(job, schema, table, resolve) for schema, table in tables}
+
     def raise_sequences(self, tables: Sequence[TargetTable]) -> list[str]:
         return []
 

@@ -64,13 +64,21 @@ SELECT w.oid::bigint,
  ORDER BY w.oid, i.relname"""
 )
 
+# Keys have no index by the table that they refer to, what depends on a table has: all keys of a database are never gone
+# through for one table. https://www.postgresql.org/docs/current/catalog-pg-depend.html
 FOREIGN_KEYS: LiteralString = (
     WANTED
     + """
 SELECT w.oid::bigint, k.conname::text, k.convalidated, pg_catalog.pg_get_constraintdef(k.oid),
        child.nspname::text, c.relname::text, k.conrelid = w.oid, k.confrelid = w.oid
   FROM wanted w
-  JOIN pg_catalog.pg_constraint k ON k.contype = 'f' AND (k.conrelid = w.oid OR k.confrelid = w.oid)
+  CROSS JOIN LATERAL (
+    SELECT own.oid FROM pg_catalog.pg_constraint own WHERE own.conrelid = w.oid
+     UNION
+    SELECT d.objid FROM pg_catalog.pg_depend d
+     WHERE d.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.refobjid = w.oid
+       AND d.classid = 'pg_catalog.pg_constraint'::pg_catalog.regclass) AS near
+  JOIN pg_catalog.pg_constraint k ON k.oid = near.oid AND k.contype = 'f' AND (k.conrelid = w.oid OR k.confrelid = w.oid)
   JOIN pg_catalog.pg_class c ON c.oid = k.conrelid
   JOIN pg_catalog.pg_namespace child ON child.oid = c.relnamespace
  WHERE k.conparentid = 0
@@ -157,6 +165,8 @@ def read_tables(connection: Connection, wanted: Iterable[TableId]) -> dict[Table
     where = ([t.schema for t in ids], [t.name for t in ids])
     rows = connection.execute(TABLES, where).fetchall()
     found = {oid: ExistingTable(TableId(schema, name), oid, RELATION_KINDS[kind]) for oid, schema, name, kind in rows}
+    if not found:
+        return {}
     for oid, *column in connection.execute(COLUMNS, where).fetchall():
         found[oid].columns.append(ExistingColumn(*column))
     for oid, columns, *index in connection.execute(INDEXES, where).fetchall():

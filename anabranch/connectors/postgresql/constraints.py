@@ -238,7 +238,7 @@ def _build_index(
     with translated(f"read the indexes of {table.target}"):
         existing = read_table(connection, table.target)
         indexes = existing.indexes if existing else []
-        if not planned.parts and not planned.exact and any(_serves(planned, i) for i in indexes):
+        if not planned.parts and not planned.exact and any(serves(planned, i) for i in indexes):
             return []
     try:
         name = _name(connection, table.target, planned, indexes)
@@ -259,7 +259,7 @@ def _name(connection: Connection, table: TableId, planned: ddl.Planned, indexes:
     return planned.name if is_it else planned.fallback
 
 
-def _serves(planned: ddl.Planned, index: ExistingIndex) -> bool:
+def serves(planned: ddl.Planned, index: ExistingIndex) -> bool:
     """Is there an index already that does what the planned one would?"""
     usable = index.valid and not index.special and not index.deferrable and not index.ordered
     return usable and index.columns == planned.columns and (index.unique or not planned.unique)

@@ -17,7 +17,7 @@ from psycopg import sql
 
 from anabranch import log
 from anabranch.abc import Bounds, LoadedChunk, ValueRules
-from anabranch.connectors.postgresql import aside, constraints, ddl, needs, shared, structures
+from anabranch.connectors.postgresql import aside, constraints, ddl, needs, shared, small, structures
 from anabranch.connectors.postgresql.binary_forms import binary_forms
 from anabranch.connectors.postgresql.catalog import holds_rows, read_table, read_tables, relation_table
 from anabranch.connectors.postgresql.connection import Connection, column_list, connect, table_name
@@ -271,6 +271,14 @@ class PostgresLoader:
         with translated(f"analyze {table.target}"):
             connection.execute(sql.SQL("ANALYZE {}").format(table_name(table.target)))
         return problems
+
+    def build_small(
+        self,
+        job: str,
+        tables: Sequence[tuple[TableSchema, TargetTable]],
+        resolve: Callable[[TableId], TargetTable | None],
+    ) -> dict[TableId, list[str]]:
+        return small.build_small(self._session(), job, tables, self._rules, resolve)
 
     def raise_sequences(self, tables: Sequence[TargetTable]) -> list[str]:
         return structures.raise_sequences(self._session(), tables)

@@ -146,26 +146,44 @@ def build_defaults(connection: Connection, schema: TableSchema, table: TargetTab
 def raise_sequences(connection: Connection, tables: Iterable[TargetTable]) -> list[str]:
     """The sequences of replicated columns come to the highest value there, so that the next row of somebody else gets a
     number of its own. Returns those that could not be set, and why."""
+    return [
+        problem
+        for table, column, sequence in _sequences(connection, tables)
+        for problem in _raise(connection, table, column, sequence)
+    ]
+
+
+def sequence_statements(connection: Connection, tables: Iterable[TargetTable]) -> dict[TableId, list[str]]:
+    """What `raise_sequences` would run, by table."""
+    found: dict[TableId, list[str]] = {}
+    for table, column, sequence in _sequences(connection, tables):
+        found.setdefault(table, []).append(_raising(table, column, sequence).as_string(connection).strip())
+    return found
+
+
+def _sequences(connection: Connection, tables: Iterable[TargetTable]) -> Iterator[tuple[TableId, str, str]]:
+    """Of replicated columns: table, column, sequence as the server quotes it."""
     wanted = {table.target: table for table in tables}
     names = [t.schema for t in wanted], [t.name for t in wanted]
     with translated("read the sequences of the target"):
         found = connection.execute(SEQUENCES, names).fetchall()
-    return [
-        problem
-        for schema, name, column, sequence in found
-        if sequence is not None and column in wanted[TableId(schema, name)].columns
-        for problem in _raise(connection, TableId(schema, name), column, sequence)
-    ]
+    for schema, name, column, sequence in found:
+        table = TableId(schema, name)
+        if sequence is not None and column in wanted[table].columns:
+            yield table, column, sequence
 
 
-def _raise(connection: Connection, table: TableId, column: str, sequence: str) -> Iterator[str]:
-    statement = sql.SQL(RAISE).format(
+def _raising(table: TableId, column: str, sequence: str) -> sql.Composed:
+    return sql.SQL(RAISE).format(
         sequence=sql.Literal(sequence),
         column=sql.Identifier(column),
         table=table_name(table),
-        relation=sql.SQL(sequence),  # as the server quoted it
+        relation=sql.SQL(sequence),
     )
+
+
+def _raise(connection: Connection, table: TableId, column: str, sequence: str) -> Iterator[str]:
     try:
-        connection.execute(statement)
+        connection.execute(_raising(table, column, sequence))
     except psycopg.Error as error:
         yield refused(error, f"sequence {sequence} of {table}", "set") + SEQUENCE_HINTS.get(error.sqlstate or "", "")
