@@ -77,6 +77,15 @@ class Session:
 
     number: int
     is_busy: Callable[[Any], bool]
+    cut: Callable[[Any], None]  # the line: whoever waits for an answer gets an error
+
+
+@dataclass(frozen=True)
+class Patience:
+    """In seconds: how long a second connection may take to answer, and after how long without an answer lines are cut."""
+
+    answer: float = 10.0
+    silence: float = 30.0
 
 
 Listener = Callable[[str, str], None]  # (which server, what is waited for; "" when that is over)
@@ -97,13 +106,16 @@ _mutex = threading.Lock()
 _process = _Process()
 
 
-def register(server: str, connection: object, session: Session, lookout: Callable[[], Lookout]) -> None:
+def register(
+    server: str, connection: object, session: Session, lookout: Callable[[], Lookout], patience: Patience | None = None
+) -> None:
     """Watch a connection as long as it lives. `server` is told to people: it has no password."""
     global _process
     with _mutex:
         if _process.pid != os.getpid():
             _process = _Process()
         watched = _process.servers.setdefault(server, _Server(server, lookout))
+    watched.patience = patience or watched.patience
     watched.add(connection, session)
 
 
@@ -153,6 +165,7 @@ class _Server:
 
     def __init__(self, name: str, lookout: Callable[[], Lookout]) -> None:
         self.name, self._open = name, lookout
+        self.patience, self._silent_since = Patience(), 0.0
         self.text, self.seen = "", -REPEAT  # what was waited for last, and when that was seen
         self._sessions: weakref.WeakKeyDictionary[Any, Session] = weakref.WeakKeyDictionary()
         self._busy: dict[int, float] = {}  # session -> seen busy without a pause since
@@ -193,7 +206,7 @@ class _Server:
         if not long and not has_tasks and now - self.seen > OVER:
             self._leave(now)
         elif (long or has_tasks) and now >= self._next_look:
-            waits = self._look(long, has_tasks)
+            waits = self._answered(long, has_tasks)
             self._next_look = time.monotonic() + (LOOK_AGAIN if waits or self.text else LOOK)
             if waits:
                 self._tell(waits, now)
@@ -201,15 +214,45 @@ class _Server:
         if self.text and now - self.seen > OVER:
             self._over(now)
 
-    def _look(self, numbers: list[int], others: bool) -> list[Wait]:
-        """Nothing where the server cannot be asked: whoever uses the session will hear of that."""
+    def _answered(self, numbers: list[int], others: bool) -> list[Wait]:
+        """Asked by a thread of its own: a server that stands still answers nobody, and no time limit of a driver ends that."""
+        found: list[list[Wait] | None] = []
+        asking = threading.Thread(target=lambda: found.append(self._look(numbers, others)), daemon=True)
+        begun = time.monotonic()
+        asking.start()
+        asking.join(self.patience.answer + TICK)
+        if asking.is_alive():
+            self._lookout = None  # it is that thread's
+        elif found and found[0] is not None:
+            self._silent_since = 0.0
+            return found[0]
+        self._silent_since = self._silent_since or begun
+        if time.monotonic() - self._silent_since >= self.patience.silence:
+            self._cut(numbers)
+        return []
+
+    def _cut(self, numbers: list[int]) -> None:
+        """Sessions that have waited for an answer all the time, of a server that answers nobody."""
+        self._silent_since = 0.0
+        with self._mutex:
+            sessions = list(self._sessions.items())
+        silent = [(c, s) for c, s in sessions if s.number in numbers and s.is_busy(c)]
+        if silent and _process.listeners:
+            seconds = round(self.patience.silence)
+            log.get(server=self.name).warning("server_is_silent", seconds=seconds, lines_cut=len(silent))
+        for connection, session in silent:
+            session.cut(connection)
+
+    def _look(self, numbers: list[int], others: bool) -> list[Wait] | None:
+        """None where the server does not answer, nothing where it refuses: whoever uses the session hears of it."""
+        begun = time.monotonic()
         try:
             self._lookout = self._lookout or self._open()
             return self._lookout.look(numbers, others)
         except AnabranchError as error:
             log.get(server=self.name).debug("waits_not_seen", error=error.message)
             self._close()
-            return []
+            return None if time.monotonic() - begun > 0.9 * self.patience.answer else []
 
     def _tell(self, waits: list[Wait], now: float) -> None:
         who = frozenset(

@@ -14,7 +14,9 @@ AT_THE_TARGET = {
     Meaning.BUSY: (
         "`TargetBusy`",
         "The transaction is gone, nothing of it is at the target. The same epoch again after 0.2 s, then with growing pauses, "
-        "10 s at most. After five minutes and ten tries without one commit apply ends with 6.",
+        "10 s at most. After five minutes and ten tries without one commit, or as "
+        "[`[retry]`](../howto/how-long-to-wait.md) says, apply ends with 6."
+        " Under `run` without `--until-caught-up` there is no limit.",
     ),
     Meaning.AWAY: (
         "`TargetUnavailable`",
@@ -36,7 +38,8 @@ AT_THE_TARGET = {
 }
 AT_THE_SOURCE = {
     "SourceUnavailable": "Capture opens the log again where the trail ends, each second, for five minutes; the load reads "
-    "chunks again that were not finished, until none has ended for five minutes. Then 5.",
+    "chunks again that were not finished, until none has ended for five minutes. Then 5. "
+    "[`[retry]`](../howto/how-long-to-wait.md) says otherwise.",
     "SourceError": "Ends with 5: a person has to change something, then a start goes on from there.",
     "SchemaError": "Ends with 5. The table parks when capture comes to the statement that changed it.",
     "LogLost": "Ends with 5: what the trail needs is gone at the source.",

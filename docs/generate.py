@@ -141,7 +141,7 @@ def _table(fields: dict[str, Any], required: list[str], definitions: dict[str, A
         inner = _resolve(field, definitions)
         if "properties" in inner:  # an inline table
             for key, value in inner["properties"].items():
-                yield _row(f"{name}.{key}", value, "-")
+                yield _row(f"{name}.{key}", value, _default(value))
         else:
             yield _row(name, field, "required" if name in required else _default(field))
     yield ""
@@ -231,8 +231,8 @@ def error_tree() -> Iterator[str]:
     yield ""
     yield GENERATED.format("anabranch/errors.py")
     yield "Every message says where (job, table, position), what, and what to do. The exit code of a command is that of"
-    yield "its error. *timed*: a running part waits and tries again, for five minutes; *patient*: for as long as it takes;"
-    yield "*manual*: a person decides first; *never*: it would fail again. What the servers' own errors mean:"
+    yield "its error. *timed*: a running part waits and tries again, for five minutes or as `[retry]` says; *patient*: for as"
+    yield "long as it takes; *manual*: a person decides first; *never*: it would fail again. What the servers' own errors mean:"
     yield "[errors by server](errors-by-server.md)."
     yield ""
     yield "| error | exit code | retried | meaning |"

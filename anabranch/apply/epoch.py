@@ -30,6 +30,7 @@ from anabranch.apply.staging import Executors
 from anabranch.apply.work import Work
 from anabranch.errors import Fenced, RowRefused, StateError, TargetBusy, TargetFull, TargetUnavailable
 from anabranch.failpoints import reach
+from anabranch.model.endpoint import USUAL, EndLimits
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.state import RESUMES, SET_ASIDE, Checkpoint, TableState
@@ -80,6 +81,7 @@ class Applier:
     aside_limit: int = 1000  # changes of a table
     executors: Executors | None = None  # None: every epoch is planned here
     names: retention.Names = field(default_factory=retention.Names)  # of what this target holds of the trail
+    retry: EndLimits = USUAL  # how long the target is waited for
     stop: Callable[[], bool] = lambda: False  # asked where a target that is away is waited for
     waiting: Callable[[str], None] = lambda why: None  # told what for
     settled: Callable[[TableId], bool] = lambda table: False  # waits for keys that are being built: were there any?
@@ -93,7 +95,7 @@ class Applier:
     _grouped: tuple[Chunk, ApplyContext, Group] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self._patience = Patience(lambda: self.stop())
+        self._patience = Patience(lambda: self.stop(), self.retry)
 
     def look(self) -> None:
         """Take over what the target says, if that is in doubt."""

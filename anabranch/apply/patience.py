@@ -1,4 +1,4 @@
-"""How long apply waits for an end that refuses or is away: pauses that grow, five minutes without success, or as long as it
+"""How long apply waits for an end that refuses or is away: pauses that grow, as long as [retry] says, or as long as it
 takes where only room is missing. What an error asks for is its class's to say (`errors.Retry`)."""
 
 from __future__ import annotations
@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from anabranch.errors import AnabranchError, Retry
+from anabranch.errors import AnabranchError, Retry, TargetBusy
+from anabranch.model.endpoint import USUAL, EndLimits
 
-SECONDS, TRIES = 300.0, 10  # both have to be over: one try alone may take longer
-FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
+FIRST_PAUSE = 0.2
 STEP = 0.1  # seconds between two questions whether to stop
 
 
@@ -19,6 +19,7 @@ class Patience:
     """Of one thing that is tried again until it works. Not for two threads."""
 
     stop: Callable[[], bool] = lambda: False
+    retry: EndLimits = USUAL
     _failures: list[float] = field(default_factory=list, init=False)  # when, since the last success
     _pause: float = field(default=FIRST_PAUSE, init=False)
 
@@ -33,9 +34,9 @@ class Patience:
             self._failures.clear()
         else:
             self._failures.append(now)
-        if error.retry in (Retry.NEVER, Retry.MANUAL) or self._is_over() or self.stop():
+        if error.retry in (Retry.NEVER, Retry.MANUAL) or self._is_over(error) or self.stop():
             raise error
-        pause, self._pause = self._pause, min(self._pause * 2, LONGEST_PAUSE)
+        pause, self._pause = self._pause, min(self._pause * 2, self.retry.interval)
         return pause
 
     def wait(self, seconds: float) -> None:
@@ -45,5 +46,9 @@ class Patience:
                 return
             time.sleep(STEP)
 
-    def _is_over(self) -> bool:
-        return len(self._failures) >= TRIES and self._failures[-1] - self._failures[0] > SECONDS
+    def _is_over(self, error: AnabranchError) -> bool:
+        """Time and the least number of tries have to be over: one try alone may take longer."""
+        seconds = self.retry.lock if isinstance(error, TargetBusy) else self.retry.away
+        tries = len(self._failures)
+        is_late = tries >= self.retry.least and tries > 0 and self._failures[-1] - self._failures[0] > seconds
+        return is_late or tries > self.retry.tries

@@ -32,6 +32,7 @@ from anabranch.apply.window import WindowResolver, is_followed, is_joining
 from anabranch.ddl.rules import Filter
 from anabranch.errors import SourceUnavailable, StorageFull, TargetUnavailable, TrailError
 from anabranch.failpoints import reach
+from anabranch.model.endpoint import USUAL, EndLimits
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema
@@ -91,6 +92,7 @@ class ApplyRun:
     stop: Callable[[], bool]
     watcher: Watcher
     names: retention.Names = field(default_factory=retention.Names)  # of what this target holds of the trail
+    retry: EndLimits = USUAL  # how long the target is waited for
     resolver: WindowResolver = field(init=False)
     rereader: Rereader = field(init=False)
     repairer: Repairer = field(init=False)
@@ -98,7 +100,10 @@ class ApplyRun:
     following: Following = field(init=False)
     finisher: Finisher = field(init=False)
     query: Epochs = field(init=False)
-    patience: Patience = field(default_factory=Patience, init=False)
+    patience: Patience = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.patience = Patience(retry=self.retry)
 
     def run(self) -> None:
         """Returns when `stop` says so. Raises what a person has to look at."""
@@ -255,6 +260,7 @@ class ApplyRun:
             settled=lambda table: self.finisher.settle(table, self.stop),
             executors=Executors(self.job, self.trail_directory, self.target, self.rules, self.engine, self.stage_rows),
             names=self.names,
+            retry=self.retry,
         )
         applier.look()
         refuse_far_cascades(applier.context, applier.states, store.others(self.job))

@@ -23,6 +23,7 @@ from anabranch.capture.uncommitted import LIMITS, Limits, OpenTransactions
 from anabranch.capture.unlogged import altered_unlogged
 from anabranch.errors import SourceUnavailable, StorageFull
 from anabranch.failpoints import reach
+from anabranch.model.endpoint import EndLimits
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark, Position
 from anabranch.model.schema import TableSchema
@@ -39,7 +40,9 @@ REQUESTS_SECONDS = 0.5
 DROP_SECONDS = 10.0  # between two looks at what the trail need not keep any more
 TABLES_SECONDS = 10.0  # between two looks at what became of the tables, and at which are new
 END_SECONDS = 3.0  # between two looks at the source's end, while nothing comes
-RECONNECT_SECONDS = 300.0
+
+
+RETRY = EndLimits(interval=1.0)
 
 
 class Watcher(Protocol):
@@ -78,10 +81,11 @@ class Capture:
     prepare: Callable[[Mapping[TableId, TableSchema]], object] = lambda tables: None  # at the source, for these tables
     astray: Callable[[Mapping[TableId, TableSchema]], Mapping[TableId, str]] = lambda tables: {}  # as the source says
     guard: ValueGuard | None = None  # looks at rows before they enter the trail
+    retry: EndLimits = RETRY  # how long the source is waited for
     waits_at_start: bool = False  # also for a source that was never reached: who started this has reached it
 
     def run(self) -> None:
-        """Returns when `stop` says so. Raises what a person has to look at; a lost line is retried for five minutes, one
+        """Returns when `stop` says so. Raises what a person has to look at; a lost line is retried as `retry` says, one
         that never was only if `waits_at_start`."""
         patience = Patience(self.staging_timeout, self.stop, lambda why: self._tell_waiting(f"for {why}"))
         begin(self.source, self.reader, self.trail, self.wanted, patience)
@@ -92,6 +96,7 @@ class Capture:
         self.prepared = PreparedTransactions(self.trail, self.keeper)
         self.open = OpenTransactions(self.trail, self.keeper, self.reader, self.limits)
         lost_since: float | None = None
+        tries = 0  # since it was lost
         was_there = self.waits_at_start
         while not self.stop():
             try:
@@ -102,7 +107,7 @@ class Capture:
                 self.open.rewind(self._place())
                 self.reader.start(self._place(), self.keeper.select)
                 end = self.trail.appended
-                lost_since, was_there = None, True
+                lost_since, was_there, tries = None, True, 0
                 log.get().info("capture_follows", after=str(end.position), decoder=self.reader.decoder)
                 self.watcher.follows(self.reader.decoder)
                 reach("capture.following")
@@ -112,8 +117,9 @@ class Capture:
                 self._look_for_newcomers()
                 self._follow()
             except SourceUnavailable as lost:
-                lost_since = lost_since or time.monotonic()
-                if not was_there or time.monotonic() - lost_since > RECONNECT_SECONDS:
+                lost_since, tries = lost_since or time.monotonic(), tries + 1
+                is_over = time.monotonic() - lost_since > self.retry.away or tries > self.retry.tries
+                if not was_there or is_over:
                     raise
                 self._pause(f"source lost: {lost.message}")
             except StorageFull as full:
@@ -173,7 +179,7 @@ class Capture:
 
     def _pause(self, why: str) -> None:
         self._tell_waiting(why)
-        for _ in range(10):
+        for _ in range(round(self.retry.interval * 10)):
             if not self.stop():
                 time.sleep(0.1)
 

@@ -6,6 +6,7 @@ inside. What does not live here: anything that needs a database to be checked (p
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 from collections.abc import Iterator, Mapping
@@ -33,7 +34,7 @@ from anabranch.config.lines import line_of
 from anabranch.config.patterns import PLACEHOLDERS, Pattern, Template
 from anabranch.config.url import parse_url
 from anabranch.errors import Problem
-from anabranch.model.endpoint import Endpoint
+from anabranch.model.endpoint import EndLimits, Endpoint
 from anabranch.model.ids import TableId
 
 ONLY = "target"  # what the database in [target] is called among several
@@ -357,6 +358,62 @@ class Spark(Section):
     """Spark settings, by their own names: `"spark.executor.memory" = "4g"`."""
 
 
+class RetryEnd(Section):
+    """How one end is waited for."""
+
+    connect_s: int = Field(default=10, ge=1, le=3600)
+    """How long opening a connection may take."""
+    statement_s: int = Field(default=-1, ge=-1)
+    """How long a statement may take; then it is ended and tried again; -1: without limit. It does not hold for what copies or
+    compares rows, prepares the source, or builds indexes."""
+    silence_s: int = Field(default=30, ge=5, le=3600)
+    """After so long without an answer, also to a second connection, the end counts as away: the line is cut."""
+    interval_s: int | None = Field(default=None, ge=1, le=3600)
+    """The longest pause between two tries; pauses begin short and double. When absent: 1 in capture, 10 elsewhere."""
+    give_up_s: int | None = Field(default=None, ge=-1)
+    """How long an end that was reached and is away is tried again until the part ends with its error; -1: for ever. When
+    absent: 300, and for a target under `run` without `--until-caught-up` for ever."""
+    limit: int = Field(default=-1, ge=-1, le=2147483647)
+    """After so many tries without success the part ends, too; -1: however many."""
+    lock_s: int | None = Field(default=None, ge=-1)
+    """How long others who hold a lock or an older transaction are waited for; -1: for ever. When absent: for ever by what
+    prepares the source, 300 elsewhere, and for a target under `run` without `--until-caught-up` for ever."""
+
+    @property
+    def is_unlimited(self) -> bool:
+        """Does the job file leave it to `run` how long the end is waited for, or say for ever?"""
+        return self.give_up_s in (None, -1) and self.limit < 0
+
+    def limits(self, interval: float, is_patient: bool) -> EndLimits:
+        """`is_patient`: where the job file says nothing, the end is waited for without limit."""
+        usual = math.inf if is_patient else EndLimits().away
+        return EndLimits(
+            connect=self.connect_s,
+            statement=_seconds(self.statement_s),
+            silence=self.silence_s,
+            interval=self.interval_s or interval,
+            away=usual if self.give_up_s is None else _seconds(self.give_up_s),
+            tries=_seconds(self.limit),
+            least=EndLimits().least if self.give_up_s is None else 1,
+            lock=usual if self.lock_s is None else _seconds(self.lock_s),
+        )
+
+
+def _seconds(value: int) -> float:
+    return math.inf if value < 0 else float(value)
+
+
+class Retry(Section):
+    """How long the ends are waited for, and what is tried again."""
+
+    source: RetryEnd = RetryEnd.model_construct()
+    """The source."""
+    target: RetryEnd = RetryEnd.model_construct()
+    """The target, or each of several."""
+    restarts_per_hour: int = Field(default=5, ge=-1, le=3600)
+    """How often in an hour `run` starts a part again that died; -1: always. One more, and `run` ends with its code."""
+
+
 class JobConfig(Section):
     """A job: one source, one target or several, rules, settings."""
 
@@ -373,6 +430,7 @@ class JobConfig(Section):
     apply: Apply = Apply.model_construct()
     types: Types = Types.model_construct()
     spark: Spark = Spark.model_construct()
+    retry: Retry = Retry.model_construct()
 
     _home: Path = PrivateAttr(default=Path(".anabranch"))
     _file: Path | None = PrivateAttr(default=None)

@@ -39,6 +39,7 @@ class Child:
     environment: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
     ended_well: bool = False
+    restarts_per_hour: int = RESTARTS_PER_HOUR  # -1: always
     restarts: deque[float] = field(default_factory=deque)
     not_before: float = 0.0
 
@@ -61,7 +62,7 @@ class Child:
     def _again(self, code: int, now: float) -> None:
         while self.restarts and now - self.restarts[0] > 3600:
             self.restarts.popleft()
-        if code in FINAL_CODES or len(self.restarts) >= RESTARTS_PER_HOUR:
+        if code in FINAL_CODES or 0 <= self.restarts_per_hour <= len(self.restarts):
             raise PartFailed(self.name, code if code >= 0 else 128 - code)
         self.restarts.append(now)
         self.not_before = now + min(0.5 * 2 ** len(self.restarts), 30.0)

@@ -9,6 +9,7 @@ import os
 import re
 import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -24,6 +25,8 @@ from anabranch.errors import (
     TargetUnavailable,
     TrailLocked,
 )
+from anabranch.job.signals import PATIENT
+from anabranch.model.endpoint import EndLimits
 from anabranch.trail import identity, retention
 from anabranch.trail.failures import writing
 from anabranch.trail.reader import TrailReader, exists
@@ -48,11 +51,25 @@ SERVER_ID_FLOOR = 1 << 20  # derived ids stay clear of the small numbers that pe
 
 
 def source_of(job: Job) -> SourceConnector:
-    return connectors.source(job.config.source.endpoint)
+    return connectors.source(replace(job.config.source.endpoint, limits=source_limits(job)))
 
 
 def target_of(job: Job) -> TargetConnector:
-    return connectors.target(job.endpoint)
+    return connectors.target(replace(job.endpoint, limits=target_limits(job)))
+
+
+def source_limits(job: Job, interval: float = 10.0) -> EndLimits:
+    return job.config.retry.source.limits(interval, is_patient=False)
+
+
+def target_limits(job: Job) -> EndLimits:
+    return job.config.retry.target.limits(EndLimits().interval, bool(os.environ.get(PATIENT)))
+
+
+def set_up_seconds(job: Job) -> float:
+    """How long others may be in the way of what prepares the source, before a log begins."""
+    wanted = job.config.retry.source.lock_s
+    return math.inf if wanted is None or wanted < 0 else float(wanted)
 
 
 def told(job: Job, error: AnabranchError) -> str:
@@ -234,7 +251,7 @@ def prepare_source(
     """What the source still needs before a trail begins."""
     if exists(job.trail) and TrailReader(job.trail).end().resume:
         return
-    carry_out(source, options, tables_at_source(job, source), begins=True, stop=stop)
+    carry_out(source, options, tables_at_source(job, source), True, stop, set_up_seconds(job))
 
 
 def tables_at_source(job: Job, source: SourceConnector) -> dict[TableId, TableSchema]:
@@ -252,12 +269,13 @@ def carry_out(
     tables: Mapping[TableId, TableSchema],
     begins: bool = False,
     stop: Callable[[], bool] = lambda: False,
+    seconds: float = math.inf,
 ) -> list[str]:
     """Run what is missing at the source for these tables; the statements. Before a log begins, others who are in the way are
-    waited for as long as it takes; a table that joins asks again later."""
+    waited for, each step so many `seconds`; a table that joins asks again later."""
     steps = source.missing(options, tables, begins)
     for step in steps:
-        source.carry_out([step], math.inf if begins else JOIN_SECONDS, stop)
+        source.carry_out([step], seconds if begins else JOIN_SECONDS, stop)
         log.get().info("source_set_up", statement=step.sql)
     return [step.sql for step in steps]
 

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from anabranch import log
-from anabranch.errors import AnabranchError, TablesParked
+from anabranch.errors import AnabranchError, Retry, TablesParked, TargetUnavailable
 from anabranch.job.caughtup import CaughtUp, Progress, undone
 from anabranch.job.children import Child, PartFailed
-from anabranch.job.signals import PREFLIGHT
+from anabranch.job.signals import PATIENT, PREFLIGHT
 from anabranch.state.store import StateStore
 
 if TYPE_CHECKING:
@@ -24,15 +24,18 @@ PAUSES = (10.0, 300.0)  # seconds before what ended for good is tried again: the
 
 
 class Lane:
-    """`job` is one target's view. `is_away`: it could not be reached before the start, and its load asks it everything."""
+    """`job` is one target's view. `was_away`: it could not be reached before the start, and its load asks it everything.
+    `is_patient`: it is waited for as long as it is away."""
 
-    def __init__(self, job: Job, state: StateStore, is_away: bool = False) -> None:
-        self.job, self.state = job, state
-        more = {PREFLIGHT: "1"} if is_away else {}
+    def __init__(self, job: Job, state: StateStore, was_away: bool = False, is_patient: bool = False) -> None:
+        self.job, self.state, self.is_patient = job, state, is_patient
+        more = {PREFLIGHT: "1"} if was_away else {}
+        more |= {PATIENT: "1"} if is_patient else {}
         self.children = [_child(job, name, more) for name in ("load", "apply")]
         self.progress = Progress(job)
         self.caught_up = CaughtUp(self.progress)
         self.failures: dict[str, PartFailed] = {}  # by part: of those that wait for another try
+        self.away: set[str] = set()  # those of them whose target could not be reached
         self._pause, self._sequence = PAUSES[0], -1
 
     def poll(self, now: float) -> None:
@@ -42,9 +45,7 @@ class Lane:
                 child.poll(now)
             except PartFailed as failed:
                 self.failures[child.name] = failed
-                if self.job.is_one_of_several:
-                    bound = log.get(job=self.job.config.name, target=self.job.target)
-                    bound.warning("target_failed", error=failed.message, again_in=self._pause)
+                self._tell(child, failed)
                 child.again_at(now + self._pause)
                 self._pause = min(self._pause * 2, PAUSES[1])
             else:
@@ -57,6 +58,24 @@ class Lane:
     def failure(self) -> PartFailed | None:
         """Why it does not go on at present; of several the lowest."""
         return min(self.failures.values(), key=lambda failed: failed.exit_code, default=None)
+
+    @property
+    def goes_on(self) -> bool:
+        """Also a target that is away goes on, where it is waited for: by itself, as soon as it is back."""
+        return all(self.is_patient and name in self.away for name in self.failures)
+
+    def _tell(self, child: Child, failed: PartFailed) -> None:
+        last = self.state.snapshot()["last_error"] or {}
+        is_target = failed.exit_code == TargetUnavailable.exit_code == last.get("exit_code")
+        is_away = is_target and last.get("retry") in (Retry.TIMED, Retry.PATIENT)
+        (self.away.add if is_away else self.away.discard)(child.name)
+        named = {"target": self.job.target} if self.job.is_one_of_several else {}
+        bound = log.get(job=self.job.config.name, **named)
+        if is_away and self.is_patient:
+            self.state.phase("waiting", f"for the target: {last['message']}")
+            bound.warning("target_away", error=last["message"], again_in=self._pause)
+        elif self.job.is_one_of_several:
+            bound.warning("target_failed", error=failed.message, again_in=self._pause)
 
     @property
     def is_streaming(self) -> bool:
@@ -86,10 +105,11 @@ class Lane:
 
 def _child(job: Job, name: str, environment: dict[str, str]) -> Child:
     command = [sys.executable, "-m", "anabranch", name, str(job.path)]
-    if not job.is_one_of_several:
-        return Child(name, command, may_end=name == "load", environment=environment)
-    command += ["--target", job.target]
-    return Child(f"{name} of {job.target}", command, may_end=name == "load", environment=environment)
+    shown = f"{name} of {job.target}" if job.is_one_of_several else name
+    command += ["--target", job.target] * job.is_one_of_several
+    child = Child(shown, command, may_end=name == "load", environment=environment)
+    child.restarts_per_hour = job.config.retry.restarts_per_hour
+    return child
 
 
 def worst(errors: Iterator[AnabranchError | None]) -> AnabranchError | None:
@@ -102,6 +122,6 @@ def worst(errors: Iterator[AnabranchError | None]) -> AnabranchError | None:
 
 def refuse_if_all_failed(lanes: Sequence[Lane]) -> None:
     """Raises PartFailed where no target goes on."""
-    failed = worst(lane.failure for lane in lanes) if all(lane.failure for lane in lanes) else None
+    failed = None if any(lane.goes_on for lane in lanes) else worst(lane.failure for lane in lanes)
     if failed is not None:
         raise failed

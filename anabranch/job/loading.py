@@ -232,6 +232,7 @@ class Loading:
                 stop=self.stop,
                 parked=lambda table: ends.parked_in(trail, table) or _replaced(trail, schemas[table]),
                 raw=self.job.config.load.format == "auto",
+                retry=(ends.source_limits(self.job), ends.target_limits(self.job)),
             )
         except AnabranchError as error:
             error.job = error.job or self.name

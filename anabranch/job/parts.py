@@ -52,6 +52,7 @@ def run_capture(job: Job) -> None:
                     prepare=partial(ends.carry_out, source, options, stop=stop.asked),
                     astray=partial(source.astray, options),
                     guard=guard,
+                    retry=ends.source_limits(job, interval=1.0),
                     waits_at_start=bool(os.environ.get(SUPERVISED)),
                 ).run()
         finally:
@@ -91,6 +92,7 @@ def run_apply(job: Job, engine: Engine | None = None) -> None:
             stop=stop.asked,
             watcher=ApplyWatcher(state),
             names=job.names,
+            retry=ends.target_limits(job),
         ).run()
 
 

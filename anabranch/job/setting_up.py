@@ -25,7 +25,7 @@ def setup(job: Job, execute: bool, remove: bool) -> list[str]:
     begins = not (exists(job.trail) and TrailReader(job.trail).end().resume)
     tables = ends.tables_at_source(job, source)
     if execute:
-        return ends.carry_out(source, options, tables, begins)
+        return ends.carry_out(source, options, tables, begins, seconds=ends.set_up_seconds(job))
     return [step.sql for step in source.missing(options, tables, begins)]
 
 

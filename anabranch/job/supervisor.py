@@ -2,7 +2,8 @@
 
 A part that ends with an error which time may heal, or that was killed or stopped by somebody else, is started again with
 a growing pause, five times an hour; then `run` ends with that part's code, unless it is a part of one of several targets
-and another target goes on. When `run` itself dies, its parts see their input close and end.
+and another target goes on. Targets that are away are waited for while capture goes on, except where `run` has to end when
+it has caught up. When `run` itself dies, its parts see their input close and end.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ class Supervisor:
             away = self._preflight(state)
             ends.refuse_changed_job(self.job)
             capture = Child("capture", [sys.executable, "-m", "anabranch", "capture", str(self.job.path)])
-            lanes = [self._lane(view, state, view.target in away) for view in self.job.targets()]
+            capture.restarts_per_hour = self.job.config.retry.restarts_per_hour
+            views, is_patient = self.job.targets(), not until_caught_up and self.job.config.retry.target.is_unlimited
+            lanes = [self._lane(view, state, view.target in away, is_patient) for view in views]
             try:
                 self._watch(capture, lanes, until_caught_up, seconds)
             finally:
@@ -88,13 +91,14 @@ class Supervisor:
         state.phase("waiting", "for the parts to start")
         return set(away)
 
-    def _lane(self, view: Job, state: StateStore, is_away: bool) -> Lane:
+    def _lane(self, view: Job, state: StateStore, was_away: bool, is_patient: bool) -> Lane:
+        """Without a condition to be reached capture has to go on: else the source keeps its log until somebody comes."""
         if not view.is_one_of_several:
-            return Lane(view, state)
+            return Lane(view, state, is_patient=is_patient)
         state.phase("streaming")  # each target has a phase of its own
         own = StateStore(view.target_home)
         own.clear_last_error()
-        return Lane(view, own, is_away)
+        return Lane(view, own, was_away, is_patient)
 
     def _watch(self, capture: Child, lanes: list[Lane], until_caught_up: bool, seconds: float | None) -> None:
         deadline = None
@@ -107,7 +111,7 @@ class Supervisor:
                 refuse_if_all_failed(lanes)
                 display.refresh()
                 going = [lane for lane in lanes if lane.failure is None]
-                if seconds is not None and deadline is None and all(lane.is_streaming for lane in going):
+                if seconds is not None and deadline is None and going and all(lane.is_streaming for lane in going):
                     deadline = now + seconds
                 if until_caught_up:
                     reached = [lane.caught_up.is_reached() for lane in going]  # asks every one for its goal

@@ -40,7 +40,7 @@ def part(job: Job, name: str) -> Iterator[StateStore]:
             yield state
     except AnabranchError as error:
         error.job = error.job or job.label
-        state.last_error(str(error), error.exit_code, name)
+        state.last_error(str(error), error.exit_code, name, error.retry)
         raise
     finally:
         state.part_ended(name, os.getpid(), host)

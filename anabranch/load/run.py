@@ -13,11 +13,12 @@ from dataclasses import replace
 
 from anabranch import log
 from anabranch.abc import Loader, RawLoader, SharingReader, SourceConnector, TargetConnector, TargetStore, ValueRules
-from anabranch.errors import AnabranchError, Fenced, Retry, SourceUnavailable, StateError, TargetUnavailable
+from anabranch.errors import AnabranchError, Fenced, Retry, SourceUnavailable, StateError, TargetBusy, TargetUnavailable
 from anabranch.failpoints import reach
 from anabranch.load.copy import ChunkWork, Quiet
 from anabranch.load.handover import is_loaded, loaded
 from anabranch.load.plan import Knot, LoadTable, Piece, Planned, is_placed, pieces_of, plan
+from anabranch.model.endpoint import EndLimits
 from anabranch.model.ids import TableId
 from anabranch.model.state import TableState
 from anabranch.spark.engine import Engine
@@ -54,12 +55,13 @@ def load_tables(
     stop: Callable[[], bool] = lambda: False,
     parked: Parked = lambda table: "",
     raw: bool = True,
+    retry: tuple[EndLimits, EndLimits] | None = None,
 ) -> bool:
     """Load what is not loaded yet; False when `stop()` ended it before that. As many chunks run at once as the engine has
     room for; it is not asked when nothing is left to do. A table that is `parked` by then is not handed over. `raw`: rows may
     go unread from one end to the other where both have them in one form.
 
-    An end that cannot be reached at the start is an error at once, later after five minutes; what a chunk raised comes
+    An end that cannot be reached at the start is an error at once, later as `retry` says, of both; what a chunk raised comes
     up here."""
     values, wanted, tries = rules or ValueRules(), list(tables), PLACED_TRIES
     while True:
@@ -80,7 +82,7 @@ def load_tables(
                 forms = forms_of(target, values, planned) if raw else {}
                 work = ChunkWork(job, source, target, values, lock, expected_identity, quiet, shared, forms)
                 try:
-                    return _Load(work, planned, engine, on_progress, on_wait, stop, parked).run()
+                    return _Load(work, planned, engine, on_progress, on_wait, stop, parked, retry).run()
                 except _SnapshotGone as gone:
                     log.get(job=job, table=str(gone)).warning("load_begins_anew", reason="its snapshot is gone")
         tries = tries - 1 if shared else 0
@@ -122,6 +124,7 @@ class _Load:
         on_wait: Callable[[str], None],
         stop: Callable[[], bool],
         parked: Parked,
+        retry: tuple[EndLimits, EndLimits] | None = None,
     ) -> None:
         self.work, self.engine, self.on_progress, self.stop = work, engine, on_progress, stop
         self.on_wait, self.parked = on_wait, parked
@@ -131,7 +134,7 @@ class _Load:
         self.open = {table: {piece.number: piece for piece in one.pieces} for table, one in self.tables.items()}
         self.unavailable: list[AnabranchError] = []
         self.away_since: float | None = None
-        self.pause = 0.5
+        self.pause, self.tries, self.retry = 0.5, 0, retry
 
     def run(self) -> bool:
         try:
@@ -211,7 +214,7 @@ class _Load:
         elif outcome.value == ():
             raise _SnapshotGone(str(done.load.schema.id))
         elif outcome.value is not None:
-            self.away_since, self.pause = None, 0.5
+            self.away_since, self.pause, self.tries = None, 0.5, 0
             for piece, rows in zip(pieces_of(done), outcome.value, strict=True):
                 table = piece.load.schema.id
                 self.open[table].pop(piece.number, None)
@@ -255,7 +258,8 @@ class _Load:
             error = self.unavailable[-1]
             now = time.monotonic()
             self.away_since = None if error.retry is Retry.PATIENT else self.away_since or now
-            if self.away_since is not None and now - self.away_since > GIVE_UP:
+            self.tries += self.away_since is not None
+            if self.away_since is not None and self.is_over(error, now - self.away_since):
                 raise error
             bound.warning("load_waits_for_an_end", reason=error.message, seconds=self.pause)
             self.on_wait(f"the load waits: {error}")
@@ -265,7 +269,16 @@ class _Load:
         until = time.monotonic() + self.pause
         while time.monotonic() < until and not self.stop():
             time.sleep(0.05)
-        self.pause = min(self.pause * 2, LONGEST_PAUSE)
+        self.pause = min(self.pause * 2, self.limits(error).interval if self.unavailable else LONGEST_PAUSE)
+
+    def limits(self, error: AnabranchError) -> EndLimits:
+        if self.retry is None:
+            return EndLimits(interval=LONGEST_PAUSE, away=GIVE_UP, lock=GIVE_UP)
+        return self.retry[isinstance(error, TargetUnavailable)]
+
+    def is_over(self, error: AnabranchError, seconds: float) -> bool:
+        limits = self.limits(error)
+        return seconds > (limits.lock if isinstance(error, TargetBusy) else limits.away) or self.tries > limits.tries
 
 
 def hand_over(store: TargetStore, loader: Loader, job: str, load: LoadTable, parked: str = "") -> None:

@@ -2,7 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class EndLimits:
+    """How long an end is waited for, in seconds, before something is tried again or given up; infinity: for ever."""
+
+    connect: float = 10.0  # opening a connection
+    statement: float = math.inf  # one statement that neither copies rows nor prepares or builds something
+    silence: float = 30.0  # without an answer, also to a second connection: then the line is cut
+    interval: float = 10.0  # the longest pause between two tries
+    away: float = 300.0  # without success, then an end that is away is an error
+    tries: float = math.inf  # without success, then it is one, too
+    least: int = 10  # tries that there have to be: one alone may take longer than `away`
+    lock: float = 300.0  # the same as `away` where others at the end are in the way
+
+
+USUAL = EndLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +35,7 @@ class Endpoint:
     password: str = field(repr=False)
     database: str = ""
     options: tuple[tuple[str, str], ...] = ()
+    limits: EndLimits = field(default=USUAL, compare=False, repr=False)
 
     def option(self, name: str, default: str = "") -> str:
         return dict(self.options).get(name, default)

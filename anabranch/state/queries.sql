@@ -13,7 +13,7 @@ CREATE TABLE IF NOT EXISTS progress (source_table TEXT PRIMARY KEY, done INTEGER
 CREATE TABLE IF NOT EXISTS position (kind TEXT PRIMARY KEY, text TEXT NOT NULL, commit_time INTEGER NOT NULL, at TEXT NOT NULL)
 
 -- name: create_last_error
-CREATE TABLE IF NOT EXISTS last_error (one INTEGER PRIMARY KEY CHECK (one = 1), part TEXT NOT NULL, exit_code INTEGER NOT NULL, message TEXT NOT NULL, at TEXT NOT NULL)
+CREATE TABLE IF NOT EXISTS last_error (one INTEGER PRIMARY KEY CHECK (one = 1), part TEXT NOT NULL, exit_code INTEGER NOT NULL, message TEXT NOT NULL, at TEXT NOT NULL, retry TEXT NOT NULL)
 
 -- name: create_slow
 CREATE TABLE IF NOT EXISTS slow (one INTEGER PRIMARY KEY CHECK (one = 1), count INTEGER NOT NULL, epochs INTEGER NOT NULL, reason TEXT NOT NULL, at TEXT NOT NULL)
@@ -66,8 +66,8 @@ ON CONFLICT (part, server) DO UPDATE SET text = excluded.text, at = excluded.at
 DELETE FROM wait WHERE part = :part AND server = :server
 
 -- name: put_last_error
-INSERT INTO last_error VALUES (1, :part, :exit_code, :message, :at)
-ON CONFLICT (one) DO UPDATE SET part = excluded.part, exit_code = excluded.exit_code, message = excluded.message, at = excluded.at
+INSERT INTO last_error VALUES (1, :part, :exit_code, :message, :at, :retry)
+ON CONFLICT (one) DO UPDATE SET part = excluded.part, exit_code = excluded.exit_code, message = excluded.message, at = excluded.at, retry = excluded.retry
 
 -- name: clear_last_error
 DELETE FROM last_error
@@ -91,4 +91,4 @@ SELECT count, epochs, reason, at FROM slow WHERE count > 0
 SELECT part, text, since, at FROM wait ORDER BY since
 
 -- name: last_error
-SELECT part, exit_code, message, at FROM last_error
+SELECT part, exit_code, message, at, retry FROM last_error

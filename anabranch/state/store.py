@@ -101,8 +101,9 @@ class StateStore:
         """Of apply since it started: how many went row by row, of how many so far, and why the last one did."""
         self._write("put_slow", count=count, epochs=epochs, reason=reason)
 
-    def last_error(self, message: str, exit_code: int = 1, part: str = "") -> None:
-        self._write("put_last_error", message=message, exit_code=exit_code, part=part)
+    def last_error(self, message: str, exit_code: int = 1, part: str = "", retry: str = "never") -> None:
+        """`retry`: what may be done after it, as the error's class says (errors.Retry)."""
+        self._write("put_last_error", message=message, exit_code=exit_code, part=part, retry=retry)
 
     def clear_last_error(self) -> None:
         self._write("clear_last_error")

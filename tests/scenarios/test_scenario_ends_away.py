@@ -3,18 +3,23 @@ itself, nothing is lost, nothing is there twice."""
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from scenario import Running, Scenario, wait_until
 
 from anabranch import failpoints
+from anabranch.testing import faults
 from anabranch.testing.databases import Database, create_database
 from anabranch.testing.faults import Proxy
 from anabranch.testing.servers import Server, start_mariadb, start_postgresql
 from anabranch.testing.workload import SCHEMA, Writer, fill
+from anabranch.trail.reader import TrailReader
 
 BULK = 60_000
 DIGITS = ",".join(f"({n})" for n in range(10))
@@ -105,3 +110,71 @@ def a_silent_line_is_waited_for(made: Scenario, run: Running, line: Proxy) -> No
     time.sleep(3)
     line.restore()
     made.sync(run, seconds=90)
+
+
+ITEM = ("CREATE TABLE item (id INT PRIMARY KEY)", "INSERT INTO item VALUES (1)")
+
+
+@pytest.mark.quick
+def test_capture_goes_on_while_the_only_target_is_away(
+    mariadb: Server, target_database: Database, scenario: Callable[..., Scenario]
+) -> None:
+    """Else the source keeps its log until somebody comes. Also apply that dies meanwhile, and finds no target when it starts
+    again, ends nothing; who waits for the job to catch up is told with the code of an end that is away."""
+    with Proxy(target_database.server.host, target_database.server.port) as to_target:
+        made = scenario(mariadb, *ITEM, target_at=("127.0.0.1", to_target.port))
+        it_is_waited_for(made, to_target)
+        a_limit_of_the_job_ends_it(made, to_target)
+
+
+def it_is_waited_for(made: Scenario, to_target: Proxy) -> None:
+    made.write_job("[retry.target]\nconnect_s = 2\ninterval_s = 1\n")
+    run = made.start("run")
+    made.sync(run, seconds=200)
+    to_target.refuse()
+    faults.kill_tree(run.part("apply"))
+    wait_until(lambda: '"target_away"' in run.stderr, 120, "the target is known to be away", run.tail, run)
+    read = TrailReader(made.trail).end().position.sequence
+    made.source.execute("INSERT INTO item VALUES (2)")
+    behind = lambda: TrailReader(made.trail).end().position.sequence > read  # noqa: E731 - asked again and again
+    wait_until(behind, 60, "capture goes on", run.tail, run)
+    assert run.is_alive
+    found = wait_until(lambda: (s := made.status())["phase"] == "waiting" and s, 60, "status says so", run.tail, run)
+    assert "target" in found["detail"] and [part["name"] for part in found["parts"] if part["name"] == "capture"]
+    to_target.restore()
+    made.sync(run, seconds=200)
+    made.assert_identical("item")
+    assert run.stop().code == 0
+
+
+def a_limit_of_the_job_ends_it(made: Scenario, to_target: Proxy) -> None:
+    """AT-30: after so many tries, with the code of a target that is away."""
+    made.write_job("[retry.target]\nconnect_s = 2\ninterval_s = 1\nlimit = 2\n")
+    run = made.start("run")
+    made.sync(run, seconds=200)
+    to_target.refuse()
+    assert run.wait(200).code == 6, run.tail()
+    assert '"target_away"' not in run.stderr
+    to_target.restore()
+
+
+def test_a_source_that_is_away_is_tried_again_as_the_job_says(
+    mariadb: Server, scenario: Callable[..., Scenario]
+) -> None:
+    """AT-39, AT-40: so many tries, with pauses of that length; then capture ends with 5."""
+    with Proxy(mariadb.host, mariadb.port) as to_source:
+        made = scenario(mariadb, *ITEM, source_at=("127.0.0.1", to_source.port))
+        it_is_tried_three_times(made, to_source)
+
+
+def it_is_tried_three_times(made: Scenario, to_source: Proxy) -> None:
+    made.write_job("[retry.source]\ninterval_s = 2\nlimit = 3\n")
+    capture = made.start("capture")
+    wait_until(lambda: '"capture_follows"' in capture.stderr, 60, "capture follows", capture.tail, capture)
+    to_source.refuse()
+    assert capture.wait(60).code == 5
+    lines = [json.loads(line) for line in capture.stderr.splitlines() if line.startswith("{")]
+    told = [datetime.fromisoformat(line["timestamp"]) for line in lines if line["event"] == "capture_waiting"]
+    assert len(told) == 3
+    assert all((later - earlier).total_seconds() >= 1.9 for earlier, later in pairwise(told))
+    to_source.restore()

@@ -3,8 +3,11 @@ role live here."""
 
 from __future__ import annotations
 
+import math
 import re
+import socket
 import ssl
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -13,9 +16,8 @@ import pymysql
 from anabranch.connectors.mysql.errors import OTHER_LOGIN, translate
 from anabranch.errors import AnabranchError, ConfigError, SourceError
 from anabranch.model.endpoint import Endpoint
-from anabranch.waits import Session, register
+from anabranch.waits import Patience, Session, register
 
-CONNECT_TIMEOUT = 10  # seconds
 # https://dev.mysql.com/doc/refman/8.0/en/connection-options.html#option_general_ssl-mode
 SSL_MODES = ("disabled", "preferred", "required", "verify_ca", "verify_identity")
 SSL_FILES = ("ssl_ca", "ssl_cert", "ssl_key")
@@ -28,7 +30,7 @@ OPTIONS = ("ssl_mode", *SSL_FILES, "unix_socket")
 
 
 def connect(endpoint: Endpoint, watched: bool = True, **driver: Any) -> pymysql.Connection:
-    """A connection in autocommit, utf8mb4, without a time limit on reads. `watched`: what it waits for is told; `driver`
+    """A connection in autocommit, utf8mb4, with the job's limits of time. `watched`: what it waits for is told; `driver`
     overrides what PyMySQL is given.
 
     Raises SourceUnavailable or SourceError; ConfigError for an option of the URL that nobody knows."""
@@ -38,15 +40,17 @@ def connect(endpoint: Endpoint, watched: bool = True, **driver: Any) -> pymysql.
         "database": endpoint.database or None,
         "charset": "utf8mb4",
         "autocommit": True,
-        "connect_timeout": CONNECT_TIMEOUT,
+        "connect_timeout": endpoint.limits.connect,
         "program_name": "anabranch",
         "auth_plugin_map": dict.fromkeys(GIVES_AWAY, _Refused),
         **_place(endpoint),
         **_tls(endpoint),
         **driver,
     }
-    try:
-        connection = Connection(**settings)
+    usual = None if endpoint.limits.statement == math.inf else endpoint.limits.statement
+    try:  # until it is open all answers have the limit: PyMySQL's own holds for the handshake of TCP only
+        connection = Connection(**settings | {"read_timeout": endpoint.limits.connect})
+        connection._read_timeout = driver.get("read_timeout", usual)
     except (AnabranchError, pymysql.err.Error, OSError, RuntimeError) as error:
         found = translate(error)
         found.message = f"{endpoint.place}: {found.message}"
@@ -54,7 +58,9 @@ def connect(endpoint: Endpoint, watched: bool = True, **driver: Any) -> pymysql.
     from anabranch.connectors.mysql.lookout import MysqlLookout  # which makes connections itself
 
     if watched:
-        register(str(endpoint), connection, Session(connection.thread_id(), is_busy), lambda: MysqlLookout(endpoint))
+        session = Session(connection.thread_id(), is_busy, cut)
+        patience = Patience(endpoint.limits.connect, endpoint.limits.silence)
+        register(str(endpoint), connection, session, lambda: MysqlLookout(endpoint), patience)
     return connection
 
 
@@ -100,6 +106,12 @@ class _Refused:
             "it is not told",
             hint=OTHER_LOGIN,
         )
+
+
+def cut(connection: Connection) -> None:
+    """Whoever waits for an answer over it finds it at its end."""
+    with suppress(OSError, AttributeError):  # it may be closed at this moment
+        connection._sock.shutdown(socket.SHUT_RDWR)
 
 
 def family(connection: pymysql.Connection) -> str:

@@ -41,7 +41,7 @@ class Dump:
     """One stream of the log after `place`. Delivery: what the server sends, in order, or SourceUnavailable."""
 
     def __init__(self, endpoint: Endpoint, server_id: int, place: Place) -> None:
-        self._connection = connect(endpoint)
+        self._connection = connect(endpoint, read_timeout=None)
         try:
             self._prepare()
             self._register(server_id)

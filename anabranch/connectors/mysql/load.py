@@ -134,7 +134,7 @@ class MysqlSnapshot:
 
     def _session(self) -> pymysql.Connection:
         if self._connection is None or not self._connection.open:
-            self._connection = self._checked(connect(self.endpoint))
+            self._connection = self._checked(connect(self.endpoint, read_timeout=None))
         return self._connection
 
     def _checked(self, connection: pymysql.Connection) -> pymysql.Connection:

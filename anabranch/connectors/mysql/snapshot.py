@@ -176,7 +176,7 @@ def _under_lock(connection: pymysql.Connection, endpoint: Endpoint, statement: s
 @contextmanager
 def _locked(endpoint: Endpoint, statement: str) -> Iterator[pymysql.Connection]:
     """A second connection that holds the lock: LOCK TABLES and START TRANSACTION end each other on one."""
-    with closing(connect(endpoint)) as holder, translated():
+    with closing(connect(endpoint, read_timeout=None)) as holder, translated():
         for preparation in PATIENCE:
             ask(holder, preparation)
         ask(holder, statement)

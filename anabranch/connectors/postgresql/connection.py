@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, LiteralString
@@ -26,15 +27,6 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 logging.getLogger("psycopg").setLevel(logging.ERROR)  # it warns of what follows from an error that we raise anyway
 
-CONNECT_TIMEOUT_S = 10
-# https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-KEEPALIVES
-KEEPALIVE = {
-    "keepalives": 1,
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 4,
-    "tcp_user_timeout": 30_000,
-}
 # https://www.postgresql.org/docs/current/runtime-config-client.html
 SETTINGS = {
     "search_path": "pg_catalog",
@@ -68,6 +60,7 @@ SSL_MODES = {
     "verify_identity": "verify-full",
 }
 OPTIONS = {"ssl_ca": "sslrootcert", "ssl_cert": "sslcert", "ssl_key": "sslkey"}
+LIMITED = ("anabranch:", "anabranch-state")  # sessions whose statements are short: apply's, and those of the state
 NAME_LIMIT = 63  # bytes: NAMEDATALEN - 1, also for application_name
 
 
@@ -79,9 +72,17 @@ def connect(endpoint: Endpoint, application_name: str, autocommit: bool = False)
         for version, statement in LATER_SETTINGS.items():
             if connection.info.server_version >= version:
                 connection.execute(statement)
+        if application_name.startswith(LIMITED):
+            limit_statements(connection, endpoint)
         connection.autocommit = autocommit
-        watch(str(endpoint), connection, settings)
+        watch(str(endpoint), connection, settings, endpoint.limits)
         return connection
+
+
+def limit_statements(connection: Connection, endpoint: Endpoint) -> None:
+    """As the job says: not for sessions that copy or compare rows, prepare or build something."""
+    if (limit := endpoint.limits.statement) != math.inf:
+        connection.execute("SELECT set_config('statement_timeout', %s, false)", [str(int(limit * 1000))])
 
 
 @contextmanager
@@ -129,10 +130,24 @@ def parameters(endpoint: Endpoint, application_name: str) -> dict[str, Any]:
         "dbname": endpoint.database or endpoint.user,
         "application_name": application_name,
         "client_encoding": "UTF8",
-        "connect_timeout": CONNECT_TIMEOUT_S,
+        "connect_timeout": max(2, int(endpoint.limits.connect)),  # libpq takes no less
         "options": " ".join(f"-c {name}={value}" for name, value in SETTINGS.items()),
-        **KEEPALIVE,
+        **_keepalive(endpoint.limits.silence),
         **_tls(endpoint),
+    }
+
+
+def _keepalive(silence: float) -> dict[str, int]:
+    """A line over which nothing comes back for so many seconds is lost: by default 10 s, and four times 5 s.
+
+    https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-KEEPALIVES"""
+    idle, interval = max(1, min(10, int(silence / 3))), max(1, min(5, int(silence / 6)))
+    count = max(1, int((silence - idle) / interval))
+    names = ("keepalives_idle", "keepalives_interval", "keepalives_count")
+    return {
+        "keepalives": 1,
+        **dict(zip(names, (idle, interval, count), strict=True)),
+        "tcp_user_timeout": int(silence * 1000),
     }
 
 

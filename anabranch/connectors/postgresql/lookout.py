@@ -7,14 +7,18 @@ https://www.postgresql.org/docs/current/view-pg-locks.html: a prepared transacti
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from typing import Any
 
 import psycopg
 from psycopg import pq
 
 from anabranch.connectors.postgresql.errors import translated
-from anabranch.waits import Holder, Session, Wait, register
+from anabranch.model.endpoint import EndLimits
+from anabranch.waits import Holder, Patience, Session, Wait, register
 
 APPLICATION = "anabranch"  # what the names of all our sessions begin with
 # Time limits of the second connection: somebody who is asked for help must not hang.
@@ -64,15 +68,22 @@ _WHAT = {
 _NOT_SHOWN = "its state is not shown to the job's user: GRANT pg_monitor lets anabranch tell it"
 
 
-def watch(place: str, connection: psycopg.Connection[Any], parameters: Mapping[str, Any]) -> None:
+def watch(place: str, connection: psycopg.Connection[Any], parameters: Mapping[str, Any], limits: EndLimits) -> None:
     """Tell of its waits as long as it lives. `parameters`: how another connection to this server is made."""
-    session = Session(connection.info.backend_pid, is_busy)
-    register(place, connection, session, lambda: PostgresLookout(place, parameters))
+    session = Session(connection.info.backend_pid, is_busy, cut)
+    patience = Patience(limits.connect, limits.silence)
+    register(place, connection, session, lambda: PostgresLookout(place, parameters), patience)
 
 
 def is_busy(connection: psycopg.Connection[Any]) -> bool:
     """As libpq knows it: nothing is asked."""
     return connection.pgconn.transaction_status == pq.TransactionStatus.ACTIVE
+
+
+def cut(connection: psycopg.Connection[Any]) -> None:
+    """Whoever waits for an answer over it finds it at its end."""
+    with suppress(OSError), closing(socket.socket(fileno=os.dup(connection.fileno()))) as line:
+        line.shutdown(socket.SHUT_RDWR)
 
 
 class PostgresLookout:

@@ -86,7 +86,7 @@ def _is_other(then: TableSchema, now: TableSchema) -> bool:
 def carry_out(endpoint: Endpoint, steps: Sequence[SetUpStep], patience: float, stop: Callable[[], bool]) -> None:
     """Raises SourceError with the statement that was refused. One that waits for a table's lock makes everybody who writes to
     it wait behind it: it tries again and again for a moment. One that only waits for transactions to end waits once."""
-    with open_session(endpoint) as connection:
+    with open_session(endpoint, limited=False) as connection:
         for step in steps:
             _carry_out(connection, step, patience, stop)
 
@@ -109,7 +109,7 @@ def _carry_out(connection: Connection, step: SetUpStep, patience: float, stop: C
 def leftovers(endpoint: Endpoint, name: str, remove: bool) -> list[str]:
     if not name:
         return []
-    with open_session(endpoint) as connection:
+    with open_session(endpoint, limited=False) as connection:
         with translated("look at what the source has of the job"):
             found = removal(connection, name)
             until = time.monotonic() + LET_GO_SECONDS

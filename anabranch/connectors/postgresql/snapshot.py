@@ -128,7 +128,11 @@ class PostgresSnapshot:
         """The locks are for the moment of opening: nothing is being truncated or rewritten then."""
         connection, names = self._session(), [own_rows(table) for table in tables]
         try:
-            with open_session(self._endpoint) as holder, translated("open a snapshot"), holder.transaction():
+            with (
+                open_session(self._endpoint, limited=False) as holder,
+                translated("open a snapshot"),
+                holder.transaction(),
+            ):
                 lock = sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(sql.SQL(", ").join(names))
                 holder.execute(lock)
                 files = {str(table.id): _files(holder, table) for table in tables}
@@ -197,7 +201,7 @@ class PostgresSnapshot:
 
     def _session(self) -> Connection:
         if self._connection is None:
-            self._connection = open_session(self._endpoint)
+            self._connection = open_session(self._endpoint, limited=False)
             with translated("ask the source who it is"):
                 refuse_other(self._connection, self._expected)
         return self._connection

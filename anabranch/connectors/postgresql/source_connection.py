@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import sql
 
-from anabranch.connectors.postgresql.connection import LATER_SETTINGS, Connection, parameters, table_name
+from anabranch.connectors.postgresql.connection import (
+    LATER_SETTINGS,
+    Connection,
+    limit_statements,
+    parameters,
+    table_name,
+)
 from anabranch.connectors.postgresql.lookout import watch
 from anabranch.connectors.postgresql.positions import lsn_of
 from anabranch.connectors.postgresql.source_errors import translated
@@ -39,15 +45,18 @@ _PAGE, _HEADER, _FIRST_HEADER = 8192, 24, 40  # bytes: src/include/access/xlog_i
 _NEW_SNAPSHOT = 130_000  # https://www.postgresql.org/docs/13/functions-info.html#FUNCTIONS-PG-SNAPSHOT
 
 
-def open_session(endpoint: Endpoint, what: str = NAME) -> Connection:
-    """A session that commits each statement. Raises SourceUnavailable, or SourceError when it refuses us."""
+def open_session(endpoint: Endpoint, what: str = NAME, limited: bool = True) -> Connection:
+    """A session that commits each statement. `limited`: its statements may not take longer than the job says. Raises
+    SourceUnavailable, or SourceError when it refuses us."""
     with translated(f"cannot connect to {endpoint}"):
         settings = parameters(endpoint, what)
         connection = psycopg.connect(**settings, autocommit=True)
         for version, statement in LATER_SETTINGS.items():
             if connection.info.server_version >= version:
                 connection.execute(statement)
-        watch(str(endpoint), connection, settings)
+        if limited:
+            limit_statements(connection, endpoint)
+        watch(str(endpoint), connection, settings, endpoint.limits)
         return connection
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from anabranch.apply import patience
 from anabranch.apply.patience import Patience
 from anabranch.errors import Fenced, TargetBusy, TargetError, TargetFull, TargetUnavailable
+from anabranch.model.endpoint import EndLimits
 
 
 @pytest.fixture
@@ -62,3 +65,22 @@ def test_stopping_ends_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(slept) == 2
     with pytest.raises(TargetBusy):
         one.failure(TargetBusy("x"))
+
+
+def test_as_long_as_the_job_says(clock: list[float]) -> None:
+    """AT-29, AT-30: after so many tries, or seconds; with pauses no longer than that; never where there is no limit."""
+    three = Patience(retry=EndLimits(tries=3, interval=0.5))
+    assert [three.failure(TargetUnavailable("x")) for _ in range(3)] == [0.2, 0.4, 0.5]
+    with pytest.raises(TargetUnavailable):
+        three.failure(TargetUnavailable("x"))
+    short = Patience(retry=EndLimits(away=5.0, least=1))
+    short.failure(TargetUnavailable("x"))
+    clock[0] += 6
+    with pytest.raises(TargetUnavailable):
+        short.failure(TargetUnavailable("x"))
+    never = Patience(retry=EndLimits(away=math.inf, lock=1.0, least=1))
+    for _ in range(100):
+        clock[0] += 600
+        never.failure(TargetUnavailable("x"))
+    with pytest.raises(TargetBusy):
+        never.failure(TargetBusy("a lock has a limit of its own"))

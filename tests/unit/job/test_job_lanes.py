@@ -74,3 +74,52 @@ def test_each_part_is_started_for_its_target(both: list[Lane]) -> None:
 
 def test_nothing_is_worse_than_nothing() -> None:
     assert worst(iter([None, None])) is None
+
+
+def away(lane: Lane) -> None:
+    """Its apply has ended because the target could not be reached."""
+    ends_with(lane, 6)
+    lane.children[0].name = "apply"
+    lane.state.last_error("no connection", 6, "apply", "timed")
+    lane.poll(100.0)
+
+
+def test_a_target_that_is_away_is_waited_for_where_nothing_else_is_asked_for(both: list[Lane]) -> None:
+    for lane in both:
+        lane.is_patient = True
+        away(lane)
+        assert lane.failure is not None and lane.goes_on
+    refuse_if_all_failed(both)
+    for lane in both:
+        lane.is_patient = False
+    with pytest.raises(PartFailed):
+        refuse_if_all_failed(both)
+
+
+def test_a_row_that_is_refused_is_no_target_that_is_away(both: list[Lane]) -> None:
+    for lane in both:
+        lane.is_patient = True
+        ends_with(lane, 6)
+        lane.state.last_error("a row", 6, "apply", "manual")
+        lane.poll(100.0)
+    with pytest.raises(PartFailed):
+        refuse_if_all_failed(both)
+
+
+@pytest.mark.parametrize(("limit", "starts"), [(5, 6), (0, 1), (-1, 20)])
+def test_a_part_is_started_again_as_often_as_the_job_says(limit: int, starts: int) -> None:
+    """AT-31: so many abnormal ends in an hour, then no more; -1: always."""
+    child = Child("capture", [sys.executable, "-c", "raise SystemExit(1)"], restarts_per_hour=limit)
+    now, begun = 0.0, 0
+    while begun < starts:
+        child.poll(now)
+        if child.process is not None:
+            begun += 1
+            child.process.wait(20)
+            if begun == starts and limit >= 0:
+                break
+            child.poll(now)
+        now = max(now, child.not_before)
+    if limit >= 0:
+        with pytest.raises(PartFailed):
+            child.poll(now)

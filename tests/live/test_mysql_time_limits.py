@@ -1,0 +1,71 @@
+"""[retry] at a MySQL or MariaDB, on real lines: an address that swallows packets, a server that stops answering in the middle,
+a statement that hangs without a lock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+from customers import endpoint_of
+from waiting import Doing
+
+from anabranch.connectors.mysql.connection import ask, connect
+from anabranch.errors import SourceUnavailable
+from anabranch.model.endpoint import EndLimits
+from anabranch.testing.databases import Database
+from anabranch.testing.faults import Proxy
+from anabranch.testing.servers import Server
+
+SOON = 60.0
+
+
+@pytest.fixture(params=["mariadb", "mysql"])
+def shop(request: pytest.FixtureRequest, source_database: Callable[[Server], Database]) -> Database:
+    return source_database(request.getfixturevalue(request.param))
+
+
+def test_an_address_that_swallows_packets(shop: Database) -> None:
+    """AT-42: opening a connection ends after the job's time."""
+    with Proxy(shop.server.host, shop.server.port) as proxy:
+        end = replace(endpoint_of(shop), host="127.0.0.1", port=proxy.port, limits=EndLimits(connect=2.0))
+        connect(end).close()
+        proxy.stall()
+        begun = time.monotonic()
+        with pytest.raises(SourceUnavailable):
+            connect(end)
+        assert 1.0 < time.monotonic() - begun < SOON
+        proxy.restore()
+        connect(end).close()
+
+
+def test_a_server_that_stops_answering_in_the_middle(shop: Database) -> None:
+    """Also while rows are read that have no limit of time."""
+    with Proxy(shop.server.host, shop.server.port) as proxy:
+        end = replace(endpoint_of(shop), host="127.0.0.1", port=proxy.port, limits=EndLimits(connect=2.0, silence=5.0))
+        with closing(connect(end, read_timeout=None)) as ours:
+            doing = Doing(lambda: ask(ours, "SELECT SLEEP(600)"))
+            time.sleep(1.0)
+            begun = time.monotonic()
+            proxy.stall()
+            with pytest.raises(SourceUnavailable):
+                doing.done(SOON)
+            assert time.monotonic() - begun > 3.0
+        proxy.restore()
+
+
+def test_a_server_that_answers_others_is_not_cut(shop: Database) -> None:
+    end = replace(endpoint_of(shop), limits=EndLimits(connect=2.0, silence=5.0))
+    with closing(connect(end)) as ours:
+        assert ask(ours, "SELECT SLEEP(9)") == [(0,)]
+
+
+def test_a_statement_that_hangs_without_a_lock(shop: Database) -> None:
+    """AT-41: given up after the job's time, with an error that is tried again. What copies rows has no limit."""
+    end = replace(endpoint_of(shop), limits=EndLimits(statement=1.0))
+    with closing(connect(end)) as ours, pytest.raises(SourceUnavailable):
+        ask(ours, "SELECT SLEEP(600)")
+    with closing(connect(end, read_timeout=None)) as ours:
+        assert ask(ours, "SELECT SLEEP(2)") == [(0,)]

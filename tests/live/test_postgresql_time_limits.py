@@ -1,0 +1,87 @@
+"""[retry] at a PostgreSQL, on real lines: an address that swallows packets, a server that stops answering in the middle, a
+statement that hangs without a lock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from customers import endpoint_of
+from waiting import Doing
+
+from anabranch.connectors.postgresql.connection import connect
+from anabranch.connectors.postgresql.errors import translated
+from anabranch.connectors.postgresql.source_connection import open_session
+from anabranch.connectors.postgresql.source_errors import translated as translated_at_source
+from anabranch.errors import SourceUnavailable, TargetBusy, TargetUnavailable
+from anabranch.model.endpoint import EndLimits, Endpoint
+from anabranch.testing.databases import Database
+from anabranch.testing.faults import Proxy
+
+SOON = 60.0
+
+
+def by(proxy: Proxy, database: Database, limits: EndLimits) -> Endpoint:
+    return replace(endpoint_of(database), host="127.0.0.1", port=proxy.port, limits=limits)
+
+
+@pytest.mark.parametrize("open_it", [lambda end: connect(end, "anabranch:test"), open_session])
+def test_an_address_that_swallows_packets(target_database: Database, open_it: Callable[[Endpoint], Any]) -> None:
+    """AT-42: opening a connection ends after the job's time."""
+    with Proxy(target_database.server.host, target_database.server.port) as proxy:
+        end = by(proxy, target_database, EndLimits(connect=2.0))
+        open_it(end).close()
+        proxy.stall()
+        begun = time.monotonic()
+        with pytest.raises((TargetUnavailable, SourceUnavailable)):
+            open_it(end)
+        assert 1.0 < time.monotonic() - begun < SOON
+        proxy.restore()
+        open_it(end).close()
+
+
+def test_a_server_that_stops_answering_in_the_middle(target_database: Database) -> None:
+    """Nothing comes back, and the line looks as if it lived: it is cut, since a second connection is not answered either."""
+    with Proxy(target_database.server.host, target_database.server.port) as proxy:
+        end = by(proxy, target_database, EndLimits(connect=2.0, silence=5.0))
+        with closing(connect(end, "anabranch-load", autocommit=True)) as ours:
+
+            def ask() -> None:
+                with translated("ask"):
+                    ours.execute("SELECT pg_sleep(600)")
+
+            doing = Doing(ask)
+            time.sleep(1.0)
+            begun = time.monotonic()
+            proxy.stall()
+            with pytest.raises(TargetUnavailable):
+                doing.done(SOON)
+            assert time.monotonic() - begun > 3.0
+        proxy.restore()
+
+
+def test_a_server_that_answers_others_is_not_cut(target_database: Database) -> None:
+    """A long statement is no silence."""
+    end = replace(endpoint_of(target_database), limits=EndLimits(connect=2.0, silence=5.0))
+    with closing(connect(end, "anabranch-load", autocommit=True)) as ours:
+        assert ours.execute("SELECT 1 FROM pg_sleep(9)").fetchone() == (1,)
+
+
+def test_a_statement_that_hangs_without_a_lock(target_database: Database) -> None:
+    """AT-33, AT-41: ended after the job's time, and the error is one that is tried again. What copies rows has no limit."""
+    end = replace(endpoint_of(target_database), limits=EndLimits(statement=1.0))
+    with (
+        closing(connect(end, "anabranch:test", autocommit=True)) as apply,
+        pytest.raises(TargetBusy),
+        translated("ask"),
+    ):
+        apply.execute("SELECT pg_sleep(600)")
+    with closing(open_session(end)) as source, pytest.raises(SourceUnavailable), translated_at_source("ask"):
+        source.execute("SELECT pg_sleep(600)")
+    for unlimited in (connect(end, "anabranch-load", autocommit=True), open_session(end, limited=False)):
+        with closing(unlimited):
+            unlimited.execute("SELECT pg_sleep(2)")
