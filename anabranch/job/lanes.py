@@ -20,6 +20,7 @@ from anabranch.state.store import StateStore
 if TYPE_CHECKING:
     from anabranch.job.job import Job
 
+AWAY_PAUSE = 60.0  # seconds, at most, before a target that is away is tried again, unless the job says otherwise
 PAUSES = (10.0, 300.0)  # seconds before what ended for good is tried again: the first time, and at most
 
 
@@ -47,7 +48,7 @@ class Lane:
                 self.failures[child.name] = failed
                 self._tell(child, failed)
                 child.again_at(now + self._pause)
-                self._pause = min(self._pause * 2, PAUSES[1])
+                self._pause = min(self._pause * 2, self._longest(child))
             else:
                 if child.process is not None:
                     self.failures.pop(child.name, None)
@@ -63,6 +64,12 @@ class Lane:
     def goes_on(self) -> bool:
         """Also a target that is away goes on, where it is waited for: by itself, as soon as it is back."""
         return all(self.is_patient and name in self.away for name in self.failures)
+
+    def _longest(self, child: Child) -> float:
+        """Pause. To find out that a target is still away costs little."""
+        if child.name not in self.away or not self.is_patient:
+            return PAUSES[1]
+        return float(self.job.config.retry.target.interval_s or AWAY_PAUSE)
 
     def _tell(self, child: Child, failed: PartFailed) -> None:
         last = self.state.snapshot()["last_error"] or {}

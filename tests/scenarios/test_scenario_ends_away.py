@@ -130,6 +130,7 @@ def test_capture_goes_on_while_the_only_target_is_away(
 def it_is_waited_for(made: Scenario, to_target: Proxy) -> None:
     made.write_job("[retry.target]\nconnect_s = 2\ninterval_s = 1\n")
     run = made.start("run")
+    made.wait_streaming(run, seconds=200)
     made.sync(run, seconds=200)
     to_target.refuse()
     faults.kill_tree(run.part("apply"))
