@@ -152,6 +152,9 @@ class SourceCatalog(Protocol):
         """Transactions that have begun and not ended, of which the log may lack rows of a table that was prepared for capture
         meanwhile; none where that cannot be."""
 
+    def who_has(self, transactions: Collection[str]) -> list[str]:
+        """For people: whose these transactions of `in_progress` are that others have to wait for."""
+
     def unseen(self, before: LogMark) -> frozenset[str]:
         """Transactions that are in the log before this mark, or may be, and that a snapshot opened now may not have (K2),
         named for people and the same at each call; none where `Snapshot.open` itself waits for such."""

@@ -152,6 +152,12 @@ def in_tasks() -> Iterator[None]:
         mine.has_tasks -= 1
 
 
+def publish(subject: str, text: str) -> None:
+    """Tell the listeners of a wait that no statement of ours waits in, again and again; "" when it is over."""
+    for listener in list(_process.listeners):
+        listener(subject, text)
+
+
 def said(seconds: float = 60.0) -> str:
     """What a session of this process waited for a moment ago, for the error that ends such a wait; "" for none."""
     servers = list(_process.servers.values())
@@ -284,8 +290,7 @@ class _Server:
         self._publish("")
 
     def _publish(self, text: str) -> None:
-        for listener in list(_process.listeners):
-            listener(self.name, text)
+        publish(self.name, text)
 
     def _leave(self, now: float) -> None:
         """Nothing needs to be asked: the second connection goes."""

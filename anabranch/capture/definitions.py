@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from anabranch import log
-from anabranch.abc import SourceConnector
+from anabranch import log, waits
+from anabranch.abc import SourceCatalog, SourceConnector
 from anabranch.capture.begin import Wanted, read_definitions
 from anabranch.capture.older import PATIENCE
 from anabranch.capture.unlogged import REASON
@@ -72,6 +72,7 @@ class DefinitionKeeper:
         self._prepare_from = 0.0  # time.monotonic() of the next try
         self._settling: dict[TableId, frozenset[str]] = {}  # transactions that a table waits for before it joins
         self._warned: dict[TableId, float] = {}
+        self._told: dict[TableId, float] = {}  # when it was said last for whom a table waits
         self.unsettled: dict[TableId, LogMark] = {}  # joined: definition read no later than this mark
 
     def select(self, table: TableId) -> TableSchema | None:
@@ -205,7 +206,7 @@ class DefinitionKeeper:
         try:
             tables = catalog.tables(lambda table: table in asked)
             ready = [table for table, schema in tables.items() if self._is_prepared(schema)]
-            settled = {table for table in ready if self._is_settled(table, catalog.in_progress())}
+            settled = {table for table in ready if self._is_settled(table, catalog)}
             found = read_definitions(catalog, settled.__contains__)
         finally:
             catalog.close()
@@ -228,13 +229,27 @@ class DefinitionKeeper:
             return False
         return True
 
-    def _is_settled(self, table: TableId, in_progress: frozenset[str]) -> bool:
+    def _is_settled(self, table: TableId, catalog: SourceCatalog) -> bool:
         """Of transactions that were open when it was asked for the log may lack rows: they have to end."""
-        left = self._settling.get(table, in_progress) & in_progress
-        if left and table not in self._settling:
-            log.get().info("table_waits_to_join", table=str(table), for_transactions=sorted(left)[:5])
+        in_progress = catalog.in_progress()
+        before = self._settling.get(table, in_progress)
+        left = before & in_progress
+        if left:
+            self._tell_settling(table, left, catalog, is_new=table not in self._settling or left != before)
+        elif before and table in self._settling:
+            waits.publish(str(table), "")
         self._settling[table] = left
         return not left
+
+    def _tell_settling(self, table: TableId, left: frozenset[str], catalog: SourceCatalog, is_new: bool) -> None:
+        """At once, when some have ended, and each minute."""
+        held = "; ".join(catalog.who_has(left)[:5])
+        waits.publish(str(table), f"for transactions that are older than the wish for {table}, held by {held}")
+        now = time.monotonic()
+        if is_new or now - self._told.get(table, now) > waits.REPEAT:
+            self._told[table] = now
+            transactions = sorted(left)[:5]
+            log.get().warning("table_waits_to_join", table=str(table), for_transactions=transactions, held_by=held)
 
     def join(self, mark: LogMark) -> Chunk | None:
         """Bring in requested tables whose definition holds at `mark`, the place the log is read up to. Not while a prepared

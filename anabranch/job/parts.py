@@ -144,4 +144,5 @@ def _await_trail(job: Job, stop: Stop) -> None:
 def run_verify(job: Job, repairs: bool = False, by_rows: bool = False) -> Verification:
     from anabranch.job.verifying import verify
 
-    return verify(job, spark_factory(job, "verify"), repairs=repairs, by_rows=by_rows)
+    with waits.in_tasks():
+        return verify(job, spark_factory(job, "verify"), repairs=repairs, by_rows=by_rows)

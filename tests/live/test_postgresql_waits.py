@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from customers import RULES, endpoint_of
@@ -12,13 +13,17 @@ from waiting import Doing, Told, told
 
 from anabranch import waits
 from anabranch.abc import LogOptions
+from anabranch.capture.definitions import DefinitionKeeper
 from anabranch.connectors.postgresql import source
 from anabranch.connectors.postgresql.connection import connect
 from anabranch.connectors.postgresql.constraints import attempt
 from anabranch.errors import SourceUnavailable
+from anabranch.model.ids import TableId
 from anabranch.model.steps import SetUpStep
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
+from anabranch.trail import requests
+from anabranch.trail.writer import TrailWriter
 
 
 @pytest.fixture
@@ -180,3 +185,27 @@ def test_a_user_without_rights_is_told_what_would_show_it(shop: Database, heard:
             holder.rollback()
         doing.done()
     shop.execute(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+
+def test_a_table_that_joins_names_whose_transactions_it_waits_for(shop: Database, tmp_path: Path, heard: Told) -> None:
+    """No statement waits for them: capture looks again and again whether they have ended."""
+    gid, item = f"joins-{shop.name[-10:]}", TableId("public", "item")
+    with (
+        TrailWriter.open(tmp_path, job="j", job_uuid="u", source_identity="s", pack=False) as trail,
+        closing(shop.connect(autocommit=False, application_name="forgotten")) as holder,
+        closing(shop.connect()) as preparing,
+    ):
+        holder.execute("INSERT INTO loose VALUES ('x')")
+        for statement in ("BEGIN", "INSERT INTO loose VALUES ('y')", f"PREPARE TRANSACTION '{gid}'"):
+            preparing.execute(statement)
+        keeper = DefinitionKeeper(source(endpoint_of(shop)), trail, lambda table: True, lambda: None)
+        requests.request_table(tmp_path, item)
+        keeper.look_at_requests()
+        heard.first(f"process {holder.info.backend_pid} (", "application forgotten", f"prepared transaction '{gid}'")
+        assert item not in keeper.joining
+        holder.rollback()
+        keeper.look_at_requests()
+        assert gid in heard.texts[-1][1] and "forgotten" not in heard.texts[-1][1]
+        preparing.execute(f"ROLLBACK PREPARED '{gid}'")
+        keeper.look_at_requests()
+        assert item in keeper.joining and heard.is_over()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from anabranch.connectors.memory.capture import mark
 from anabranch.connectors.memory.database import Database
@@ -50,6 +50,9 @@ class MemoryCatalog:
 
     def in_progress(self) -> frozenset[str]:
         return frozenset()
+
+    def who_has(self, transactions: Collection[str]) -> list[str]:
+        return []
 
     def unseen(self, before: LogMark) -> frozenset[str]:
         """What is in the twin's log is in its tables."""

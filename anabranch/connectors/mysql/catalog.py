@@ -6,7 +6,7 @@ What does not live here: statements of one family or version (`log_end.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from anabranch.connectors.mysql.connection import ask, connect, family, variables, version
@@ -66,6 +66,9 @@ class MysqlCatalog:
 
     def in_progress(self) -> frozenset[str]:
         return frozenset()
+
+    def who_has(self, transactions: Collection[str]) -> list[str]:
+        return []
 
     def unseen(self, before: LogMark) -> frozenset[str]:
         from anabranch.connectors.mysql.snapshot import unseen

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from typing import Any
 
@@ -52,6 +52,18 @@ SELECT l.pid, p.gid, p.owner::text, p.database::text,
                 AND (g.database, g.relation) = (l.database, l.relation))
     OR l.virtualxid = '-1/' || p.transaction
  WHERE NOT l.granted AND l.pid = ANY(%(numbers)s) ORDER BY 1, 2
+"""
+# Who has these transactions, in any database of the server.
+_OPEN = """
+SELECT b.pid, b.usename::text, b.application_name, b.datname::text, b.client_addr::text, b.state, b.backend_type,
+       to_char(coalesce(b.xact_start, b.query_start) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
+       upper(substring(b.query FROM '^\\s*([A-Za-z]+)'))
+  FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_stat_activity b ON b.pid = l.pid
+ WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted AND l.transactionid::text = ANY(%s) ORDER BY 1
+"""
+_OPEN_PREPARED = """
+SELECT p.gid, p.owner::text, p.database::text, to_char(p.prepared AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
+  FROM pg_catalog.pg_prepared_xacts p WHERE p.transaction::text = ANY(%s) ORDER BY 1
 """
 _CANCEL = "SELECT pg_cancel_backend(%s)"
 # What a session waits for, by the kind of the lock. https://www.postgresql.org/docs/current/monitoring-stats.html#WAIT-EVENT-LOCK-TABLE
@@ -111,9 +123,7 @@ class PostgresLookout:
     def _prepared(self, numbers: list[int]) -> dict[int, list[Holder]]:
         found: dict[int, list[Holder]] = {}
         for number, gid, owner, database, since in self._connection.execute(_PREPARED, {"numbers": numbers}).fetchall():
-            who = f"prepared transaction {gid!r} (user {owner}, database {database})"
-            end = f"prepared since {since}: COMMIT PREPARED or ROLLBACK PREPARED ends it"
-            found.setdefault(number, []).append(Holder(who, end))
+            found.setdefault(number, []).append(_prepared(gid, owner, database, since))
         return found
 
     def cancel(self, number: int) -> None:
@@ -122,6 +132,18 @@ class PostgresLookout:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def who_has(connection: psycopg.Connection[Any], transactions: Collection[str]) -> list[Holder]:
+    """Sessions, and what is prepared."""
+    sessions = connection.execute(_OPEN, [list(transactions)]).fetchall()
+    prepared = connection.execute(_OPEN_PREPARED, [list(transactions)]).fetchall()
+    return [*map(_holder, sessions), *(_prepared(*row) for row in prepared)]
+
+
+def _prepared(gid: str, owner: str, database: str, since: str) -> Holder:
+    who = f"prepared transaction {gid!r} (user {owner}, database {database})"
+    return Holder(who, f"prepared since {since}: COMMIT PREPARED or ROLLBACK PREPARED ends it")
 
 
 def _what(row: tuple[Any, ...]) -> str:

@@ -6,11 +6,12 @@ What does not live here: what it keeps for a job (held_log.py).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.held_log import held
+from anabranch.connectors.postgresql.lookout import who_has
 from anabranch.connectors.postgresql.positions import Place, lsn_of
 from anabranch.connectors.postgresql.source_connection import identity, log_end, open_session
 from anabranch.connectors.postgresql.source_errors import translated
@@ -92,6 +93,10 @@ class PostgresCatalog:
     def in_progress(self) -> frozenset[str]:
         with translated("read the transactions of the source"):
             return self._in_progress()
+
+    def who_has(self, transactions: Collection[str]) -> list[str]:
+        with translated("ask who has the transactions of the source"):
+            return list(map(str, who_has(self._connection, transactions)))
 
     def _in_progress(self) -> frozenset[str]:
         return frozenset(xid for (xid,) in self._connection.execute(_IN_PROGRESS).fetchall())
