@@ -176,7 +176,8 @@ def _as_sets(
 ) -> Iterator[Follow]:
     """`parents`: value before -> value after, None = the parent is gone."""
     taken = context.tables[rule.child.source].taken.get(rule, frozenset())
-    cascade = partial(Cascade, rule.child, rule.columns, rules=further, tells_keys=not taken.isdisjoint(parents))
+    tells = not taken.isdisjoint(parents)
+    cascade = partial(Cascade, rule.child, rule.columns, rules=further, tells_keys=tells, computed=context.computed)
     gone = [old for old, new in parents.items() if new is None]
     moved = {old: new for old, new in parents.items() if new is not None}
     if gone and rule.on_delete:

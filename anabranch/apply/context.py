@@ -11,6 +11,7 @@ from anabranch.ddl.rules import Filter
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.aside import Aside
+from anabranch.rows.computed import Computed
 from anabranch.rows.conflict import STRICT, ConflictPolicy
 from anabranch.rows.net import CascadeRule, TargetTable
 
@@ -48,12 +49,14 @@ class Followed:
 class ApplyContext:
     """`tables`: those that stream or are past their load. `cascades`: what the source's foreign keys do without logging
     it, between replicated tables (empty where its log has them). `keys`: the order that the target's foreign keys accept,
-    None where they are off for what we write (K7). `watches`: what has to do with rows that are set aside, by table."""
+    None where they are off for what we write (K7). `watches`: what has to do with rows that are set aside, by table.
+    `computed`: columns that have to be computed anew where cascades change others of the row."""
 
     tables: Mapping[TableId, Followed]
     cascades: tuple[CascadeRule, ...] = ()
     truncate: str = "truncate"
     keys: KeyOrder | None = None
+    computed: Mapping[TableId, Computed] = field(default_factory=dict)
     references: Mapping[TableId, tuple[CascadeRule, ...]] = field(init=False, repr=False)
     watches: Mapping[TableId, tuple[Watch, ...]] = field(init=False, repr=False, default_factory=dict)
 
@@ -74,7 +77,7 @@ class ApplyContext:
 def replace_context(context: ApplyContext, tables: Mapping[TableId, Followed]) -> ApplyContext:
     """A context over other tables; cascades between tables that are not there are left out."""
     kept = tuple(r for r in context.cascades if r.child.source in tables and r.parent.source in tables)
-    return ApplyContext(tables, kept, context.truncate, context.keys)
+    return ApplyContext(tables, kept, context.truncate, context.keys, context.computed)
 
 
 def past_windows(context: ApplyContext, sequence: int) -> list[TableId]:

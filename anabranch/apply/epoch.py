@@ -28,7 +28,16 @@ from anabranch.apply.patience import Patience
 from anabranch.apply.plan import FilterImages, Group, Stage, group, stages
 from anabranch.apply.staging import Executors
 from anabranch.apply.work import Work
-from anabranch.errors import Fenced, RowRefused, StateError, TargetBusy, TargetFull, TargetUnavailable
+from anabranch.errors import (
+    AnabranchError,
+    Fenced,
+    RowRefused,
+    SourceUnavailable,
+    StateError,
+    TargetBusy,
+    TargetFull,
+    TargetUnavailable,
+)
 from anabranch.failpoints import reach
 from anabranch.model.endpoint import USUAL, EndLimits
 from anabranch.model.ids import TableId
@@ -41,7 +50,7 @@ from anabranch.trail import retention
 from anabranch.trail.reader import TrailReader
 
 FEW_TRANSACTIONS = 4  # from here on row by row is quicker than more halves
-EVENTS: dict[type[TargetUnavailable], str] = {TargetBusy: "target_busy", TargetFull: "target_full"}
+EVENTS: dict[type[AnabranchError], str] = {TargetBusy: "target_busy", TargetFull: "target_full"}
 
 
 @dataclass
@@ -144,8 +153,8 @@ class Applier:
                 self._advance(upto)
                 if self.totals.slow_epochs > slow:
                     self.ask_again()  # a key of the target may be new
-            except TargetUnavailable as lost:
-                self._wait_for_target(lost)
+            except (TargetUnavailable, SourceUnavailable) as lost:  # the source may be asked for what it computes
+                self._wait_for_end(lost)
             except RowRefused as error:
                 self.writer.rollback()
                 if self._met_half_built_keys(error):
@@ -186,12 +195,13 @@ class Applier:
         for state in parked:
             log.get(job=self.job, table=str(state.source)).warning("table_parked", reason=state.reason)
 
-    def _wait_for_target(self, lost: TargetUnavailable) -> None:
+    def _wait_for_end(self, lost: TargetUnavailable | SourceUnavailable) -> None:
         """The same work again afterwards, over new connections: the checkpoint row says what of it is left."""
         self._is_in_doubt = True
         pause = self._patience.failure(lost)
-        log.get(job=self.job).warning(EVENTS.get(type(lost), "target_lost"), error=lost.message, retry_in=pause)
-        self.waiting(f"for the target: {lost}")
+        end = "source" if isinstance(lost, SourceUnavailable) else "target"
+        log.get(job=self.job).warning(EVENTS.get(type(lost), f"{end}_lost"), error=lost.message, retry_in=pause)
+        self.waiting(f"for the {end}: {lost}")
         self.writer.close()
         self.store.close()
         self._patience.wait(pause)

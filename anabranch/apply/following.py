@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from anabranch.abc import TargetConnector, ValueRules
 from anabranch.apply.cascade import rules_of
+from anabranch.apply.computed import AskedSource, computed_of
 from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.order import KeyOrder, key_order
 from anabranch.apply.taken import with_taken
@@ -37,6 +38,7 @@ class Following:
     truncate: str
     resolver: WindowResolver
     enforces_keys: bool = False  # the target does, on what we write (K7)
+    asked: AskedSource | None = None  # what computed columns become, where the log does not say it
 
     def context(self, states: Mapping[TableId, TableState]) -> ApplyContext:
         """Everything that streams or was loaded with the others."""
@@ -45,7 +47,8 @@ class Following:
     def of(self, tables: Mapping[TableId, Followed]) -> ApplyContext:
         rules = () if self.logs_cascades else rules_of(tables)
         keys = self._key_order(tables) if self.enforces_keys else None
-        return with_taken(ApplyContext(tables, rules, self.truncate, keys), self.resolver.trail)
+        computed = computed_of(tables, rules, self.asked)
+        return with_taken(ApplyContext(tables, rules, self.truncate, keys, computed), self.resolver.trail)
 
     def _key_order(self, tables: Mapping[TableId, Followed]) -> KeyOrder:
         targets = {source: followed.table for source, followed in tables.items()}

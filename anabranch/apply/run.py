@@ -16,6 +16,7 @@ from typing import Protocol, TypeVar
 from anabranch import log
 from anabranch.abc import SourceConnector, TargetConnector, TargetStore, ValueRules
 from anabranch.apply.cascade import refuse_far_cascades
+from anabranch.apply.computed import AskedSource
 from anabranch.apply.epoch import Applier, Totals
 from anabranch.apply.filter import StreamFilter
 from anabranch.apply.finish import Finisher
@@ -241,6 +242,7 @@ class ApplyRun:
             self.truncate,
             self.resolver,
             enforces,
+            AskedSource(self.source, identity, self.rules),
         )
         applier = Applier(
             self.job,

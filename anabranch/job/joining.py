@@ -55,7 +55,8 @@ class Joining:
         now = self._at_source(table)
         self._source_report(table, now).require()
         if not ends.logs_cascades(self.job, self.source):
-            Report(self.name, tuple(check_cascades(self.job.rules, [now[table]]))).require()
+            values = ends.value_rules(self.job)
+            Report(self.name, tuple(check_cascades(self.job.rules, [now[table]], values))).require()
             self._await_parents(table, now)
         if self.stop():
             return None

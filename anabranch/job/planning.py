@@ -114,7 +114,7 @@ def _plan(job: Job, before: dict[str, Any], states: Mapping[TableId, TableState]
     former, (present, logs_cascades) = RuleSet(_former(job.config, before)), _source(job)
     job.rules.targets({*states, *present})  # none shares its target with another
     if not logs_cascades:
-        Report(job.config.name, tuple(check_cascades(job.rules, present.values()))).require()
+        Report(job.config.name, tuple(check_cascades(job.rules, present.values(), ends.value_rules(job)))).require()
     gone = [TableChange(table, GONE) for table in sorted(states) if not job.rules.includes(table)]
     _require_built(job, [states[change.table] for change in gone])
     changed = {c.table: c for c in _changed(former, job.rules, schemas, present, has_json="[types] json" in str(lines))}

@@ -47,6 +47,9 @@ class Column:
     character_bytes: int = field(default=4, compare=False)  # the most that a character of its set takes in UTF-8
     serial: bool = field(default=False, compare=False)  # its numbers come from a default, not from an identity
     sequence: str = field(default="", compare=False)  # of a column that counts, in the words of TableSchema.dialect
+    # Columns that the expression of a generated column names; None where that is not known (a trail of before)
+    computed_from: tuple[str, ...] | None = field(default=None, compare=False)
+    set_by_server: bool = field(default=False, compare=False)  # whenever its row changes: a period of a versioned table
 
     def same_definition(self, other: Column) -> bool:
         """A type that one of the two did not know fits any that the source spells alike; the default, which is told by the
@@ -182,6 +185,25 @@ class TableSchema:
         """Columns of no replicated type that whoever speaks the dialect computes from others."""
         return tuple(c for c in self.columns if self.dialect and c.generated and c.type is None)
 
+    def inputs_of(self, name: str) -> frozenset[str]:
+        """The plain columns that a generated column is computed from, over generated ones between."""
+        plain = frozenset(c.name for c in self.columns if not c.generated)
+        found: set[str] = set()
+        open_names, seen = [name], {name}
+        while open_names:
+            names = self.column(open_names.pop()).computed_from
+            if names is None:
+                return plain
+            found |= plain.intersection(names)
+            open_names += set(names) - plain - seen
+            seen |= set(names)
+        return frozenset(found)
+
+    def computed_over(self, names: Iterable[str]) -> tuple[Column, ...]:
+        """The generated columns that get another value when plain columns of these names do."""
+        changed = frozenset(names)
+        return tuple(c for c in self.columns if c.generated and not changed.isdisjoint(self.inputs_of(c.name)))
+
     def same_definition(self, other: TableSchema) -> bool:
         """Columns, order, types, keys and foreign keys are equal (secondary, non-unique indexes may differ)."""
 
@@ -205,7 +227,12 @@ class TableSchema:
         return replace(self, version=version)
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        data = asdict(self)
+        for column in data["columns"]:
+            for name in _RARE:
+                if column[name] == _RARE[name]:
+                    del column[name]
+        return data
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> TableSchema:
@@ -229,13 +256,19 @@ class TableSchema:
         )
 
 
+_RARE: dict[str, Any] = {"computed_from": None, "set_by_server": False}  # not written where they say nothing
+
+
 def _column(data: dict[str, Any]) -> Column:
     logical = data["type"]
     if logical is not None:
         logical = LogicalType(
             **{**logical, "kind": Kind(logical["kind"]), "values": tuple(logical["values"])},
         )
-    return Column(**{**data, "type": logical, "default_term": Term.from_json(data.get("default_term"))})
+    named = data.get("computed_from")
+    more: dict[str, Any] = {"default_term": Term.from_json(data.get("default_term"))}
+    more |= {"computed_from": None if named is None else tuple(named)}
+    return Column(**{**data, "type": logical, **more})
 
 
 def _index(data: dict[str, Any]) -> Index:

@@ -7,19 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from anabranch.abc import ValueRules
 from anabranch.ddl.rules import RuleSet
+from anabranch.errors import AnabranchError
 from anabranch.model.checks import CheckResult
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Action, ForeignKey, TableSchema
+from anabranch.rows.computed import refusals
 
 CHECK = "job.cascades"
 OTHER_ACTION = "give the key RESTRICT at the source"
 
 
-def check_cascades(rules: RuleSet, tables: Iterable[TableSchema]) -> Iterator[CheckResult]:
+def check_cascades(rules: RuleSet, tables: Iterable[TableSchema], values: ValueRules) -> Iterator[CheckResult]:
     """For a source whose log does not show cascades. Also for one table alone that is to join the others."""
+    tables = list(tables)
     keys = [(child, key) for child in tables for key in child.foreign_keys if key.changes_rows]
     found = [result for child, key in keys for result in _check(rules, child.id, key)]
+    found += [result for child in tables for result in _check_computed(rules, child, values)]
     found += _circles({child.id: child for child, _ in keys})
     yield from found
     if keys and not found:
@@ -42,6 +47,21 @@ def _check(rules: RuleSet, child: TableId, key: ForeignKey) -> Iterator[CheckRes
     if lost:
         message = f"{place} changes rows, the source's log does not show it, and the job drops {', '.join(lost)}"
         yield _failed(child, message, f"replicate the column, exclude the table, or {OTHER_ACTION}")
+
+
+def _check_computed(rules: RuleSet, child: TableSchema, values: ValueRules) -> Iterator[CheckResult]:
+    """What the source derives from columns that such a key gives other values."""
+    acting = [
+        key for key in child.foreign_keys if key.on_update is not Action.RESTRICT or key.on_delete is Action.SET_NULL
+    ]
+    changed = {column for key in acting if key.changes_rows for column in key.columns}
+    try:
+        table = rules.target_table(child)
+    except AnabranchError:  # said elsewhere
+        return
+    for why, hint in refusals(child, table, changed, values):
+        message = f"{_place(acting[0])} changes its rows, the source's log does not show it, and {why}"
+        yield _failed(child.id, message, f"{hint} in the job file, exclude the table, or {OTHER_ACTION}")
 
 
 def _circles(tables: Mapping[TableId, TableSchema]) -> Iterator[CheckResult]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from anabranch.abc import Checks, PreflightContext, SourceConnector, TargetConnector
+from anabranch.abc import Checks, PreflightContext, SourceConnector, TargetConnector, ValueRules
 from anabranch.config import JobConfig
 from anabranch.ddl.rules import RuleSet
 from anabranch.errors import AnabranchError, SourceError, SourceUnavailable, TargetError, TargetUnavailable
@@ -37,7 +37,7 @@ def preflight(
     Raises the error of an end that cannot be asked at all; of two, the source's, with the other as a note."""
     errors: list[AnabranchError] = []
     begun = _asked(known, errors) or Known()
-    selection = _asked(lambda: _select(rules, source, begun), errors) or Selection({})
+    selection = _asked(lambda: _select(config, rules, source, begun), errors) or Selection({})
     context = _context(config, rules, selection, begun)
     asked = [
         _asked(lambda: _run(source.checks(), context, SourceUnavailable), errors),
@@ -67,7 +67,7 @@ def _first(errors: list[AnabranchError]) -> AnabranchError:
     return first
 
 
-def _select(rules: RuleSet, source: SourceConnector, known: Known) -> Selection:
+def _select(config: JobConfig, rules: RuleSet, source: SourceConnector, known: Known) -> Selection:
     present: list[TableId] = []
 
     def wanted(table: TableId) -> bool:
@@ -84,7 +84,7 @@ def _select(rules: RuleSet, source: SourceConnector, known: Known) -> Selection:
     selection.logs_cascades = logs_cascades
     selection.waiting = frozenset(filter(rules.includes, present)) - selection.tables.keys()
     if not logs_cascades:
-        selection.results += check_cascades(rules, selection.tables.values())
+        selection.results += check_cascades(rules, selection.tables.values(), _values(config))
     return selection
 
 
@@ -98,6 +98,11 @@ def _run(checks: Checks, context: PreflightContext, unreachable: type[AnabranchE
         if result.check.endswith(".reachable") and result.verdict == "failed":
             raise unreachable(result.message, hint=result.hint, job=context.job)
     return results
+
+
+def _values(config: JobConfig) -> ValueRules:
+    types = config.types
+    return ValueRules(types.zero_date, types.nul, types.json, types.geometry, types.vector)
 
 
 def _context(config: JobConfig, rules: RuleSet, selection: Selection, known: Known) -> PreflightContext:

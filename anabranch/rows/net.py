@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.model.datatype import LogicalType
 from anabranch.model.ids import TableId
+from anabranch.rows.computed import Computed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -106,7 +107,8 @@ class Cascade:
     `parents` has the referenced values as they were (columns named like the child's foreign-key columns); for UPDATE
     `replacements` has the new ones, row for row. The Writer follows further levels itself by `rules`. With `tells_keys`
     it reports which rows of `child` it changed. With `spares_children`, of a table that refers to itself, it does what follows
-    from the removal of all those rows to rows of other tables, and leaves them where they are."""
+    from the removal of all those rows to rows of other tables, and leaves them where they are. `computed`: what of rows that
+    change, at any level, only the source can evaluate, by source table."""
 
     child: TargetTable
     columns: tuple[str, ...]  # the child's foreign-key columns, target names
@@ -116,6 +118,7 @@ class Cascade:
     rules: tuple[CascadeRule, ...] = ()
     tells_keys: bool = False
     spares_children: bool = False
+    computed: Mapping[TableId, Computed] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

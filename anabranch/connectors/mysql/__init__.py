@@ -75,9 +75,9 @@ class MysqlSource:
         return catalog
 
     def snapshot(self, expected: str = "") -> MysqlSnapshot:
-        from anabranch.connectors.mysql.load import MysqlSnapshot
+        from anabranch.connectors.mysql.computed import ComputingSnapshot
 
-        return MysqlSnapshot(self.endpoint, expected)
+        return ComputingSnapshot(self.endpoint, expected)
 
     def checks(self) -> Checks:
         from anabranch.connectors.mysql.preflight import MysqlChecks

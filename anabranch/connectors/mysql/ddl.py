@@ -94,7 +94,7 @@ class MysqlDialect:
         self.folds_names = False
 
     def facts(self, sql: str, default_schema: str) -> StatementFacts:
-        statement = _Statement(list(_tokens(sql)), default_schema, self.folds_names)
+        statement = _Statement(list(tokens(sql)), default_schema, self.folds_names)
         try:
             return statement.facts()
         except IndexError:  # it ends where a name is expected
@@ -412,7 +412,7 @@ _VERBS: Mapping[str, Callable[[_Statement], StatementFacts]] = {
 }
 
 
-def _tokens(sql: str) -> Iterator[Token]:
+def tokens(sql: str) -> Iterator[Token]:
     depth = 0
     for found in _TOKEN.finditer(sql):
         kind, text = str(found.lastgroup), found[0]

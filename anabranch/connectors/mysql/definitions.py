@@ -6,8 +6,9 @@ What does not live here: which types we know (`typemap.py`), how values are spel
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import Any
@@ -18,6 +19,7 @@ from anabranch.connectors.mysql import defaults, foreign_keys, uuids
 from anabranch.connectors.mysql.charsets import character_bytes
 from anabranch.connectors.mysql.chunks import qualified
 from anabranch.connectors.mysql.connection import account, ask, family, version
+from anabranch.connectors.mysql.ddl import tokens
 from anabranch.connectors.mysql.expressions import name
 from anabranch.connectors.mysql.privileges import as_pattern, grant
 from anabranch.connectors.mysql.structures import HIDDEN, TABLE_COLUMN, checks_of, checks_query
@@ -200,7 +202,7 @@ def _table(kind: str, t: TableId, facts: Row, columns: list[Row], indexes: list[
     row_end = _row_end(columns) if facts["TABLE_TYPE"] == "SYSTEM VERSIONED" else ""
     return TableSchema(
         id=t,
-        columns=tuple(_column(row, kind) for row in columns),
+        columns=_with_inputs(kind, tuple(_column(row, kind) for row in columns)),
         primary_key=tuple(row["COLUMN_NAME"] for row in primary if row["COLUMN_NAME"] != row_end),
         indexes=tuple(_index(index, rows) for index, rows in grouped.items()),
         foreign_keys=_foreign_keys(keys),
@@ -222,7 +224,8 @@ def _column(row: Row, kind: str) -> Column:
     except Refused as reason:
         type, refusal = None, str(reason)
     is_generated = "GENERATED" in extra.replace("DEFAULT_GENERATED", "") or "PERSISTENT" in extra
-    if is_generated and row["GENERATION_EXPRESSION"] in ROW_PERIOD:
+    is_period = is_generated and row["GENERATION_EXPRESSION"] in ROW_PERIOD
+    if is_period:
         is_generated = False  # the server sets it, and the log has it
         if row["DATA_TYPE"] != "timestamp":
             type, refusal = None, "history by transactions is logged as statements"
@@ -239,8 +242,24 @@ def _column(row: Row, kind: str) -> Column:
         refusal=refusal,
         comment=row["COLUMN_COMMENT"] or "",
         character_bytes=character_bytes(row["CHARACTER_SET_NAME"] or ""),
+        set_by_server=is_period,
     )
     return column if column.generated else _DEFAULT[kind](column, row["COLUMN_DEFAULT"], extra)
+
+
+def _with_inputs(kind: str, columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    names = [column.name for column in columns]
+    return tuple(
+        replace(c, computed_from=_columns_named(kind, c.expression, names)) if c.generated else c for c in columns
+    )
+
+
+def _columns_named(family: str, expression: str, names: Collection[str]) -> tuple[str, ...]:
+    """The columns that an expression names, as information_schema prints it: MySQL as the text of a string, with a backslash
+    before quotes and backslashes."""
+    told = re.sub(r"\\(.)", r"\1", expression, flags=re.DOTALL) if family == "mysql" else expression
+    words = {token.text.lower() for token in tokens(told) if token.kind != "mark"}
+    return tuple(column for column in names if column.lower() in words)
 
 
 def _native(row: Row, family: str, is_json: bool = False) -> Native:

@@ -187,8 +187,13 @@ def equality(column: Column, value: str) -> str:
     if is_coded(column) and not ambiguous(column.charset.lower()).isdisjoint(value):
         told = f"CAST(CONVERT({name(column.name)} USING utf8mb4) AS BINARY)"
         return f"{told} = {marker(value.encode())}"
+    return f"{name(column.name)} = {constant(column, value)}"
+
+
+def constant(column: Column, value: str) -> str:
+    """SQL for a value in text form, labels and text as words. Raises ValueError for what is no value of the column's type."""
     is_word = _type(column).kind in (Kind.ENUM, Kind.SET) or is_coded(column)
-    return f"{name(column.name)} = {string(value) if is_word else literal(column, value)}"
+    return string(value) if is_word else literal(column, value)
 
 
 def string(value: str) -> str:

@@ -14,6 +14,7 @@ from anabranch.abc import Select, ValueRules
 from anabranch.connectors.mysql import binlog as b
 from anabranch.connectors.mysql.charsets import BadValue
 from anabranch.connectors.mysql.fields import Unfit
+from anabranch.connectors.mysql.hashed import HashedDecoders, may_be_hashed
 from anabranch.connectors.mysql.json_partial import NoBefore
 from anabranch.connectors.mysql.rows_decode import ROW_EVENTS, Decoder, TableDecoders
 from anabranch.connectors.mysql.tablemap import TableMap, parse_table_map, table_of
@@ -106,7 +107,8 @@ class LogTables:
     def _decoders(self, seen: TableMap, buffer: TableBuffer) -> TableDecoders:
         if buffer.schema.row_end:
             return VersionedDecoders(seen, buffer, self._rules, self._family, self._builder, self._group)
-        return self._make(seen, buffer, self._rules, self._family)
+        make = HashedDecoders if may_be_hashed(buffer.schema) else self._make
+        return make(seen, buffer, self._rules, self._family)
 
     def _read(self, parse: Callable[[bytes], Read], raw: bytes, table: str | None = None) -> Read:
         """A table map, or a part of it. What cannot be read may be newer than this version."""

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from anabranch.abc import ValueRules
 from anabranch.connectors.mysql import binlog as b
+from anabranch.connectors.mysql.hashed import may_be_hashed
 from anabranch.connectors.mysql.native_fields import described
 from anabranch.connectors.mysql.packets import Front
 from anabranch.connectors.mysql.rows_decode import Decoder, TableDecoders
@@ -57,7 +58,7 @@ class Native:
 
 
 def _buffer(schema: TableSchema) -> TableBuffer:
-    return TableBuffer(schema) if schema.row_end else NativeBuffer(schema)
+    return TableBuffer(schema) if schema.row_end or may_be_hashed(schema) else NativeBuffer(schema)
 
 
 @dataclass(slots=True)

@@ -30,6 +30,7 @@ from anabranch.connectors.mysql.preflight_server import (
 )
 from anabranch.connectors.mysql.preflight_structures import check_objects, check_on_update, check_partitions
 from anabranch.connectors.mysql.preflight_tables import (
+    check_computed,
     check_engines,
     check_foreign_keys,
     check_generated,
@@ -83,6 +84,7 @@ CHECKS: tuple[Check, ...] = (
     check_standing_keys,
     check_hidden_keys,
     check_foreign_keys,
+    check_computed,
     check_generated,
     check_versioned,
     check_partitions,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from anabranch.connectors.mysql import foreign_keys, mending, privileges
 from anabranch.connectors.mysql.catalog import cascades_are_logged
 from anabranch.connectors.mysql.collations import compares_exactly
-from anabranch.connectors.mysql.connection import account
+from anabranch.connectors.mysql.connection import account, ask
 from anabranch.connectors.mysql.preflight_facts import Live, failed, names_of, ok, some, warning
 from anabranch.connectors.mysql.snapshot import has_transactions
 from anabranch.model.checks import CheckResult
@@ -117,6 +117,30 @@ def check_versioned(live: Live) -> Iterator[CheckResult]:
         names = names_of(found)
         message = f"system-versioned: {some(names)}: the rows of now are replicated, their history is not"
         yield replace(warning("versioned", message, ""), names=names)
+
+
+def check_computed(live: Live) -> Iterator[CheckResult]:
+    """K1: what is computed from columns that keys change is asked for in a temporary table. Without the right the rows
+    themselves are read, which are others where they have changed again."""
+    if cascades_are_logged(live.family, live.version, live.variables):
+        return
+    right = privileges.TEMPORARY_TABLES
+    rights = privileges.Rights([str(row[0]) for row in ask(live.connection, "SHOW GRANTS")])
+    found = live.tables(_computes_from_keys)
+    lacking = [schema for schema in found if not rights.has(right, schema.id)]
+    for place in sorted({f"{privileges.as_pattern(schema.id.schema)}.*" for schema in lacking}):
+        names = names_of([s for s in lacking if f"{privileges.as_pattern(s.id.schema)}.*" == place])
+        message = (
+            f"columns of {some(names)} are computed from foreign keys that change rows; without {right} the source"
+            " cannot tell them for a row that has changed again meanwhile, and the job stops there"
+        )
+        hint = privileges.grant(right, place, account(live.connection))
+        yield replace(warning("computed", message, hint), names=names)
+
+
+def _computes_from_keys(schema: TableSchema) -> bool:
+    changed = {c for key in schema.foreign_keys if key.changes_rows for c in key.columns}
+    return bool(schema.computed_over(changed))
 
 
 def check_generated(live: Live) -> Iterator[CheckResult]:

@@ -27,6 +27,7 @@ GLOBAL_RIGHTS: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 # https://dev.mysql.com/doc/refman/8.0/en/flush.html
 LOCK_RIGHTS = {"global": ("RELOAD", "FLUSH_TABLES"), "table": ("LOCK TABLES",)}
+TEMPORARY_TABLES = "CREATE TEMPORARY TABLES"
 WATERMARK_RIGHTS = ("CREATE", "SELECT", "INSERT", "DELETE")
 
 _GRANT = re.compile(r"(GRANT|REVOKE) (.+) ON (?:TABLE )?(\S.*?) (?:TO|FROM) (.+)", re.DOTALL)

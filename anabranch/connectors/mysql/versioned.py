@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from anabranch.abc import ValueRules
+from anabranch.connectors.mysql.hashed import with_hashes
 from anabranch.connectors.mysql.rows_decode import Decoder, TableDecoders
 from anabranch.connectors.mysql.structures import HIDDEN
 from anabranch.connectors.mysql.tablemap import TableMap
@@ -45,7 +46,7 @@ class VersionedDecoders(TableDecoders):
     def __init__(
         self, seen: TableMap, buffer: TableBuffer, rules: ValueRules, family: str, builder: ChunkBuilder, group: Group
     ) -> None:
-        super().__init__(seen, buffer, rules, family, as_logged(buffer.schema))
+        super().__init__(seen, buffer, rules, family, with_hashes(as_logged(buffer.schema), seen))
         self._builder, self._group = builder, group
         self._end = self.schema.index_of(buffer.schema.row_end)
 

@@ -10,16 +10,18 @@ https://dev.mysql.com/doc/refman/8.0/en/create-table-foreign-keys.html#foreign-k
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 
 from psycopg import sql
 
+from anabranch.connectors.postgresql.computed import ask_source
 from anabranch.connectors.postgresql.connection import Connection, column_list, table_name
 from anabranch.connectors.postgresql.exchange import hand_on
 from anabranch.connectors.postgresql.merge import Action, Piece, Stage, StageColumn, Texts
 from anabranch.connectors.postgresql.staging import StagingTables
 from anabranch.model.ids import TableId
+from anabranch.rows.computed import Computed
 from anabranch.rows.net import Cascade, CascadeAction, CascadeRule, TargetTable
 
 Step = tuple[TargetTable, tuple[str, ...], CascadeAction]  # a child, its foreign-key columns, what happens to them
@@ -45,7 +47,7 @@ def carry_out(
             if cascade.tells_keys:
                 names = cascade.child.key
                 keys = [dict(zip(names, row, strict=True)) for row in connection.execute(_keys(step, stage))]
-            levels = _Levels(connection, stages, rules, keys_act)
+            levels = _Levels(connection, stages, rules, keys_act, cascade.computed)
             if cascade.spares_children:
                 levels.spare(step, stage)
             else:
@@ -57,9 +59,15 @@ class _Levels:
     """Walks the rules from a step down to where nothing is found any more."""
 
     def __init__(
-        self, connection: Connection, stages: StagingTables, rules: Sequence[CascadeRule], keys_act: bool
+        self,
+        connection: Connection,
+        stages: StagingTables,
+        rules: Sequence[CascadeRule],
+        keys_act: bool,
+        computed: Mapping[TableId, Computed],
     ) -> None:
         self.connection, self.stages, self.rules, self.keys_act = connection, stages, rules, keys_act
+        self.computed = computed
 
     def do(self, step: Step, stage: Stage, updated: frozenset[TableId], deleted: frozenset[TableId]) -> None:
         """`updated`, `deleted`: tables above, by what happens to their rows."""
@@ -111,11 +119,32 @@ class _Levels:
     def _change(self, step: Step, stage: Stage) -> None:
         """Where children take values that other children leave, all leave first: the values may be unique (K8)."""
         child, columns, action = step
-        if action is CascadeAction.UPDATE and self.connection.execute(_is_handed_on(step, stage)).rowcount:
-            sets = {name: _replacement(step, name) for name in columns}
-            if hand_on(self.connection, child, stage, sets, _refers(step, stage)):
-                return
-        self.connection.execute(_change(step, stage))
+        if action is CascadeAction.DELETE:
+            self.connection.execute(_delete(step, stage))
+            return
+        sets = {name: _replacement(step, name) for name in columns}
+        after = {name: _value_after(step, name) for name in columns}
+        sets |= self._computed(step, stage, _refers(step, stage), after)
+        handed_on = action is CascadeAction.UPDATE and self.connection.execute(_is_handed_on(step, stage)).rowcount
+        done = 0
+        if not (handed_on and hand_on(self.connection, child, stage, sets, _refers(step, stage))):
+            done = self.connection.execute(_update(step, stage, sets, _refers(step, stage))).rowcount
+        if self.keys_act and (action is CascadeAction.UPDATE or not done):
+            followed = _has_followed_here(step)
+            computed = self._computed(step, stage, followed, {})
+            if computed:
+                self.connection.execute(_update(step, stage, computed, followed))
+
+    def _computed(
+        self, step: Step, stage: Stage, which: sql.Composable, after: Mapping[str, sql.Composable]
+    ) -> Mapping[str, sql.Composable]:
+        """What the computed columns of these children become; nothing where the step changes none."""
+        child, columns, _ = step
+        computed = self.computed.get(child.source)
+        if computed is None or set(columns).isdisjoint(computed.inputs):
+            return {}
+        rows = sql.SQL("{} WHERE {}").format(_beside(step, stage, "CROSS JOIN"), which)
+        return ask_source(self.connection, computed, rows, after)
 
     def _followers(self, step: Step, updated: frozenset[TableId]) -> Iterator[tuple[CascadeRule, Step]]:
         child, columns, action = step
@@ -188,16 +217,14 @@ def _columns(alias: str, names: Sequence[str]) -> sql.Composed:
     return sql.SQL(", ").join(sql.Identifier(alias, name) for name in names)
 
 
-def _change(step: Step, stage: Stage) -> sql.Composed:
-    child, columns, action = step
-    target = table_name(child.target)
-    if action is CascadeAction.DELETE:
-        return sql.SQL("DELETE FROM {} AS t WHERE {}").format(target, _refers(step, stage))
-    sets = sql.SQL(", ").join(
-        sql.SQL("{} = {}").format(sql.Identifier(name), _replacement(step, name)) for name in columns
-    )
+def _delete(step: Step, stage: Stage) -> sql.Composed:
+    return sql.SQL("DELETE FROM {} AS t WHERE {}").format(table_name(step[0].target), _refers(step, stage))
+
+
+def _update(step: Step, stage: Stage, sets: Mapping[str, sql.Composable], which: sql.Composable) -> sql.Composed:
+    pairs = sql.SQL(", ").join(sql.SQL("{} = {}").format(sql.Identifier(name), value) for name, value in sets.items())
     query = sql.SQL("UPDATE {} AS t SET {} {} WHERE {}")
-    return query.format(target, sets, _beside(step, stage, "FROM"), _refers(step, stage))
+    return query.format(table_name(step[0].target), pairs, _beside(step, stage, "FROM"), which)
 
 
 def _is_handed_on(step: Step, stage: Stage) -> sql.Composed:
@@ -258,6 +285,18 @@ def _value_before(step: Step, name: str) -> sql.Composable:
 def _has_followed(step: Step) -> sql.Composed:
     pairs = (sql.SQL("t.{} = s.{}").format(sql.Identifier(n), sql.Identifier(f"r{i}")) for i, n in enumerate(step[1]))
     return sql.SQL("(") + sql.SQL(" AND ").join(pairs) + sql.SQL(")")
+
+
+def _has_followed_here(step: Step) -> sql.Composed:
+    """Those that a key of the target may have changed already, in this transaction: they are known by what they have now, be
+    it NULL. A row that is not of them is computed to what it is."""
+    _, columns, action = step
+    after = [
+        sql.Identifier("s", f"r{i}") if action is CascadeAction.UPDATE else sql.SQL("NULL") for i in range(len(columns))
+    ]
+    pairs = zip(columns, after, strict=True)
+    same = [sql.SQL("t.{} IS NOT DISTINCT FROM {}").format(sql.Identifier(name), value) for name, value in pairs]
+    return sql.SQL("{} AND age(t.xmin) <= 0").format(sql.SQL(" AND ").join(same))
 
 
 def _replacement(step: Step, name: str) -> sql.Composable:

@@ -1,0 +1,83 @@
+"""Computed columns that only the source can evaluate: what a foreign key's action has to ask it for (K1).
+
+A computed column is a function of other columns of its row. Where a foreign key's action changes one of these and the log
+does not show it, the source says what the function gives for the row as it is at the target after the action. It may be
+asked at any time, because the function depends on nothing else. What does not live here: which columns these are
+(`apply/computed.py`), how a source is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from anabranch.model.datatype import Kind, LogicalType
+
+if TYPE_CHECKING:
+    from anabranch.abc import ValueRules
+    from anabranch.model.schema import TableSchema
+    from anabranch.rows.net import TargetTable
+
+Row = Mapping[str, str | None]  # column -> text form
+# Kinds whose values the source would not get back as they were: of a JSON document the text is another one at the target.
+CHANGED_ON_THE_WAY = frozenset((Kind.GEOMETRY, Kind.VECTOR, Kind.JSON, Kind.NATIVE))
+WORDS = frozenset((Kind.TEXT, Kind.ENUM, Kind.SET))
+CLOCKS = frozenset((Kind.DATE, Kind.TIMESTAMP, Kind.INSTANT))
+WHOLE = frozenset(kind for kind in Kind if kind.value.removeprefix("u").startswith("int"))
+WHOLE_TARGETS = frozenset(("smallint", "integer", "int", "bigint", "numeric"))
+
+
+@dataclass(frozen=True)
+class Computed:
+    """Columns of a table that are computed from `inputs`, among them columns that foreign keys change. All names are the
+    target's. `compute` takes rows with `inputs` and, where the table has one, the key; it returns lines (rows/lines.py) of
+    `inputs` and `columns`. A row that it can say nothing of is left out. `hint` says what is to be done then."""
+
+    table: TargetTable
+    columns: tuple[str, ...]
+    inputs: tuple[str, ...]
+    compute: Callable[[Sequence[Row]], Iterable[bytes]]
+    hint: str = ""
+
+
+@runtime_checkable
+class ComputingReader(Protocol):
+    """What a SnapshotReader has besides where the source can evaluate the expressions of its computed columns."""
+
+    def compute(
+        self, table: TableSchema, inputs: Sequence[str], columns: Sequence[str], rows: Sequence[Row], rules: ValueRules
+    ) -> Iterator[bytes]:
+        """Lines of `inputs` and `columns` for rows (source column -> text form) that have `inputs` and the primary key. No
+        snapshot has to be open. Rows that the source can say nothing of are left out. Raises SourceError."""
+
+
+def refusals(
+    schema: TableSchema, table: TargetTable, changed: Iterable[str], rules: ValueRules
+) -> Iterator[tuple[str, str]]:
+    """Why columns of this table cannot follow where foreign keys change others (source names), each with what to do."""
+    there = dict(zip(table.source_columns, table.types, strict=True))
+    for column in schema.columns:
+        if column.set_by_server and column.name in there:
+            yield f"the source itself then changes {column.name}, whose value nobody else knows", f"drop {column.name}"
+    for column in schema.computed_over(changed):
+        inputs = sorted(schema.inputs_of(column.name)) if column.name in there else []
+        missing = [name for name in inputs if name not in there]
+        if missing:
+            names = ", ".join(missing)
+            why = f"{column.name} is computed from {names}, which the job leaves out"
+            yield why, f"replicate {names}, or drop {column.name}"
+        for name in inputs:
+            if name in there and (lost := _loss(there[name], rules)):
+                yield f"{column.name} is computed from {name}, {lost}", f"drop {column.name}"
+
+
+def _loss(type: LogicalType, rules: ValueRules) -> str:
+    """What of a value of this type the target may not have as the source had it, "" if nothing."""
+    if type.kind in CHANGED_ON_THE_WAY:
+        return "and the target holds that in another form"
+    if type.target and not (type.kind in WHOLE and type.target in WHOLE_TARGETS):
+        return f"for which the job chooses the type {type.target}"
+    if type.kind in WORDS and rules.nul != "stop":
+        return 'of which [types] nul = "strip" takes characters away'
+    return "of which [types] zero_date changes values" if type.kind in CLOCKS and rules.zero_date != "stop" else ""

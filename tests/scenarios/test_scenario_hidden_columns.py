@@ -1,0 +1,60 @@
+"""Columns that a table has and no catalogue shows: they are in its table maps or not, and the table can be parked, brought in
+again and followed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from scenario import Scenario
+
+from anabranch.testing.servers import Server
+
+Make = Callable[..., Scenario]
+# MariaDB keeps a hash of long unique values in a hidden column.
+# https://mariadb.com/kb/en/getting-started-with-indexes/#unique-index
+HASHED = {
+    "one": "CREATE TABLE one (id INT PRIMARY KEY, url TEXT, UNIQUE (url))",
+    "two": "CREATE TABLE two (id INT PRIMARY KEY, url TEXT, other TEXT, UNIQUE (url, other))",
+    "bare": "CREATE TABLE bare (id INT, url TEXT, UNIQUE (url))",
+    "bare_two": "CREATE TABLE bare_two (id INT, url TEXT, other BLOB, n INT, UNIQUE (url, n), UNIQUE (other))",
+    "needed": "CREATE TABLE needed (id INT NOT NULL, url TEXT NOT NULL, UNIQUE (url))",
+    "short": "CREATE TABLE short (id INT PRIMARY KEY, url VARCHAR(30), UNIQUE (url) USING HASH)",
+    "prefix": "CREATE TABLE prefix (id INT PRIMARY KEY, url TEXT, UNIQUE (url(2000)))",
+    "mixed": "CREATE TABLE mixed (id INT PRIMARY KEY, url TEXT, low TEXT AS (LOWER(url)) VIRTUAL,"
+    " UNIQUE (url), UNIQUE (low))",
+    "kept": "CREATE TABLE kept (id INT PRIMARY KEY, url TEXT, UNIQUE (url)) WITH SYSTEM VERSIONING",
+    "kept_bare": "CREATE TABLE kept_bare (id INT, url TEXT, UNIQUE (url)) WITH SYSTEM VERSIONING",
+    "memory": "CREATE TABLE memory (id INT PRIMARY KEY, url VARCHAR(99), UNIQUE (url)) ENGINE=MEMORY",
+    "worded": "CREATE TABLE worded (id INT PRIMARY KEY, url TEXT, FULLTEXT (url), UNIQUE (url))",
+}
+AGAIN = ("one", "bare_two", "kept")  # brought in again; each takes seconds
+
+
+@pytest.mark.quick
+def test_tables_with_hidden_hash_columns_are_parked_and_brought_in(mariadb: Server, scenario: Make) -> None:
+    made = scenario(mariadb, *HASHED.values(), *(fill(name, 1) for name in HASHED))
+    running = made.start("run")
+    made.wait_streaming(running)
+    made.source.execute(*(fill(name, 3) for name in HASHED), *(change(name) for name in HASHED))
+    made.sync(running)
+    assert set(made.states().values()) == {"streaming"}, [made.reason(name) for name in HASHED]
+    made.assert_identical()
+    alter = "SET STATEMENT system_versioning_alter_history = KEEP FOR ALTER TABLE {} ADD COLUMN later VARCHAR(9)"
+    made.source.execute(*(alter.format(name) for name in HASHED))
+    made.sync(running)
+    assert {made.states()[name] for name in HASHED} == {"parked"}
+    for name in AGAIN:
+        made.cli("load", "--table", f"{made.schema}.{name}", "--recreate", seconds=60)
+    made.source.execute(*(fill(name, 5) for name in HASHED), "CREATE UNIQUE INDEX at_last ON short (later)")
+    made.sync(running)
+    made.assert_identical(*AGAIN)
+    running.stop()
+
+
+def fill(table: str, number: int) -> str:
+    return f"INSERT INTO {table} (id, url) VALUES ({number}, 'http://{number}/ü'), ({number + 1}, '{number + 1}')"
+
+
+def change(table: str) -> str:
+    return f"UPDATE {table} SET url = CONCAT(url, id) WHERE id = 3"
