@@ -22,6 +22,8 @@ import click
 from errors_by_server import errors_by_server
 from performance_pages import performance_pages
 from proofs import proofs
+from settings_pages import SOURCE as SETTINGS_SOURCE
+from settings_pages import settings_page
 from size_pages import size_pages
 from torture_pages import failpoints, torture
 
@@ -69,6 +71,7 @@ def pages() -> dict[str, str]:
         "errors-by-server.md": "\n".join(errors_by_server(GENERATED.format("anabranch/connectors/*/errors.py"))),
         "types.md": "\n".join(types()),
         "servers.md": "\n".join(servers()),
+        "session-settings.md": GENERATED.format(SETTINGS_SOURCE) + settings_page(),
         "failpoints.md": "\n".join(failpoints(GENERATED.format("anabranch/failpoints.py"))),
         "../explanation/torture.md": "\n".join(torture(GENERATED.format(LAST_TORTURE))),
         "proofs.md": "\n".join(proofs(GENERATED.format("tests/README.md and the tests"))),

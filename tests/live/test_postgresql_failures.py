@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from applied import TABLES, Applied, endpoint_of
@@ -18,7 +18,7 @@ from small_disk import fill, small_disk
 from anabranch import connectors
 from anabranch.abc import ValueRules
 from anabranch.apply.staging import Executors
-from anabranch.connectors.postgresql import connection
+from anabranch.connectors.postgresql import settings
 from anabranch.errors import RowRefused, TargetBusy, TargetError, TargetFull, TargetUnavailable
 from anabranch.testing.databases import Database, connect, create_database, unique_name
 from anabranch.testing.faults import Proxy
@@ -262,7 +262,9 @@ def test_pitfall_44_locks_and_time_limits(
     target_database: Database, apply_to: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Limits of the role and the database do not count for our sessions, our own lock timeout and a DBA's cancel do."""
-    monkeypatch.setitem(connection.SETTINGS, "lock_timeout", "100ms")
+    monkeypatch.setitem(
+        cast(Any, settings.PINNED), "lock_timeout", settings.Pin("100ms", "a test does not wait for long")
+    )
     one = apply_to(target_database)
     limits = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "transaction_timeout")
     with closing(connect(target_database.server)) as admin:

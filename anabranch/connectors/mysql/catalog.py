@@ -30,7 +30,6 @@ class MysqlCatalog:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._connection = connect(endpoint)
-        ask(self._connection, "SET SESSION time_zone = '+00:00', sql_mode = ''")
         self.folds_names = ask(self._connection, "SELECT @@GLOBAL.lower_case_table_names")[0][0] == 1
 
     def tables(self, wanted: Callable[[TableId], bool], whole: bool = True) -> dict[TableId, TableSchema]:

@@ -14,6 +14,7 @@ from typing import Any
 import pymysql
 
 from anabranch.connectors.mysql.errors import OTHER_LOGIN, translate
+from anabranch.connectors.mysql.settings import FIRST, PINNED, UNLIMITED, pinning
 from anabranch.errors import AnabranchError, ConfigError, SourceError
 from anabranch.model.endpoint import Endpoint
 from anabranch.waits import Patience, Session, register
@@ -26,12 +27,13 @@ _USES_FILES = SSL_MODES[2:]
 # https://dev.mysql.com/doc/refman/8.0/en/cleartext-pluggable-authentication.html · https://mariadb.com/kb/en/authentication-plugin-pam/
 # https://dev.mysql.com/doc/refman/5.6/en/old-native-pluggable-authentication.html
 GIVES_AWAY = ("mysql_clear_password", "dialog", "mysql_old_password")
+_PINNING: dict[str, str] = {}  # release as the server greets -> the statement
 OPTIONS = ("ssl_mode", *SSL_FILES, "unix_socket")
 
 
 def connect(endpoint: Endpoint, watched: bool = True, **driver: Any) -> pymysql.Connection:
-    """A connection in autocommit, utf8mb4, with the job's limits of time. `watched`: what it waits for is told; `driver`
-    overrides what PyMySQL is given.
+    """A connection with the settings of `settings.py` and the job's limits of time. `watched`: what it waits for is told;
+    `driver` overrides what PyMySQL is given.
 
     Raises SourceUnavailable or SourceError; ConfigError for an option of the URL that nobody knows."""
     settings: dict[str, Any] = {
@@ -39,7 +41,7 @@ def connect(endpoint: Endpoint, watched: bool = True, **driver: Any) -> pymysql.
         "password": endpoint.password.encode(),
         "database": endpoint.database or None,
         "charset": "utf8mb4",
-        "autocommit": True,
+        "autocommit": None,  # the pins say it
         "connect_timeout": endpoint.limits.connect,
         "program_name": "anabranch",
         "auth_plugin_map": dict.fromkeys(GIVES_AWAY, _Refused),
@@ -50,6 +52,11 @@ def connect(endpoint: Endpoint, watched: bool = True, **driver: Any) -> pymysql.
     usual = None if endpoint.limits.statement == math.inf else endpoint.limits.statement
     try:  # until it is open all answers have the limit: PyMySQL's own holds for the handshake of TCP only
         connection = Connection(**settings | {"read_timeout": endpoint.limits.connect})
+        try:
+            _pin(connection)
+        except BaseException:  # whatever it was: let go, and passed on
+            connection._force_close()
+            raise
         connection._read_timeout = driver.get("read_timeout", usual)
     except (AnabranchError, pymysql.err.Error, OSError, RuntimeError) as error:
         found = translate(error)
@@ -67,6 +74,17 @@ def connect(endpoint: Endpoint, watched: bool = True, **driver: Any) -> pymysql.
 def is_busy(connection: Connection) -> bool:
     """Waits for the first word of an answer: nothing is asked."""
     return connection.is_waiting
+
+
+def _pin(connection: pymysql.Connection) -> None:
+    """One statement; a server of a release that this process has not met is asked first which variables it has."""
+    release = connection.get_server_info()
+    if release not in _PINNING:
+        ask(connection, FIRST + UNLIMITED[family(connection)])
+        names = ", ".join(f"'{name}'" for name in PINNED)
+        rows = ask(connection, f"SHOW SESSION VARIABLES WHERE Variable_name IN ({names})")
+        _PINNING[release] = pinning(str(name).lower() for name, _ in rows)
+    ask(connection, _PINNING[release])
 
 
 class Connection(pymysql.Connection):  # type: ignore[misc]  # it has no types

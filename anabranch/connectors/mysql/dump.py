@@ -28,7 +28,6 @@ START = 4  # offset of the first event
 
 # Variables of the session that a replica sets before it asks; servers keep what they do not know as user variables.
 _SESSION = (
-    "SET NAMES utf8mb4",
     f"SET SESSION net_write_timeout = {PATIENCE}",
     f"SET @master_heartbeat_period = {int(HEARTBEAT * 1e9)}, @source_heartbeat_period = {int(HEARTBEAT * 1e9)}",
 )

@@ -15,7 +15,7 @@ import pymysql
 
 from anabranch.abc import Bounds, ValueRules
 from anabranch.connectors.mysql import chunks
-from anabranch.connectors.mysql.connection import ask, connect, family
+from anabranch.connectors.mysql.connection import ask, connect
 from anabranch.connectors.mysql.errors import translate
 from anabranch.connectors.mysql.expressions import (
     CODED,
@@ -37,27 +37,15 @@ from anabranch.connectors.mysql.log_end import identity
 from anabranch.connectors.mysql.native import compiled_columns, compiled_lines
 from anabranch.connectors.mysql.packets import NO_LINE, Front, RawRows, single, values
 from anabranch.connectors.mysql.snapshot import open_snapshot
-from anabranch.connectors.mysql.versions import knows
 from anabranch.errors import SourceError, ValueRefused
 from anabranch.model.datatype import Kind
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark
 from anabranch.model.schema import Column, TableSchema
 
-# What a reading session needs, whatever the server's defaults are. Instants are printed in UTC, no mode changes what a
-# literal means or how CHAR is printed, text comes as it is stored, and a slow target does not make the server hang up.
-SESSION = (
-    "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
-    "SET SESSION time_zone = '+00:00', sql_mode = '', net_write_timeout = 86400, net_read_timeout = 86400,"
-    " wait_timeout = 86400, sql_select_limit = DEFAULT, character_set_results = NULL",
-)
+# Text comes as it is stored. The rest is as in every session (settings.py).
+SESSION = "SET SESSION character_set_results = NULL"
 KEYS_AT_ONCE = 1000  # in one condition
-# https://mariadb.com/kb/en/server-system-variables/#max_statement_time
-# https://dev.mysql.com/doc/refman/8.0/en/server-system-variables.html#sysvar_max_execution_time
-NO_TIME_LIMIT = {"mariadb": "SET SESSION max_statement_time = 0", "mysql": "SET SESSION max_execution_time = 0"}
-
-# What EXPLAIN prints is the server's choice, in MySQL 9 a tree. chunks.py reads the rows of the old form.
-PLANS_AS_TABLES = "SET SESSION explain_format = 'TRADITIONAL'"
 
 
 class MysqlSnapshot:
@@ -145,12 +133,7 @@ class MysqlSnapshot:
                 f"the server at {self.endpoint.place} is {found}, capture follows {self.expected}",
                 hint="let the URL name one server, not a proxy that chooses",
             )
-        for statement in SESSION:
-            ask(connection, statement)
-        if knows(connection, "limits of time"):
-            ask(connection, NO_TIME_LIMIT[family(connection)])
-        if knows(connection, "formats of plans"):
-            ask(connection, PLANS_AS_TABLES)
+        ask(connection, SESSION)
         return connection
 
     def _longest(self) -> int:

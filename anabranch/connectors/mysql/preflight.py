@@ -12,7 +12,7 @@ import pymysql
 
 from anabranch.abc import PreflightContext
 from anabranch.connectors.mysql import privileges
-from anabranch.connectors.mysql.connection import account, ask, connect
+from anabranch.connectors.mysql.connection import account, connect
 from anabranch.connectors.mysql.preflight_facts import Live, warning
 from anabranch.connectors.mysql.preflight_server import (
     check_family,
@@ -55,7 +55,6 @@ class MysqlChecks:
         """Raises SourceUnavailable, or SourceError when the server refuses us."""
         if self._connection is None or not self._connection.open:
             self._connection = connect(self._endpoint)
-            ask(self._connection, "SET SESSION sql_mode = ''")
         live = Live.of(self._connection, self._scheme, context)
         return [result for check in CHECKS for result in _asked(check, live)]
 

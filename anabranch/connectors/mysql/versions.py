@@ -28,10 +28,6 @@ _SINCE: Mapping[str, Mapping[str, Version | None]] = {
     # Before (seen in 5.6.14: 2 of 40 snapshots under four writers were behind it) a transaction enters gtid_executed when it
     # is logged, since then when its engine has committed it. 5.7: sql/binlog.cc, process_commit_stage_queue.
     "GTIDs of what is committed": {"mysql": (5, 7, 9), "mariadb": ALWAYS},
-    # https://dev.mysql.com/doc/relnotes/mysql/5.7/en/news-5-7-8.html
-    "limits of time": {"mysql": (5, 7, 8), "mariadb": ALWAYS},
-    # the session's explain_format: https://dev.mysql.com/doc/relnotes/mysql/8.0/en/news-8-0-32.html
-    "formats of plans": {"mysql": (8, 0, 32), "mariadb": None},
     # utf8mb4_0900_bin, utf8mb4_nopad_bin: https://dev.mysql.com/doc/relnotes/mysql/8.0/en/news-8-0-17.html
     "collations that do not pad": {"mysql": (8, 0, 17), "mariadb": ALWAYS},
     # SHOW BINARY LOG STATUS: https://dev.mysql.com/doc/relnotes/mysql/8.2/en/news-8-2-0.html

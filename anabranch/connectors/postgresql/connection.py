@@ -1,8 +1,8 @@
 """Connections to PostgreSQL: session settings, TLS, keepalive, and how names are quoted.
 
-Every session prints and reads values the same way (ISO dates, UTC, hex, shortest floats), looks no name up by search
-path, and notices a dead line or a forgotten transaction by itself (K9). What does not live here: what errors mean
-(`errors.py`), statements.
+Every session has the settings of `settings.py`, whatever an administrator gave new sessions, and notices a dead line or a
+forgotten transaction by itself (K9). What does not live here: which settings those are and why (`settings.py`), what errors
+mean (`errors.py`), statements.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ import logging
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, LiteralString
+from typing import Any
 
 import psycopg
 from psycopg import sql
 
 from anabranch.connectors.postgresql.errors import translated
 from anabranch.connectors.postgresql.lookout import watch
-from anabranch.errors import ConfigError
+from anabranch.connectors.postgresql.settings import DEMANDED, later_pins, startup_options
+from anabranch.errors import ConfigError, TargetError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 
@@ -27,25 +28,6 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 logging.getLogger("psycopg").setLevel(logging.ERROR)  # it warns of what follows from an error that we raise anyway
 
-# https://www.postgresql.org/docs/current/runtime-config-client.html
-SETTINGS = {
-    "search_path": "pg_catalog",
-    "timezone": "UTC",
-    "datestyle": "ISO,YMD",
-    "intervalstyle": "postgres",
-    "bytea_output": "hex",
-    "extra_float_digits": "3",  # before 12 fewer lose digits
-    "standard_conforming_strings": "on",
-    "client_min_messages": "warning",
-    "default_transaction_isolation": "read\\ committed",
-    "jit": "off",
-    "lock_timeout": "30s",
-    "statement_timeout": "0",
-    "idle_in_transaction_session_timeout": "10min",
-}
-# The same for settings that only later servers have: of a role or a database they would end our sessions.
-# https://www.postgresql.org/docs/17/runtime-config-client.html#GUC-TRANSACTION-TIMEOUT
-LATER_SETTINGS: dict[int, LiteralString] = {170_000: "SET transaction_timeout = 0"}
 # our spelling of ssl_mode (libpq's and MySQL's words) -> libpq's
 SSL_MODES = {
     "disable": "disable",
@@ -61,6 +43,12 @@ SSL_MODES = {
 }
 OPTIONS = {"ssl_ca": "sslrootcert", "ssl_cert": "sslcert", "ssl_key": "sslkey"}
 LIMITED = ("anabranch:", "anabranch-state")  # sessions whose statements are short: apply's, and those of the state
+GRANTED_SINCE = 150_000  # has_parameter_privilege
+# A pooler may leave the startup packet's settings out: then this one of our own is not there.
+# https://www.pgbouncer.org/config.html#ignore_startup_parameters
+MARK = "anabranch.pinned"
+MARK_QUERY = f"current_setting('{MARK}', true)"
+POOLER = "connect to the server itself, or to a pooler that passes the settings of the startup packet (options) on"
 NAME_LIMIT = 63  # bytes: NAMEDATALEN - 1, also for application_name
 
 
@@ -69,14 +57,52 @@ def connect(endpoint: Endpoint, application_name: str, autocommit: bool = False)
     with translated(f"cannot connect to {endpoint}"):
         settings = parameters(endpoint, application_name)
         connection = psycopg.connect(**settings, autocommit=True)
-        for version, statement in LATER_SETTINGS.items():
-            if connection.info.server_version >= version:
-                connection.execute(statement)
-        if application_name.startswith(LIMITED):
+        refusal = settle(connection)
+        if application_name.startswith(LIMITED) and not refusal:
             limit_statements(connection, endpoint)
         connection.autocommit = autocommit
-        watch(str(endpoint), connection, settings, endpoint.limits)
-        return connection
+    if refusal:
+        connection.close()
+        raise TargetError(f"{endpoint.place}: {refusal[0]}", hint=refusal[1])
+    watch(str(endpoint), connection, settings, endpoint.limits)
+    return connection
+
+
+def settle(connection: Connection, walsender: bool = False) -> tuple[str, str] | None:
+    """Pin what the startup packet could not, in one round trip; what refuses the session and what to do, None if nothing does.
+
+    By the simple protocol, which a session of the log knows alone. Raises psycopg.Error."""
+    version = connection.info.server_version
+    pins = [f"set_config('{name}', '{value}', false)" for name, value in later_pins(version, walsender).items()]
+    asked = [_demanded(name, demand.value, version) for name, demand in DEMANDED.items()]
+    query = f"SELECT {', '.join([MARK_QUERY, *asked, *pins])}"
+    result = connection.pgconn.exec_(query.encode())
+    if result.status != psycopg.pq.ExecStatus.TUPLES_OK:
+        raise psycopg.errors.error_from_result(result)
+    mark, *found = (result.get_value(0, i) for i in range(1 + len(asked)))
+    if mark != b"on":
+        return "settings of the session do not get through to the server", POOLER
+    for (name, demand), value in zip(DEMANDED.items(), found, strict=True):
+        if (value or b"").decode() != demand.value:
+            return f"new sessions have {name} = {(value or b'').decode()}: {demand.why}", _mending(name, connection)
+    return None
+
+
+def _demanded(name: str, value: str, version: int) -> str:
+    """https://www.postgresql.org/docs/15/functions-info.html#FUNCTIONS-INFO-ACCESS-TABLE"""
+    may = (
+        f"has_parameter_privilege('{name}', 'SET')"
+        if version >= GRANTED_SINCE
+        else "current_setting('is_superuser')::bool"
+    )
+    return f"CASE WHEN {may} THEN set_config('{name}', '{value}', false) ELSE current_setting('{name}') END"
+
+
+def _mending(name: str, connection: Connection) -> str:
+    user, database = (sql.Identifier(one).as_string(None) for one in (connection.info.user, connection.info.dbname))
+    return (
+        f"ALTER DATABASE {database} RESET {name}; ALTER ROLE {user} RESET {name}; or take it out of the configuration"
+    )
 
 
 def limit_statements(connection: Connection, endpoint: Endpoint) -> None:
@@ -131,7 +157,7 @@ def parameters(endpoint: Endpoint, application_name: str) -> dict[str, Any]:
         "application_name": application_name,
         "client_encoding": "UTF8",
         "connect_timeout": max(2, int(endpoint.limits.connect)),  # libpq takes no less
-        "options": " ".join(f"-c {name}={value}" for name, value in SETTINGS.items()),
+        "options": f"-c {MARK}=on {startup_options()}",
         **_keepalive(endpoint.limits.silence),
         **_tls(endpoint),
     }

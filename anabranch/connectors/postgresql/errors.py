@@ -217,6 +217,8 @@ def translate(
 ) -> Exception:
     """Our error for the driver's. Without a table a conflict is a TargetError."""
     kind, hint = meaning(error)
+    if "row-level security" in str(error):  # our sessions do not let policies filter (settings.py)
+        hint = "ALTER ROLE … BYPASSRLS for the job's user at the target: a policy would hide rows from it; preflight names it"
     what = f"{doing}: {describe(error)}"
     if error.sqlstate == LOCKED and (who := said()):
         hint = f"{hint}: {who}"

@@ -12,6 +12,7 @@ from anabranch.connectors.postgresql import ddl
 from anabranch.connectors.postgresql.constraints import grant_statement
 from anabranch.connectors.postgresql.enforced import read_keys
 from anabranch.connectors.postgresql.preflight_facts import Live, failed, ok, some, warning
+from anabranch.connectors.postgresql.row_security import hidden
 from anabranch.model.checks import CheckResult
 from anabranch.rows.keys import differences
 
@@ -32,11 +33,6 @@ SELECT tgname::text, tgenabled::text, tgtype FROM pg_trigger
 RULES = """
 SELECT rulename::text, (ARRAY['SELECT', 'UPDATE', 'INSERT', 'DELETE'])[ev_type::text::int], ev_enabled::text
   FROM pg_rewrite WHERE ev_class = %s AND ev_type <> '1' AND ev_enabled <> 'D' ORDER BY 1
-"""
-# https://www.postgresql.org/docs/current/ddl-rowsecurity.html
-IS_HIDDEN = """
-SELECT c.relrowsecurity AND c.relforcerowsecurity AND NOT (r.rolsuper OR r.rolbypassrls)
-  FROM pg_class c, pg_roles r WHERE c.oid = %s AND r.rolname = current_user
 """
 
 
@@ -122,8 +118,7 @@ def check_rules(live: Live) -> Iterator[CheckResult]:
 
 
 def check_row_security(live: Live) -> Iterator[CheckResult]:
-    """An owner sees all rows, unless the table forces its policies upon the owner, too."""
-    for table, existing in live.tables():
-        if live.true(IS_HIDDEN, existing.oid):
-            hint = f"ALTER TABLE {ddl.qualified(existing.id)} NO FORCE ROW LEVEL SECURITY"
-            yield failed("row_security", f"row security of {existing.id} hides rows from {live.user}", hint, table)
+    """Policies filter what apply changes and what verify reads, and refuse what the load writes."""
+    tables = {existing.id: table for table, existing in live.tables()}
+    for found in hidden(live.connection, tables):
+        yield failed("row_security", found.message, found.mending, tables.get(found.table))

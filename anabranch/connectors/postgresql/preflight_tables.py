@@ -38,6 +38,8 @@ def check_existing(live: Live) -> Iterator[CheckResult]:
             yield failed("existing", f"{live.user} may not read {existing.id}", hint, table)
         elif sharing := others(live.connection, live.context.job, existing.id):
             yield from _shared(sharing, existing, choice, table)
+        elif live.true("SELECT row_security_active(%s)", existing.oid):
+            continue  # whether it holds rows is not seen; check_row_security names it
         elif holds_rows(live.connection, existing.id) and choice == "keep":
             yield warning("existing", f"{existing.id} holds rows, which stay", "", table)
         elif holds_rows(live.connection, existing.id) and choice != "empty":

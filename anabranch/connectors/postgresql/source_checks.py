@@ -7,7 +7,7 @@ What does not live here: the target (preflight.py), what setup does (slots.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from anabranch.abc import PreflightContext
 from anabranch.connectors.postgresql.connection import Connection
@@ -15,6 +15,7 @@ from anabranch.connectors.postgresql.ddl import qualified, quote
 from anabranch.connectors.postgresql.decoder_checks import ALLOWED, check_decoder
 from anabranch.connectors.postgresql.large_objects import check_large_objects
 from anabranch.connectors.postgresql.publication_checks import check_publication
+from anabranch.connectors.postgresql.row_security import hidden
 from anabranch.connectors.postgresql.slots import REFUSES_COMPUTED
 from anabranch.connectors.postgresql.source_connection import one, open_session
 from anabranch.connectors.postgresql.source_definitions import STORED, UNLOGGED
@@ -62,7 +63,11 @@ class PostgresSourceChecks:
             query = "SELECT name::text, setting::text FROM pg_catalog.pg_settings WHERE name = ANY(%s)"
             rows = self._connection.execute(query, [list(_SETTINGS)]).fetchall()
             live = Live(self._connection, dict(rows), context)
-            return [result for check in CHECKS for result in check(live)]
+            filtered = list(check_row_security(live))
+            named = {result.table for result in filtered}
+            seen = {table: schema for table, schema in context.tables.items() if str(table) not in named}
+            live = replace(live, context=replace(context, tables=seen))  # no check can read those that are filtered
+            return filtered + [result for check in CHECKS for result in check(live)]
 
     def close(self) -> None:
         if self._connection is not None:
@@ -140,6 +145,13 @@ def check_rights(live: Live) -> Iterator[CheckResult]:
 
 def check_published(live: Live) -> Iterator[CheckResult]:
     yield from check_publication(live.connection, live.context)
+
+
+def check_row_security(live: Live) -> Iterator[CheckResult]:
+    """The log has all rows; the load and verify would see those that policies show."""
+    for found in hidden(live.connection, live.context.tables):
+        table = str(found.table) if found.table in live.context.tables else ""
+        yield CheckResult("source.row_security", "failed", found.message, found.mending, table)
 
 
 def check_unlogged(live: Live) -> Iterator[CheckResult]:

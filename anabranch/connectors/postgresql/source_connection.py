@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import sql
 
-from anabranch.connectors.postgresql.connection import (
-    LATER_SETTINGS,
-    Connection,
-    limit_statements,
-    parameters,
-    table_name,
-)
+from anabranch.connectors.postgresql.connection import Connection, limit_statements, parameters, settle, table_name
 from anabranch.connectors.postgresql.lookout import watch
 from anabranch.connectors.postgresql.positions import lsn_of
 from anabranch.connectors.postgresql.source_errors import translated
@@ -51,13 +45,18 @@ def open_session(endpoint: Endpoint, what: str = NAME, limited: bool = True) -> 
     with translated(f"cannot connect to {endpoint}"):
         settings = parameters(endpoint, what)
         connection = psycopg.connect(**settings, autocommit=True)
-        for version, statement in LATER_SETTINGS.items():
-            if connection.info.server_version >= version:
-                connection.execute(statement)
+        refuse_unsettled(connection, endpoint)
         if limited:
             limit_statements(connection, endpoint)
         watch(str(endpoint), connection, settings, endpoint.limits)
         return connection
+
+
+def refuse_unsettled(connection: Connection, endpoint: Endpoint, walsender: bool = False) -> None:
+    """Pin the session's settings. Raises SourceError, with the connection closed, where one is not as our reading needs it."""
+    if refusal := settle(connection, walsender):
+        connection.close()
+        raise SourceError(f"{endpoint.place}: {refusal[0]}", hint=refusal[1])
 
 
 def identity(connection: Connection) -> str:

@@ -33,6 +33,12 @@ HINTS: dict[str, str] = {
     "XX": "look at the log of the source's server",
 }
 
+# Our sessions do not let policies filter: https://www.postgresql.org/docs/current/runtime-config-client.html#GUC-ROW-SECURITY
+FILTERED = "row-level security"
+ROW_SECURITY = (
+    "ALTER ROLE … BYPASSRLS for the job's user at the source: a policy would hide rows from it; preflight names it"
+)
+
 
 @contextmanager
 def translated(doing: str) -> Iterator[None]:
@@ -46,6 +52,8 @@ def translated(doing: str) -> Iterator[None]:
 def translate(error: psycopg.Error, doing: str) -> SourceError:
     kind, _ = meaning(error)
     hint = (said() if error.sqlstate == LOCKED else "") or hint_of(state_of(error))
+    if FILTERED in str(error):
+        hint = ROW_SECURITY
     return (SourceUnavailable if kind in _LATER else SourceError)(f"{doing}: {describe(error)}", hint=hint)
 
 

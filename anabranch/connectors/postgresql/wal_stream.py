@@ -17,7 +17,7 @@ from psycopg import pq
 from anabranch.connectors.postgresql.connection import Connection, parameters
 from anabranch.connectors.postgresql.ddl import quote
 from anabranch.connectors.postgresql.positions import lsn_of, lsn_text
-from anabranch.connectors.postgresql.source_connection import NAME
+from anabranch.connectors.postgresql.source_connection import NAME, refuse_unsettled
 from anabranch.connectors.postgresql.source_errors import translate, translated
 from anabranch.connectors.postgresql.terms import literal
 from anabranch.errors import SourceError, SourceUnavailable
@@ -41,6 +41,7 @@ class WalStream:
             self._connection: Connection = psycopg.connect(
                 **parameters(endpoint, NAME), replication="database", autocommit=True
             )
+            refuse_unsettled(self._connection, endpoint, walsender=True)
         self._pg = self._connection.pgconn
         self._end: SourceError | None = None  # of the stream, behind what was received
         self.timeline = int(self._asked(b"IDENTIFY_SYSTEM", 1))

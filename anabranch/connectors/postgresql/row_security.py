@@ -1,0 +1,46 @@
+"""Tables whose row security would hide rows from our user: they are named in preflight, at both ends.
+
+Our sessions have row_security = off: a statement that a policy would filter is an error, never a part of the rows.
+https://www.postgresql.org/docs/current/ddl-rowsecurity.html
+What does not live here: the setting itself (settings.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from anabranch.connectors.postgresql.connection import Connection
+from anabranch.connectors.postgresql.ddl import qualified, quote
+from anabranch.model.ids import TableId
+
+# row_security_active knows the user: https://www.postgresql.org/docs/current/functions-info.html#FUNCTIONS-INFO-ACCESS
+# An owner is not filtered, unless the table forces its policies upon the owner.
+_ACTIVE = """
+SELECT n.nspname::text, c.relname::text, pg_has_role(c.relowner, 'USAGE'), current_user::text,
+       ARRAY(SELECT polname::text FROM pg_policy p WHERE p.polrelid = c.oid ORDER BY 1)
+  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+ WHERE c.relrowsecurity AND row_security_active(c.oid)
+   AND (n.nspname = %s OR (n.nspname::text, c.relname::text) IN (SELECT * FROM unnest(%s::text[], %s::text[])))
+ ORDER BY 1, 2
+"""
+
+
+class Hidden(NamedTuple):
+    """A table, why its rows are hidden, and the statement that shows them."""
+
+    table: TableId
+    message: str
+    mending: str
+
+
+def hidden(connection: Connection, tables: Iterable[TableId], own_schema: str = "anabranch") -> Iterator[Hidden]:
+    """Those of `tables`, and of our own schema, that are filtered for the session's user. Raises psycopg.Error."""
+    wanted = list(tables)
+    names = [table.schema for table in wanted], [table.name for table in wanted]
+    for schema, name, is_owner, user, policies in connection.execute(_ACTIVE, [own_schema, *names]).fetchall():
+        table = TableId(schema, name)
+        by = f"policies {', '.join(policies)}" if policies else "no policy, which hides every row"
+        message = f"row security of {table} hides rows from {user} ({by})"
+        force = f"ALTER TABLE {qualified(table)} NO FORCE ROW LEVEL SECURITY"
+        yield Hidden(table, message, force if is_owner else f"ALTER ROLE {quote(user)} BYPASSRLS")

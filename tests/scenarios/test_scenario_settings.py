@@ -1,0 +1,154 @@
+"""Settings that an administrator gave every session, at their worst: load, stream and verify are exact."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import pytest
+from scenario import Scenario
+
+from anabranch.testing.databases import Database, connect
+from anabranch.testing.servers import Server
+
+Make = Callable[..., Scenario]
+ROWS = "INSERT INTO item SELECT n, CONCAT('row ', n), '2024-01-31 12:00:00' FROM ({}) AS numbers"
+NUMBERS = {
+    "mysql": "SELECT a.n * 64 + b.n AS n FROM digits a, digits b",
+    "postgresql": "SELECT a.n * 64 + b.n AS n FROM digits a, digits b",
+}
+DIGITS = (
+    "CREATE TABLE digits (n INT PRIMARY KEY)",
+    f"INSERT INTO digits VALUES {', '.join(f'({n})' for n in range(64))}",
+)
+ITEM = "CREATE TABLE item (id INT PRIMARY KEY, name VARCHAR(40), at {0})"
+# As far from what our statements mean as the server lets an administrator go; without those that only end a session sooner.
+WORST_MYSQL: Mapping[str, str] = {
+    "sql_select_limit": "100",
+    "max_join_size": "10",
+    "sql_mode": "'ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH,PIPES_AS_CONCAT,HIGH_NOT_PRECEDENCE'",
+    "time_zone": "'+09:00'",
+    "completion_type": "'CHAIN'",
+    "group_concat_max_len": "4",
+    "max_sort_length": "8",
+    "div_precision_increment": "0",
+    "sql_auto_is_null": "1",
+    "sql_safe_updates": "1",
+    "sql_quote_show_create": "0",
+    "sql_buffer_result": "1",
+    "net_write_timeout": "1",
+    "lock_wait_timeout": "1",
+    "innodb_lock_wait_timeout": "1",
+    "innodb_table_locks": "0",
+    "tx_isolation": "'READ-UNCOMMITTED'",
+    "transaction_isolation": "'READ-UNCOMMITTED'",
+    "max_execution_time": "1",
+    "max_statement_time": "0.001",
+    "old_mode": "'ZERO_DATE_TIME_CAST'",
+    "lc_messages": "'de_DE'",
+    "lc_time_names": "'ja_JP'",
+    "optimizer_switch": "'index_merge=off'",
+    "show_gipk_in_create_table_and_information_schema": "0",
+    "explain_format": "'JSON'",
+}
+WORST_POSTGRESQL: Mapping[str, str] = {
+    "array_nulls": "off",
+    "transform_null_equals": "on",
+    "DateStyle": "'SQL, DMY'",
+    "IntervalStyle": "'sql_standard'",
+    "TimeZone": "'Asia/Tokyo'",
+    "bytea_output": "'escape'",
+    "extra_float_digits": "-15",
+    "xmlbinary": "'hex'",
+    "xmloption": "'document'",
+    "standard_conforming_strings": "off",
+    "backslash_quote": "off",
+    "quote_all_identifiers": "on",
+    "search_path": "public",
+    "row_security": "on",
+    "statement_timeout": "'1ms'",
+    "lock_timeout": "'1ms'",
+    "idle_in_transaction_session_timeout": "'1ms'",
+    "idle_session_timeout": "'2s'",
+    "transaction_timeout": "'2s'",
+    "wal_sender_timeout": "'2s'",
+    "default_transaction_isolation": "'serializable'",
+    "default_transaction_deferrable": "on",
+    "exit_on_error": "on",
+    "gin_fuzzy_search_limit": "1",
+    "check_function_bodies": "off",
+    "lc_monetary": "'C'",
+    "plan_cache_mode": "'force_generic_plan'",
+    "enable_indexscan": "off",
+    "enable_bitmapscan": "off",
+    "enable_tidscan": "off",
+    "enable_hashjoin": "off",
+    "enable_nestloop": "off",
+    "enable_sort": "off",
+    "vacuum_cost_delay": "100",
+    "synchronous_commit": "off",
+    "client_min_messages": "debug5",
+    "zero_damaged_pages": "on",
+    "session_replication_role": "'replica'",
+}
+
+
+@contextmanager
+def given_to_every_session(server: Server, settings: Mapping[str, str]) -> Iterator[None]:
+    """SET GLOBAL of those that the server has, put back afterwards."""
+    administrator = connect(server)
+    with administrator.cursor() as cursor:
+        cursor.execute("SHOW GLOBAL VARIABLES")
+        before = {name.lower(): value for name, value in cursor.fetchall()}
+        there = [name for name in settings if name in before]
+        try:
+            for name in there:
+                cursor.execute(f"SET GLOBAL {name} = {settings[name]}")
+            yield
+        finally:
+            for name in there:
+                value = before[name]
+                is_number = value.replace(".", "", 1).isdigit()
+                cursor.execute(f"SET GLOBAL {name} = {value if is_number else repr(value)}")
+    administrator.close()
+
+
+def given_to_a_database(database: Database, settings: Mapping[str, str]) -> None:
+    there = {name for (name,) in database.query("SELECT name FROM pg_settings")}
+    with database.connect(options="-c statement_timeout=0") as connection:
+        for name in settings:
+            if name in there:
+                connection.execute(f"ALTER DATABASE {database.name} SET {name} = {settings[name]}")
+
+
+CHANGES = (
+    "UPDATE item SET name = 'changed' WHERE id < 30",
+    "DELETE FROM item WHERE id BETWEEN 100 AND 140",
+    "INSERT INTO item VALUES (90000, 'it''s \\\\', '2024-02-29 23:59:59')",
+)
+
+
+@pytest.mark.quick
+def test_settings_of_every_session_at_their_worst_at_both_ends(mysql_family: Server, scenario: Make) -> None:
+    """The input of the report: sql_select_limit = 100 with 4,096 rows; and everything else with it."""
+    made = scenario(mysql_family, *DIGITS, ITEM.format("DATETIME"), ROWS.format(NUMBERS["mysql"]))
+    given_to_a_database(made.target, WORST_POSTGRESQL)
+    with given_to_every_session(mysql_family, WORST_MYSQL):
+        made.run_until_caught_up()
+        assert made.cli("verify").code == 0
+        with made.source.connect(
+            init_command="SET sql_mode = '', max_join_size = DEFAULT, sql_safe_updates = 0"
+        ) as one:
+            for change in CHANGES:
+                one.cursor().execute(change)
+            one.cursor().execute("COMMIT")
+        made.run_until_caught_up()
+        assert made.cli("verify").code == 0
+    assert count(made) == 4096 - 41 + 1
+
+
+def count(made: Scenario) -> int:
+    with made.target.connect(
+        options="-c statement_timeout=0 -c transaction_timeout=0 -c idle_session_timeout=0"
+    ) as asked:
+        return int(asked.execute("SELECT count(*) FROM public.item").fetchone()[0])
