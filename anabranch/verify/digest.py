@@ -15,7 +15,7 @@ from zlib import crc32
 import numpy as np
 
 from anabranch.abc import SourceConnector, TargetConnector, ValueRules
-from anabranch.rows.compiled import NATIVE
+from anabranch.rows import compiled
 from anabranch.rows.net import TargetTable
 from anabranch.spark.where import read_columns
 from anabranch.verify.canonical import Canonical
@@ -62,14 +62,14 @@ class Sums:
     def of_lines(cls, blocks: Iterable[bytes], table: TargetTable) -> Sums:
         """What `add_rows` makes of the rows of whole lines, by compiled code where it is installed."""
         found = cls()
-        if NATIVE is None:
+        if compiled.NATIVE is None:
             for block in blocks:
                 found.add_rows(block.split(b"\n")[:-1], key_of(table))
             return found
-        compiled = NATIVE.RowSums([table.columns.index(name) for name in table.key], BUCKETS)
+        sums = compiled.NATIVE.RowSums([table.columns.index(name) for name in table.key], BUCKETS)
         for block in blocks:
-            compiled.add(block)
-        rows, digests = compiled.sums()
+            sums.add(block)
+        rows, digests = sums.sums()
         found.rows += np.frombuffer(rows, "<i8")
         found.digests += np.frombuffer(digests, WORD).reshape(BUCKETS, -1)
         return found

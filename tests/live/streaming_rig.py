@@ -70,8 +70,8 @@ class Rig:
     def follow(self, fault: str = "", until: Callable[[], bool] | None = None) -> None:
         """Up to what the source has now, or `until`. With a fault it dies there."""
         reader = self.connector.log(self.options)
-        self.database.execute(FLUSH)
         goal, taken = lsn_of(reader.end().native), reader.read
+        self.database.execute(FLUSH)  # behind it: looking for the end may write hints, which nobody brings to the disk
 
         def read(timeout: float) -> Any:
             item = taken(timeout)

@@ -21,25 +21,26 @@ from anabranch.connectors.mysql.rows_decode import Decoder, TableDecoders
 from anabranch.connectors.mysql.tablemap import TableMap
 from anabranch.errors import ValueRefused
 from anabranch.model.schema import TableSchema
+from anabranch.rows import compiled
 from anabranch.rows.arrow import array, arrow_type
 from anabranch.rows.builder import ChunkBuilder, TableBuffer
 from anabranch.rows.chunk import TableRows
-from anabranch.rows.compiled import NATIVE, CompiledDirectory, given_arrays, given_meta, made_table, width
+from anabranch.rows.compiled import CompiledDirectory, given_arrays, given_meta, made_table, width
 from anabranch.rows.sections import Sections
 
 
 def compiled_lines() -> Front | None:
     """What makes lines of rows of one value each, as packets.py and lines.py do: of those at the front of a buffer, up to the
     first one that is not plain. None where it is not installed."""
-    return None if NATIVE is None else NATIVE.lines
+    return None if compiled.NATIVE is None else compiled.NATIVE.lines
 
 
 def compiled_columns(kinds: bytes) -> Front | None:
     """The same of rows with several values: `kinds` has a letter for each, "n" for what stands as it is, "d" for a date, "w"
     for words."""
-    if NATIVE is None:
+    if compiled.NATIVE is None:
         return None
-    of_columns = NATIVE.lines_of_columns
+    of_columns = compiled.NATIVE.lines_of_columns
     return lambda buffer: cast("tuple[bytes, int]", of_columns(buffer, kinds))
 
 
@@ -48,7 +49,7 @@ class Native:
 
     def __init__(self, family: str, is_gapless: bool) -> None:
         """`is_gapless`: the server sends every event of its log."""
-        self.log = NATIVE.Log(family == "mysql", is_gapless)
+        self.log = compiled.NATIVE.Log(family == "mysql", is_gapless)
 
     def builder(self) -> ChunkBuilder:
         return ChunkBuilder(_buffer, CompiledDirectory(self.log))
@@ -163,7 +164,7 @@ class NativeDecoders(TableDecoders):
         fields = described(seen.columns, self.schema.columns)
         is_null = rules.zero_date == "null"
         self.layout = (
-            NATIVE.Layout(buffer.table, fields, is_null, self._width, len(self._count), self.least)
+            compiled.NATIVE.Layout(buffer.table, fields, is_null, self._width, len(self._count), self.least)
             if fields is not None
             else None
         )

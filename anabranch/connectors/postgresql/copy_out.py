@@ -128,7 +128,9 @@ def _by_library(connection: Connection, statement: sql.Composed) -> Iterator[byt
 
 
 def _end(pg: psycopg.pq.abc.PGconn) -> None:
-    """What the server says behind the last message. Raises psycopg.Error."""
-    while (result := pg.get_result()) is not None:
+    """Takes every result behind the last message, also behind an error: the connection is busy until the last one is taken.
+    Raises psycopg.Error, of the first result that is one."""
+    results = list(iter(pg.get_result, None))
+    for result in results:
         if result.status != psycopg.pq.ExecStatus.COMMAND_OK:
             raise psycopg.errors.error_from_result(result)

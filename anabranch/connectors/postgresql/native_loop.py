@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 from anabranch.connectors.postgresql.native_rows import NativeMessageBuffer
 from anabranch.connectors.postgresql.relations import Known
+from anabranch.rows import compiled
 from anabranch.rows.builder import ChunkBuilder
-from anabranch.rows.compiled import NATIVE, CompiledDirectory
+from anabranch.rows.compiled import CompiledDirectory
 
 FULL, FLUSH = 1, 2  # what is to be done next
 
@@ -31,7 +32,7 @@ class NativeLoop:
     """Takes begins and commits, and rows of relations that Python has read. `builder`: what it puts them into."""
 
     def __init__(self) -> None:
-        self._loop: Any = NATIVE.Messages()
+        self._loop: Any = compiled.NATIVE.Messages()
         self.builder = ChunkBuilder(NativeMessageBuffer, CompiledDirectory(self._loop))
 
     def know(self, name: bytes, known: Known) -> None:

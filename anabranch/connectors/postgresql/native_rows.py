@@ -21,9 +21,10 @@ from anabranch.connectors.postgresql.row_images import DELETE, INSERT, images
 from anabranch.connectors.postgresql.text_values import TEXTS
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.schema import TableSchema
+from anabranch.rows import compiled
 from anabranch.rows.arrow import arrow_type
 from anabranch.rows.chunk import Op, Shape, TableRows
-from anabranch.rows.compiled import NATIVE, given_arrays, given_meta, made_table
+from anabranch.rows.compiled import given_arrays, given_meta, made_table
 from anabranch.rows.sections import Sections
 
 _OPS = {INSERT: int(Op.INSERT), UPDATE: int(Op.BEFORE), DELETE: int(Op.DELETE)}
@@ -95,7 +96,9 @@ class NativeMessageBuffer(MessageBuffer):
         every = self._number(bytes(codes))
         for place, in_identity in zip(layout.places, layout.in_identity, strict=True):
             codes[place] = in_identity
-        made = NATIVE.Relation(self.table, columns, layout.head, every, self._number(bytes(codes)), self._number)
+        made = compiled.NATIVE.Relation(
+            self.table, columns, layout.head, every, self._number(bytes(codes)), self._number
+        )
         return replace(layout, compiled=made)
 
     def add(self, layout: Layout, message: bytes, tx: int, ordinal: int) -> int:

@@ -182,7 +182,7 @@ def test_mysql_native_agrees_on_each_kind(kind: Any) -> None:
 def test_mysql_native_is_what_reads_plain_rows() -> None:
     """Else all of this would compare Python with Python."""
     if not compiled("auto"):
-        with pytest.raises(ConfigError, match="compiled decoder is not installed"):
+        with pytest.raises(ConfigError, match=r"compiled decoder is (not installed|switched off)"):
             compiled("native")
         return
     kinds = [kind for kind in PLAIN if kind.charset != "gbk"]
