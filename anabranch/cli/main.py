@@ -21,6 +21,7 @@ import click
 from anabranch import __version__
 from anabranch.cli import options
 from anabranch.errors import AnabranchError
+from anabranch.rows import installed
 
 VERBS = (
     "run",
@@ -67,7 +68,10 @@ class Verbs(click.Group):
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, message="%(prog)s %(version)s")
+@click.option(
+    "--version", is_flag=True, expose_value=False, is_eager=True, callback=lambda *given: _show_version(*given),
+    help="Show the version, and what decodes logs, and exit.",
+)  # fmt: skip
 @click.option("--log-level", type=click.Choice(options.LEVELS), help="For all verbs; each has this option too.")
 def cli(log_level: str | None) -> None:
     """Copies databases while they are in use: initial load, then the source's own transaction log.
@@ -78,6 +82,14 @@ def cli(log_level: str | None) -> None:
     """
     if log_level:
         os.environ[options.LEVEL_VARIABLE] = log_level
+
+
+def _show_version(context: click.Context, _: click.Parameter, is_asked: bool) -> None:
+    if not is_asked or context.resilient_parsing:
+        return
+    click.echo(f"anabranch {__version__}")
+    click.echo(f"decoder: {installed.described()}")
+    context.exit()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -20,6 +20,8 @@ from anabranch.preflight.cascades import check_cascades
 from anabranch.preflight.known import Known
 from anabranch.preflight.report import Report
 from anabranch.preflight.rules import Selection, select
+from anabranch.rows.compiled import compiled
+from anabranch.rows.installed import COST, REMEDY, reason, version
 
 FULL_IMAGES = "tables.full_images"  # in PreflightContext.user_choices: tables that need full row images (K27)
 Answer = TypeVar("Answer")
@@ -47,7 +49,22 @@ def preflight(
         error.job = error.job or config.name
     if errors:
         raise _first(errors)
-    return Report(config.name, (*selection.results, *(result for results in asked for result in results or ())))
+    return Report(
+        config.name,
+        (
+            _decoder(config.capture.decoding),
+            *selection.results,
+            *(result for results in asked for result in results or ()),
+        ),
+    )
+
+
+def _decoder(decoding: str) -> CheckResult:
+    """Says what decodes the log, and what it costs to do without the compiled decoder: reading is slower, never wrong."""
+    if compiled(decoding):
+        return CheckResult("job.decoder", "ok", f"the compiled decoder reads the log (anabranch-native {version()})")
+    why = '[capture] decoding = "python" asks for it' if decoding == "python" else reason()
+    return CheckResult("job.decoder", "ok", f"Python reads the log: {why}; {COST}", REMEDY)
 
 
 def _asked(ask: Callable[[], Answer], errors: list[AnabranchError]) -> Answer | None:

@@ -5,7 +5,6 @@ What does not live here: what each of them is told of its logs (the connectors),
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,18 +14,9 @@ import pyarrow as pa
 from anabranch.errors import ConfigError
 from anabranch.rows.builder import Directory
 from anabranch.rows.chunk_schema import TRANSACTION_SCHEMA
+from anabranch.rows.installed import FOUND, IS_HIDDEN, REMEDY, SWITCH, reason
 
-try:
-    import anabranch_native as found
-except ImportError:
-    found = None
-
-INTERFACE = 5
-SWITCH = "ANABRANCH_COMPILED"  # "off" hides the compiled code, as if it were not installed; children and executors take it over
-IS_HIDDEN = os.environ.get(SWITCH, "").strip().lower() in ("off", "0", "no", "false")
-IS_OTHER = found is not None and getattr(found, "INTERFACE", None) != INTERFACE
-NATIVE: Any = None if IS_HIDDEN or IS_OTHER else found
-REMEDY = "pip install ./native in a checkout of anabranch (needs cargo)"
+NATIVE: Any = FOUND
 _META = ("<i1", "<i4", "<i8", "<i2")  # op, transaction, ordinal, shape
 Given = tuple[bytes | None, int, bytes | None, bytes]
 """A column's validity (None: nothing is null), its nulls, offsets (None: values of fixed width), data."""
@@ -40,15 +30,6 @@ def compiled(decoding: str) -> bool:
             hint=f"take {SWITCH} out of the environment" if IS_HIDDEN else REMEDY,
         )
     return decoding != "python" and NATIVE is not None
-
-
-def reason() -> str:
-    """Says why the compiled code is not used in this process; "" where it is."""
-    if NATIVE is not None:
-        return ""
-    if IS_HIDDEN:
-        return f"the compiled decoder is switched off by {SWITCH}"
-    return "the compiled decoder is of another version" if IS_OTHER else "the compiled decoder is not installed"
 
 
 class CompiledDirectory(Directory):

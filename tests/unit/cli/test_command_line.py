@@ -19,6 +19,7 @@ import structlog
 from anabranch import __version__
 from anabranch.cli import main as shell
 from anabranch.errors import NotCaughtUp, SourceError, TargetError
+from anabranch.rows import installed
 
 PASSWORD = "S3cret@:/%#"
 HEAVY = {"pyspark", "pydantic", "pyarrow", "structlog", "rich", "sqlglot", "pymysql", "psycopg", "numpy"}
@@ -140,7 +141,14 @@ def test_help_answers_at_once() -> None:
 def test_help_names_every_verb_and_version_is_the_package_s() -> None:
     text = run("--help").stdout
     assert [verb for verb in shell.VERBS if f"\n  {verb} " not in text] == []
-    assert run("--version").stdout == f"anabranch {__version__}\n"
+    version, decoder = run("--version").stdout.splitlines()
+    assert version == f"anabranch {__version__}"
+    assert decoder.startswith("decoder: compiled (anabranch-native" if installed.FOUND else "decoder: Python, ")
+
+
+def test_the_version_says_why_python_decodes() -> None:
+    told = run("--version", ANABRANCH_COMPILED="off").stdout
+    assert "switched off by ANABRANCH_COMPILED" in told and "pip install ./native" in told
 
 
 @pytest.mark.parametrize(

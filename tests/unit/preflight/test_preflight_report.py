@@ -21,9 +21,22 @@ def test_results_of_both_ends_and_of_the_rules_are_in_one_report(tmp_path: Path)
     target = End(results=[CheckResult("target.rights", "failed", "no CREATE", "GRANT CREATE")])
     report = run(tmp_path, ALL, source, target)
     assert report.verdict == "failed"
-    assert {r.check for r in report.results} == {"job.rules", "job.tables", "source.log_bin", "target.rights"}
+    assert {r.check for r in report.results} == {
+        "job.decoder",
+        "job.rules",
+        "job.tables",
+        "source.log_bin",
+        "target.rights",
+    }
     with pytest.raises(PreflightFailed, match=r"target\.rights: no CREATE — GRANT CREATE"):
         report.require()
+
+
+def test_the_decoder_in_use_is_named_with_what_python_costs(tmp_path: Path) -> None:
+    report = run(tmp_path, ALL + '[capture]\ndecoding = "python"\n', End(), End())
+    [decoder] = [result for result in report.results if result.check == "job.decoder"]
+    assert decoder.verdict == "ok" and "three times as long" in decoder.message
+    assert 'decoding = "python"' in decoder.message
 
 
 def test_checks_see_settings_tables_and_what_is_loaded(tmp_path: Path) -> None:
