@@ -21,7 +21,6 @@ import click
 from anabranch import __version__
 from anabranch.cli import options
 from anabranch.errors import AnabranchError
-from anabranch.rows import installed
 
 VERBS = (
     "run",
@@ -87,6 +86,8 @@ def cli(log_level: str | None) -> None:
 def _show_version(context: click.Context, _: click.Parameter, is_asked: bool) -> None:
     if not is_asked or context.resilient_parsing:
         return
+    from anabranch.rows import installed  # loads the compiled code, which no other start without a verb needs
+
     click.echo(f"anabranch {__version__}")
     click.echo(f"decoder: {installed.described()}")
     context.exit()

@@ -6,7 +6,6 @@ What does not live here: what is done with it (`compiled.py`).
 from __future__ import annotations
 
 import os
-from importlib import metadata
 from typing import Any
 
 try:
@@ -34,6 +33,8 @@ def reason() -> str:
 
 def version() -> str:
     """The release of the compiled code that is installed; raises PackageNotFoundError where none is."""
+    from importlib import metadata  # 15 ms, which only those who ask pay
+
     return metadata.version("anabranch-native")
 
 
