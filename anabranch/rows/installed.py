@@ -23,9 +23,7 @@ COST = "a backlog takes about three times as long as with the compiled one, a lo
 
 
 def reason() -> str:
-    """Says why the compiled code is not used in this process; "" where it is."""
-    if FOUND is not None:
-        return ""
+    """Says why the compiled code is not used, for a process that does without it."""
     if IS_HIDDEN:
         return f"the compiled decoder is switched off by {SWITCH}"
     return "the compiled decoder is of another version" if IS_OTHER else "the compiled decoder is not installed"
