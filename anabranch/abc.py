@@ -538,6 +538,8 @@ class PreflightContext:
     logs_cascades: bool = False  # the source's log has what its foreign keys do to other rows (K1)
     waiting: frozenset[TableId] = frozenset()  # included and not followed at present: new ones, and parked ones
     source_name: str = ""  # LogOptions.name, where the job has one already
+    source_identity: str = ""  # LogReader.identity, as the source gives it now; "" where nobody asked
+    both: frozenset[TableId] = frozenset()  # names of target tables that are also names of tables the rules include
 
 
 class Checks(Protocol):

@@ -450,7 +450,24 @@ def is_asked_for(job: Job, table: TableId) -> bool:
 def preflight_report(job: Job) -> Report:
     from anabranch.preflight.run import preflight
 
-    return preflight(job.config, job.rules, source_of(job), target_of(job), lambda: known(job))
+    source = source_of(job)
+    return preflight(
+        job.config, job.rules, source, target_of(job), lambda: known(job), lambda: identity_now(job, source)
+    )
+
+
+def identity_now(job: Job, source: SourceConnector) -> str:
+    """What the source says it is, whatever the trail was read from. "" where it does not say: capture cannot begin there
+    either, and the checks of the source have the reason (a standby, a right that is missing)."""
+    reader = source.log(log_options(job, trail_uuid(job) or str(uuid.uuid4())))
+    try:
+        return reader.identity()
+    except SourceUnavailable:
+        raise
+    except SourceError:
+        return ""
+    finally:
+        reader.close()
 
 
 def spark_home(job: Job) -> Path:

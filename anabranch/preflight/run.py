@@ -33,14 +33,16 @@ def preflight(
     source: SourceConnector,
     target: TargetConnector,
     known: Callable[[], Known] = Known,
+    identity: Callable[[], str] = str,
 ) -> Report:
-    """Every check, whatever the others say. `known` asks for what this job has begun already.
+    """Every check, whatever the others say. `known` asks for what this job has begun already,
+    `identity` the source who it is.
 
     Raises the error of an end that cannot be asked at all; of two, the source's, with the other as a note."""
     errors: list[AnabranchError] = []
     begun = _asked(known, errors) or Known()
     selection = _asked(lambda: _select(config, rules, source, begun), errors) or Selection({})
-    context = _context(config, rules, selection, begun)
+    context = _context(config, rules, selection, begun, _asked(identity, errors) or "")
     asked = [
         _asked(lambda: _run(source.checks(), context, SourceUnavailable), errors),
         _asked(lambda: _run(target.checks(), context, TargetUnavailable), errors),
@@ -122,7 +124,7 @@ def _values(config: JobConfig) -> ValueRules:
     return ValueRules(types.zero_date, types.nul, types.json, types.geometry, types.vector)
 
 
-def _context(config: JobConfig, rules: RuleSet, selection: Selection, known: Known) -> PreflightContext:
+def _context(config: JobConfig, rules: RuleSet, selection: Selection, known: Known, identity: str) -> PreflightContext:
     choices = {
         f"{section}.{key}": _text(value)
         for section in ("load", "capture", "apply", "types")
@@ -140,6 +142,8 @@ def _context(config: JobConfig, rules: RuleSet, selection: Selection, known: Kno
         selection.logs_cascades,
         selection.waiting,
         known.source_name,
+        identity,
+        frozenset(t.target for t in selection.targets.values() if rules.includes(t.target)),
     )
 
 

@@ -28,6 +28,7 @@ from anabranch.connectors.postgresql.exchange import exchange
 from anabranch.connectors.postgresql.heirs import inherited
 from anabranch.connectors.postgresql.merge import Action, Piece, Texts
 from anabranch.connectors.postgresql.newer import refuse_newer
+from anabranch.connectors.postgresql.own_source import OwnSource
 from anabranch.connectors.postgresql.shared import refuse_truncate
 from anabranch.connectors.postgresql.staging import ANALYZE_ROWS, StagingTables, copy_rows
 from anabranch.connectors.postgresql.store import READ_CHECKPOINT, TARGET, checkpoint_of, require_same, save_table
@@ -84,6 +85,7 @@ class PostgresWriter:
         self._open: Connection | None = None
         self._stages: StagingTables | None = None
         self._types = ColumnTypes()
+        self._own_source = OwnSource()
         self._may_bypass: bool | None = None  # as found at the first connection
         self._followers: Followers | None = None  # of this transaction, where keys act
         self._waits = False  # are constraints that can wait asked at the end of this transaction?
@@ -310,6 +312,9 @@ class PostgresWriter:
             raise StateError("nothing was claimed yet")
         if self._open is None or self._open.closed:
             connection = connect(self._endpoint, session_name(self._job, self._owner))
+            with translated("ask whether the target is the source"):
+                self._own_source.refuse(connection, self._job)
+                connection.commit()
             if self._bypass:
                 self._switch_off(connection)
             self._open, self._stages, self._types = connection, StagingTables(connection), ColumnTypes()

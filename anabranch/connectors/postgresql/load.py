@@ -32,6 +32,7 @@ from anabranch.connectors.postgresql.errors import (
     translated,
 )
 from anabranch.connectors.postgresql.heirs import refuse_heirs
+from anabranch.connectors.postgresql.own_source import OwnSource
 from anabranch.connectors.postgresql.partitions import plan_partitions, taken
 from anabranch.connectors.postgresql.script import script
 from anabranch.connectors.postgresql.typemap import EXTENSIONS
@@ -111,6 +112,7 @@ class PostgresLoader:
     def __init__(self, endpoint: Endpoint, rules: ValueRules) -> None:
         self._endpoint, self._rules = endpoint, rules
         self._connection: Connection | None = None
+        self._own_source = OwnSource()
 
     def create_table(
         self,
@@ -126,6 +128,7 @@ class PostgresLoader:
             connection.execute(ONE_CREATES)
             if recreate:
                 if load is not None:
+                    self._own_source.refuse(connection, load[0], [table.target])
                     _lock_generation(connection, load[0], table.source, load[1] - 1)
                     shared.refuse_partition(connection, load[0], table)
                     shared.refuse_to_empty(connection, load[0], table)
@@ -151,6 +154,7 @@ class PostgresLoader:
         """A generation that has begun already is left as it is; a newer one raises Fenced."""
         connection, source = self._session(), str(table.source)
         with translated(f"begin the load of {table.target}"), connection.transaction():
+            self._own_source.refuse(connection, job, [table.target])
             last = _lock_generation(connection, job, table.source, generation)
             begun = connection.execute(HAS_LEDGER, [job, source, generation]).fetchone()
             if last == generation and begun:
@@ -229,6 +233,7 @@ class PostgresLoader:
             done = _enter(connection, chunk)
             if done is not None:
                 return done
+            self._own_source.refuse(connection, chunk[0], [table.target])
             _quiet_constraints(connection, table)
             rows = copy(connection)
             connection.execute(CHUNK_DONE, [rows, *marks, *chunk])

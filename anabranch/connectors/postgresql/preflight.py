@@ -35,6 +35,7 @@ from anabranch.connectors.postgresql.preflight_tables import (
     check_existing,
     check_keys,
     check_not_null,
+    check_own_source,
     check_partitions,
 )
 from anabranch.connectors.postgresql.preflight_types import (
@@ -81,6 +82,7 @@ LIVE_CHECKS: tuple[Callable[[Live], Iterator[CheckResult]], ...] = (
     check_logged_actions,
     check_extensions,
     check_needs,
+    check_own_source,
     check_existing,
     check_partitions,
     check_columns,

@@ -12,6 +12,7 @@ from anabranch.connectors.postgresql.catalog import (
     read_tables,
 )
 from anabranch.connectors.postgresql.connection import Connection
+from anabranch.connectors.postgresql.own_source import is_source, read_by_the_job
 from anabranch.model.checks import CheckResult
 from anabranch.model.ids import TableId
 from anabranch.rows.net import TargetTable
@@ -31,6 +32,9 @@ class Live:
     user: str = ""
     existing: dict[TableId, ExistingTable] = field(default_factory=dict)
     defer_constraints: bool = False
+    own: dict[TableId, TableId] = field(
+        default_factory=dict
+    )  # by source: the table of the source that it would write to
     may_bypass: bool = False  # foreign keys and triggers are off for what this user's job writes
 
     def __post_init__(self) -> None:
@@ -38,7 +42,15 @@ class Live:
         self.user = self.one("SELECT current_user::text")
         self.may_bypass = may_bypass_constraints(self.connection)
         self.existing = read_tables(self.connection, {t.target for t in self.context.targets.values()})
+        self.own = self._own_source()
         self.defer_constraints = self.context.user_choices.get("load.defer_constraints", "").lower() == "true"
+
+    def _own_source(self) -> dict[TableId, TableId]:
+        if not is_source(self.connection, self.context.source_identity):
+            return {}
+        read = {*self.context.tables, *self.context.waiting, *self.context.both}
+        found = {t.source: read_by_the_job(self.connection, t.target, read) for t in self.context.targets.values()}
+        return {source: table for source, table in found.items() if table}
 
     def one(self, query: str, *values: object) -> str:
         row = self.connection.execute(query.encode(), values).fetchone()

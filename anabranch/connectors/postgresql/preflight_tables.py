@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from anabranch.connectors.postgresql import ddl
+from anabranch.connectors.postgresql import ddl, own_source
 from anabranch.connectors.postgresql.catalog import (
     ExistingIndex,
     ExistingTable,
@@ -22,10 +22,19 @@ from anabranch.rows.net import TargetTable
 LOCKS_EACH = 4  # a table, its key's index, what holds its large values, with the index of that
 
 
+def check_own_source(live: Live) -> Iterator[CheckResult]:
+    """Emptying or writing such a table would change the rows that are to be copied."""
+    for source, found in live.own.items():
+        table = live.context.targets[source]
+        yield failed("own_source", own_source.why(table.target, found), own_source.REMEDY, table)
+
+
 def check_existing(live: Live) -> Iterator[CheckResult]:
     """Absent or empty, unless the job says otherwise or loaded it itself (K29)."""
     choice = live.context.user_choices.get("load.existing")
     for table, existing in live.first_loads():
+        if table.source in live.own:
+            continue  # said already; to empty it would empty the source
         if existing.kind not in WRITABLE:
             yield failed("existing", f"{existing.id} is a {existing.kind}", "choose another target name", table)
         elif whole := whole_of(live.connection, existing.id):
