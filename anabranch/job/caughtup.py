@@ -126,14 +126,18 @@ class CaughtUp:
         return self._knows_all()
 
     def _knows_all(self) -> bool:
-        """Has capture noticed every table that the source has, and apply come to where it parked them? The log need not tell
-        of them."""
+        """Has capture noticed every table that the source has, and what became of those that it follows, and has apply come to
+        where it parked them? The log need not tell of either."""
         job, checkpoint = self.progress.job, self.progress.checkpoint
+        job_uuid = ends.trail_uuid(job)
+        if job_uuid is None:
+            return False
         with TrailReader(job.trail) as trail:
             history = trail.history
         try:
             with closing(self.source.catalog()) as catalog:
                 left = list(unknown(catalog.names(), job.rules.includes, history))
+            left += self.source.astray(ends.log_options(job, job_uuid), history.in_force())
         except SourceUnavailable:
             return False
         entries = (history.parked_by(table) for table in history.parked())

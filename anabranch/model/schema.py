@@ -121,6 +121,18 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True)
+class Lacking:
+    """Something of a table that uses what the source cannot give to a target: an index, a check, a default, a computed column,
+    what divides it. It is left out unless the target has that by itself."""
+
+    what: str  # "indexes", "checks", "defaults", "computed", "partitions"
+    name: str
+    kind: str  # of what it uses: "function", "operator", "operator class", "sequence"
+    uses: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Partition:
     """A part of a partitioned table that holds rows, or is divided itself: then `key` says how. `parent` is the `name` of the
     part that it is of, "" of the table. `bound` and `key` in the words of TableSchema.dialect, "" in a trail of before."""
@@ -168,6 +180,8 @@ class TableSchema:
     key_name: str = field(default="", compare=False)  # of the primary key, where the source names it
     needs: tuple[Need, ...] = field(default=(), compare=False)
     partition_key: str = field(default="", compare=False)  # in the words of `dialect`
+    lacking: tuple[Lacking, ...] = field(default=(), compare=False)
+    type_states: tuple[tuple[str, str], ...] = field(default=(), compare=False)  # of types that its columns are made of
 
     def column(self, name: str) -> Column:
         return next(c for c in self.columns if c.name == name)
@@ -253,6 +267,8 @@ class TableSchema:
             key_name=data.get("key_name", ""),
             needs=tuple(Need(**need) for need in data.get("needs", ())),
             partition_key=data.get("partition_key", ""),
+            lacking=tuple(Lacking(**one) for one in data.get("lacking", ())),
+            type_states=tuple((name, state) for name, state in data.get("type_states", ())),
         )
 
 

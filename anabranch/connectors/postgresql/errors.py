@@ -52,6 +52,12 @@ MEANINGS: dict[str, Known] = {
     "21": Known(Meaning.CONFLICT, "one row would be changed twice"),
     "22": Known(Meaning.CONFLICT, "a value does not fit its column"),
     "22021": Known(Meaning.CONFLICT, "a zero character in text", '[types] nul = "strip" removes zero characters'),
+    "22P02": Known(
+        Meaning.CONFLICT,
+        "a type of the target does not know the value",
+        "if the type is an enum that got a label at the source: ALTER TYPE … ADD VALUE … at the target, as at the source, then"
+        " start again",
+    ),
     "22P05": Known(
         Meaning.CONFLICT, "a zero character in JSON", '[types] json = "json" or "text" keeps zero characters in JSON'
     ),

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import LiteralString
 
+import psycopg
+
+from anabranch import log
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.ddl import create_schema, quote
+from anabranch.connectors.postgresql.errors import describe
+from anabranch.connectors.postgresql.functions import FIRST_OF_USERS, Function, read_functions
 from anabranch.errors import TargetError
 from anabranch.model.schema import Need
 
-FIRST_OF_USERS = 16384  # the least number of anything that initdb did not make: src/include/access/transam.h
-EXTENSION, COLLATION, ENUM = "extension", "collation", "enum"
+EXTENSION, COLLATION, ENUM, FUNCTION = "extension", "collation", "enum", "function"
 KINDS = {"e": ENUM, "d": "domain", "c": "composite", "r": "range"}
 
 # `uses`: types that it is made of; of an array its elements, which bring it.
@@ -70,7 +74,14 @@ SELECT t.oid::bigint, t.typtype::text, quote_ident(n.nspname) || '.' || quote_id
                          WHERE r.rngtypid = t.oid AND r.rngcanonical = 0)
        END,
        ARRAY(SELECT quote_ident(k.conname) || ' ' || pg_get_constraintdef(k.oid) FROM pg_constraint k
-              WHERE k.contypid = t.oid AND k.contype = 'c' ORDER BY k.conname)
+              WHERE k.contypid = t.oid AND k.contype = 'c' ORDER BY k.conname),
+       ARRAY(SELECT u.refobjid::bigint FROM pg_depend u
+              WHERE u.refclassid = 'pg_proc'::regclass AND u.refobjid >= 16384 AND t.typtype IN ('d', 'r')
+                AND (u.classid = 'pg_type'::regclass AND u.objid = t.oid
+                     OR u.classid = 'pg_constraint'::regclass
+                        AND u.objid IN (SELECT k.oid FROM pg_constraint k WHERE k.contypid = t.oid))) AS calls,
+       coalesce(e.extversion, (SELECT string_agg(l.oid || '=' || quote_literal(l.enumlabel), ', ' ORDER BY l.enumsortorder)
+                                 FROM pg_enum l WHERE l.enumtypid = t.oid))
   FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace
   LEFT JOIN pg_depend d ON d.classid = 'pg_type'::regclass AND d.objid = t.oid AND d.deptype = 'e'
   LEFT JOIN pg_extension e ON e.oid = d.refobjid
@@ -94,16 +105,33 @@ EXTENSIONS: LiteralString = "SELECT extname::text FROM pg_extension WHERE extnam
 NUMBERS: LiteralString = """
 SELECT w.name, to_regtype(w.name)::oid::bigint FROM unnest(%s::text[]) AS w (name) WHERE to_regtype(w.name) IS NOT NULL
 """
+BODIES: LiteralString = """
+SELECT f.identity, CASE WHEN f.kind = 'f' THEN pg_get_functiondef(f.oid) ELSE '' END
+  FROM (SELECT p.oid, p.prokind AS kind, (pg_identify_object('pg_proc'::regclass, p.oid, 0)).identity FROM pg_proc p
+         WHERE p.oid >= 16384) AS f
+ WHERE f.identity = ANY(%s)
+"""
 SCHEMA_EXISTS: LiteralString = "SELECT 1 FROM pg_namespace WHERE nspname = %s"
 
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A type of users': `uses` are those that it is made of; `is_brought` by them, it is not made by itself."""
+    """A type of users': `uses` are those that it is made of; `is_brought` by them, it is not made by itself. `state`: what it
+    is now, beside what makes it: an extension's version, an enum's labels with the numbers that they keep when renamed."""
 
     need: Need
     uses: tuple[int, ...]
     is_brought: bool
+    state: str
+    calls: tuple[int, ...]  # functions of users, in checks and defaults of a domain
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """Types and functions of users by number, with all that they are made of and call."""
+
+    types: dict[int, Type]
+    functions: dict[int, Function]
 
 
 def read_types(connection: Connection, wanted: Iterable[int]) -> dict[int, Type]:
@@ -127,11 +155,14 @@ def _type(
     is_brought: bool,
     body: str | None,
     checks: list[str],
+    calls: list[int],
+    state: str | None,
 ) -> Type:
     if extension is not None:
-        return Type(extension_need(extension, extension_schema), (), False)
+        return Type(extension_need(extension, extension_schema), (), False, state or "", ())
     kind = KINDS.get(letter, "type")
-    return Type(Need(kind, name, schema, _definition(kind, name, body, checks)), tuple(uses or ()), is_brought)
+    definition = _definition(kind, name, body, checks)
+    return Type(Need(kind, name, schema, definition), tuple(uses or ()), is_brought, state or definition, tuple(calls))
 
 
 def _definition(kind: str, name: str, body: str | None, checks: list[str]) -> str:
@@ -154,13 +185,96 @@ def extension_need(name: str, schema: str) -> Need:
     return Need(EXTENSION, name, schema, definition)
 
 
-def in_order(types: Mapping[int, Type], wanted: Iterable[int]) -> Iterator[Need]:
-    """What these types need, each after what it is made of; some more than once."""
-    for oid in wanted:
-        if oid in types:
-            yield from in_order(types, types[oid].uses)
-            if not types[oid].is_brought:
-                yield types[oid].need
+def read_objects(connection: Connection, types: Iterable[int], functions: Iterable[int]) -> Objects:
+    """These, and all that they are made of and call."""
+    wanted, called = set(types), set(functions)
+    while True:
+        found = read_types(connection, wanted)
+        called |= {one for type_ in found.values() for one in type_.calls}
+        made = read_functions(connection, called)
+        more = {one for function in made.values() for one in function.types}
+        if more <= found.keys():
+            return _settled(Objects(found, made))
+        wanted |= more
+
+
+def _settled(objects: Objects) -> Objects:
+    """What is made of what cannot be had cannot be had either."""
+    types, functions = dict(objects.types), dict(objects.functions)
+    while True:
+        lost = {
+            oid: replace(one, definition="", why=f"it takes or gives {types[type_].need.name}")
+            for oid, one in functions.items()
+            for type_ in one.types
+            if not one.why and not one.extension and type_ in types and _is_lost(types, type_)
+        }
+        lost |= {
+            oid: replace(one, definition="", why=f"it calls {functions[called].identity}, and {functions[called].why}")
+            for oid, one in functions.items()
+            for called in one.calls
+            if not one.why and oid not in lost and called in functions and functions[called].why
+        }
+        gone = {
+            oid: replace(one, need=replace(one.need, definition=""))
+            for oid, one in types.items()
+            if one.need.definition and any(functions[called].why for called in one.calls if called in functions)
+        }
+        if not lost and not gone:
+            return Objects(types, functions)
+        functions |= lost
+        types |= gone
+
+
+def _is_lost(types: Mapping[int, Type], oid: int) -> bool:
+    one = types[oid]
+    is_here = one.is_brought or one.need.definition
+    return not is_here or any(_is_lost(types, part) for part in one.uses if part in types)
+
+
+def in_order(objects: Objects, types: Iterable[int], functions: Iterable[int]) -> Iterator[Need]:
+    """What these need, each after what it is made of and calls. Functions that cannot be had are left out."""
+    done = set[tuple[str, int]]()
+
+    def of_type(oid: int) -> Iterator[Need]:
+        if oid in objects.types and ("type", oid) not in done:
+            done.add(("type", oid))
+            one = objects.types[oid]
+            for part in one.uses:
+                yield from of_type(part)
+            for called in one.calls:
+                yield from of_function(called)
+            if not one.is_brought:
+                yield one.need
+
+    def of_function(oid: int) -> Iterator[Need]:
+        if oid in objects.functions and ("function", oid) not in done:
+            done.add(("function", oid))
+            one = objects.functions[oid]
+            if one.extension is not None:
+                yield extension_need(*one.extension)
+            elif not one.why:
+                for part in one.types:
+                    yield from of_type(part)
+                for called in one.calls:
+                    yield from of_function(called)
+                yield Need(FUNCTION, one.identity, one.schema, one.definition)
+
+    for oid in types:
+        yield from of_type(oid)
+    for oid in functions:
+        yield from of_function(oid)
+
+
+def states_of(types: Mapping[int, Type], wanted: Iterable[int]) -> dict[str, str]:
+    """`kind name` -> state, of these types and of all that they are made of."""
+    left, found = [oid for oid in wanted if oid in types], dict[int, Type]()
+    while left:
+        oid = left.pop()
+        if oid not in found:
+            found[oid] = types[oid]
+            left += [one for one in types[oid].uses if one in types]
+    made = sorted((one for one in found.values() if not one.is_brought), key=lambda one: (one.need.kind, one.need.name))
+    return {f"{one.need.kind} {one.need.name}": one.state for one in made}
 
 
 def read_collations(connection: Connection, names: Iterable[str]) -> dict[str, Need]:
@@ -177,7 +291,7 @@ def read_collations(connection: Connection, names: Iterable[str]) -> dict[str, N
 def present(connection: Connection, needs: Iterable[Need]) -> dict[Need, str]:
     """Of what is there already, how this server would have it made."""
     needs = list(dict.fromkeys(needs))
-    asked = [need.name for need in needs if need.kind not in (EXTENSION, COLLATION)]
+    asked = [need.name for need in needs if need.kind not in (EXTENSION, COLLATION, FUNCTION)]
     numbers: dict[str, int] = dict(connection.execute(NUMBERS, [asked]).fetchall())
     types = read_types(connection, numbers.values())
     collations = read_collations(connection, [n.name for n in needs if n.kind == COLLATION])
@@ -185,6 +299,9 @@ def present(connection: Connection, needs: Iterable[Need]) -> dict[Need, str]:
     of_users = {name: types[oid] for name, oid in numbers.items() if oid in types}
     found = {need: of_users[need.name].need.definition for need in needs if need.name in of_users}
     found |= {need: collations[need.name].definition for need in needs if need.name in collations}
+    if functions := [need.name for need in needs if need.kind == FUNCTION]:
+        bodies: dict[str, str] = dict(connection.execute(BODIES, [functions]).fetchall())
+        found |= {need: bodies[need.name] for need in needs if need.kind == FUNCTION and need.name in bodies}
     return found | {need: need.definition for need in needs if need.kind == EXTENSION and need.name in extensions}
 
 
@@ -201,4 +318,36 @@ def make(connection: Connection, needs: Iterable[Need]) -> None:
             )
         if not connection.execute(SCHEMA_EXISTS, [need.schema]).fetchone():
             connection.execute(create_schema(need.schema).encode())
-        connection.execute(need.definition.encode())
+        if need.kind == FUNCTION:
+            _make_function(connection, need)
+        else:
+            connection.execute(need.definition.encode())
+
+
+def _make_function(connection: Connection, need: Need) -> None:
+    """What calls one that the server refuses is left out, by name, where it is built."""
+    try:
+        with connection.transaction():
+            connection.execute(need.definition.encode())
+    except (psycopg.ProgrammingError, psycopg.NotSupportedError) as error:
+        log.get().warning("function_is_not_made", function=need.name, reason=describe(error))
+
+
+def refused(connection: Connection, needs: Iterable[Need]) -> dict[Need, str]:
+    """Functions among what is missing that this server does not make, and why. All of it is made, and rolled back; locks are
+    on nothing that anybody else sees."""
+    found: dict[Need, str] = {}
+    needs = list(needs)
+    there = present(connection, needs)
+    with connection.transaction(force_rollback=True):
+        for need in needs:
+            if need in there or not need.definition:
+                continue
+            try:
+                with connection.transaction():
+                    if not connection.execute(SCHEMA_EXISTS, [need.schema]).fetchone():
+                        connection.execute(create_schema(need.schema).encode())
+                    connection.execute(need.definition.encode())
+            except psycopg.Error as error:
+                found[need] = describe(error)
+    return found

@@ -18,7 +18,7 @@ from anabranch.connectors.postgresql.preflight_acting import (
     check_row_security,
     check_rules,
 )
-from anabranch.connectors.postgresql.preflight_extensions import check_extensions, check_needs
+from anabranch.connectors.postgresql.preflight_extensions import check_extensions, check_lacking, check_needs
 from anabranch.connectors.postgresql.preflight_facts import Live
 from anabranch.connectors.postgresql.preflight_server import (
     check_connections,
@@ -83,6 +83,7 @@ LIVE_CHECKS: tuple[Callable[[Live], Iterator[CheckResult]], ...] = (
     check_extensions,
     check_needs,
     check_own_source,
+    check_lacking,
     check_existing,
     check_partitions,
     check_columns,

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import LiteralString
 
 from anabranch.connectors.postgresql import ddl, needs
 from anabranch.connectors.postgresql.fits import split_type
 from anabranch.connectors.postgresql.preflight_facts import Live, failed, ok, some, value_rules, warning
+from anabranch.connectors.postgresql.preflight_types import NOT_CARRIED
 from anabranch.connectors.postgresql.typemap import EXTENSIONS, PostgresTypes
 from anabranch.model.checks import CheckResult
 from anabranch.model.schema import Need
@@ -20,6 +22,14 @@ SELECT coalesce((SELECT has_schema_privilege(oid, 'CREATE') FROM pg_namespace WH
 """
 AVAILABLE = """
 SELECT EXISTS (SELECT FROM pg_available_extensions WHERE name = %s)
+"""
+THERE: LiteralString = """
+SELECT i.type, i.identity
+  FROM (SELECT 'pg_proc'::regclass::oid AS class, oid FROM pg_proc WHERE oid >= 16384
+        UNION ALL SELECT 'pg_operator'::regclass, oid FROM pg_operator WHERE oid >= 16384
+        UNION ALL SELECT 'pg_opclass'::regclass, oid FROM pg_opclass WHERE oid >= 16384
+        UNION ALL SELECT 'pg_class'::regclass, oid FROM pg_class WHERE relkind = 'S') AS o
+ CROSS JOIN LATERAL pg_identify_object(o.class, o.oid, 0) AS i WHERE i.identity = ANY(%s)
 """
 # A trusted extension takes CREATE on the database: https://www.postgresql.org/docs/current/sql-createextension.html
 MAY_CREATE = """
@@ -49,6 +59,31 @@ def check_needs(live: Live) -> Iterator[CheckResult]:
             yield failed("types", f"{some(tables)} need the type {need.name}, which is missing", hint, names=tables)
         else:
             yield _made(live, need, tables)
+    if any(need.kind == needs.FUNCTION and need not in there for need in by_need):
+        for need, why in needs.refused(live.connection, _as_needed(live)).items():
+            if need.kind == needs.FUNCTION:
+                text = f"function {need.name} will not be made, nor what uses it: the target refuses it: {why}"
+                yield warning("functions", text, "make it at the target before the load", names=by_need[need])
+
+
+def _as_needed(live: Live) -> list[Need]:
+    """In the order in which they can be made."""
+    tables = live.context.targets.values()
+    return list(dict.fromkeys(need for table in tables for need in live.context.tables[table.source].needs))
+
+
+def check_lacking(live: Live) -> Iterator[CheckResult]:
+    """What uses something that cannot be copied and is not there."""
+    found = [
+        (table, one) for table in live.context.targets.values() for one in live.context.tables[table.source].lacking
+    ]
+    asked = sorted({one.uses for _, one in found})
+    there = set(live.connection.execute(THERE, [asked]).fetchall()) if asked else set()
+    for table, one in found:
+        if (one.kind, one.uses) not in there:
+            single, _, becomes = NOT_CARRIED[one.what]
+            text = f"{single} {one.name} will not be {becomes}: it uses the {one.kind} {one.uses}: {one.why}"
+            yield warning(one.what, text, f"make the {one.kind} at the target before the load", table, [one.name])
 
 
 def _made(live: Live, need: Need, tables: list[str]) -> CheckResult:
@@ -81,6 +116,8 @@ def _differing(need: Need, definition: str, tables: list[str]) -> Iterator[Check
     lacking = [label for label in there if label not in here]
     if need.kind == needs.ENUM and lacking:
         hint = "; ".join(f"ALTER TYPE {need.name} ADD VALUE {label}" for label in lacking)
+        if extra := [label for label in here if label not in there]:
+            hint += f"; or RENAME VALUE, where one of {', '.join(extra)} was renamed at the source"
         yield failed("types", f"the enum {need.name} of the target lacks {', '.join(lacking)}", hint, names=tables)
     else:
         text = f"{need.kind} {need.name} is another one at the target than at the source"

@@ -22,6 +22,8 @@ FIRST, LATER = "before the load", "after the load"
 
 
 def script(tables: Tables, rules: ValueRules) -> Iterator[DdlStep]:
+    gone = {table.source: list(_lacking(definition)) for definition, table in tables}
+    tables = [verbatim.without_lacking(definition, table) for definition, table in tables]
     by_source = {table.source: table for _, table in tables}
     beside = {table.target for _, table in tables}
     parts: dict[TableId, list[PlannedPartition]] = {}
@@ -38,7 +40,8 @@ def script(tables: Tables, rules: ValueRules) -> Iterator[DdlStep]:
         create += [part.sql for part in parts[table.source]]
         for statement in create + ddl.complete_table(definition, table, rules, beside):
             yield DdlStep(FIRST, table.source, statement)
-        yield from (DdlStep(FIRST, table.source, note=note) for note in left_out(definition, table))
+        notes = [*left_out(definition, table), *gone[table.source]]
+        yield from (DdlStep(FIRST, table.source, note=note) for note in notes)
     yield from _indexes(tables, rules, beside)
     for definition, table in tables:
         yield from _checks(definition, table, rules)
@@ -60,6 +63,12 @@ def _needs(tables: Tables) -> Iterator[DdlStep]:
             yield DdlStep(FIRST, None, need.definition)
         else:
             yield DdlStep(FIRST, table.source, note=f"type {need.name}: it is none that can be made from here")
+
+
+def _lacking(schema: TableSchema) -> Iterator[str]:
+    """Left out for what it uses: an empty database has nothing of that."""
+    for one in schema.lacking:
+        yield f"{one.what}: {one.name}: it uses the {one.kind} {one.uses}: {one.why}"
 
 
 def left_out(schema: TableSchema, table: TargetTable) -> Iterator[str]:

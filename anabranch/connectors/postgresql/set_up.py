@@ -10,6 +10,7 @@ from contextlib import closing
 import psycopg
 
 from anabranch.abc import LogOptions
+from anabranch.connectors.postgresql.changed_types import changed_types
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.decoders import DECODERS
 from anabranch.connectors.postgresql.held_log import read_slot
@@ -62,6 +63,8 @@ def _what_became(then: TableSchema, now: TableSchema | None, attached: Collectio
         return "another table has its name now"
     if not then.reads_like(now) or _is_other(then, now):
         return "its definition changed at the source"
+    if why := changed_types(then, now):
+        return why
     if gone := sorted(_parts(then) - _parts(now)):
         return f"the partition {gone[0]} was detached or dropped: its rows went without the log"
     if come := sorted((_parts(now) - _parts(then)) & set(attached)):
@@ -79,7 +82,8 @@ def _is_other(then: TableSchema, now: TableSchema) -> bool:
     """Has it another key, or columns that only look the same? Of both the columns are as many."""
     pairs = zip(then.columns, now.columns, strict=True)
     return then.primary_key != now.primary_key or any(
-        (a.number and a.number != b.number) or a.expression != b.expression for a, b in pairs
+        (a.number and a.number != b.number) or (a.expression, a.collation) != (b.expression, b.collation)
+        for a, b in pairs
     )
 
 

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from anabranch.connectors.postgresql.connection import Connection
+from anabranch.connectors.postgresql.functions import Function
 from anabranch.connectors.postgresql.native_types import logical_type
-from anabranch.connectors.postgresql.needs import extension_need, in_order, read_collations, read_types
+from anabranch.connectors.postgresql.needs import extension_need, in_order, read_collations, read_objects, states_of
 from anabranch.connectors.postgresql.source_errors import translated
 from anabranch.connectors.postgresql.source_structures import (
+    CALLED,
     CHECKS,
     FOREIGN_KEYS,
     INDEXES,
@@ -23,6 +26,7 @@ from anabranch.connectors.postgresql.source_structures import (
     check_of,
     foreign_key_of,
     index_of,
+    lacking_of,
 )
 from anabranch.connectors.postgresql.verbatim import DIALECT
 from anabranch.model.ids import TableId
@@ -101,6 +105,16 @@ SELECT r.oid::bigint, i.xmin <> a.xmin, t.relid::regclass::text, n.nspname::text
 _Rows = Mapping[int, list[Any]]
 
 
+@dataclass(frozen=True)
+class _Beside:
+    """What a table has beside columns, keys and the like."""
+
+    needs: tuple[Need, ...]
+    type_states: tuple[tuple[str, str], ...]
+    called: list[Any]  # rows of CALLED
+    functions: Mapping[int, Function]
+
+
 class Definitions:
     """What a server says of its tables, over a connection of the caller's."""
 
@@ -137,20 +151,30 @@ class Definitions:
         )
         return {schema.id: schema for schema in found}
 
-    def _needs(self, columns: _Rows, chosen: Mapping[int, Any]) -> dict[int, tuple[Need, ...]]:
-        used = self._by_table(USED, chosen)
-        of_table = {oid: [row[_TYPE] for row in columns[oid]] + [row[0] for row in used[oid]] for oid in chosen}
-        types = read_types(self._connection, (one for oids in of_table.values() for one in oids))
+    def _needs(self, columns: _Rows, chosen: Mapping[int, Any]) -> dict[int, _Beside]:
+        used, called = self._by_table(USED, chosen), self._by_table(CALLED, chosen)
+        types = {oid: [row[_TYPE] for row in columns[oid]] for oid in chosen}
+        functions = {oid: [row[-1] for row in called[oid] if row[-1]] for oid in chosen}
+        objects = read_objects(
+            self._connection,
+            [*(one for oids in types.values() for one in oids), *(row[0] for rows in used.values() for row in rows)],
+            [one for oids in functions.values() for one in oids],
+        )
         collations = read_collations(self._connection, {row[_COLLATION] for rows in columns.values() for row in rows})
         return {
-            oid: tuple(
-                dict.fromkeys(
-                    [
-                        *(extension_need(name, schema) for _, name, schema in used[oid] if name),
-                        *(collations[row[_COLLATION]] for row in columns[oid] if row[_COLLATION] in collations),
-                        *in_order(types, of_table[oid]),
-                    ]
-                )
+            oid: _Beside(
+                tuple(
+                    dict.fromkeys(
+                        [
+                            *(extension_need(name, schema) for _, name, schema in used[oid] if name),
+                            *(collations[row[_COLLATION]] for row in columns[oid] if row[_COLLATION] in collations),
+                            *in_order(objects, types[oid] + [row[0] for row in used[oid]], functions[oid]),
+                        ]
+                    )
+                ),
+                tuple(states_of(objects.types, types[oid]).items()),
+                called[oid],
+                objects.functions,
             )
             for oid in chosen
         }
@@ -162,7 +186,7 @@ class Definitions:
         return found
 
 
-def _schema(oid: int, row: Any, rows: list[Any], standing: list[list[Any]], needs: tuple[Need, ...]) -> TableSchema:
+def _schema(oid: int, row: Any, rows: list[Any], standing: list[list[Any]], beside: _Beside) -> TableSchema:
     schema, name, persistence, comment, partition_key = row
     indexes, keys, checks, partitions = standing
     primary = next((index for index in indexes if index[1]), None)
@@ -181,8 +205,10 @@ def _schema(oid: int, row: Any, rows: list[Any], standing: list[list[Any]], need
         checks=tuple(check_of(check) for check in checks),
         dialect=DIALECT,
         key_name=primary[0] if primary else "",
-        needs=needs,
+        needs=beside.needs,
         partition_key=partition_key,
+        lacking=lacking_of(beside.called, beside.functions, columns),
+        type_states=beside.type_states,
     )
 
 

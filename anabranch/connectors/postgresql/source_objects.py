@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from anabranch.connectors.postgresql.connection import Connection
+from anabranch.connectors.postgresql.needs import FUNCTION
 from anabranch.model.checks import CheckResult
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
@@ -86,12 +87,14 @@ _KEYS = (
 def objects(connection: Connection, tables: Mapping[TableId, TableSchema]) -> Iterator[CheckResult]:
     """In the schemas of these tables; what belongs to a table, only of these."""
     schemas, is_any = [sorted({table.schema for table in tables})], False
+    needs = (need for table in tables.values() for need in table.needs)
+    carried = {need.name.partition("(")[0] for need in needs if need.kind == FUNCTION}
     known = {w: q for w, q in _OBJECTS.items() if connection.info.server_version >= ROOTS or "_root(" not in q[1]}
     for what, (catalog, query) in known.items():
         rows = connection.execute(
             f"{query} AND {_ALONE.format(catalog)} AND n.nspname = ANY(%s)".encode(), schemas
         ).fetchall()
-        names = _names(rows, tables)
+        names = tuple(name for name in _names(rows, tables) if what != "functions" or name not in carried)
         if names:
             is_any = True
             yield CheckResult(CHECK, "warning", f"{what} are not carried over: {_some(names)}", HINT, "", names)

@@ -7,13 +7,14 @@ https://www.postgresql.org/docs/current/functions-info.html#FUNCTIONS-INFO-CATAL
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from anabranch.connectors.postgresql.functions import Function
 from anabranch.connectors.postgresql.verbatim import names
 from anabranch.model.datatype import Kind
 from anabranch.model.ids import TableId
-from anabranch.model.schema import Action, Check, Column, ForeignKey, Index
+from anabranch.model.schema import Action, Check, Column, ForeignKey, Index, Lacking
 
 ACTIONS = {"a": Action.RESTRICT, "r": Action.RESTRICT}
 ACTIONS |= {"c": Action.CASCADE, "n": Action.SET_NULL, "d": Action.SET_DEFAULT}
@@ -92,6 +93,44 @@ SELECT DISTINCT o.rel::bigint, CASE WHEN d.refclassid = 'pg_type'::regclass THEN
  WHERE o.rel = ANY(%s::oid[]) AND (e.oid IS NOT NULL OR d.refclassid = 'pg_type'::regclass)
  ORDER BY 1, 3, 2
 """
+# What indexes, checks, defaults, computed columns and keys of partitions use of users' own, extensions' not.
+CALLED = """
+SELECT DISTINCT o.rel::bigint, o.what, o.name::text, u.type, u.identity,
+       CASE WHEN d.refclassid = 'pg_proc'::regclass THEN d.refobjid::bigint ELSE 0 END
+  FROM (SELECT x.indrelid AS rel, 'indexes' AS what, i.relname AS name, 'pg_class'::regclass AS class, x.indexrelid AS oid
+          FROM pg_catalog.pg_index x JOIN pg_catalog.pg_class i ON i.oid = x.indexrelid
+        UNION ALL SELECT c.oid, 'partitions', pg_catalog.pg_get_partkeydef(c.oid), 'pg_class'::regclass, c.oid
+          FROM pg_catalog.pg_class c WHERE c.relkind = 'p'
+        UNION ALL SELECT f.adrelid,
+                         CASE coalesce(to_jsonb(a) ->> 'attgenerated', '') WHEN '' THEN 'defaults' ELSE 'computed' END,
+                         a.attname, 'pg_attrdef'::regclass, f.oid
+          FROM pg_catalog.pg_attrdef f JOIN pg_catalog.pg_attribute a ON a.attrelid = f.adrelid AND a.attnum = f.adnum
+        UNION ALL SELECT k.conrelid, CASE k.contype WHEN 'c' THEN 'checks' ELSE 'indexes' END, k.conname,
+                         'pg_constraint'::regclass, k.oid
+          FROM pg_catalog.pg_constraint k WHERE k.contype IN ('c', 'x')) AS o
+  JOIN pg_catalog.pg_depend d ON d.classid = o.class AND d.objid = o.oid AND d.deptype = 'n'
+       AND d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass, 'pg_opclass'::regclass, 'pg_class'::regclass)
+       AND d.refobjid >= 16384
+  CROSS JOIN LATERAL pg_catalog.pg_identify_object(d.refclassid, d.refobjid, 0) AS u
+ WHERE o.rel = ANY(%s::oid[]) AND u.type IN ('function', 'operator', 'operator class', 'sequence')
+   AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend m
+                    WHERE m.classid = d.refclassid AND m.objid = d.refobjid AND m.deptype = 'e')
+ ORDER BY 1, 2, 3, 5
+"""
+NOT_TAKEN = "which is not carried over"
+
+
+def lacking_of(
+    rows: Iterable[Any], functions: Mapping[int, Function], columns: Iterable[Column]
+) -> tuple[Lacking, ...]:
+    """Of the rows of CALLED those that use what a target is not given."""
+    counting = {column.name for column in columns if column.auto_increment}
+    found = []
+    for what, name, kind, uses, oid in rows:
+        why = functions[oid].why if oid in functions else NOT_TAKEN
+        if why and not (what == "defaults" and name in counting):
+            found.append(Lacking(what, name, kind, uses, why))
+    return tuple(found)
 
 
 def index_of(row: Any, columns: tuple[Column, ...]) -> Index:

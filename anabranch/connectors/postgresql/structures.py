@@ -96,8 +96,10 @@ def _add_check(
         return attempt(connection, drop, f"check {planned.name} of {table}") or [
             f"check {planned.name} of {table} is not built: rows break it, as at the source"
         ]
-    except psycopg.Error as error:
-        return [refused(error, f"check {planned.name} of {table}", "validated")]
+    except psycopg.Error as error:  # it would refuse every change as it refuses the rows that are there
+        said = refused(error, f"check {planned.name} of {table}", "validated")
+        drop = f"ALTER TABLE {ddl.qualified(table)} DROP CONSTRAINT IF EXISTS {ddl.quote(planned.name)}"
+        return [said, *attempt(connection, drop, f"check {planned.name} of {table}")]
     return []
 
 

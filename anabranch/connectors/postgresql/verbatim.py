@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 from anabranch.model.schema import Check, Column, TableSchema
 from anabranch.rows.net import TargetTable
@@ -89,6 +91,23 @@ def partition_key(schema: TableSchema, table: TargetTable) -> str:
         taken(part.key.partition(" ")[2], schema, table)
     taken(schema.partition_key.partition(" ")[2], schema, table)
     return schema.partition_key
+
+
+def without_lacking(schema: TableSchema, table: TargetTable) -> tuple[TableSchema, TargetTable]:
+    """Both without what uses something that the source cannot give."""
+    gone = {(one.what, one.name) for one in schema.lacking}
+    if not gone:
+        return schema, table
+    is_whole = not any(what == "partitions" for what, _ in gone)
+    plain: dict[str, Any] = {"has_default": False, "default": None, "default_is_expression": False}
+    return replace(
+        schema,
+        columns=tuple(replace(c, **plain) if ("defaults", c.name) in gone else c for c in schema.columns),
+        indexes=tuple(index for index in schema.indexes if ("indexes", index.name) not in gone),
+        checks=tuple(check for check in schema.checks if ("checks", check.name) not in gone),
+        partition_key=schema.partition_key if is_whole else "",
+        partitions=schema.partitions if is_whole else (),
+    ), replace(table, computed=tuple(pair for pair in table.computed if ("computed", pair[0]) not in gone))
 
 
 def is_partitioned(schema: TableSchema, table: TargetTable) -> bool:
