@@ -87,7 +87,8 @@ def test_postgresql_functions_that_definitions_call_are_copied_in_the_order_of_t
     )
     assert len(rows_of(both, functions)) == 8
     for what in ("indexes", "types", "constraints"):  # there is a partition more
-        assert {row[1:] for row in facts(both.source, what)} <= {row[1:] for row in facts(both.target, what)}, what
+        there = [row[1:] for row in facts(both.target, what)]
+        assert not [row for row in facts(both.source, what) if row[1:] not in there], what
     both.target.execute("INSERT INTO called (id, t, m, s, n) VALUES (5, 'AB', 'glad', 3, 3)")
     assert both.target.query("SELECT g FROM called") == [("abx",)]
     assert not {key for key, v in both.checks().items() if v == "failed"}
