@@ -44,7 +44,6 @@ PINNED: Mapping[str, Pin] = {
     "sql_safe_updates": Pin("0", _TIME),
     "system_versioning_alter_history": Pin("'ERROR'", "none of ours alters such a table; said all the same"),
     "wsrep_dirty_reads": Pin("0", _ROWS + ": a node that lost its cluster would answer"),
-    "query_cache_type": Pin("0", _ROWS + ": an answer of before could be given again"),
     "use_secondary_engine": Pin("0", "an engine without our snapshot could answer"),
     "sql_mode": Pin("''", _FORM),
     "old_mode": Pin("''", _FORM),
@@ -88,6 +87,12 @@ LEFT: Mapping[str, tuple[str, ...]] = {
     "read by the statements that need it: a session cannot set it, or it is a fact of the server": (
         "max_allowed_packet", "net_buffer_length", "max_user_connections", "server_id", "pseudo_thread_id",
     ),
+    "answers only what no table's change has made untrue; a server that began without it refuses every value": (
+        "query_cache_type",
+    ),
+    "another name of one that is decided here, which follows it": (
+        "sql_big_tables", "sql_low_priority_updates", "sql_max_join_size",
+    ),
     "refused by name where it is set: a session cannot take it back": ("system_versioning_asof",),
     "of one session or statement: nobody can give it to ours, or a replica sets it": (
         "gtid_next", "gtid_seq_no", "identity", "immediate_server_version", "insert_id", "last_insert_id",
@@ -100,13 +105,15 @@ LEFT: Mapping[str, tuple[str, ...]] = {
         "binlog_alter_two_phase", "binlog_annotate_row_events", "binlog_direct_non_transactional_updates", "binlog_format",
         "binlog_row_image", "binlog_row_value_options", "binlog_rows_query_log_events", "binlog_transaction_compression",
         "binlog_transaction_compression_level_zstd", "gtid_domain_id", "transaction_write_set_extraction",
-        "max_relay_log_size",
+        "max_relay_log_size", "innodb_support_xa",
     ),
     "of the one small table that we make and its rows: its statement says what matters": (
         "auto_increment_increment", "auto_increment_offset", "character_set_database", "character_set_filesystem",
         "character_set_server", "check_constraint_checks", "collation_database", "collation_server",
         "default_collation_for_utf8mb4", "default_storage_engine", "default_table_encryption", "default_tmp_storage_engine",
-        "enforce_storage_engine", "explicit_defaults_for_timestamp", "innodb_compression_default",
+        "enforce_storage_engine", "external_table_secondary_storage_engine", "external_table_storage_engine",
+        "enable_cascade_triggers", "restrict_fk_on_non_standard_key",
+        "explicit_defaults_for_timestamp", "innodb_compression_default",
         "innodb_default_encryption_key_id", "innodb_strict_mode", "sql_generate_invisible_primary_key",
         "sql_require_primary_key", "storage_engine", "low_priority_updates", "innodb_snapshot_isolation",
         "system_versioning_insert_history", "sql_if_exists", "alter_algorithm", "old_alter_table", "keep_files_on_create",
@@ -121,7 +128,9 @@ LEFT: Mapping[str, tuple[str, ...]] = {
     ),
     "tuning of this machine: time, never another answer": (
         "aria_repair_threads", "aria_sort_buffer_size", "bulk_insert_buffer_size", "deadlock_search_depth_long",
-        "deadlock_search_depth_short", "deadlock_timeout_long", "deadlock_timeout_short", "eq_range_index_dive_limit",
+        "deadlock_search_depth_short", "deadlock_timeout_long", "enable_secondary_engine_statistics",
+        "engine_condition_pushdown", "multi_range_count", "set_operations_buffer_size",
+        "deadlock_timeout_short", "eq_range_index_dive_limit",
         "expensive_subquery_limit", "histogram_generation_max_mem_size", "histogram_size", "histogram_type",
         "in_predicate_conversion_threshold", "information_schema_stats_expiry", "innodb_parallel_read_threads",
         "innodb_tmpdir", "internal_tmp_mem_storage_engine", "join_buffer_size", "join_buffer_space_limit",
@@ -156,7 +165,7 @@ LEFT: Mapping[str, tuple[str, ...]] = {
     ),
     "none of our statements has what it acts on": (
         "analyze_max_length", "analyze_sample_percentage", "aria_stats_method", "block_encryption_mode",
-        "cte_max_recursion_depth", "default_regex_flags", "end_markers_in_json",
+        "cte_max_recursion_depth", "default_regex_flags", "end_markers_in_json", "explain_json_format_version",
         "generated_random_password_length", "innodb_ft_enable_stopword", "innodb_ft_user_stopword_table",
         "max_points_in_geometry", "max_recursive_iterations", "max_sp_recursion_depth", "myisam_stats_method",
         "new", "old_passwords", "query_cache_strip_comments", "query_cache_wlock_invalidate",

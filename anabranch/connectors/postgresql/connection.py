@@ -95,7 +95,8 @@ def _demanded(name: str, value: str, version: int) -> str:
         if version >= GRANTED_SINCE
         else "current_setting('is_superuser')::bool"
     )
-    return f"CASE WHEN {may} THEN set_config('{name}', '{value}', false) ELSE current_setting('{name}') END"
+    pinned = f"WHEN {may} THEN set_config('{name}', '{value}', false) ELSE current_setting('{name}') END"
+    return f"CASE WHEN current_setting('{name}', true) IS NULL THEN '{value}' {pinned}"
 
 
 def _mending(name: str, connection: Connection) -> str:

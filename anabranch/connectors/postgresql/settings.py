@@ -86,10 +86,11 @@ class Demand(NamedTuple):
     why: str
 
 
-# Pinned where our user may; else a connection with another value is refused by name.
+# What the server does not have is as wanted. Pinned where our user may; else a session with another value is refused by name.
 DEMANDED: Mapping[str, Demand] = {
     "zero_damaged_pages": Demand("off", "rows of damaged pages would be missing without an error"),
     "ignore_checksum_failure": Demand("off", "rows of damaged pages would be read as if they were right"),
+    "composite_type_mismatch": Demand("error", "values of a row type that was altered would be read as something else"),
     "session_replication_role": Demand("origin", "triggers and foreign keys would be off where they are counted on"),
 }
 
@@ -155,6 +156,7 @@ LEFT: Mapping[str, tuple[str, ...]] = {
     "changes how the log's messages are cut, which every reader takes": (
         "debug_logical_replication_streaming", "logical_decoding_mode", "logical_replication_mode",
     ),
+    "which decoders a slot may have: preflight asks": ("output_plugin_libraries",),
     "none of our statements has what it acts on": (
         "allow_in_place_tablespaces", "allow_system_table_mods", "backslash_quote", "createrole_self_grant",
         "default_text_search_config", "default_with_oids", "event_triggers", "icu_validation_level", "lc_numeric",
@@ -162,7 +164,8 @@ LEFT: Mapping[str, tuple[str, ...]] = {
         "scram_iterations", "timezone_abbreviations",
     ),
     "code that the administrator loads, and where it is found: we cannot judge it": (
-        "dynamic_library_path", "extension_control_path", "local_preload_libraries", "session_preload_libraries",
+        "dynamic_library_path", "extension_control_path", "extension_destdir", "local_preload_libraries",
+        "session_preload_libraries",
     ),
     "for those who build PostgreSQL: time, never another answer": (
         "debug_discard_caches", "debug_parallel_query", "force_parallel_mode", "jit_debugging_support", "jit_dump_bitcode",
