@@ -1,4 +1,4 @@
-"""Settings that an administrator gave every session, at their worst: load, stream and verify are exact."""
+"""Settings that an administrator gave every session, at their worst, and policies on rows: all is exact, or refused."""
 
 from __future__ import annotations
 
@@ -152,3 +152,65 @@ def count(made: Scenario) -> int:
         options="-c statement_timeout=0 -c transaction_timeout=0 -c idle_session_timeout=0"
     ) as asked:
         return int(asked.execute("SELECT count(*) FROM public.item").fetchone()[0])
+
+
+ARRAYS = (
+    "CREATE TABLE kinds (id int PRIMARY KEY, words text[], at timestamptz, span interval, raw bytea, x float8)",
+    "INSERT INTO kinds VALUES (1, ARRAY['NULL', NULL, 'a']::text[], '2024-03-04 05:06:07.5+02', '-1 day 02:03', '\\x00ff',"
+    " 0.1::float8 + 0.2), (2, NULL, 'infinity', NULL, NULL, 'NaN')",
+)
+MORE_ARRAYS = (
+    "UPDATE kinds SET words = ARRAY[NULL, 'null', 'NULL'], span = '1 year -3 days' WHERE id = 2",
+    "INSERT INTO kinds SELECT 3, words, at, span, raw, x FROM kinds WHERE id = 1",
+)
+
+
+@pytest.mark.quick
+def test_settings_of_every_session_at_their_worst_between_postgresqls(
+    logical_postgresql: Server, scenario: Make
+) -> None:
+    """The input of the report: array_nulls = off at the target; and everything else with it, at both ends."""
+    made = scenario(logical_postgresql, *DIGITS, ITEM.format("timestamp"), ROWS.format(NUMBERS["postgresql"]), *ARRAYS)
+    for database in (made.source, made.target):
+        given_to_a_database(database, WORST_POSTGRESQL)
+    made.run_until_caught_up()
+    assert made.cli("verify").code == 0
+    with made.source.connect(options="-c statement_timeout=0 -c transaction_timeout=0 -c exit_on_error=off") as one:
+        for change in (*CHANGES[:2], *MORE_ARRAYS):
+            one.execute(change)
+    made.run_until_caught_up()
+    assert made.cli("verify").code == 0
+    assert count(made) == 4096 - 41
+    with made.target.connect(options="-c statement_timeout=0 -c transaction_timeout=0 -c array_nulls=on") as asked:
+        words = asked.execute("SELECT id, words FROM public.kinds ORDER BY id").fetchall()
+    assert words == [(1, ["NULL", None, "a"]), (2, [None, "null", "NULL"]), (3, ["NULL", None, "a"])]
+
+
+@pytest.mark.quick
+def test_row_security_at_the_source_is_refused_and_never_filters(logical_postgresql: Server, scenario: Make) -> None:
+    """The input of the report: a policy that shows 5 of 10 rows to the job's user."""
+    made = scenario(logical_postgresql, "CREATE TABLE secret (id int PRIMARY KEY, is_open boolean)")
+    user = f"{made.source.name}_reader"
+    made.source.execute(
+        "INSERT INTO secret SELECT n, n % 2 = 0 FROM generate_series(1, 10) AS n",
+        f"CREATE ROLE {user} LOGIN REPLICATION PASSWORD 'p'",
+        f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {user}",
+        f"GRANT CREATE ON DATABASE {made.source.name} TO {user}",
+        "ALTER TABLE secret ENABLE ROW LEVEL SECURITY",
+        f"CREATE POLICY half ON secret TO {user} USING (is_open)",
+    )
+    try:
+        made.cli("setup", "--execute")
+        made.user = (user, "p")
+        made.write_job()
+        told = made.cli("preflight", code=3).stdout
+        assert "row security of public.secret hides rows" in told and "half" in told
+        assert "BYPASSRLS" in told
+        made.source.execute(f"ALTER ROLE {user} BYPASSRLS")
+        made.run_until_caught_up()
+        assert made.target.query("SELECT count(*) FROM public.secret") == [(10,)]
+        made.source.execute(f"ALTER ROLE {user} NOBYPASSRLS")
+        refused = made.cli("verify", code=5)
+        assert "row-level security" in refused.stderr and "BYPASSRLS" in refused.stderr
+    finally:
+        made.source.execute(f"DROP OWNED BY {user}", f"DROP ROLE {user}")
