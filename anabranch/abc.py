@@ -21,7 +21,7 @@ from anabranch.rows.aside import AsideStore, AsideWriter
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict
 from anabranch.rows.keys import EnforcedKey
 from anabranch.rows.log_items import LogItem, StatementFacts
-from anabranch.rows.net import Cascade, CascadeRule, RowChange, StagedNet, TableNet, TargetTable
+from anabranch.rows.net import Cascade, CascadeRule, RowChange, SmallTransaction, StagedNet, TableNet, TargetTable
 
 if TYPE_CHECKING:
     from anabranch.rows.chunk import Barrier, Chunk
@@ -372,6 +372,16 @@ class Writer(AsideWriter, Protocol):
     def rollback(self) -> None: ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class PipelinedWriter(Protocol):
+    """What a Writer has besides where it carries out many source transactions without waiting for each."""
+
+    def one_by_one(self, now: Checkpoint, transactions: Sequence[SmallTransaction]) -> Checkpoint:
+        """From `now` on, each in a target transaction of its own whose first statement moves the checkpoint, one epoch each,
+        up to the first one that is refused for any reason. Returns where the checkpoint is then; raises Fenced for another
+        owner. What was committed is certain to survive only once a later epoch has been committed by `commit`."""
 
 
 class Stager(Protocol):

@@ -95,6 +95,7 @@ POINTS = {
     "apply.merged": "a table's net changes are merged in the open transaction",
     "apply.merged.staged": "a table's staged changes are merged in the open transaction",
     "apply.cascaded": "a foreign key's action is carried out in the open transaction",
+    "apply.pipelined": "source transactions are committed one by one, the target need not have all of them on its disk",
     "apply.one": "one source transaction was carried out row by row, before its commit",
     "apply.saved": "table states are saved in the open transaction",
     "apply.commit": "before COMMIT is sent",

@@ -12,7 +12,20 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bench import capture, catchup, conflicts, growth, latency, load, presence, results, size, staging, verify
+from bench import (
+    capture,
+    catchup,
+    conflicts,
+    growth,
+    latency,
+    load,
+    presence,
+    results,
+    size,
+    staging,
+    transactions,
+    verify,
+)
 from bench.figures import Figure, table
 from bench.meter import until_quiet
 from bench.postgresql import PostgresStand
@@ -28,6 +41,7 @@ WORKLOADS: dict[str, Workload] = {
     "W6": conflicts.run,
     "W7": verify.run,
     "W8": growth.run,
+    "W9": transactions.run,
     "presence": presence.run,
 }
 BY_NAME: dict[str, Workload] = {"stage": staging.run}  # only where it is asked for: what a constant is made of
@@ -41,6 +55,7 @@ REDUCED = {
     "W6": 0.2,
     "W7": 0.2,
     "W8": 0.1,
+    "W9": 1.0,
     "presence": 1.0,
     "stage": 0.1,
 }
@@ -49,9 +64,10 @@ POSTGRESQL = "postgresql"
 GOALS = {
     "mariadb": ("W1", "W3", "W5", "W6", "W7", "W8", "presence"),
     "mysql": ("W2", "W4"),
-    POSTGRESQL: ("W1", "W2", "W3", "W7"),
+    POSTGRESQL: ("W1", "W2", "W3", "W7", "W9"),
 }
 MYSQL_ALONE = frozenset(("W6", "stage"))  # their statements are for MySQL and MariaDB
+POSTGRESQL_ALONE = frozenset(("W9",))  # beside a subscription
 
 
 def main() -> int:
@@ -77,7 +93,8 @@ def main() -> int:
 def _of(source: str, chosen: argparse.Namespace) -> Iterator[str]:
     if not chosen.workloads and not chosen.source:
         return iter(GOALS[source])
-    return (one for one in chosen.workloads or WORKLOADS if source != POSTGRESQL or one not in MYSQL_ALONE)
+    others = MYSQL_ALONE if source == POSTGRESQL else POSTGRESQL_ALONE
+    return (one for one in chosen.workloads or WORKLOADS if one not in others)
 
 
 def _run(workload: str, stand: Stand, chosen: argparse.Namespace) -> tuple[list[Figure], list[str]]:

@@ -60,7 +60,7 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
             load.process.wait()
         assert load.process.returncode == 0, "\n".join(line for _, line in load.said)
         with job.start("apply") as apply:
-            _wait_for_stream(connection, orders, apply)
+            wait_for_stream(connection, orders, apply)
             peers.start(orders, target, changes)
             replica.catch_up()
             for _ in range(repeat):
@@ -101,7 +101,7 @@ class stopped:
         os.kill(self._pid, signal.SIGCONT)
 
 
-def _wait_for_stream(connection: Any, orders: Orders, apply: Program) -> None:
+def wait_for_stream(connection: Any, orders: Orders, apply: Program) -> None:
     """A change is through: everything is warm."""
     orders.insert(1000)
     query = "SELECT count(*) FROM public.orders"

@@ -84,9 +84,13 @@ class Orders:
             for _ in range(updates):
                 self._update(cursor)
         singles = changes - updates * ROWS_PER_UPDATE
-        self._run(f"CALL one_by_one({self.next}, {self.next + singles})")
-        self.next += singles
-        return updates + singles
+        return updates + self.singles(singles)
+
+    def singles(self, rows: int) -> int:
+        """Transactions of one new row each; how many it is."""
+        self._run(f"CALL one_by_one({self.next}, {self.next + rows})")
+        self.next += rows
+        return rows
 
     def _update(self, cursor: Any) -> None:
         """One transaction: rows scattered over all that was there before, or over all when nothing was."""

@@ -21,6 +21,7 @@ TITLES = {
     "W6": "Conflicts in every epoch",
     "W7": "Verification",
     "W8": "Growth",
+    "W9": "Transactions one by one",
     "presence": "Being there",
 }
 # A figure's curve: its title, what is across, whether it goes up by powers of ten, what its goals are lines of.

@@ -10,22 +10,25 @@ answer was lost, and at a target that lost its last commits, the checkpoint row 
 
 from __future__ import annotations
 
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 
 from anabranch import log
-from anabranch.abc import Conflict, TargetStore, Writer
+from anabranch.abc import Conflict, PipelinedWriter, TargetStore, Writer
 from anabranch.apply.aside import parks, to_set_aside, touches, unfit, with_aside
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.conflict import Decider, Verdict, Where, note_of
 from anabranch.apply.context import ApplyContext, Followed, replace_context
-from anabranch.apply.feed import Feed, SourceTransaction, stops
+from anabranch.apply.feed import Feed, SourceTransaction, each, stops
 from anabranch.apply.images import END, order_of, sequence_of
 from anabranch.apply.onebyone import Disputable, refused, steps
 from anabranch.apply.park import parked_with, refused_table
 from anabranch.apply.patience import Patience
 from anabranch.apply.plan import FilterImages, Group, Stage, group, stages
+from anabranch.apply.small import Planned, plan
 from anabranch.apply.staging import Executors
 from anabranch.apply.work import Work
 from anabranch.errors import (
@@ -45,10 +48,11 @@ from anabranch.model.position import Position
 from anabranch.model.state import RESUMES, SET_ASIDE, Checkpoint, TableState
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.chunk import Chunk
-from anabranch.rows.net import Cascade, RowChange, StagedNet, TableNet, TargetTable
+from anabranch.rows.net import Cascade, RowChange, SmallTransaction, StagedNet, TableNet, TargetTable
 from anabranch.trail import retention
 from anabranch.trail.reader import TrailReader
 
+PIPELINED = 2000  # transactions that are sent to the target between two commits that wait for its disk
 FEW_TRANSACTIONS = 4  # from here on row by row is quicker than more halves
 EVENTS: dict[type[AnabranchError], str] = {TargetBusy: "target_busy", TargetFull: "target_full"}
 
@@ -428,13 +432,65 @@ class Applier:
     # --- one target transaction per source transaction -------------------------------------------------------
 
     def _one_after_the_other(self, feed: Feed) -> None:
-        """`mode = "transaction"`: set-wise where possible, one by one where not."""
-        for transaction in feed.transactions():
-            try:
-                self._one(transaction, self._merge)
-            except (Conflict, NeedsSlowWay) as reason:
-                self._note_slow(reason, transaction.sequence)
-                self._slow(transaction)
+        """`mode = "transaction"`: small ones without waiting for each, where the target can; set-wise where possible, one by
+        one where not."""
+        if not isinstance(self.writer, PipelinedWriter) or not self.per_transaction:
+            for transaction in feed.transactions():
+                self._alone(transaction)
+            return
+        for part in feed.stretches():
+            if isinstance(part, SourceTransaction):
+                self._alone(part)
+            else:
+                self._in_pipelines(part, self.writer)
+
+    def _alone(self, transaction: SourceTransaction) -> None:
+        try:
+            self._one(transaction, self._merge)
+        except (Conflict, NeedsSlowWay) as reason:
+            self._note_slow(reason, transaction.sequence)
+            self._slow(transaction)
+
+    def _in_pipelines(self, chunks: Sequence[Chunk], writer: PipelinedWriter) -> None:
+        """Runs of small transactions; what is none, or is refused, alone between them."""
+        left = deque(transaction for chunk in chunks for transaction in each(chunk))
+        context, part, most = None, None, PIPELINED
+        while left:
+            if part is None or context is not self.context:
+                context, part = self.context, group(chunks, self.context, self.filtered)
+            run = list(islice(left, most))
+            start, stop = (order_of(sequence, part.base) for sequence in (run[0].sequence, run[-1].sequence + 1))
+            planned = plan(part.within(start, stop), self.context)
+            small = run[: next((at for at, one in enumerate(run) if one.sequence in planned.apart), len(run))]
+            done = self._pipelined(small, planned, writer) if len(small) >= FEW_TRANSACTIONS else 0
+            for _ in range(done):
+                left.popleft()
+            most = PIPELINED if done == len(small) else FEW_TRANSACTIONS * 4  # others may be refused near it
+            if done < len(run):
+                self._alone(left.popleft())
+
+    def _pipelined(self, small: Sequence[SourceTransaction], planned: Planned, writer: PipelinedWriter) -> int:
+        """How many are done. They are committed one by one, and certain to stay with the epoch behind them, which also says
+        what they came to."""
+        some = [one for one in small if one.sequence in planned.changes]
+        self._is_in_doubt = True
+        reach("apply.begin")
+        changed = [SmallTransaction(one.position, one.commit_time, planned.changes[one.sequence]) for one in some]
+        found = writer.one_by_one(self.checkpoint, changed) if some else self.checkpoint
+        reach("apply.pipelined")
+        number = found.epoch - self.checkpoint.epoch
+        places = [self.checkpoint.position.sequence, *(one.sequence for one in some)]
+        if not 0 <= number < len(places) or places[number] != found.position.sequence:
+            raise OutOfStep(f"the target is not behind {self.checkpoint.position} any more", job=self.job)
+        done = [one for one in small if number == len(some) or one.sequence < some[number].sequence]
+        if done:
+            then = Checkpoint(found.owner, found.epoch + 1, done[-1].position, done[-1].commit_time)
+            self._begin(then, found)
+            work = self._work()
+            work.count(Counter(shape.table.source for one in changed[:number] for shape, _ in one.changes))
+            self._commit(then, work)
+            self.totals.epochs += number
+        return len(done)
 
     def _slow(self, transaction: SourceTransaction, attempt: int = 0) -> None:
         """Up to three attempts. Rows are set aside from the second on; what only the commit refuses names no row, and the
@@ -562,10 +618,10 @@ class Applier:
     def _then(self, position: Position, commit_time: int) -> Checkpoint:
         return Checkpoint(self.checkpoint.owner, self.checkpoint.epoch + 1, position, commit_time)
 
-    def _begin(self, then: Checkpoint) -> None:
+    def _begin(self, then: Checkpoint, now: Checkpoint | None = None) -> None:
         self._is_in_doubt = True
         reach("apply.begin")
-        if self.writer.begin(self.checkpoint, then) != "open":
+        if self.writer.begin(now or self.checkpoint, then) != "open":
             raise OutOfStep(f"the target is not at {self.checkpoint.position} any more", job=self.job)
         reach("apply.begun")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 
 from anabranch.model.position import Position
 from anabranch.rows.chunk import Chunk, Part
@@ -50,19 +51,32 @@ class Feed:
         fragments: list[ChunkRef] = []
         for ref in self.refs:
             if ref.part is Part.WHOLE:
-                yield from _each(self.trail.load(ref))
+                yield from each(self.trail.load(ref))
                 continue
             fragments.append(ref)
             if ref.part is Part.LAST:
                 yield self._large(fragments)
                 fragments = []
 
+    def stretches(self) -> Iterator[list[Chunk] | SourceTransaction]:
+        """Chunks in a row that hold whole transactions, in bounded groups, and large transactions alone."""
+        for is_whole, refs in groupby(self.refs, key=lambda ref: ref.part is Part.WHOLE):
+            if is_whole:
+                yield from ([self.trail.load(ref) for ref in some] for some in grouped(refs))
+                continue
+            fragments: list[ChunkRef] = []
+            for ref in refs:
+                fragments.append(ref)
+                if ref.part is Part.LAST:
+                    yield self._large(fragments)
+                    fragments = []
+
     def end(self) -> tuple[Position, int]:
         """Position and commit time of the last transaction."""
         ref = self.refs[-1]
         if ref.last_sequence <= self.upto:
             return ref.last_position, ref.last_commit_time
-        last = list(_each(self.trail.load(ref)))[-1]
+        last = list(each(self.trail.load(ref)))[-1]
         return last.position, last.commit_time
 
     def _large(self, fragments: Sequence[ChunkRef]) -> SourceTransaction:
@@ -92,7 +106,7 @@ def grouped(refs: Iterable[ChunkRef]) -> Iterator[list[ChunkRef]]:
         yield group
 
 
-def _each(chunk: Chunk) -> Iterator[SourceTransaction]:
+def each(chunk: Chunk) -> Iterator[SourceTransaction]:
     natives = chunk.transactions.column("native").to_pylist()
     times = chunk.transactions.column("commit_time").to_pylist()
     for place, (native, commit_time) in enumerate(zip(natives, times, strict=True)):

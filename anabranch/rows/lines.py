@@ -75,6 +75,11 @@ def one_text(type: LogicalType, value: bytes) -> bytes:
     return found
 
 
+def has_nul(array: Any) -> bool:
+    """Are there zero characters in a text column?"""
+    return b"\0" in _data(array)
+
+
 def strip_nul(array: Any) -> Any:
     """A text column without its zero characters."""
     return pc.replace_substring(array, "\0", "") if b"\0" in _data(array) else array

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from anabranch.model.datatype import LogicalType
 from anabranch.model.ids import TableId
+from anabranch.model.position import Position
 from anabranch.rows.computed import Computed
 
 if TYPE_CHECKING:
@@ -153,3 +154,28 @@ class RowChange:
     checked: bool = True
     keys_off: bool = False
     before: dict[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeShape:
+    """What single row changes have in common. Their values are those of `sets`, then, unless it is an insert, those of the
+    key's columns as they are before."""
+
+    table: TargetTable
+    operation: str  # insert | update | delete
+    sets: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Of the values, in their order."""
+        return self.sets if self.operation == "insert" else (*self.sets, *self.table.key)
+
+
+@dataclass(frozen=True, slots=True)
+class SmallTransaction:
+    """A source transaction of few row changes, all checked, of tables with keys, in the source's order: values in text form
+    (rows/lines.py without escapes), encoded, without zero characters."""
+
+    position: Position
+    commit_time: int
+    changes: Sequence[tuple[ChangeShape, Sequence[bytes | None]]]

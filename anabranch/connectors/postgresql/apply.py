@@ -29,6 +29,7 @@ from anabranch.connectors.postgresql.heirs import inherited
 from anabranch.connectors.postgresql.merge import Action, Piece, Texts
 from anabranch.connectors.postgresql.newer import refuse_newer
 from anabranch.connectors.postgresql.own_source import OwnSource
+from anabranch.connectors.postgresql.pipelined import Pipeline
 from anabranch.connectors.postgresql.shared import refuse_truncate
 from anabranch.connectors.postgresql.staging import ANALYZE_ROWS, StagingTables, copy_rows
 from anabranch.connectors.postgresql.store import READ_CHECKPOINT, TARGET, checkpoint_of, require_same, save_table
@@ -39,7 +40,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.state import Checkpoint, TableState
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict
-from anabranch.rows.net import Cascade, CascadeRule, RowChange, StagedNet, TableNet, TargetTable
+from anabranch.rows.net import Cascade, CascadeRule, RowChange, SmallTransaction, StagedNet, TableNet, TargetTable
 
 SESSIONS = "SELECT pid FROM pg_stat_activity WHERE application_name = %s AND pid <> pg_backend_pid()"
 TERMINATE = f"SELECT pg_terminate_backend(pid) FROM ({SESSIONS}) AS sessions"
@@ -84,6 +85,7 @@ class PostgresWriter:
         self._job, self._owner = "", ""
         self._open: Connection | None = None
         self._stages: StagingTables | None = None
+        self._pipeline: Pipeline | None = None
         self._types = ColumnTypes()
         self._own_source = OwnSource()
         self._may_bypass: bool | None = None  # as found at the first connection
@@ -133,6 +135,24 @@ class PostgresWriter:
             raise Fenced(f"the checkpoint belongs to another owner since epoch {found.epoch}", job=self._job)
         same = (found.epoch, found.position.sequence) == (then.epoch, then.position.sequence)
         return "applied" if same else "replan"
+
+    def one_by_one(self, now: Checkpoint, transactions: Sequence[SmallTransaction]) -> Checkpoint:
+        connection = self._session()
+        if self._pipeline is None or not psycopg.Pipeline.is_supported():  # a libpq before 14
+            return now
+        if connection.info.transaction_status is not TransactionStatus.IDLE:
+            self.rollback()
+        try:
+            with translated("apply transactions one by one"):
+                self._pipeline.carry_out(now, transactions)
+                found = self._checkpoint(connection)
+                connection.commit()
+        except BaseException:
+            self.close()  # its commits may still be without the disk
+            raise
+        if found.owner != now.owner:
+            raise Fenced(f"the checkpoint belongs to another owner since epoch {found.epoch}", job=self._job)
+        return found
 
     # --- changes ------------------------------------------------------------------------------------------------------
 
@@ -318,6 +338,7 @@ class PostgresWriter:
             if self._bypass:
                 self._switch_off(connection)
             self._open, self._stages, self._types = connection, StagingTables(connection), ColumnTypes()
+            self._pipeline = Pipeline(connection, self._job, self._owner)
         return self._open
 
     def _switch_off(self, connection: Connection) -> None:

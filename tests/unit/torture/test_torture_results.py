@@ -20,6 +20,7 @@ RARE = {
     "trail.pack.written": "unit/trail/test_trail_pack.py::test_failpoints_of_packing_leave_the_same_trail",
     "trail.pack.renamed": "unit/trail/test_trail_pack.py::test_failpoints_of_packing_leave_the_same_trail",
     "apply.reread": "unit/apply/test_reread.py::test_rule_03_rows_that_were_read_again_are_there_once",
+    "apply.pipelined": "live/test_postgresql_pipelined.py::test_rule_09_a_crash_behind_a_pipeline_does_nothing_twice",
     "apply.one": "unit/apply/test_epoch.py::test_rule_08_a_unique_key_that_is_new_costs_one_slow_epoch",
     "apply.conflict": "unit/apply/test_epoch.py::test_rule_08_a_unique_key_that_is_new_costs_one_slow_epoch",
     "apply.conflict.noted": "live/test_postgresql_conflicts.py::test_a_crash_after_the_note_leaves_none",
