@@ -10,11 +10,9 @@ answer was lost, and at a target that lost its last commits, the checkpoint row 
 
 from __future__ import annotations
 
-from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
 
 from anabranch import log
 from anabranch.abc import Conflict, PipelinedWriter, TargetStore, Writer
@@ -22,13 +20,13 @@ from anabranch.apply.aside import parks, to_set_aside, touches, unfit, with_asid
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.conflict import Decider, Verdict, Where, note_of
 from anabranch.apply.context import ApplyContext, Followed, replace_context
-from anabranch.apply.feed import Feed, SourceTransaction, each, stops
+from anabranch.apply.feed import Feed, SourceTransaction, stops
 from anabranch.apply.images import END, order_of, sequence_of
 from anabranch.apply.onebyone import Disputable, refused, steps
 from anabranch.apply.park import parked_with, refused_table
 from anabranch.apply.patience import Patience
+from anabranch.apply.pipelines import OutOfStep, in_pipelines
 from anabranch.apply.plan import FilterImages, Group, Stage, group, stages
-from anabranch.apply.small import Planned, plan
 from anabranch.apply.staging import Executors
 from anabranch.apply.work import Work
 from anabranch.errors import (
@@ -48,11 +46,10 @@ from anabranch.model.position import Position
 from anabranch.model.state import RESUMES, SET_ASIDE, Checkpoint, TableState
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.chunk import Chunk
-from anabranch.rows.net import Cascade, RowChange, SmallTransaction, StagedNet, TableNet, TargetTable
+from anabranch.rows.net import Cascade, RowChange, StagedNet, TableNet, TargetTable
 from anabranch.trail import retention
 from anabranch.trail.reader import TrailReader
 
-PIPELINED = 2000  # transactions that are sent to the target between two commits that wait for its disk
 FEW_TRANSACTIONS = 4  # from here on row by row is quicker than more halves
 EVENTS: dict[type[AnabranchError], str] = {TargetBusy: "target_busy", TargetFull: "target_full"}
 
@@ -67,10 +64,6 @@ class Totals:
     epochs: int = 0
     slow_epochs: int = 0
     last_slow: str = ""
-
-
-class OutOfStep(TargetUnavailable):
-    """The target is not where this process left it: it lost its last commits, or has one whose answer was lost."""
 
 
 @dataclass
@@ -277,28 +270,28 @@ class Applier:
     def move_on(self, position: Position, commit_time: int) -> None:
         """Move the checkpoint over log that holds nothing for us."""
         then = self._then(position, commit_time)
-        self._begin(then)
+        self.begin(then)
         reach("apply.moved.on")
-        self._commit(then, self._work())
+        self.commit(then, self.work())
 
     def save_all(self, states: Iterable[TableState]) -> None:
         """New states of tables, at once."""
         then = self._then(self.checkpoint.position, self.checkpoint.commit_time)
-        self._begin(then)
-        work = self._work()
+        self.begin(then)
+        work = self.work()
         work.states |= {state.source: state for state in states}
-        self._commit(then, work)
+        self.commit(then, work)
 
     def save(self, state: TableState, changes: Iterable[RowChange] = ()) -> None:
         """A table's new state, with changes that are not from the trail (rows read again)."""
         then = self._then(self.checkpoint.position, self.checkpoint.commit_time)
-        self._begin(then)
-        work = self._work()
+        self.begin(then)
+        work = self.work()
         work.states[state.source] = state
         try:
             for change in changes:
                 self.writer.change(change)
-            self._commit(then, work)
+            self.commit(then, work)
         except (Conflict, NeedsSlowWay) as reason:
             raise refused(reason, then.position) from reason
 
@@ -308,8 +301,8 @@ class Applier:
         """One epoch that carries out, in their order, changes of a row that is set aside, or forgets them. Raises Fenced
         where the table is not as `state` says."""
         then = self._then(self.checkpoint.position, self.checkpoint.commit_time)
-        self._begin(then)
-        work, table = self._work(), state.source
+        self.begin(then)
+        work, table = self.work(), state.source
         context, work.states[table] = work.context, state
         work.context = replace_context(context, {**context.tables, table: followed})  # it may be parked
         try:
@@ -321,7 +314,7 @@ class Applier:
             work.settle_aside(table, len(changes))
             work.context = context  # and it stays so
             reach("apply.aside.settled")
-            self._commit(then, work)
+            self.commit(then, work)
         except Conflict as reason:
             raise refused(reason, then.position) from reason
         self.ask_again()  # what is set aside is known by the target
@@ -329,11 +322,11 @@ class Applier:
     def park(self, states: Sequence[TableState]) -> None:
         """Take tables out, as these states of theirs say, between two epochs."""
         then = self._then(self.checkpoint.position, self.checkpoint.commit_time)
-        self._begin(then)
-        work = self._work()
+        self.begin(then)
+        work = self.work()
         work.states |= {state.source: state for state in states}
         work.context = work.context.without(frozenset(state.source for state in states))
-        self._commit(then, work)
+        self.commit(then, work)
 
     def join(self, states: Sequence[TableState], replayed: ApplyContext, joined: ApplyContext) -> None:
         """One epoch that carries out some tables' part of the trail, from where it begins for them to the checkpoint, by
@@ -356,7 +349,7 @@ class Applier:
         carry_out: Callable[[Group, Work], None],
     ) -> None:
         then = self._then(self.checkpoint.position, self.checkpoint.commit_time)
-        self._begin(then)
+        self.begin(then)
         names = [state.source for state in states]
         all_states = {**self.states, **{state.source: state for state in states}}
         replayed, joined = (self._with_aside(one, all_states) for one in (replayed, joined))
@@ -370,7 +363,7 @@ class Applier:
         followed = {name: replace(joined.tables[name], dirty=one.dirty, aside=one.aside) for name, one in came.items()}
         others = {name: one for name, one in joined.tables.items() if name not in names}
         work.context = replace_context(joined, {**others, **followed})
-        self._commit(then, work)
+        self.commit(then, work)
 
     # --- the quick way ---------------------------------------------------------------------------------------
 
@@ -380,8 +373,8 @@ class Applier:
         staged = self.executors.stage(feed, self.context) if self.executors and by_executors else []
         if staged:
             reach("apply.staged")
-        self._begin(then)
-        work = self._work()
+        self.begin(then)
+        work = self.work()
         if staged:
             self._carry_out([(staged.stage, staged.nets) for piece in staged for staged in piece.stages], work)
             for piece in staged:
@@ -389,7 +382,7 @@ class Applier:
         else:
             for chunks in feed.groups():
                 self._merge(group(chunks, work.context, self.filtered), work)
-        self._commit(then, work)
+        self.commit(then, work)
 
     def _merge(self, part: Group, work: Work) -> None:
         self._carry_out([(stage, stage.nets) for stage in stages(part, work.context)], work)
@@ -436,61 +429,20 @@ class Applier:
         one where not."""
         if not isinstance(self.writer, PipelinedWriter) or not self.per_transaction:
             for transaction in feed.transactions():
-                self._alone(transaction)
+                self.alone(transaction)
             return
         for part in feed.stretches():
             if isinstance(part, SourceTransaction):
-                self._alone(part)
+                self.alone(part)
             else:
-                self._in_pipelines(part, self.writer)
+                in_pipelines(self, self.writer, part, self.filtered)
 
-    def _alone(self, transaction: SourceTransaction) -> None:
+    def alone(self, transaction: SourceTransaction) -> None:
         try:
             self._one(transaction, self._merge)
         except (Conflict, NeedsSlowWay) as reason:
             self._note_slow(reason, transaction.sequence)
             self._slow(transaction)
-
-    def _in_pipelines(self, chunks: Sequence[Chunk], writer: PipelinedWriter) -> None:
-        """Runs of small transactions; what is none, or is refused, alone between them."""
-        left = deque(transaction for chunk in chunks for transaction in each(chunk))
-        context, part, most = None, None, PIPELINED
-        while left:
-            if part is None or context is not self.context:
-                context, part = self.context, group(chunks, self.context, self.filtered)
-            run = list(islice(left, most))
-            start, stop = (order_of(sequence, part.base) for sequence in (run[0].sequence, run[-1].sequence + 1))
-            planned = plan(part.within(start, stop), self.context)
-            small = run[: next((at for at, one in enumerate(run) if one.sequence in planned.apart), len(run))]
-            done = self._pipelined(small, planned, writer) if len(small) >= FEW_TRANSACTIONS else 0
-            for _ in range(done):
-                left.popleft()
-            most = PIPELINED if done == len(small) else FEW_TRANSACTIONS * 4  # others may be refused near it
-            if done < len(run):
-                self._alone(left.popleft())
-
-    def _pipelined(self, small: Sequence[SourceTransaction], planned: Planned, writer: PipelinedWriter) -> int:
-        """How many are done. They are committed one by one, and certain to stay with the epoch behind them, which also says
-        what they came to."""
-        some = [one for one in small if one.sequence in planned.changes]
-        self._is_in_doubt = True
-        reach("apply.begin")
-        changed = [SmallTransaction(one.position, one.commit_time, planned.changes[one.sequence]) for one in some]
-        found = writer.one_by_one(self.checkpoint, changed) if some else self.checkpoint
-        reach("apply.pipelined")
-        number = found.epoch - self.checkpoint.epoch
-        places = [self.checkpoint.position.sequence, *(one.sequence for one in some)]
-        if not 0 <= number < len(places) or places[number] != found.position.sequence:
-            raise OutOfStep(f"the target is not behind {self.checkpoint.position} any more", job=self.job)
-        done = [one for one in small if number == len(some) or one.sequence < some[number].sequence]
-        if done:
-            then = Checkpoint(found.owner, found.epoch + 1, done[-1].position, done[-1].commit_time)
-            self._begin(then, found)
-            work = self._work()
-            work.count(Counter(shape.table.source for one in changed[:number] for shape, _ in one.changes))
-            self._commit(then, work)
-            self.totals.epochs += number
-        return len(done)
 
     def _slow(self, transaction: SourceTransaction, attempt: int = 0) -> None:
         """Up to three attempts. Rows are set aside from the second on; what only the commit refuses names no row, and the
@@ -508,11 +460,11 @@ class Applier:
 
     def _one(self, transaction: SourceTransaction, carry_out: Callable[[Group, Work], None]) -> None:
         then = self._then(transaction.position, transaction.commit_time)
-        self._begin(then)
-        work = self._work()
+        self.begin(then)
+        work = self.work()
         for chunk in transaction.chunks():
             carry_out(self._only(chunk, transaction.sequence, work), work)
-        self._commit(then, work)
+        self.commit(then, work)
 
     def _only(self, chunk: Chunk, sequence: int, work: Work) -> Group:
         """The rows of one transaction. The last chunk's group is kept: its transactions come one after another."""
@@ -608,7 +560,7 @@ class Applier:
 
     # --- checkpoint ------------------------------------------------------------------------------------------
 
-    def _work(self) -> Work:
+    def work(self) -> Work:
         return Work(self.context, dict(self.states), self.target_of, self._has_joined)
 
     def _has_joined(self, table: TableId, sequence: int) -> bool:
@@ -618,14 +570,14 @@ class Applier:
     def _then(self, position: Position, commit_time: int) -> Checkpoint:
         return Checkpoint(self.checkpoint.owner, self.checkpoint.epoch + 1, position, commit_time)
 
-    def _begin(self, then: Checkpoint, now: Checkpoint | None = None) -> None:
+    def begin(self, then: Checkpoint, now: Checkpoint | None = None) -> None:
         self._is_in_doubt = True
         reach("apply.begin")
         if self.writer.begin(now or self.checkpoint, then) != "open":
             raise OutOfStep(f"the target is not at {self.checkpoint.position} any more", job=self.job)
         reach("apply.begun")
 
-    def _commit(self, then: Checkpoint, work: Work) -> None:
+    def commit(self, then: Checkpoint, work: Work) -> None:
         work.pass_windows(then.position.sequence)
         for table, state in work.states.items():
             before = self.states.get(table)

@@ -15,7 +15,7 @@ import pytest
 from applied import TABLES, Applied, endpoint_of
 
 from anabranch import failpoints
-from anabranch.apply import epoch
+from anabranch.apply import pipelines
 from anabranch.errors import Fenced, RowRefused
 from anabranch.testing.databases import Database
 from anabranch.testing.faults import Proxy
@@ -43,13 +43,13 @@ def one(target_database: Database, tmp_path: Path) -> Iterator[Applied]:
 def alone(one: Applied, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The sequences of transactions that go the general way."""
     found: list[int] = []
-    general = one.applier._alone
+    general = one.applier.alone
 
     def noted(transaction: Any) -> None:
         found.append(transaction.sequence)
         general(transaction)
 
-    monkeypatch.setattr(one.applier, "_alone", noted)
+    monkeypatch.setattr(one.applier, "alone", noted)
     return found
 
 
@@ -261,7 +261,7 @@ def test_commits_wait_for_the_disk_again_behind_a_pipeline(
         commit()
 
     general = alone(one, monkeypatch)
-    monkeypatch.setattr(epoch, "PIPELINED", 25)
+    monkeypatch.setattr(pipelines, "PIPELINED", 25)
     monkeypatch.setattr(writer, "commit", committed)
     one.applier.apply(one.append([[insert(item(n))] for n in range(100)]))
     assert said == [(0, "on"), (25, "on"), (50, "on"), (75, "on")] and general == []

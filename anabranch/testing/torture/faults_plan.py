@@ -48,7 +48,15 @@ RARE = frozenset(
     name
     for name in POINTS
     if name.startswith(("trail.pack", "trail.staging", "trail.drop", "trail.segment.seal", "capture.decided"))
-) | {"capture.prepared", "apply.reread", "apply.conflict", "apply.one", "apply.stage", "apply.staged"}
+) | {
+    "capture.prepared",
+    "apply.reread",
+    "apply.conflict",
+    "apply.one",
+    "apply.pipelined",
+    "apply.stage",
+    "apply.staged",
+}
 # Of these, those that so few reach that some thousand histories need more than the others' share of faults there.
 RAREST = ("trail.pack.written", "trail.pack.renamed", "apply.reread", "apply.reread", "apply.reread")
 LONGEST_AFTER = 30  # committed transactions: every history has more

@@ -1,0 +1,90 @@
+"""`mode = "transaction"` at a target that takes many source transactions at once: runs of small ones, each committed by itself;
+what is none, or is refused, alone between them.
+
+What does not live here: which are small (`small.py`), one transaction alone (`epoch.py`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
+from itertools import islice, takewhile
+from typing import TYPE_CHECKING
+
+from anabranch.abc import PipelinedWriter
+from anabranch.apply.feed import SourceTransaction, each
+from anabranch.apply.images import order_of
+from anabranch.apply.plan import FilterImages, group
+from anabranch.apply.small import Planned, plan
+from anabranch.errors import TargetUnavailable
+from anabranch.failpoints import reach
+from anabranch.model.state import Checkpoint
+from anabranch.rows.chunk import Chunk
+from anabranch.rows.net import SmallTransaction
+
+if TYPE_CHECKING:
+    from anabranch.apply.epoch import Applier
+
+PIPELINED = 2000  # transactions that are sent to the target between two commits that wait for its disk
+FEW = 4  # fewer gain nothing
+
+
+class OutOfStep(TargetUnavailable):
+    """The target is not where this process left it: it lost its last commits, or has one whose answer was lost."""
+
+
+def in_pipelines(
+    applier: Applier, writer: PipelinedWriter, chunks: Sequence[Chunk], filtered: FilterImages | None
+) -> None:
+    """Runs of small transactions; what is none, or is refused, alone between them."""
+    left = deque(transaction for chunk in chunks for transaction in each(chunk))
+    context, part, planned, upto, most = (
+        applier.context,
+        group(chunks, applier.context, filtered),
+        Planned(),
+        0,
+        PIPELINED,
+    )
+    while left:
+        if context is not applier.context:
+            context, upto = applier.context, 0
+            part = group(chunks, context, filtered)
+        if left[0].sequence > upto:
+            upto = left[min(len(left), PIPELINED) - 1].sequence
+            bounds = (order_of(sequence, part.base) for sequence in (left[0].sequence, upto + 1))
+            planned = plan(part.within(*bounds), context)
+        small = _beginning(islice(left, most), planned, upto)
+        done = _pipelined(applier, writer, small, planned) if len(small) >= FEW else 0
+        for _ in range(done):
+            left.popleft()
+        most = PIPELINED if done == len(small) else FEW * 4  # others may be refused near it
+        if done < len(small) or not small:
+            applier.alone(left.popleft())
+
+
+def _beginning(run: Iterable[SourceTransaction], planned: Planned, upto: int) -> list[SourceTransaction]:
+    return list(takewhile(lambda one: one.sequence <= upto and one.sequence not in planned.apart, run))
+
+
+def _pipelined(applier: Applier, writer: PipelinedWriter, small: Sequence[SourceTransaction], planned: Planned) -> int:
+    """How many are done. They are committed one by one, and certain to stay with the epoch behind them, which also says
+    what they came to."""
+    some = [one for one in small if one.sequence in planned.changes]
+    applier.ask_again()  # until it is known how far it came
+    reach("apply.begin")
+    changed = [SmallTransaction(one.position, one.commit_time, planned.changes[one.sequence]) for one in some]
+    found = writer.one_by_one(applier.checkpoint, changed) if some else applier.checkpoint
+    reach("apply.pipelined")
+    number = found.epoch - applier.checkpoint.epoch
+    places = [applier.checkpoint.position.sequence, *(one.sequence for one in some)]
+    if not 0 <= number < len(places) or places[number] != found.position.sequence:
+        raise OutOfStep(f"the target is not behind {applier.checkpoint.position} any more", job=applier.job)
+    done = [one for one in small if number == len(some) or one.sequence < some[number].sequence]
+    if done:
+        then = Checkpoint(found.owner, found.epoch + 1, done[-1].position, done[-1].commit_time)
+        applier.begin(then, found)
+        work = applier.work()
+        work.count(Counter(shape.table.source for one in changed[:number] for shape, _ in one.changes))
+        applier.commit(then, work)
+        applier.totals.epochs += number
+    return len(done)
