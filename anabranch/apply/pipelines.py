@@ -71,7 +71,6 @@ def _pipelined(applier: Applier, writer: PipelinedWriter, small: Sequence[Source
     what they came to."""
     some = [one for one in small if one.sequence in planned.changes]
     applier.ask_again()  # until it is known how far it came
-    reach("apply.begin")
     changed = [SmallTransaction(one.position, one.commit_time, planned.changes[one.sequence]) for one in some]
     found = writer.one_by_one(applier.checkpoint, changed) if some else applier.checkpoint
     reach("apply.pipelined")
