@@ -93,6 +93,29 @@ def test_each_table_of_an_inheritance_has_its_own_rows(
         made.close()
 
 
+@pytest.mark.quick
+@pytest.mark.servers
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("decoder", ["pgoutput", "wal2json", "decoderbufs"])
+def test_each_table_of_an_inheritance_has_its_own_rows_with_every_decoder(
+    postgresql15: Server, scenario: Callable[..., FromPostgres], decoder: str
+) -> None:
+    plain = scenario(postgresql15, *SCHEMA)
+    made = Inheriting(plain.source, plain.target, plain.directory / "own", is_quick=plain.is_quick)
+    try:
+        made.write_job(f'[capture]\ndecoder = "{decoder}"\n', rules=RULES)
+        running = made.start("run")
+        made.wait_streaming(running)
+        made.source.execute(*CHANGES)
+        a_truncate_takes_what_the_server_took(made)
+        made.sync(running)
+        made.assert_own_rows()
+        assert set(made.states().values()) == {"streaming"}
+        running.stop()
+    finally:
+        made.close()
+
+
 def preflight_says_it(made: FromPostgres) -> None:
     found = made.cli("preflight").stdout
     assert "source.inheritance" in found and "public.hidden_child" in found, found
