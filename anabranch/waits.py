@@ -24,9 +24,8 @@ from anabranch import log
 from anabranch.errors import AnabranchError
 
 TICK = 0.25  # seconds between two looks at our own sessions
-BUSY = (
-    0.6  # seconds after which a session that is busy is asked about; statements that are tried again wait for a second
-)
+BUSY = 0.6  # seconds after which a session that is busy is asked about; statements that are tried again wait for one
+UNHEARD = 10.0  # the same where nobody listens (a task of Spark): looking costs a connection
 LOOK, LOOK_AGAIN = 4.0, 2.0  # seconds between two questions to the server: while nothing waits, while something does
 REPEAT = 60.0  # seconds until the same wait is told once more
 OVER = 8.0  # seconds without a wait until it counts as over: one that is tried again and again makes pauses
@@ -178,6 +177,7 @@ class _Server:
         self._mutex = threading.Lock()
         self._thread: threading.Thread | None = None
         self._lookout: Lookout | None = None
+        self._attempt: object | None = None  # the look that is being made
         self._next_look = self._told = self._since = 0.0
         self._who: frozenset[str] = frozenset()
 
@@ -195,20 +195,27 @@ class _Server:
             now = time.monotonic()
             with self._mutex:
                 sessions = list(self._sessions.items())
-                if not sessions and now - used > IDLE:
+                if not sessions and not _process.has_tasks and now - used > IDLE:
+                    self._close()
                     self._thread = None
                     return
             used = now if sessions else used
-            self._note(sessions, now)
-            self._step(now)
+            try:
+                self._note(sessions, now)
+                self._step(now)
+            except Exception as error:  # noqa: BLE001 - the thread's outermost loop: who watches has to go on watching
+                log.get(server=self.name).debug("waits_not_seen", error=repr(error))
 
     def _note(self, sessions: list[tuple[Any, Session]], now: float) -> None:
         busy = {session.number for connection, session in sessions if session.is_busy(connection)}
         self._busy = {number: self._busy.get(number, now) for number in busy}
 
     def _step(self, now: float) -> None:
-        long = [number for number, since in self._busy.items() if now - since >= BUSY]
+        least = BUSY if _process.listeners or _process.stops else UNHEARD
+        long = [number for number, since in self._busy.items() if now - since >= least]
         has_tasks = bool(_process.has_tasks and _process.listeners)
+        if not long and not has_tasks:
+            self._silent_since = 0.0
         if not long and not has_tasks and now - self.seen > OVER:
             self._leave(now)
         elif (long or has_tasks) and now >= self._next_look:
@@ -223,12 +230,13 @@ class _Server:
     def _answered(self, numbers: list[int], others: bool) -> list[Wait]:
         """Asked by a thread of its own: a server that stands still answers nobody, and no time limit of a driver ends that."""
         found: list[list[Wait] | None] = []
-        asking = threading.Thread(target=lambda: found.append(self._look(numbers, others)), daemon=True)
+        self._attempt = attempt = object()
+        asking = threading.Thread(target=lambda: found.append(self._look(numbers, others, attempt)), daemon=True)
         begun = time.monotonic()
         asking.start()
         asking.join(self.patience.answer + TICK)
         if asking.is_alive():
-            self._lookout = None  # it is that thread's
+            self._lookout = self._attempt = None  # they are that thread's
         elif found and found[0] is not None:
             self._silent_since = 0.0
             return found[0]
@@ -242,6 +250,8 @@ class _Server:
         self._silent_since = 0.0
         with self._mutex:
             sessions = list(self._sessions.items())
+        since = time.monotonic() - self.patience.silence
+        numbers = [number for number in numbers if self._busy.get(number, since + 1) <= since]
         silent = [(c, s) for c, s in sessions if s.number in numbers and s.is_busy(c)]
         if silent and _process.listeners:
             seconds = round(self.patience.silence)
@@ -249,16 +259,31 @@ class _Server:
         for connection, session in silent:
             session.cut(connection)
 
-    def _look(self, numbers: list[int], others: bool) -> list[Wait] | None:
-        """None where the server does not answer, nothing where it refuses: whoever uses the session hears of it."""
-        begun = time.monotonic()
+    def _look(self, numbers: list[int], others: bool, attempt: object) -> list[Wait] | None:
+        """None where the server does not answer, nothing where it refuses or says what cannot be read: whoever uses the
+        session hears of it. An attempt that was given up in the meantime takes its lookout with it."""
+        begun, lookout = time.monotonic(), self._lookout
+        waits: list[Wait] | None
         try:
-            self._lookout = self._lookout or self._open()
-            return self._lookout.look(numbers, others)
+            lookout = lookout or self._open()
+            if attempt is self._attempt:
+                self._lookout = lookout
+            waits = lookout.look(numbers, others)
         except AnabranchError as error:
             log.get(server=self.name).debug("waits_not_seen", error=error.message)
-            self._close()
-            return None if time.monotonic() - begun > 0.9 * self.patience.answer else []
+            waits = None if time.monotonic() - begun > 0.9 * self.patience.answer else []
+        except Exception as error:  # noqa: BLE001 - the thread's outermost: an answer that nobody understands is an answer
+            log.get(server=self.name).debug("waits_not_seen", error=repr(error))
+            waits = []
+        else:
+            if attempt is self._attempt:
+                return waits
+        if attempt is self._attempt:
+            self._lookout = None
+        if lookout is not None:
+            with suppress(AnabranchError):
+                lookout.close()
+        return waits
 
     def _tell(self, waits: list[Wait], now: float) -> None:
         who = frozenset(

@@ -25,7 +25,7 @@ from anabranch.apply.images import END, order_of, sequence_of
 from anabranch.apply.onebyone import Disputable, refused, steps
 from anabranch.apply.park import parked_with, refused_table
 from anabranch.apply.patience import Patience
-from anabranch.apply.pipelines import OutOfStep, in_pipelines
+from anabranch.apply.pipelines import OutOfStep, in_pipelines, settle
 from anabranch.apply.plan import FilterImages, Group, Stage, group, stages
 from anabranch.apply.staging import Executors
 from anabranch.apply.work import Work
@@ -53,11 +53,12 @@ from anabranch.trail.reader import TrailReader
 FEW_TRANSACTIONS = 4  # from here on row by row is quicker than more halves
 EVENTS: dict[type[AnabranchError], str] = {TargetBusy: "target_busy", TargetFull: "target_full"}
 
+GONE = "restore the target, or drop and load the job again"
+
 
 @dataclass
 class Totals:
-    """What this process has applied so far. `epochs` are target transactions, `slow_epochs` those attempts that went the
-    slow way, `last_slow` why the last of them did."""
+    """What this process has applied: `epochs` are target transactions, `slow_epochs` attempts that went the slow way."""
 
     transactions: int = 0
     changes: int = 0
@@ -96,6 +97,7 @@ class Applier:
     states: dict[TableId, TableState] = field(init=False)
     context: ApplyContext = field(init=False)
     skipped: Sequence[int] = field(default=(), init=False)  # transactions that are left out
+    unsettled: bool = field(default=False, init=False)  # has it pipelined commits for whose disk nobody has waited?
     _is_in_doubt: bool = field(default=True, init=False)
     _patience: Patience = field(init=False)
     _grouped: tuple[Chunk, ApplyContext, Group] | None = field(default=None, init=False)
@@ -109,9 +111,7 @@ class Applier:
             return
         found = self.store.checkpoint(self.job)
         if found is None:
-            raise StateError(
-                "the checkpoint row is gone", job=self.job, hint="restore the target, or drop and load the job again"
-            )
+            raise StateError("the checkpoint row is gone", job=self.job, hint=GONE)
         if found.owner != self.owner:
             raise Fenced(f"the checkpoint belongs to another owner since epoch {found.epoch}", job=self.job)
         if self.executors:
@@ -120,6 +120,8 @@ class Applier:
         self.context = self._with_aside(self.context_of(self.states), self.states)
         self.skipped = [one.sequence for one in self.store.skipped(self.job)]
         self.checkpoint, self._is_in_doubt = found, False
+        if self.unsettled:
+            settle(self)
 
     def _with_aside(self, context: ApplyContext, states: Mapping[TableId, TableState]) -> ApplyContext:
         """Also where the job sets nothing aside any more: what is stays so."""
@@ -138,8 +140,7 @@ class Applier:
         self._is_in_doubt = True
 
     def apply(self, upto: int) -> None:
-        """Carry out the transactions after the checkpoint, up to sequence `upto`. A target that goes away, refuses for
-        now or is full is waited for; where it is then is where this goes on."""
+        """Carry out the transactions after the checkpoint, up to sequence `upto`. A target that is away or full is waited for."""
         refusal: RowRefused | None = None
         while True:
             try:
@@ -229,8 +230,7 @@ class Applier:
             self._by_halves(feed)
 
     def _by_halves(self, feed: Feed) -> None:
-        """An epoch that met a conflict: each half as an epoch of its own, and so on, so that only what is near the conflict
-        goes row by row."""
+        """Carry out halves of an epoch that met a conflict, and so on: only what is near the conflict goes row by row."""
         middle = (feed.after + feed.upto) // 2
         if feed.upto - feed.after <= FEW_TRANSACTIONS:
             self._each(feed)

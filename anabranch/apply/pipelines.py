@@ -12,6 +12,7 @@ from itertools import islice, takewhile
 from typing import TYPE_CHECKING
 
 from anabranch.abc import PipelinedWriter
+from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.feed import SourceTransaction, each
 from anabranch.apply.images import order_of
 from anabranch.apply.plan import FilterImages, group
@@ -38,13 +39,13 @@ def in_pipelines(
 ) -> None:
     """Runs of small transactions; what is none, or is refused, alone between them."""
     left = deque(transaction for chunk in chunks for transaction in each(chunk))
-    context, part, planned, upto, most = (
-        applier.context,
-        group(chunks, applier.context, filtered),
-        Planned(),
-        0,
-        PIPELINED,
-    )
+    try:
+        part = group(chunks, applier.context, filtered)
+    except NeedsSlowWay:  # of one of them: alone it says what it lacks
+        for transaction in left:
+            applier.alone(transaction)
+        return
+    context, planned, upto, most = applier.context, Planned(), 0, PIPELINED
     while left:
         if context is not applier.context:
             context, upto = applier.context, 0
@@ -53,7 +54,8 @@ def in_pipelines(
             upto = left[min(len(left), PIPELINED) - 1].sequence
             bounds = (order_of(sequence, part.base) for sequence in (left[0].sequence, upto + 1))
             planned = plan(part.within(*bounds), context)
-        small = _beginning(islice(left, most), planned, upto)
+        # What moves a row that waits to be read again is noted in the epoch that carries it out.
+        small = [] if any(part.dirty.values()) else _beginning(islice(left, most), planned, upto)
         done = _pipelined(applier, writer, small, planned) if len(small) >= FEW else 0
         for _ in range(done):
             left.popleft()
@@ -72,6 +74,7 @@ def _pipelined(applier: Applier, writer: PipelinedWriter, small: Sequence[Source
     some = [one for one in small if one.sequence in planned.changes]
     applier.ask_again()  # until it is known how far it came
     changed = [SmallTransaction(one.position, one.commit_time, planned.changes[one.sequence]) for one in some]
+    applier.unsettled = True
     found = writer.one_by_one(applier.checkpoint, changed) if some else applier.checkpoint
     reach("apply.pipelined")
     number = found.epoch - applier.checkpoint.epoch
@@ -86,4 +89,12 @@ def _pipelined(applier: Applier, writer: PipelinedWriter, small: Sequence[Source
         work.count(Counter(shape.table.source for one in changed[:number] for shape, _ in one.changes))
         applier.commit(then, work)
         applier.totals.epochs += number
+    applier.unsettled = False
     return len(done)
+
+
+def settle(applier: Applier) -> None:
+    """Commit once with the target's disk, after pipelined commits whose closing epoch did not come: what stands behind them
+    counts as applied, and lets the trail go, only when it is durable."""
+    applier.move_on(applier.checkpoint.position, applier.checkpoint.commit_time)
+    applier.unsettled = False

@@ -43,6 +43,10 @@ class Newcomers:
             if found:
                 self._names, self._mark = {table: names[table] for table in found}, catalog.mark()
 
+    def forget(self) -> None:
+        """Drops what was seen: another server's log has other places."""
+        self._names, self._mark = {}, None
+
     @property
     def is_waiting(self) -> bool:
         return self._mark is not None

@@ -160,6 +160,7 @@ class Capture:
             self.refuse_switch(self.followed, identity)
             log.get().warning("source_switched", before=self.followed, now=identity)
             self.trail.adopt_identity(identity)
+            self.newcomers.forget()
             self.followed = identity
 
     def _place(self) -> LogMark:

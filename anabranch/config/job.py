@@ -363,7 +363,7 @@ class RetryEnd(Section):
 
     connect_s: int = Field(default=10, ge=1, le=3600)
     """How long opening a connection may take."""
-    statement_s: int = Field(default=-1, ge=-1)
+    statement_s: int = Field(default=-1, ge=-1, le=86400)
     """How long a statement may take; then it is ended and tried again; -1: without limit. It does not hold for what copies or
     compares rows, prepares the source, or builds indexes."""
     silence_s: int = Field(default=30, ge=5, le=3600)

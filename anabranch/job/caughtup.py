@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from anabranch.job.job import Job
 
 REFRESH_SECONDS, AWAY_SECONDS = 0.5, 60.0
+KNOWING = 1.0  # seconds between two questions for the names of all tables
 
 
 class Progress:
@@ -101,6 +102,7 @@ class CaughtUp:
         self.progress = progress
         self.source = ends.source_of(progress.job)
         self._goal: LogMark | None = None
+        self._ask_again = 0.0  # when the source's names are asked for again
         self._sequence: int | None = None
 
     @property
@@ -123,6 +125,9 @@ class CaughtUp:
         is_there = progress.checkpoint.position.sequence >= self._sequence and progress.is_built
         if not is_there or progress.is_asked or progress.is_loading_again():
             return False
+        if time.monotonic() < self._ask_again:
+            return False
+        self._ask_again = time.monotonic() + KNOWING
         return self._knows_all()
 
     def _knows_all(self) -> bool:

@@ -205,13 +205,18 @@ class TableSchema:
         found: set[str] = set()
         open_names, seen = [name], {name}
         while open_names:
-            names = self.column(open_names.pop()).computed_from
-            if names is None:
-                return plain
+            names = self.named_by(self.column(open_names.pop()))
             found |= plain.intersection(names)
             open_names += set(names) - plain - seen
             seen |= set(names)
         return frozenset(found)
+
+    def named_by(self, column: Column) -> tuple[str, ...]:
+        """The columns that a generated column's expression names. Of a definition of before, which does not tell: all whose
+        names stand in its text, which may be one too many."""
+        if column.computed_from is not None:
+            return column.computed_from
+        return tuple(c.name for c in self.columns if c.name in column.expression or not column.expression)
 
     def computed_over(self, names: Iterable[str]) -> tuple[Column, ...]:
         """The generated columns that get another value when plain columns of these names do."""

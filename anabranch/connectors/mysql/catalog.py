@@ -40,6 +40,8 @@ class MysqlCatalog:
     def names(self) -> dict[TableId, str]:
         from anabranch.connectors.mysql.definitions import Definitions
 
+        # Older servers open a table to tell its kind, and wait for whoever makes or alters it. Capture asks again later.
+        ask(self._connection, "SET SESSION lock_wait_timeout = 2")
         return dict.fromkeys(Definitions(self._connection).names(), "")
 
     def mark(self) -> LogMark:

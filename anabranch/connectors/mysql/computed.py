@@ -10,7 +10,7 @@ since. What does not live here: who asks, and what becomes of the answer (`apply
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from anabranch.abc import ValueRules
@@ -25,6 +25,7 @@ from anabranch.model.schema import Column, TableSchema
 from anabranch.rows.computed import Row
 
 TEMPORARY = "anabranch_computed"
+BLOCK = 200_000  # characters; a packet of MySQL 5.5 has 1 MB by default, a character up to 4 bytes
 NUMBER = "anabranch_row"  # so that one column is visible
 # https://dev.mysql.com/doc/refman/8.0/en/server-system-variables.html#sysvar_sql_quote_show_create
 QUOTED = "SET SESSION sql_quote_show_create = 1"
@@ -57,12 +58,27 @@ class ComputingSnapshot(MysqlSnapshot):
         ask(session, f"DROP TEMPORARY TABLE IF EXISTS {qualified(there)}")
         ask(session, _create(there, str(ask(session, f"SHOW CREATE TABLE {qualified(table.id)}")[0][1]), needed))
         places = ", ".join(name(column) for column in inputs)
-        values = ", ".join(f"({number}, {_constants(table, inputs, row)})" for number, row in enumerate(rows))
-        ask(session, f"INSERT INTO {qualified(there)} ({name(NUMBER)}, {places}) VALUES {values}")
+        values = (f"({number}, {_constants(table, inputs, row)})" for number, row in enumerate(rows))
+        for block in _blocks(values):
+            ask(session, f"INSERT INTO {qualified(there)} ({name(NUMBER)}, {places}) VALUES {block}")
         columns = tuple(column for column in table.columns if column.name in needed)
         copy = replace(table, id=there, columns=columns, primary_key=(), row_end="")
         yield from self._lines(copy, wanted, "", rules)
         ask(session, f"DROP TEMPORARY TABLE {qualified(there)}")
+
+
+def _blocks(values: Iterable[str]) -> Iterator[str]:
+    """Joins values to statements that fit into the smallest packet that a server takes by default."""
+    block: list[str] = []
+    size = 0
+    for value in values:
+        if block and size + len(value) > BLOCK:
+            yield ", ".join(block)
+            block, size = [], 0
+        block.append(value)
+        size += len(value)
+    if block:
+        yield ", ".join(block)
 
 
 def _needed(table: TableSchema, wanted: Sequence[str]) -> frozenset[str]:
@@ -73,9 +89,7 @@ def _needed(table: TableSchema, wanted: Sequence[str]) -> frozenset[str]:
         column = table.column(open_names.pop())
         found.add(column.name)
         if column.generated:
-            every = (other.name for other in table.columns)
-            named = column.computed_from if column.computed_from is not None else every
-            open_names += set(named) - found
+            open_names += set(table.named_by(column)) - found
     return frozenset(found)
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -83,6 +84,7 @@ _PROGRAMS = """
 SELECT processlist_id, attr_value FROM performance_schema.session_connect_attrs WHERE attr_name = 'program_name'
 """
 _SETTINGS = "SET SESSION time_zone = 'SYSTEM', lock_wait_timeout = 5"
+_LIMITS = ("SET SESSION max_execution_time = 5000", "SET SESSION max_statement_time = 5")  # MySQL's, MariaDB's
 _BLIND = "GRANT PROCESS ON *.* to the job's user lets anabranch name who holds it"
 _OLDER = "the server does not say who holds it; these are older than the wait"
 _ANY = "the server does not say who holds it, and nothing is older than the wait: one of these idle sessions may have locked it"
@@ -116,6 +118,9 @@ class MysqlLookout:
         self._own = self._connection.thread_id()
         self._user = endpoint.user
         ask(self._connection, _SETTINGS)
+        for limit in _LIMITS:
+            with suppress(SourceError):  # a server without it
+                ask(self._connection, limit)
 
     def look(self, numbers: Sequence[int], others: bool) -> list[Wait]:
         threads = {one.number: one for one in map(_thread, ask(self._connection, "SHOW PROCESSLIST"))}

@@ -22,7 +22,7 @@ from anabranch.waits import Holder, Patience, Session, Wait, register
 
 APPLICATION = "anabranch"  # what the names of all our sessions begin with
 # Time limits of the second connection: somebody who is asked for help must not hang.
-_SETTINGS = "SET statement_timeout = '10s'"
+_SETTINGS = "SET statement_timeout = '5s'"
 
 # Sessions that wait for a lock: ours by number, and with %(others)s those of tasks, which have our user and our name.
 _WAITING = """

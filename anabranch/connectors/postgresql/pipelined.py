@@ -33,12 +33,14 @@ from anabranch.rows.net import ChangeShape, SmallTransaction
 WINDOW = 500  # transactions that are sent and not answered
 BATCH = 20  # sent between two looks at what was answered
 WAIT_MS = 1000
+MOST_PREPARED = 1000  # statements that a session of the server keeps for us
 # https://www.postgresql.org/docs/current/runtime-config-wal.html#GUC-SYNCHRONOUS-COMMIT
 SYNC = b"RESET synchronous_commit"
 # Whoever shares the connection gives all statements up where it rolls back (psycopg: DEALLOCATE ALL).
 ASYNC = b"SET synchronous_commit = off; SELECT name FROM pg_prepared_statements WHERE name LIKE 'anabranch%'"
 TYPES = """
-SELECT attname::text, atttypid::int8 FROM pg_catalog.pg_attribute
+SELECT attname::text, atttypid::int8, (SELECT relkind = 'r' FROM pg_catalog.pg_class WHERE oid = attrelid)
+  FROM pg_catalog.pg_attribute
  WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped
 """
 # https://www.postgresql.org/docs/current/catalog-pg-type.html
@@ -68,6 +70,7 @@ class Pipeline:
         self._connection, self._job, self._owner = connection, job, owner
         self._names: dict[ChangeShape, bytes] = {}
         self._types: dict[TableId, dict[str, int]] = {}
+        self._plain: set[TableId] = set()  # not partitioned: rows of tables that inherit from one are not its own
         self._has_move = False
         self._number = 0
 
@@ -77,6 +80,8 @@ class Pipeline:
         shapes = {id(shape): shape for one in transactions for shape, _ in one.changes}
         pgconn = self._connection.pgconn
         self._keep(_run(pgconn, ASYNC))
+        if len(self._names) > MOST_PREPARED:
+            self._forget()
         try:
             names = {at: self._prepared(shape) for at, shape in shapes.items()}
         except NotPrepared:
@@ -109,7 +114,11 @@ class Pipeline:
                 raise NotPrepared
             self._number += 1
             name = f"anabranch_{self._number}".encode()
-            self._prepare(name, _statement(shape, types), [types[column] for column in shape.columns])
+            self._prepare(
+                name,
+                _statement(shape, types, shape.table.target in self._plain),
+                [types[column] for column in shape.columns],
+            )
             self._names[shape] = name
         return self._names[shape]
 
@@ -123,22 +132,25 @@ class Pipeline:
             name = table_name(table).as_string(self._connection)
             rows = self._connection.execute(TYPES, [name]).fetchall()
             self._connection.commit()
-            self._types[table] = dict(rows)
+            self._types[table] = {column: type for column, type, _ in rows}
+            self._plain |= {table for _, _, is_plain in rows if is_plain}
         return self._types[table]
 
     def _forget(self) -> None:
         """Something was refused, perhaps because a table has other columns by now."""
-        for name in self._names.values():
-            _run(self._connection.pgconn, b"DEALLOCATE " + name)
+        if self._names:
+            _run(self._connection.pgconn, b"; ".join(b"DEALLOCATE " + name for name in self._names.values()))
         self._names.clear()
         self._types.clear()
+        self._plain.clear()
 
 
-def _statement(shape: ChangeShape, types: dict[str, int]) -> sql.Composed:
+def _statement(shape: ChangeShape, types: dict[str, int], is_plain: bool) -> sql.Composed:
     table, columns = shape.table, shape.columns
     places = [sql.SQL(f"${number}") for number in range(1, len(columns) + 1)]
     sets, key = places[: len(shape.sets)], places[len(shape.sets) :]
     target = sql.SQL("{} AS t").format(table_name(table.target))
+    own = sql.SQL("ONLY {}" if is_plain else "{}").format(target)
     where = sql.SQL(" AND ").join(
         sql.SQL("{} = {}").format(sql.Identifier("t", n), p) for n, p in zip(table.key, key, strict=False)
     )
@@ -146,11 +158,11 @@ def _statement(shape: ChangeShape, types: dict[str, int]) -> sql.Composed:
         query = sql.SQL("INSERT INTO {} ({}) OVERRIDING SYSTEM VALUE VALUES ({})")
         change = query.format(target, column_list(shape.sets), sql.SQL(", ").join(sets))
     elif shape.operation == "delete":
-        change = sql.SQL("DELETE FROM {} WHERE {}").format(target, where)
+        change = sql.SQL("DELETE FROM {} WHERE {}").format(own, where)
     else:
         pairs = zip(shape.sets, sets, strict=True)
         values = sql.SQL(", ").join(sql.SQL("{} = {}").format(sql.Identifier(n), p) for n, p in pairs)
-        change = sql.SQL("UPDATE {} SET {} WHERE {}").format(target, values, where)
+        change = sql.SQL("UPDATE {} SET {} WHERE {}").format(own, values, where)
     same = sql.SQL(" AND ").join(
         sql.SQL("pg_typeof({}) = {}::regtype").format(sql.Identifier("t", name), sql.Literal(str(types[name])))
         for name in dict.fromkeys(columns)

@@ -69,7 +69,6 @@ class _Script:
     def text(self, table: TableId) -> str:
         locks = [f"LOCK TABLE {ddl.qualified(t)} IN {mode} MODE NOWAIT" for t, mode in sorted(self.locks.items())]
         lines = [
-            "SAVEPOINT small",
             *locks,
             *self.statements,
             f"ANALYZE {ddl.qualified(table)}",
@@ -100,6 +99,7 @@ def build_small(
 
 def _run(connection: Connection, script: _Script, table: TargetTable) -> bool:
     """In one go, or not at all."""
+    connection.execute("SAVEPOINT small")  # by itself: of a script with an error of syntax nothing is carried out
     try:
         connection.execute(script.text(table.target).encode(), prepare=False)
     except psycopg.Error as error:
