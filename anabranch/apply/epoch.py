@@ -140,7 +140,7 @@ class Applier:
         self._is_in_doubt = True
 
     def apply(self, upto: int) -> None:
-        """Carry out the transactions after the checkpoint, up to sequence `upto`. A target that is away or full is waited for."""
+        """Carry out the transactions after the checkpoint, up to sequence `upto`. One that is away or full is waited for."""
         refusal: RowRefused | None = None
         while True:
             try:
