@@ -132,9 +132,10 @@ def test_postgresql_keys_of_a_partitioned_target_are_taken_off_and_put_back(ends
 
 @pytest.mark.since(13)
 def test_postgresql_partitions_that_the_target_refuses_leave_a_plain_table(ends: Make) -> None:
-    """It lacks the function that rows are told apart by; computed columns are not to blame, and are there."""
+    """It lacks the function that rows are told apart by, which runs with its owner's rights and is not copied; computed columns
+    are not to blame, and are there."""
     both = ends(
-        "CREATE FUNCTION ten(int) RETURNS int IMMUTABLE LANGUAGE sql AS 'SELECT $1 % 10'",
+        "CREATE FUNCTION ten(int) RETURNS int IMMUTABLE SECURITY DEFINER LANGUAGE sql AS 'SELECT $1 % 10'",
         "CREATE TABLE spread (n int, twice int GENERATED ALWAYS AS (n * 2) STORED) PARTITION BY LIST (ten(n))",
         "CREATE TABLE spread_0 PARTITION OF spread FOR VALUES IN (0)",
     )
@@ -142,6 +143,18 @@ def test_postgresql_partitions_that_the_target_refuses_leave_a_plain_table(ends:
     assert both.build() == []
     assert both.target.query("SELECT relkind FROM pg_class WHERE oid = 'public.spread'::regclass") == [("r",)]
     assert both.target.query("SELECT attgenerated FROM pg_attribute WHERE attname = 'twice'") == [("s",)]
+
+
+@pytest.mark.since(13)
+def test_postgresql_partitions_by_a_function_are_made_with_the_function(ends: Make) -> None:
+    both = ends(
+        "CREATE FUNCTION ten(int) RETURNS int IMMUTABLE LANGUAGE sql AS 'SELECT $1 % 10'",
+        "CREATE TABLE spread (n int) PARTITION BY LIST (ten(n))",
+        "CREATE TABLE spread_0 PARTITION OF spread FOR VALUES IN (0)",
+    )
+    both.create()
+    assert both.build() == []
+    assert both.target.query("SELECT relkind FROM pg_class WHERE oid = 'public.spread'::regclass") == [("p",)]
 
 
 @pytest.mark.since(13)

@@ -47,7 +47,9 @@ def test_tables_with_hidden_hash_columns_are_parked_and_brought_in(mariadb: Serv
     for name in AGAIN:
         made.cli("load", "--table", f"{made.schema}.{name}", "--recreate", seconds=60)
     made.source.execute(*(fill(name, 5) for name in HASHED), "CREATE UNIQUE INDEX at_last ON short (later)")
+    made.wait_streaming(running)
     made.sync(running)
+    assert {made.states()[name] for name in AGAIN} == {"streaming"}, [made.reason(name) for name in AGAIN]
     made.assert_identical(*AGAIN)
     running.stop()
 
