@@ -376,7 +376,7 @@ class Writer(AsideWriter, Protocol):
 
 @runtime_checkable
 class PipelinedWriter(Protocol):
-    """What a Writer has besides where it carries out many source transactions without waiting for each."""
+    """Lets a Writer carry out many source transactions without waiting for each of them; an ability that not all have."""
 
     def one_by_one(self, now: Checkpoint, transactions: Sequence[SmallTransaction]) -> Checkpoint:
         """From `now` on, each in a target transaction of its own whose first statement moves the checkpoint, one epoch each,

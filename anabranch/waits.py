@@ -92,7 +92,7 @@ Listener = Callable[[str, str], None]  # (which server, what is waited for; "" w
 
 @dataclass
 class _Process:
-    """What belongs to this process, and not to one that was forked from it."""
+    """State of this process, not of one that was forked from it."""
 
     pid: int = field(default_factory=os.getpid)
     servers: dict[str, _Server] = field(default_factory=dict)

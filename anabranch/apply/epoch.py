@@ -58,7 +58,7 @@ GONE = "restore the target, or drop and load the job again"
 
 @dataclass
 class Totals:
-    """What this process has applied: `epochs` are target transactions, `slow_epochs` attempts that went the slow way."""
+    """Counts of this process: `epochs` are target transactions, `slow_epochs` attempts that went the slow way."""
 
     transactions: int = 0
     changes: int = 0

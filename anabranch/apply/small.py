@@ -35,7 +35,7 @@ class Planned:
 
 
 def plan(part: Group, context: ApplyContext) -> Planned:
-    """What each transaction of the group comes to."""
+    """Sorts the transactions of the group: small ones with their changes, and those that go alone."""
     found = Planned()
     orders = [order for order, _ in part.truncates] + [change.order for change in part.changes]
     found.apart.update(sequence_of(order, part.base) for order in orders)
@@ -98,7 +98,7 @@ class _Reader:
         return found
 
     def _carry(self, columns: Sequence[int]) -> Bools:
-        """Which shapes have all of these columns?"""
+        """Tells for each shape whether it has all of these columns."""
         found: Bools = np.all(self.carried[:, list(columns)], axis=1)
         return found
 

@@ -275,7 +275,7 @@ class Capture:
                 time.sleep(FEW_SECONDS)
 
     def _guarded(self, chunk: Chunk) -> Chunk:
-        """With what parks tables because of values of theirs that no log explains."""
+        """Adds the guard that parks tables because of values in them that no log explains."""
         found = self.guard.barriers(chunk, self.keeper.select) if self.guard is not None and chunk.tables else []
         parked = [one for barrier in found for one in self.keeper.park_at(barrier)]
         return replace(chunk, barriers=chunk.barriers + tuple(parked)) if parked else chunk

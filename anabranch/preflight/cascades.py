@@ -50,7 +50,7 @@ def _check(rules: RuleSet, child: TableId, key: ForeignKey) -> Iterator[CheckRes
 
 
 def _check_computed(rules: RuleSet, child: TableSchema, values: ValueRules) -> Iterator[CheckResult]:
-    """What the source derives from columns that such a key gives other values."""
+    """Lists what the source derives from columns that such a key gives other values."""
     acting = [
         key for key in child.foreign_keys if key.on_update is not Action.RESTRICT or key.on_delete is Action.SET_NULL
     ]

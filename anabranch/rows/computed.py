@@ -43,7 +43,7 @@ class Computed:
 
 @runtime_checkable
 class ComputingReader(Protocol):
-    """What a SnapshotReader has besides where the source can evaluate the expressions of its computed columns."""
+    """Lets a SnapshotReader evaluate the expressions of the source's computed columns; an ability that not all have."""
 
     def compute(
         self, table: TableSchema, inputs: Sequence[str], columns: Sequence[str], rows: Sequence[Row], rules: ValueRules

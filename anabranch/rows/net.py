@@ -167,7 +167,7 @@ class ChangeShape:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Of the values, in their order."""
+        """Columns of the values, in their order."""
         return self.sets if self.operation == "insert" else (*self.sets, *self.table.key)
 
 

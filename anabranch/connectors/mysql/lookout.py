@@ -140,7 +140,7 @@ class MysqlLookout:
         self._connection.close()
 
     def _rows(self, *queries: str) -> list[tuple[Any, ...]]:
-        """Of the first that this server, and this user's rights, allow."""
+        """Runs the first query that this server, and this user's rights, allow, and returns its rows."""
         for query in queries:
             try:
                 return ask(self._connection, query)
@@ -162,7 +162,7 @@ class MysqlLookout:
         return found
 
     def _metadata(self) -> dict[int, tuple[str, list[int]]]:
-        """What of it is waited for, and by whom it is held; where nobody has it, who asked for it before."""
+        """Names by waiting session the lock and its holders; where nobody holds it, those who asked for it before."""
         found: dict[int, tuple[str, list[int]]] = {}
         queued: dict[int, tuple[str, list[int]]] = {}
         for waiter, asked, kind, schema, name, holder, has, status in self._rows(_METADATA):
@@ -176,7 +176,7 @@ class MysqlLookout:
 
 @dataclass(frozen=True)
 class _Teller:
-    """What is known of the sessions of a server at one moment."""
+    """The sessions of a server at one moment, and how each is described."""
 
     threads: dict[int, _Thread]
     begun: dict[int, int]  # seconds since a session's transaction began

@@ -138,7 +138,7 @@ class _Levels:
     def _computed(
         self, step: Step, stage: Stage, which: sql.Composable, after: Mapping[str, sql.Composable]
     ) -> Mapping[str, sql.Composable]:
-        """What the computed columns of these children become; nothing where the step changes none."""
+        """Computes the children's computed columns; gives nothing where the step changes none."""
         child, columns, _ = step
         computed = self.computed.get(child.source)
         if computed is None or set(columns).isdisjoint(computed.inputs):

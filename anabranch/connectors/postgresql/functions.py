@@ -116,7 +116,7 @@ def _function(row: tuple[object, ...], names: _Names) -> Function:
 
 
 class _Names:
-    """What users made, by name."""
+    """Objects that users made, by name."""
 
     def __init__(self, connection: Connection) -> None:
         self._known: dict[str, list[tuple[str, str, int]]] = {}

@@ -199,7 +199,7 @@ def read_objects(connection: Connection, types: Iterable[int], functions: Iterab
 
 
 def _settled(objects: Objects) -> Objects:
-    """What is made of what cannot be had cannot be had either."""
+    """Leaves out whatever is made of something that cannot be had."""
     types, functions = dict(objects.types), dict(objects.functions)
     while True:
         lost = {
@@ -232,7 +232,7 @@ def _is_lost(types: Mapping[int, Type], oid: int) -> bool:
 
 
 def in_order(objects: Objects, types: Iterable[int], functions: Iterable[int]) -> Iterator[Need]:
-    """What these need, each after what it is made of and calls. Functions that cannot be had are left out."""
+    """Lists the objects that these need, each behind those it is made of; functions that cannot be had are left out."""
     done = set[tuple[str, int]]()
 
     def of_type(oid: int) -> Iterator[Need]:
@@ -325,7 +325,7 @@ def make(connection: Connection, needs: Iterable[Need]) -> None:
 
 
 def _make_function(connection: Connection, need: Need) -> None:
-    """What calls one that the server refuses is left out, by name, where it is built."""
+    """Leaves out by name, where it is built, whatever calls a function that the server refuses."""
     try:
         with connection.transaction():
             connection.execute(need.definition.encode())

@@ -64,7 +64,7 @@ class NotPrepared(Exception):
 
 
 class Pipeline:
-    """What one connection has prepared. Not for two threads."""
+    """The statements that one connection has prepared, and the pipeline over it. Not for two threads."""
 
     def __init__(self, connection: Connection, job: str, owner: str) -> None:
         self._connection, self._job, self._owner = connection, job, owner
@@ -95,7 +95,7 @@ class Pipeline:
             self._forget()
 
     def _keep(self, found: PGresult) -> None:
-        """Of the statements those that are there."""
+        """Keeps those statements that the server still has."""
         there = {found.get_value(row, 0) for row in range(found.ntuples)}
         self._has_move = MOVE in there
         self._names = {shape: name for shape, name in self._names.items() if name in there}

@@ -73,7 +73,7 @@ def _as_needed(live: Live) -> list[Need]:
 
 
 def check_lacking(live: Live) -> Iterator[CheckResult]:
-    """What uses something that cannot be copied and is not there."""
+    """Lists what uses something that cannot be copied and that the target lacks."""
     found = [
         (table, one) for table in live.context.targets.values() for one in live.context.tables[table.source].lacking
     ]

@@ -197,7 +197,7 @@ class _Plan:
 
 
 def _taken_off(connection: Connection, job: str, tables: Tables) -> frozenset[TableId]:
-    """Those whose keys were taken off for the load."""
+    """Tables whose keys were taken off for the load."""
     found = connection.execute(HAS_TAKEN_OFF).fetchone()
     if not found or not found[0]:
         return frozenset()

@@ -107,7 +107,7 @@ _Rows = Mapping[int, list[Any]]
 
 @dataclass(frozen=True)
 class _Beside:
-    """What a table has beside columns, keys and the like."""
+    """Facts of a table beside its columns and keys."""
 
     needs: tuple[Need, ...]
     type_states: tuple[tuple[str, str], ...]

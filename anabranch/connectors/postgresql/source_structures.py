@@ -123,7 +123,7 @@ NOT_TAKEN = "which is not carried over"
 def lacking_of(
     rows: Iterable[Any], functions: Mapping[int, Function], columns: Iterable[Column]
 ) -> tuple[Lacking, ...]:
-    """Of the rows of CALLED those that use what a target is not given."""
+    """Picks the rows of CALLED that use something a target is not given."""
     counting = {column.name for column in columns if column.auto_increment}
     found = []
     for what, name, kind, uses, oid in rows:
