@@ -102,7 +102,7 @@ class CaughtUp:
         self.progress = progress
         self.source = ends.source_of(progress.job)
         self._goal: LogMark | None = None
-        self._ask_again = 0.0  # when the source's names are asked for again
+        self._ask_again, self._knew = 0.0, False  # when the source's names are asked for again, and what was found last
         self._sequence: int | None = None
 
     @property
@@ -125,10 +125,14 @@ class CaughtUp:
         is_there = progress.checkpoint.position.sequence >= self._sequence and progress.is_built
         if not is_there or progress.is_asked or progress.is_loading_again():
             return False
-        if time.monotonic() < self._ask_again:
-            return False
-        self._ask_again = time.monotonic() + KNOWING
-        return self._knows_all()
+        return self.knows()
+
+    def knows(self) -> bool:
+        """`_knows_all`, asked once a second. Meanwhile the last answer holds: several targets have to agree at one moment."""
+        if time.monotonic() >= self._ask_again:
+            self._ask_again = time.monotonic() + KNOWING
+            self._knew = self._knows_all()
+        return self._knew
 
     def _knows_all(self) -> bool:
         """Has capture noticed every table that the source has, and what became of those that it follows, and has apply come to

@@ -9,6 +9,7 @@ import pytest
 
 from anabranch.config import load_job
 from anabranch.job import Job, lanes
+from anabranch.job.caughtup import CaughtUp
 from anabranch.job.children import Child, PartFailed
 from anabranch.job.lanes import Lane, refuse_if_all_failed, worst
 from anabranch.state.store import StateStore
@@ -64,6 +65,19 @@ def test_a_part_that_was_killed_is_started_again_at_once_as_ever(both: list[Lane
     child = ends_with(both[0], 1)
     both[0].poll(100.0)
     assert both[0].failure is None and len(child.restarts) == 1 and child.not_before < 100.0 + lanes.PAUSES[0]
+
+
+def test_targets_that_are_asked_at_different_times_agree_at_one_moment(
+    both: list[Lane], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    monkeypatch.setattr(CaughtUp, "_knows_all", lambda self: asked.append(self) or True)
+    north, south = (lane.caught_up for lane in both)
+    assert north.knows()  # and south comes later
+    assert north.knows() and south.knows() and len(asked) == 2
+    monkeypatch.setattr(CaughtUp, "_knows_all", lambda self: False)
+    north._ask_again = 0.0
+    assert not north.knows() and not north.knows()
 
 
 def test_each_part_is_started_for_its_target(both: list[Lane]) -> None:
