@@ -19,7 +19,7 @@ WITHOUT = tests/unit/connectors tests/unit/rows tests/unit/verify tests/unit/cli
 JAVA   = $(BIN)/python -c 'import sys; sys.excepthook = lambda kind, error, at: print(error, file=sys.stderr); \
   from anabranch.testing.packages import find_java; print(find_java().parent.parent)'
 
-.PHONY: help venv native demo check test test-unit test-servers test-faults torture bench docs clean
+.PHONY: help venv native demo check test test-unit test-servers test-faults torture bench docs wheels clean
 
 help:
 	@echo 'make demo         MariaDB -> PostgreSQL on private servers, from nothing to verified (ARGS="--seconds 20", "--forever")'
@@ -31,6 +31,7 @@ help:
 	@echo 'make bench        the figures of bench/README.md, each beside its ceiling and its peers (W=2 SIZE=full SOURCE=mysql); writes docs/explanation/performance.md'
 	@echo 'make docs         the reference pages, from the code'
 	@echo 'make native       the compiled decoder of logs (native/) into .venv; needs cargo, which is installed where make runs as root'
+	@echo 'make wheels       what a release consists of, into dist/: wheels for manylinux and musllinux (abi3), checked; needs cargo'
 	@echo 'make venv         the virtual environment in .venv (PYTHON=python3.12 for another Python)'
 	@echo 'make clean        remove .venv, caches and build results'
 
@@ -120,6 +121,11 @@ bench: $(NATIVE)
 
 docs: $(STAMP)
 	$(BIN)/python docs/generate.py
+
+# ARCH: x86_64 or aarch64. The wheels of macOS are built by .github/workflows/release.yml, which calls this for Linux.
+wheels: $(STAMP)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517 --editable '.[release]'
+	@sh native/wheels.sh $(BIN) dist
 
 clean:
 	rm -rf $(VENV) native/target build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache spark-warehouse

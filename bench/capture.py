@@ -15,7 +15,7 @@ from bench.orders import Orders
 from bench.peers.chosen import READERS, capture_goals, chosen
 from bench.peers.ring import Readers
 from bench.processes import Cost, until
-from bench.stand import Job, Stand
+from bench.stand import HIDDEN, Job, Stand
 
 CHANGES = 1_000_000
 LARGE, FULL_FROM = 3_000_000, 0.1  # rows of the one large transaction, and the scale from which it has them all
@@ -48,25 +48,31 @@ def _in_turns(stand: Stand, job: Job, orders: Orders, changes: int, repeat: int,
     begun = _kept(job)
     place = stand.log_begins(job)
     transactions = orders.backlog(changes)
-    copies, captures = [], []
+    copies: list[Cost] = []
+    captures: dict[str, list[Cost]] = {decoder: [] for decoder in job.decoders()}
     for _ in range(repeat):
         copies.append(stand.copy_log(job, place))
         peers.each(lambda peer: peer.read(changes))
-        captures.append(_capture(stand, job, transactions))
-        trail_bytes = sum(file.stat().st_size for file in (job.home / "trail").glob("*.seg*"))
-        shutil.rmtree(job.home)
-        shutil.copytree(begun, job.home)
-        stand.log_again(job)
+        for decoder, one in job.decoders().items():
+            captures[decoder].append(_capture(stand, one, transactions))
+            trail_bytes = sum(file.stat().st_size for file in (job.home / "trail").glob("*.seg*"))
+            shutil.rmtree(job.home)
+            shutil.copytree(begun, job.home)
+            stand.log_again(job)
     facts = {
         "changes": changes,
         "log_mb": stand.copied().stat().st_size / 1e6,
         "trail_mb": trail_bytes / 1e6,
     }
-    ours = Side("anabranch", "anabranch capture", changes, captures)
+    ours, *hidden = (
+        Side(f"anabranch{decoder}", f"anabranch capture{HIDDEN * bool(decoder)}", changes, costs)
+        for decoder, costs in captures.items()
+    )
     ceiling = Side("ceiling", PROGRAMS[stand.name], changes, copies)
     return [
         compared("W2 capture", stand.name, ours, ceiling, GOALS[stand.name], facts=facts),
         Figure("W2 memory", stand.name, "rss_mb", ours.rss, MOST_MB, is_most=True),
+        *(compared("W2 capture/python", stand.name, one, ceiling, None) for one in hidden),
         *peers.figures(ours, capture_goals(stand)),
     ]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 
 from anabranch.testing.databases import Database, connect
@@ -14,7 +16,7 @@ from bench.orders import TARGET_TABLE
 from bench.peers.chosen import LOAD_GOALS, LOADERS, chosen
 from bench.peers.ring import Loaders
 from bench.processes import Cost, Program, forget_peak, measured, python
-from bench.stand import Job, Stand
+from bench.stand import HIDDEN, Job, Stand
 
 ROWS = 3_000_000
 GOAL = 0.8
@@ -26,27 +28,41 @@ def run(stand: Stand, scale: float, repeat: int) -> list[Figure]:
     source, target = stand.databases("load")
     stand.orders(source).create(rows)
     target.execute(TARGET_TABLE.format(name="public.piped"))
-    job = stand.job("load", source, target, more=ONE_TASK)
-    loads: list[Cost] = []
+    decoders = stand.job("load", source, target, more=ONE_TASK).decoders()
+    loads: dict[str, list[Cost]] = {decoder: [] for decoder in decoders}
     pipes: dict[str, list[Cost]] = {form: [] for form in stand.forms}
     peers = Loaders("W1 load", stand, stand.pair, chosen(LOADERS))
-    with Program(python("bench.warm"), job.environment) as worker:
-        peers.start(_warm_up(stand, worker))
+    with ExitStack() as stack:
+        warm = {
+            decoder: stack.enter_context(Program(python("bench.warm"), job.environment))
+            for decoder, job in decoders.items()
+        }
+        peers.start(_warm_up(stand, list(warm.values())))
         for _ in range(repeat):
             for form, costs in pipes.items():
                 costs.append(_pipe(stand, source, target, form))
             peers.load(source)
-            _clear(target)
-            loads.append(_load(stand, worker, job))
-            _check(target, rows)
-            _forget(job)
-    ours = Side("anabranch", "anabranch load, one task, Spark running already", rows, loads)
+            for decoder, job in decoders.items():
+                _clear(target)
+                loads[decoder].append(_load(stand, warm[decoder], job))
+                _check(target, rows)
+                _forget(job)
+    ours, *hidden = (
+        Side(
+            f"anabranch{decoder}",
+            f"anabranch load, one task, Spark running already{HIDDEN * bool(decoder)}",
+            rows,
+            costs,
+        )
+        for decoder, costs in loads.items()
+    )
     ceilings = [
         Side("pipe", f"the vendors' clients in a pipe {form}".strip(), rows, costs) for form, costs in pipes.items()
     ]
     ceiling, *others = sorted(ceilings, key=lambda side: -side.rate)
     figure = compared("W1 load", stand.pair, ours, ceiling, GOAL, facts={"rows": rows}, others=others)
-    return [figure, *peers.figures(ours, LOAD_GOALS)]
+    without = [compared("W1 load/python", stand.pair, one, ceiling, None) for one in hidden]
+    return [figure, *without, *peers.figures(ours, LOAD_GOALS)]
 
 
 def _clear(target: Database) -> None:
@@ -79,12 +95,14 @@ def _load(stand: Stand, worker: Program, job: Job) -> Cost:
     return replace(meter.cost(), seconds=seconds)
 
 
-def _warm_up(stand: Stand, worker: Program) -> Database:
+def _warm_up(stand: Stand, workers: Sequence[Program]) -> Database:
     """A source with a few rows, which is loaded."""
     source, target = stand.databases("warm")
     stand.orders(source).create(10)
     job = stand.job("warm", source, target, more=ONE_TASK)
-    worker.ask(f"load {job.file}")
+    for worker in workers:
+        worker.ask(f"load {job.file}")
+        _forget(job)
     return source
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from anabranch.rows.installed import FOUND, SWITCH
 from anabranch.testing.databases import Database, connect, create_database
 from anabranch.testing.packages import Software, find_java, find_mariadb, find_mysql, find_postgresql
 from anabranch.testing.servers import Server, start_mariadb, start_mysql, start_postgresql
@@ -50,6 +51,7 @@ target = "public.{{table}}"
 
 {more}
 """
+HIDDEN = ", compiled code hidden"  # behind what a side does
 
 
 @dataclass
@@ -65,6 +67,11 @@ class Job:
     @property
     def home(self) -> Path:
         return self.file.parent / self.name
+
+    def decoders(self) -> dict[str, Job]:
+        """What is put behind a figure's name -> this job; beside it the job of processes that do not see the compiled code."""
+        hidden = {"/python": replace(self, environment={**self.environment, SWITCH: "off"})}
+        return {"": self, **(hidden if FOUND is not None else {})}
 
     def start(self, verb: str, *options: str) -> Program:
         return Program(python("anabranch", verb, self.file, *options), self.environment)

@@ -18,7 +18,7 @@ SWITCH = "ANABRANCH_COMPILED"  # "off" hides the compiled code, as if it were no
 IS_HIDDEN = os.environ.get(SWITCH, "").strip().lower() in ("off", "0", "no", "false")
 IS_OTHER = found is not None and getattr(found, "INTERFACE", None) != INTERFACE
 FOUND: Any = None if IS_HIDDEN or IS_OTHER else found
-REMEDY = "pip install ./native in a checkout of anabranch (needs cargo)"
+REMEDY = "install the wheel of anabranch-native of this release, or pip install ./native in a checkout (needs cargo)"
 COST = "a backlog takes about three times as long as with the compiled one, a load's lines three times the processor's time"
 
 
