@@ -5,7 +5,7 @@ An engine reaches these through `connectors.get(scheme)`; a connector implements
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -199,7 +199,8 @@ class SnapshotReader(Protocol):
 
     def lines(self, table: TableSchema, columns: Sequence[str], bounds: Bounds, rules: ValueRules) -> Iterator[bytes]:
         """The rows inside `bounds` as lines (rows/lines.py): blocks of whole lines, about 1 MB each, nothing buffered
-        beyond. Encodings are identical with what LogReader gives for the same value (K34, pitfall 29)."""
+        beyond. Encodings are identical with what LogReader gives for the same value (K34, pitfall 29). Where the server
+        says how many rows it has for them, another count is a SourceError behind the last block."""
 
     def lines_of(
         self, table: TableSchema, columns: Sequence[str], keys: Sequence[Mapping[str, str | None]], rules: ValueRules
@@ -235,9 +236,9 @@ class RawReader(Protocol):
         """Names the form that rows of these columns have in `raw`, by their types in the snapshot that is open; "" where there
         is none. A row of a form means the same to every RawLoader that names it alike."""
 
-    def raw(self, table: TableSchema, columns: Sequence[str], bounds: Bounds) -> Iterator[bytes]:
+    def raw(self, table: TableSchema, columns: Sequence[str], bounds: Bounds) -> Generator[bytes, None, int]:
         """The rows that `lines` gives, in that form: one stream from its beginning to its end, in blocks of about 1 MB that are
-        cut anywhere, nothing buffered beyond."""
+        cut anywhere, nothing buffered beyond. Returns how many rows the server says they are."""
 
 
 @runtime_checkable
@@ -453,7 +454,8 @@ class Loader(Protocol):
         lines: Iterable[bytes],
     ) -> int:
         """COPY the lines and write the ledger row, in one transaction whose first statement updates the generation's
-        row (K29, K21). Returns rows. A newer generation raises Fenced; a refused line RowRefused with the row's key."""
+        row (K29, K21). Returns rows. A newer generation raises Fenced; a refused line RowRefused with the row's key; a
+        server that took fewer rows than there are lines TargetError, and nothing stays."""
 
     def unique_columns(self, tables: Sequence[TargetTable]) -> Mapping[TableId, frozenset[str]]:
         """Source table -> columns of ours on which its target table's unique keys beside the primary depend in any way,
@@ -510,7 +512,8 @@ class RawLoader(Protocol):
         blocks: Iterable[bytes],
     ) -> int:
         """As `load_chunk`, of one stream of RawReader.raw. RowRefused for whatever the target does not take, also where the
-        table takes another form by now: it need not name the row, the same chunk as lines does."""
+        table takes another form by now, or counts other rows than `blocks` returns: it need not name the row, the same chunk
+        as lines does."""
 
 
 # --- verification and preflight --------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -78,17 +78,18 @@ class ChunkWork:
             return ""
         return wanted if snapshot.raw_form(load.schema, load.table.source_columns) == wanted else ""
 
-    def blocks(self, snapshot: SnapshotReader, pieces: Sequence[Piece], form: str = "") -> Iterator[bytes]:
-        """An empty one between two pieces."""
+    def blocks(
+        self, snapshot: SnapshotReader, pieces: Sequence[Piece], form: str = ""
+    ) -> Generator[bytes, None, int | None]:
+        """An empty one between two pieces. Returns what the source says of how many rows a stream has."""
         for number, piece in enumerate(pieces):
             if number:
                 yield b""
             schema, columns = piece.load.schema, read_columns(piece.load.table, piece.load.filter)
             if form and isinstance(snapshot, RawReader):
-                found = snapshot.raw(schema, columns, piece.bounds)
-            else:
-                found = snapshot.lines(schema, columns, piece.bounds, self.rules)
-            yield from filter(None, found)
+                return (yield from snapshot.raw(schema, columns, piece.bounds))  # of one piece: no empty block in it
+            yield from filter(None, snapshot.lines(schema, columns, piece.bounds, self.rules))
+        return None
 
     def finish(self, piece: Piece | Knot, header: bytes, blocks: Iterator[bytes]) -> tuple[int, ...] | None:
         if (told := json.loads(header)) == WAITING:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -25,7 +26,8 @@ class Proxy:
     """A line to `host:port` by way of a free port of 127.0.0.1, in a thread of its own. Faults hold until the next call.
 
     `slow`: every block waits that long · `stall`: nothing passes, nobody is told · `cut`: open lines are reset ·
-    `refuse`: as `cut`, and new ones are reset too · `restore`: as it was. `cut_at`: once, where a client says something."""
+    `refuse`: as `cut`, and new ones are reset too · `change`: an answer says something else · `restore`: as it was. `cut_at`:
+    once, where a client says something."""
 
     def __init__(self, host: str, port: int) -> None:
         self.host, self.target_port, self.port = host, port, 0
@@ -35,6 +37,7 @@ class Proxy:
         self.met = 0  # lines and blocks so far that were reset, refused, or had to wait
         self._delay, self._refuses = 0.0, False
         self._cut_at: tuple[bytes, Cut] | None = None
+        self._change: tuple[re.Pattern[bytes], bytes] | None = None
         self._open: set[asyncio.StreamWriter] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="anabranch-proxy", daemon=True)
@@ -69,8 +72,13 @@ class Proxy:
         not encrypted."""
         self._call(lambda: setattr(self, "_cut_at", (words, when)))
 
+    def change(self, said: bytes, heard: bytes) -> None:
+        """Where the server says what the pattern `said` finds, clients hear `heard` (as re.sub has it). Only where it comes in
+        one piece, and not encrypted."""
+        self._call(lambda: setattr(self, "_change", (re.compile(said, re.DOTALL), heard)))
+
     def restore(self) -> None:
-        self._refuses, self._cut_at = False, None
+        self._refuses, self._cut_at, self._change = False, None, None
         self.slow(0.0)
         self._call(self._flows.set)
 
@@ -137,6 +145,9 @@ class Proxy:
                         await writer.drain()
                     line.cut()
                     return
+                if self._change and not is_client:
+                    said, heard = self._change
+                    block = said.sub(heard, block)
                 writer.write(block)
                 self.passed += len(block)
                 await writer.drain()

@@ -42,10 +42,18 @@ from anabranch.model.datatype import Kind
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark
 from anabranch.model.schema import Column, TableSchema
+from anabranch.rows.counted import lines_in, miscount, piece_name
 
 # Text comes as it is stored. The rest is as in every session (settings.py).
 SESSION = "SET SESSION character_set_results = NULL"
 KEYS_AT_ONCE = 1000  # in one condition
+# The server counts the rows that it finds, those beyond a limit, too: on a statement without one that costs nothing.
+# https://dev.mysql.com/doc/refman/8.0/en/information-functions.html#function_found-rows
+COUNTED, COUNT = "SQL_CALC_FOUND_ROWS", "SELECT FOUND_ROWS()"
+MISCOUNTED = (
+    "look for what takes rows from results: a row limit that sessions are given (sql_select_limit), a plug-in that rewrites"
+    " statements, a proxy; let the URL lead to the server itself, then start again"
+)
 
 
 class MysqlSnapshot:
@@ -86,7 +94,7 @@ class MysqlSnapshot:
 
     def lines(self, table: TableSchema, columns: Sequence[str], bounds: Bounds, rules: ValueRules) -> Iterator[bytes]:
         where = chunks.condition(chunks.key_columns(table), bounds) if bounds != Bounds() else ""
-        return self._lines(table, columns, where, rules)
+        return self._lines(table, columns, where, rules, piece_name(table.primary_key, bounds.lower, bounds.upper))
 
     def lines_of(
         self, table: TableSchema, columns: Sequence[str], keys: Sequence[Mapping[str, str | None]], rules: ValueRules
@@ -94,23 +102,26 @@ class MysqlSnapshot:
         """The rows that have one of these primary keys (source column -> text form), as `lines` gives them (K3)."""
         for start in range(0, len(keys), KEYS_AT_ONCE):
             where = " OR ".join(f"({_same_key(table, key)})" for key in keys[start : start + KEYS_AT_ONCE])
-            yield from self._lines(table, columns, where, rules)
+            yield from self._lines(table, columns, where, rules, "the rows of some keys")
 
     def close(self) -> None:
         if self._connection is not None and self._connection.open:
             self._connection.close()
         self._connection = None
 
-    def _lines(self, table: TableSchema, columns: Sequence[str], where: str, rules: ValueRules) -> Iterator[bytes]:
+    def _lines(
+        self, table: TableSchema, columns: Sequence[str], where: str, rules: ValueRules, piece: str = "the whole table"
+    ) -> Iterator[bytes]:
         finisher = Finisher(table, columns, rules)
         parts, front = self._asked([table.column(column) for column in columns], finisher)
         wanted = ", ".join(part.sql for part in parts)
         rows = chunks.source(table, bool(where)) + (f" WHERE {where}" if where else "")
         with _about(table):
+            session = self._session()
             if table.row_end:
-                _refuse_past(self._session())
-            raw = RawRows(self._session(), f"SELECT {wanted} FROM {rows}")
-        return _told(table, finisher.blocks(_joined(raw, parts, front)))
+                _refuse_past(session)
+            raw = RawRows(session, f"SELECT {COUNTED} {wanted} FROM {rows}")
+        return _told(table, _counted(session, finisher.blocks(_joined(raw, parts, front)), piece))
 
     def _asked(self, columns: Sequence[Column], finisher: Finisher) -> tuple[list[_Part], Front | None]:
         """What is asked for, and the compiled code that takes it as it comes, where it does. A server needs half the time for
@@ -167,6 +178,17 @@ def _about(table: TableSchema) -> Iterator[None]:
 def _told(table: TableSchema, blocks: Iterator[bytes]) -> Iterator[bytes]:
     with _about(table):
         yield from blocks
+
+
+def _counted(session: pymysql.Connection, blocks: Iterator[bytes], piece: str) -> Iterator[bytes]:
+    """Raises SourceError behind the last block where the server has found more rows, or fewer."""
+    came = 0
+    for block in blocks:
+        came += lines_in(block)
+        yield block
+    told = int(ask(session, COUNT)[0][0])
+    if told != came:
+        raise SourceError(f"read rows: {miscount(piece, told, came)}", hint=MISCOUNTED)
 
 
 def _refuse_past(session: pymysql.Connection) -> None:

@@ -8,9 +8,10 @@ https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-FLOW-SIMPLE-
 from __future__ import annotations
 
 import os
+import re
 import select
-from collections.abc import Iterator
-from struct import pack
+from collections.abc import Generator
+from struct import pack, unpack_from
 
 import psycopg
 from psycopg import sql
@@ -20,11 +21,14 @@ from anabranch.rows import compiled
 
 BLOCK_BYTES = 1 << 18  # what a processor's cache holds while it goes through several hands
 LOST = "the line to the server was closed unexpectedly"
+TAIL_BYTES = 4096  # of what came last: CommandComplete, and what a server may say behind it
+TAG = re.compile(rb"C....COPY (\d+)\0", re.DOTALL)
 IDLE = (psycopg.pq.TransactionStatus.IDLE, psycopg.pq.TransactionStatus.INTRANS)
 
 
-def copied(connection: Connection, statement: sql.Composed) -> Iterator[bytes]:
-    """What `COPY … TO STDOUT` gives. Raises psycopg.Error. Who leaves before the end leaves a closed connection."""
+def copied(connection: Connection, statement: sql.Composed) -> Generator[bytes, None, int]:
+    """Gives what `COPY … TO STDOUT` gives, and returns how many rows the server says it sent. Raises psycopg.Error. Who leaves
+    before the end leaves a closed connection."""
     return _by_line(connection, statement) if _is_plain(connection) else _by_library(connection, statement)
 
 
@@ -39,18 +43,21 @@ def _is_plain(connection: Connection) -> bool:
 # --- beside libpq -----------------------------------------------------------------------------------------------------
 
 
-def _by_line(connection: Connection, statement: sql.Composed) -> Iterator[bytes]:
-    text, line = statement.as_bytes(connection) + b"\0", connection.pgconn.socket
+def _by_line(connection: Connection, statement: sql.Composed) -> Generator[bytes, None, int]:
+    text, line, tail = statement.as_bytes(connection) + b"\0", connection.pgconn.socket, b""
     messages, held, error, is_ready = compiled.NATIVE.CopyOut(), bytearray(), None, False
     try:
         _send(line, b"Q" + pack("!I", len(text) + 4) + text)
         while not is_ready:
-            rows, fields, is_ready = messages.feed(_received(line))
+            said = _received(line)
+            tail = said[-TAIL_BYTES:] if len(said) >= TAIL_BYTES else (tail + said)[-TAIL_BYTES:]
+            rows, fields, is_ready = messages.feed(said)
             error = error or fields
             held += rows
             if len(held) >= BLOCK_BYTES and not error:
                 yield bytes(held)
                 held.clear()
+        told = 0 if error else rows_told(tail)
     except (OSError, ValueError) as lost:
         raise (_error(error) if error else psycopg.OperationalError(f"{LOST}: {lost}")) from None
     finally:
@@ -60,6 +67,23 @@ def _by_line(connection: Connection, statement: sql.Composed) -> Iterator[bytes]
         raise _error(error)
     if held:
         yield bytes(held)
+    return told
+
+
+def rows_told(tail: bytes) -> int:
+    """How many rows the server sent, by the end of its answer: CommandComplete, perhaps notices and settings, ReadyForQuery.
+    A row may hold the same bytes: what counts is the last place from which whole messages lead to the end."""
+    at = len(tail)
+    while (at := tail.rfind(b"C\0\0\0", 0, at)) >= 0:
+        if (found := TAG.match(tail, at)) and _leads_to_the_end(tail, at):
+            return int(found[1])
+    raise ValueError("the server did not say how many rows it sent")
+
+
+def _leads_to_the_end(tail: bytes, at: int) -> bool:
+    while at + 5 <= len(tail):
+        at += 1 + int(unpack_from("!I", tail, at + 1)[0])
+    return at == len(tail)
 
 
 def _send(line: int, message: bytes) -> None:
@@ -104,20 +128,21 @@ def _error(fields: bytes) -> psycopg.Error:
 # --- by libpq ---------------------------------------------------------------------------------------------------------
 
 
-def _by_library(connection: Connection, statement: sql.Composed) -> Iterator[bytes]:
+def _by_library(connection: Connection, statement: sql.Composed) -> Generator[bytes, None, int]:
     """What has come already is taken from libpq itself, at half the time of `Copy.read`, which is left to wait. Messages are
     copied out at once: a list of them would be walked through by Python's garbage collector over and over, which takes longer
     than all the rest."""
     with connection.cursor() as cursor, cursor.copy(statement) as copy:
-        pg, held = connection.pgconn, bytearray()
+        pg, held, told = connection.pgconn, bytearray(), 0
         take = pg.get_copy_data
         while True:
             count, message = take(1)
             if count < 0:
-                _end(pg)
+                told = _end(pg)
                 break
             one = message if count else copy.read()
             if not one:
+                told = cursor.rowcount
                 break
             held += one
             if len(held) >= BLOCK_BYTES:
@@ -125,12 +150,14 @@ def _by_library(connection: Connection, statement: sql.Composed) -> Iterator[byt
                 held.clear()
         if held:
             yield bytes(held)
+    return told
 
 
-def _end(pg: psycopg.pq.abc.PGconn) -> None:
+def _end(pg: psycopg.pq.abc.PGconn) -> int:
     """Takes every result behind the last message, also behind an error: the connection is busy until the last one is taken.
-    Raises psycopg.Error, of the first result that is one."""
+    Returns the rows that the server says it sent. Raises psycopg.Error, of the first result that is one."""
     results = list(iter(pg.get_result, None))
     for result in results:
         if result.status != psycopg.pq.ExecStatus.COMMAND_OK:
             raise psycopg.errors.error_from_result(result)
+    return int(results[-1].command_tuples or 0)

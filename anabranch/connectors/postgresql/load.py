@@ -21,6 +21,7 @@ from anabranch.connectors.postgresql import aside, constraints, ddl, needs, shar
 from anabranch.connectors.postgresql.binary_forms import binary_forms
 from anabranch.connectors.postgresql.catalog import holds_rows, read_table, read_tables, relation_table
 from anabranch.connectors.postgresql.connection import Connection, column_list, connect, table_name
+from anabranch.connectors.postgresql.copy_in import refuse_miscount
 from anabranch.connectors.postgresql.enforced import read_keys
 from anabranch.connectors.postgresql.errors import (
     WAITED_FOR,
@@ -45,6 +46,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.model.state import KEPT
 from anabranch.model.steps import DdlStep
+from anabranch.rows.counted import Told, lines_in, miscount
 from anabranch.rows.keys import EnforcedKey
 from anabranch.rows.net import TargetTable
 
@@ -198,7 +200,7 @@ class PostgresLoader:
         lines: Iterable[bytes],
     ) -> int:
         chunk = (job, str(table.source), generation, number)
-        return self._load(table, chunk, marks, lambda connection: _copy(connection, job, table, lines))
+        return self._load(table, chunk, marks, lambda connection: _copy(connection, job, table, number, lines))
 
     def raw_forms(self, tables: Sequence[TargetTable]) -> Mapping[TableId, str]:
         with translated("read the types of the target's columns"):
@@ -216,7 +218,9 @@ class PostgresLoader:
         blocks: Iterable[bytes],
     ) -> int:
         chunk = (job, str(table.source), generation, number)
-        return self._load(table, chunk, marks, lambda connection: _copy_binary(connection, job, table, form, blocks))
+        return self._load(
+            table, chunk, marks, lambda connection: _copy_binary(connection, job, table, number, form, blocks)
+        )
 
     def _load(
         self,
@@ -325,8 +329,8 @@ class PostgresLoader:
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
-def _copy(connection: Connection, job: str, table: TargetTable, lines: Iterable[bytes]) -> int:
-    """All lines, in one COPY after another of at most HELD_BYTES."""
+def _copy(connection: Connection, job: str, table: TargetTable, number: int, lines: Iterable[bytes]) -> int:
+    """All lines, in one COPY after another of at most HELD_BYTES. Each has to take as many rows as were sent."""
     total, blocks = 0, iter(lines)
     for first in blocks:
         held: list[bytes] = []
@@ -337,25 +341,33 @@ def _copy(connection: Connection, job: str, table: TargetTable, lines: Iterable[
                     copy.write(block)
         except psycopg.Error as error:
             raise _refusal(error, job, table, held) from None
-        total += cursor.rowcount
+        sent = sum(map(lines_in, held))
+        refuse_miscount(connection, table.target, sent, cursor.rowcount, f"load chunk {number}", table.source)
+        total += sent
     return total
 
 
-def _copy_binary(connection: Connection, job: str, table: TargetTable, form: str, blocks: Iterable[bytes]) -> int:
-    """A stream, in one COPY. The lock keeps the columns' types as they are found to be."""
+def _copy_binary(
+    connection: Connection, job: str, table: TargetTable, number: int, form: str, blocks: Iterable[bytes]
+) -> int:
+    """A stream, in one COPY. The lock keeps the columns' types as they are found to be. As many rows have to arrive as the
+    source says it gave; others are read again as lines, which are counted at both ends."""
     connection.execute(sql.SQL("LOCK TABLE ONLY {} IN ROW EXCLUSIVE MODE").format(table_name(table.target)))
     if binary_forms(connection, [(table.target, table.columns)]) != [form]:
         raise RowRefused("the target's columns have other types by now", job=job, table=str(table.source))
-    cursor = connection.cursor()
+    cursor, told = connection.cursor(), Told(blocks)
     try:
         with cursor.copy(_command(table) + sql.SQL(" (FORMAT binary)")) as copy:
-            for block in blocks:
+            for block in told:
                 copy.write(block)
     except psycopg.Error as error:
         kind, hint = meaning(error)
         if kind in WAITED_FOR and state_of(error) != MALFORMED:
             raise
         raise RowRefused(describe(error), hint=hint, job=job, table=str(table.source)) from None
+    if told.rows is not None and told.rows != cursor.rowcount:
+        message = f"load chunk {number}: {miscount('the source', told.rows, cursor.rowcount)}"
+        raise RowRefused(message, job=job, table=str(table.source))
     return cursor.rowcount
 
 

@@ -7,7 +7,8 @@ What does not live here: which of the log's transactions a snapshot has (positio
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import psycopg
 from psycopg import sql
@@ -28,11 +29,12 @@ from anabranch.connectors.postgresql.source_connection import (
     snapshot_text,
 )
 from anabranch.connectors.postgresql.source_errors import translated
-from anabranch.connectors.postgresql.verify import SIZE, TID_RANGES_SINCE, page_edges, plain_lines
+from anabranch.connectors.postgresql.verify import MISCOUNTED, SIZE, TID_RANGES_SINCE, page_edges, plain_lines
 from anabranch.errors import SourceError, SourceUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
+from anabranch.rows.counted import miscount, piece_name
 from anabranch.rows.fingerprint import Fingerprint, Hashed
 
 PLACE = "ctid"  # the name of no column
@@ -172,15 +174,17 @@ class PostgresSnapshot:
         return [Bounds(lower, upper) for lower, upper in zip([None, *edges], [*edges, None], strict=True)]
 
     def lines(self, table: TableSchema, columns: Sequence[str], bounds: Bounds, rules: ValueRules) -> Iterator[bytes]:
-        yield from self._copy(table, columns, _inside(table, bounds))
+        yield from self._copy(table, columns, _inside(table, bounds), _piece(table, bounds))
 
     def raw_form(self, table: TableSchema, columns: Sequence[str]) -> str:
         """The lock of `open` keeps the types as they are."""
         with translated(f"read the types of {table.id}"):
             return binary_forms(self._session(), [(table.id, columns)])[0]
 
-    def raw(self, table: TableSchema, columns: Sequence[str], bounds: Bounds) -> Iterator[bytes]:
-        yield from self._copy(table, columns, _inside(table, bounds), binary=True)
+    def raw(self, table: TableSchema, columns: Sequence[str], bounds: Bounds) -> Generator[bytes, None, int]:
+        query = _query(table, columns, _inside(table, bounds), " (FORMAT binary)")
+        with _about(table):
+            return (yield from copied(self._session(), query))
 
     def lines_of(
         self, table: TableSchema, columns: Sequence[str], keys: Sequence[Mapping[str, str | None]], rules: ValueRules
@@ -188,7 +192,7 @@ class PostgresSnapshot:
         for key in keys:
             names = [name for name in table.primary_key if name in key]
             equal = (_compared(table, [name], "=", [key[name]]) for name in names)
-            yield from self._copy(table, columns, sql.SQL(" AND ").join(equal))
+            yield from self._copy(table, columns, sql.SQL(" AND ").join(equal), "the rows of a key")
 
     def fingerprint(self, table: TableSchema, columns: Sequence[Hashed], bounds: Bounds) -> Fingerprint | None:
         with translated(f"sum up {table.id}"):
@@ -207,17 +211,34 @@ class PostgresSnapshot:
         return self._connection
 
     def _copy(
-        self, table: TableSchema, columns: Sequence[str], condition: sql.Composable, binary: bool = False
+        self, table: TableSchema, columns: Sequence[str], condition: sql.Composable, piece: str
     ) -> Iterator[bytes]:
-        query = sql.SQL("COPY (SELECT {} FROM {} WHERE {}) TO STDOUT" + " (FORMAT binary)" * binary).format(
-            column_list(list(columns)), own_rows(table), condition
-        )
-        try:
-            with translated("read rows"):
-                yield from (copied if binary else plain_lines)(self._session(), query)
-        except SourceError as error:
-            error.table = error.table or str(table.id)
-            raise
+        def refusal(told: int, came: int) -> SourceError:
+            return SourceError(f"read rows: {miscount(piece, told, came)}", hint=MISCOUNTED)
+
+        with _about(table):
+            yield from plain_lines(self._session(), _query(table, columns, condition), refusal)
+
+
+@contextmanager
+def _about(table: TableSchema) -> Iterator[None]:
+    """What the source refuses inside is said with the table's name."""
+    try:
+        with translated("read rows"):
+            yield
+    except SourceError as error:
+        error.table = error.table or str(table.id)
+        raise
+
+
+def _query(table: TableSchema, columns: Sequence[str], condition: sql.Composable, form: str = "") -> sql.Composed:
+    return sql.SQL("COPY (SELECT {} FROM {} WHERE {}) TO STDOUT{}").format(
+        column_list(list(columns)), own_rows(table), condition, sql.SQL(form)
+    )
+
+
+def _piece(table: TableSchema, bounds: Bounds) -> str:
+    return piece_name(table.primary_key, bounds.lower, bounds.upper)
 
 
 def _mark(connection: Connection) -> LogMark:

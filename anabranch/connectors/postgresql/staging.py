@@ -12,6 +12,7 @@ from typing import Any
 from psycopg import sql
 
 from anabranch.connectors.postgresql.connection import Connection, table_name
+from anabranch.connectors.postgresql.copy_in import refuse_miscount
 from anabranch.connectors.postgresql.merge import Piece, Stage, StageColumn, copy_into, create_stage
 from anabranch.model.datatype import LogicalType
 from anabranch.model.ids import TableId
@@ -101,9 +102,11 @@ def copy_rows(
     """COPY arrays into a table, block by block; `names` if the table's columns are called otherwise."""
     types: list[LogicalType] = [column.type for column in columns]
     rows = _block(arrays)
-    with connection.cursor() as cursor, cursor.copy(copy_into(table, names or [c.name for c in columns])) as copy:
+    cursor = connection.cursor()
+    with cursor.copy(copy_into(table, names or [c.name for c in columns])) as copy:
         for start in range(0, len(arrays[0]), rows):
             copy.write(lines(types, [array.slice(start, rows) for array in arrays], nul=nul))
+    refuse_miscount(connection, table, len(arrays[0]), cursor.rowcount, "stage changes", table)
 
 
 def _block(arrays: Sequence[Any]) -> int:

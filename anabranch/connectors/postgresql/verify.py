@@ -7,7 +7,7 @@ comparison makes both sides alike.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from psycopg import sql
 
@@ -19,11 +19,13 @@ from anabranch.connectors.postgresql.fingerprint import fingerprint
 from anabranch.errors import TargetError
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
+from anabranch.rows.counted import Told, lines_in, miscount
 from anabranch.rows.fingerprint import Fingerprint, Hashed
 from anabranch.rows.lines import GEOMETRY
 from anabranch.rows.net import TargetTable
 
 WHOLE_TABLE = "true"
+MISCOUNTED = "let the URL lead to the server itself, with nothing in between that changes results, then start again"
 ROWS_PER_PAGE = 60  # a guess for tables that were never analyzed
 MORE_ESCAPES = re.compile(rb"\\[\\bfv]")
 UNESCAPED = {b"\\\\": b"\\\\", b"\\b": b"\b", b"\\f": b"\f", b"\\v": b"\v"}
@@ -76,8 +78,13 @@ class PostgresReader:
         return page_ranges(pages, rows, rows_per_piece)
 
     def lines(self, table: TargetTable, piece: str) -> Iterator[bytes]:
+        def refusal(told: int, came: int) -> TargetError:
+            place = "the whole table" if piece == WHOLE_TABLE else f"the piece {piece}"
+            message = f"read {table.target}: {miscount(place, told, came)}"
+            return TargetError(message, table=str(table.source), hint=MISCOUNTED)
+
         with translated(f"read {table.target}"):
-            yield from plain_lines(self._session(), select(table, piece))
+            yield from plain_lines(self._session(), select(table, piece), refusal)
 
     def fingerprint(self, table: TargetTable, columns: Sequence[Hashed], piece: str) -> Fingerprint | None:
         with translated(f"sum up {table.target}"):
@@ -94,9 +101,16 @@ class PostgresReader:
         return self._connection
 
 
-def plain_lines(connection: Connection, statement: sql.Composed) -> Iterator[bytes]:
-    """The lines of a COPY, in blocks of whole ones."""
-    return map(_plain, copied(connection, statement))
+def plain_lines(
+    connection: Connection, statement: sql.Composed, refusal: Callable[[int, int], Exception]
+) -> Iterator[bytes]:
+    """The lines of a COPY, in blocks of whole ones. Raises `refusal` of the server's count and of ours where they differ."""
+    blocks, came = Told(copied(connection, statement)), 0
+    for block in blocks:
+        came += lines_in(block)
+        yield _plain(block)
+    if blocks.rows is not None and came != blocks.rows:
+        raise refusal(blocks.rows, came)
 
 
 def _plain(block: bytes) -> bytes:
