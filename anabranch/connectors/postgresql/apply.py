@@ -16,7 +16,7 @@ import psycopg
 from psycopg import sql
 from psycopg.pq import TransactionStatus
 
-from anabranch.abc import ValueRules
+from anabranch.abc import Conflict, ValueRules
 from anabranch.connectors.postgresql import aside, conflicts, merge, onerow, stage
 from anabranch.connectors.postgresql import cascade as cascades
 from anabranch.connectors.postgresql.catalog import may_bypass_constraints
@@ -190,7 +190,9 @@ class PostgresWriter:
         if rows <= few and piece.action is not Action.MULTISET and not piece.newest_by:
             return onerow.merge_few(connection, piece, arrays, nul)
         if piece.action is Action.INSERT and piece.checked:
-            copy_rows(connection, piece.table.target, piece.columns, arrays, nul, piece.values)
+            taken = copy_rows(connection, piece.table.target, piece.columns, arrays, nul, piece.values)
+            if taken != rows:  # a trigger of the target has left rows out
+                raise Conflict(piece.table.source, f"expected {rows} inserts, found {taken}")
             return []
         with stages.filled(piece, arrays, nul) as staged:
             if piece.newest_by:

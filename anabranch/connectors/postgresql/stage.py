@@ -26,7 +26,7 @@ from anabranch.connectors.postgresql.errors import translated
 from anabranch.connectors.postgresql.exchange import exchange
 from anabranch.connectors.postgresql.merge import Piece, StageColumn
 from anabranch.connectors.postgresql.newer import refuse_newer
-from anabranch.connectors.postgresql.staging import ANALYZE_ROWS, copy_rows
+from anabranch.connectors.postgresql.staging import ANALYZE_ROWS, stage_rows
 from anabranch.connectors.postgresql.sweep import stage_prefix
 from anabranch.errors import StateError
 from anabranch.model.endpoint import Endpoint
@@ -100,7 +100,7 @@ def _fill(connection: Connection, staged: StagedPiece, arrays: list[Any], nul: s
     connection.execute(merge.create_stage(HEAD, staged.name, OPTIONS, staged.piece, [PROOF]))
     numbers = np.random.default_rng().integers(0, PROOF_LIMIT, staged.rows, np.int64)
     columns = (*staged.piece.columns, PROOF)
-    copy_rows(connection, staged.id, columns, [*arrays, pa.array(numbers)], nul)
+    stage_rows(connection, staged.id, columns, [*arrays, pa.array(numbers)], nul)
     if staged.rows > ANALYZE_ROWS:
         connection.execute(sql.SQL("ANALYZE {}").format(staged.name))
     return int(numbers.sum())

@@ -40,7 +40,7 @@ class StagingTables:
     def filled(self, piece: Piece, arrays: Sequence[Any], nul: str) -> Iterator[Stage]:
         """A staging table with these rows. An error leaves it to the rollback that follows."""
         with self.empty(piece) as stage:
-            copy_rows(self._connection, stage, piece.columns, arrays, nul)
+            stage_rows(self._connection, stage, piece.columns, arrays, nul)
             if len(arrays[0]) > ANALYZE_ROWS:
                 self._connection.execute(sql.SQL("ANALYZE {}").format(table_name(stage)))
             yield stage
@@ -98,15 +98,24 @@ def copy_rows(
     arrays: Sequence[Any],
     nul: str,
     names: Sequence[str] = (),
-) -> None:
-    """COPY arrays into a table, block by block; `names` if the table's columns are called otherwise."""
+) -> int:
+    """COPY arrays into a table, block by block; `names` if the table's columns are called otherwise. Returns the rows that the
+    server took."""
     types: list[LogicalType] = [column.type for column in columns]
     rows = _block(arrays)
     cursor = connection.cursor()
     with cursor.copy(copy_into(table, names or [c.name for c in columns])) as copy:
         for start in range(0, len(arrays[0]), rows):
             copy.write(lines(types, [array.slice(start, rows) for array in arrays], nul=nul))
-    refuse_miscount(connection, table, len(arrays[0]), cursor.rowcount, "stage changes", table)
+    return cursor.rowcount
+
+
+def stage_rows(
+    connection: Connection, stage: Stage, columns: Sequence[StageColumn], arrays: Sequence[Any], nul: str
+) -> None:
+    """COPY arrays into a staging table, all of them."""
+    taken = copy_rows(connection, stage, columns, arrays, nul)
+    refuse_miscount(connection, stage, len(arrays[0]), taken, "stage changes", stage)
 
 
 def _block(arrays: Sequence[Any]) -> int:
