@@ -129,6 +129,10 @@ class SourceCatalog(Protocol):
         """All tables that `tables` would find now, by their names alone: one cheap query, asked again and again. Of each: why
         the log does not have its rows, "" where it has."""
 
+    def gone(self, tables: Collection[TableId]) -> frozenset[TableId]:
+        """Those of which the source has no table any more, for certain: a name that a view has by now is one, a table that this
+        user may not see is none. Raises SourceUnavailable."""
+
     def mark(self) -> LogMark:
         """The log's end now, for read-position / definitions / position (K19)."""
 
@@ -363,6 +367,9 @@ class Writer(AsideWriter, Protocol):
 
     def save_table(self, job: str, state: TableState) -> None:
         """As TargetStore.save_table, with the epoch's commit; a state without schema keeps the one that is there."""
+
+    def forget_table(self, job: str, table: TableId) -> None:
+        """Remove its state, with the epoch's commit, unless a load of it has begun meanwhile."""
 
     def commit(self) -> None:
         """Raises TargetUnavailable when the outcome is unknown: `begin` again tells by the row."""

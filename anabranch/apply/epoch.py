@@ -43,7 +43,7 @@ from anabranch.failpoints import reach
 from anabranch.model.endpoint import USUAL, EndLimits
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
-from anabranch.model.state import RESUMES, SET_ASIDE, Checkpoint, TableState
+from anabranch.model.state import DROPPED, RESUMES, SET_ASIDE, Checkpoint, TableState
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.chunk import Chunk
 from anabranch.rows.net import Cascade, RowChange, StagedNet, TableNet, TargetTable
@@ -585,6 +585,10 @@ class Applier:
                 same = before is not None and state.schema is before.schema
                 self.writer.save_table(self.job, replace(state, schema=None) if same else state)
                 reach("apply.saved")
+        forgotten = self.states.keys() - work.states.keys()
+        for table in forgotten:  # a load that begins now reads its state before it holds the trail, and is fenced
+            retention.unregister(self.trail.directory, self.names.table(table))
+            self.writer.forget_table(self.job, table)
         reach("apply.commit")
         self.writer.commit()
         reach("apply.committed")
@@ -596,5 +600,7 @@ class Applier:
         self._is_in_doubt = False
         for (table, what), number in work.conflicts.items():
             log.get(job=self.job, table=str(table)).warning("conflicts_settled", what=what, number=number)
+        for table in forgotten:
+            log.get(job=self.job, table=str(table)).info("table_forgotten", why=DROPPED)
         for one in work.asides:
             log.get(job=self.job, table=str(one.source)).warning("row_set_aside", number=one.number, reason=one.reason)

@@ -14,7 +14,7 @@ from anabranch.apply.onebyone import Taken
 from anabranch.apply.plan import Group, Parked
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
-from anabranch.model.state import CONFLICTS, REREAD, SET_ASIDE, WINDOW, TableState
+from anabranch.model.state import CONFLICTS, DROPPED, REREAD, SET_ASIDE, WINDOW, TableState
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.lines import texts
 from anabranch.rows.net import RowChange, TargetTable
@@ -73,11 +73,21 @@ class Work:
             return
         for one in parked:
             reason = f"{one.reason} (at {one.sequence})" + (f": {one.statement}" if one.statement else "")
+            if one.reason.startswith(DROPPED) and self._forgets(one):
+                self.states.pop(one.table, None)
+                continue
             state = self.states.get(one.table) or self._new(one.table)
             if state is not None and not (self.has_joined(one.table, one.sequence) and self._is_newer(one)):
                 self.states[one.table] = replace(state, state="parked", reason=reason)
         gone = {one.table for one in parked if self.states.get(one.table) and self.states[one.table].state == "parked"}
         self.context = self.context.without(frozenset(gone))
+
+    def _forgets(self, dropped: Parked) -> bool:
+        """Has this target nothing of a table that the source has no longer, and does nobody bring it in?"""
+        state = self.states.get(dropped.table)
+        if state is None:
+            return True
+        return state.state == "parked" and state.is_untouched and not self.has_joined(dropped.table, dropped.sequence)
 
     def _is_newer(self, parked: Parked) -> bool:
         """Was what is followed loaded behind the barrier? A target that lost its last commits has the former table."""

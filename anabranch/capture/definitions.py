@@ -20,6 +20,7 @@ from anabranch.errors import SourceError, SourceUnavailable, UnknownLogEvent
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema, component
+from anabranch.model.state import DROPPED
 from anabranch.rows.chunk import Barrier, BarrierKind, Chunk
 from anabranch.rows.chunk_schema import TRANSACTION_SCHEMA
 from anabranch.rows.log_items import LogStatement, StatementFacts
@@ -30,6 +31,10 @@ VANISHES = frozenset({"drop", "rename", "partition"})
 PREPARE_SECONDS = 10.0  # between two tries to prepare a table that others are in the way of
 WARN_SECONDS = 60.0  # between two warnings of the same table
 REMEDY = "anabranch load JOB --table {table} brings it in"
+GONE = (
+    f"{DROPPED}, or renamed there: no table has this name any more; exclude it in the job file and run anabranch plan JOB, "
+    "or load it when there is one again"
+)
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,7 @@ class DefinitionKeeper:
         self._settling: dict[TableId, frozenset[str]] = {}  # transactions that a table waits for before it joins
         self._warned: dict[TableId, float] = {}
         self._told: dict[TableId, float] = {}  # when it was said last for whom a table waits
+        self.may_be_gone = False  # a statement dropped or renamed tables since somebody looked
         self.unsettled: dict[TableId, LogMark] = {}  # joined: definition read no later than this mark
 
     def select(self, table: TableId) -> TableSchema | None:
@@ -98,6 +104,8 @@ class DefinitionKeeper:
             self.joining.pop(table, None)  # asked again by its request
         if facts.kind == "harmless":
             return None
+        if facts.kind in VANISHES and (not facts.tables or any(map(self.wanted, facts.tables))):
+            self.may_be_gone = True
         shown = replace(statement, sql=self.source.dialect.shown(statement.sql))
         barriers = self._barriers(facts, shown)
         log.get().info("statement_seen", kind=facts.kind, statement=shown.sql, barriers=len(barriers))
@@ -156,8 +164,13 @@ class DefinitionKeeper:
         return parked + self._new_tables(now, statement)
 
     def _new_tables(self, tables: Iterable[TableId], statement: LogStatement) -> list[Barrier]:
-        history = self.trail.history
-        new = [t for t in tables if self.wanted(t) and not history.latest(t) and t not in history.parked()]
+        history, parked = self.trail.history, self.trail.history.parked()
+        new = [
+            table
+            for table in tables
+            if self.wanted(table)
+            and (parked[table].startswith(DROPPED) if table in parked else not history.latest(table))
+        ]
         return self._park(new, "created after start", statement.sql)
 
     def _is_before(self, mark: LogMark, other: LogMark) -> bool:
@@ -166,6 +179,15 @@ class DefinitionKeeper:
     def park(self, tables: Iterable[TableId], reason: str) -> list[Barrier]:
         """Their rows cannot be followed any more, for a reason that no statement gives."""
         return self._park(tables, reason, "")
+
+    def drop(self, table: TableId) -> list[Barrier]:
+        """A parked table is gone at the source: a target that never had it forgets it there. The statement that took it away
+        is known where it was the one that parked it."""
+        entry = self.trail.history.parked_by(table)
+        statement = entry.statement if entry and entry.reason.partition(" ")[0] in VANISHES else ""
+        self.trail.park(table, GONE, statement)
+        log.get().info("table_dropped", table=str(table), statement=statement)
+        return [Barrier(0, 0, BarrierKind.PARK, table, statement, GONE)]
 
     def park_at(self, barrier: Barrier) -> list[Barrier]:
         """The barrier's table, at its place; nothing where it is parked by now, with another one."""

@@ -1,4 +1,5 @@
-"""Tables that the source has and the trail has no definition of: created, renamed, moved or let in after the log began.
+"""Tables that came or went behind the log's back: those that the source has and the trail has no definition of (created,
+renamed, moved or let in after the log began), and parked ones that the source has no longer.
 
 Some logs have no statements, and none has what its users could not see before. So the source is asked, now and then. What
 does not live here: how a table is parked (definitions.py), what became of tables that are followed (SourceConnector.astray).
@@ -10,10 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from anabranch.model.state import DROPPED
 from anabranch.trail import requests
 
 if TYPE_CHECKING:
-    from anabranch.abc import SourceConnector
+    from anabranch.abc import SourceCatalog, SourceConnector
     from anabranch.capture.begin import Wanted
     from anabranch.model.ids import TableId
     from anabranch.model.position import LogMark
@@ -31,6 +33,7 @@ class Newcomers:
     def __init__(self, source: SourceConnector, trail: TrailWriter, wanted: Wanted) -> None:
         self._source, self._trail, self._wanted = source, trail, wanted
         self._names: Mapping[TableId, str] = {}
+        self._gone: frozenset[TableId] = frozenset()
         self._mark: LogMark | None = None
 
     def look(self) -> None:
@@ -40,39 +43,55 @@ class Newcomers:
         with closing(self._source.catalog()) as catalog:
             names = catalog.names()
             found = set(unknown(names, self._wanted, self._trail.history))
-            if found:
+            self._gone = gone(catalog, names, self._wanted, self._trail.history)
+            if found or self._gone:
                 self._names, self._mark = {table: names[table] for table in found}, catalog.mark()
 
     def forget(self) -> None:
         """Drops what was seen: another server's log has other places."""
-        self._names, self._mark = {}, None
+        self._names, self._gone, self._mark = {}, frozenset(), None
 
     @property
     def is_waiting(self) -> bool:
         return self._mark is not None
 
-    def due(self, place: LogMark) -> dict[TableId, str]:
-        """The tables, and why they are parked."""
+    def due(self, place: LogMark) -> tuple[dict[TableId, str], list[TableId]]:
+        """New tables with why they are parked, and parked ones that are gone; none that a `load --table` waits for."""
         if self._mark is None or not self._source.order.includes(place, self._mark.native, None):
-            return {}
+            return {}, []
+        history, names, left = self._trail.history, self._names, self._gone
+        self.forget()
         asked = {request.table for request in requests.pending(self._trail.directory)}
-        names, self._names, self._mark = self._names, {}, None
-        return {
+        new = {
             table: f"{BUT}{names[table]}" if names[table] else NEW
-            for table in unknown(names, self._wanted, self._trail.history)
+            for table in unknown(names, self._wanted, history)
             if table not in asked
         }
+        return new, _sorted(left & _undropped(history) - asked)
 
 
 def unknown(names: Mapping[TableId, str], wanted: Wanted, history: SchemaHistory) -> Iterator[TableId]:
-    """Wanted tables that the history has nothing of, and those that could not be followed when they were parked, and can be
-    now."""
+    """Wanted tables that the history has nothing of, and those that could not be followed when they were parked, or were
+    dropped, and can be now."""
     parked = history.parked()
     for table in _sorted(names):
+        why = parked.get(table, "")
         is_known = history.latest(table) is not None or table in parked
-        is_better = parked.get(table, "").startswith(BUT) and not names[table]
+        is_better = why.startswith(DROPPED) or (why.startswith(BUT) and not names[table])
         if (is_better or not is_known) and wanted(table):
             yield table
+
+
+def gone(
+    catalog: SourceCatalog, names: Mapping[TableId, str], wanted: Wanted, history: SchemaHistory
+) -> frozenset[TableId]:
+    """Wanted tables that are parked, that the source has no longer, and of which the history does not say so yet."""
+    missing = [table for table in _undropped(history) if table not in names and wanted(table)]
+    return catalog.gone(missing) if missing else frozenset()
+
+
+def _undropped(history: SchemaHistory) -> set[TableId]:
+    return {table for table, why in history.parked().items() if not why.startswith(DROPPED)}
 
 
 def _sorted(tables: Iterable[TableId]) -> list[TableId]:

@@ -38,7 +38,8 @@ FEW, FEW_SECONDS = 20, 0.002  # transactions in a flush, after which more are wa
 HEARTBEAT_SECONDS = 0.5
 REQUESTS_SECONDS = 0.5
 DROP_SECONDS = 10.0  # between two looks at what the trail need not keep any more
-TABLES_SECONDS = 10.0  # between two looks at what became of the tables, and at which are new
+TABLES_SECONDS = 10.0  # between two looks at what became of the tables, and at which are new or gone
+SOON_SECONDS = 1.0  # before such a look, once a statement has dropped or renamed one
 END_SECONDS = 3.0  # between two looks at the source's end, while nothing comes
 
 
@@ -142,8 +143,11 @@ class Capture:
             self.newcomers.look()
 
     def _park_newcomers(self) -> None:
-        for table, reason in self.newcomers.due(self._place()).items():
+        new, gone = self.newcomers.due(self._place())
+        for table, reason in new.items():
             self._write(alone(self.keeper.park([table], reason), self._place(), None))
+        for table in gone:
+            self._write(alone(self.keeper.drop(table), self._place(), None))
 
     def _note_cascades(self) -> None:
         """The server may be another one, or a newer version."""
@@ -234,6 +238,8 @@ class Capture:
                 next_tables = now + TABLES_SECONDS
             if self.newcomers.is_waiting and not is_inside:
                 self._park_newcomers()
+            if self.keeper.may_be_gone and not self.newcomers.is_waiting:
+                self.keeper.may_be_gone, next_tables = False, min(next_tables, now + SOON_SECONDS)
             if now >= next_drop:
                 self._drop_old()
                 next_drop = now + DROP_SECONDS

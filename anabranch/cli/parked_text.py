@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from anabranch.model.state import DROPPED
 from anabranch.state.store import time_text
 
 if TYPE_CHECKING:
@@ -78,6 +79,8 @@ def _value(value: str | None) -> str:
 
 
 def _back(one: ParkedTable) -> str:
+    if one.reason.startswith(DROPPED):
+        return "-"
     verb = "resume" if one.resumes_after is not None else "reload"
     return f"anabranch parked {verb} JOB {one.source}"
 

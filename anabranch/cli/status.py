@@ -13,7 +13,14 @@ import click
 
 from anabranch.cli.options import job_argument, json_option, log_level, write_json
 
-STYLES = {"streaming": "green", "draining": "green", "loading": "cyan", "parked": "red", "stopped": "dim"}
+STYLES = {
+    "streaming": "green",
+    "draining": "green",
+    "loading": "cyan",
+    "parked": "red",
+    "dropped": "red",
+    "stopped": "dim",
+}
 
 
 @click.command()

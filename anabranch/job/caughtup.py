@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.abc import TargetStore
 from anabranch.apply.leave import left
-from anabranch.capture.newcomers import unknown
+from anabranch.capture.newcomers import gone, unknown
 from anabranch.errors import AnabranchError, SourceUnavailable
 from anabranch.job import ends
 from anabranch.job.alone import is_loading_again
@@ -66,8 +66,10 @@ class Progress:
 
     @property
     def is_streaming(self) -> bool:
-        """Every table is past its load and its window, or parked."""
-        return bool(self.states) and all(s.state in ("streaming", "parked") for s in self.states.values())
+        """Every table is past its load and its window, or parked. There may be none: what the source dropped is forgotten."""
+        return bool(self.states or self.checkpoint) and all(
+            s.state in ("streaming", "parked") for s in self.states.values()
+        )
 
     @property
     def is_built(self) -> bool:
@@ -145,7 +147,11 @@ class CaughtUp:
             history = trail.history
         try:
             with closing(self.source.catalog()) as catalog:
-                left = list(unknown(catalog.names(), job.rules.includes, history))
+                names = catalog.names()
+                left = [
+                    *unknown(names, job.rules.includes, history),
+                    *gone(catalog, names, job.rules.includes, history),
+                ]
             left += self.source.astray(ends.log_options(job, job_uuid), history.in_force())
         except SourceUnavailable:
             return False

@@ -31,7 +31,7 @@ from anabranch.load.run import load_tables
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema
-from anabranch.model.state import JOINS, KEPT, RECREATE, RESUMES, TableState
+from anabranch.model.state import DROPPED, JOINS, KEPT, RECREATE, RESUMES, TableState
 from anabranch.spark.engine import Engine
 from anabranch.state.store import StateStore
 from anabranch.trail import retention
@@ -131,7 +131,10 @@ class Loading:
         for table, state in list(states.items()):
             if _is_open(state) and table not in schemas:
                 reason = ends.parked_because(self.job, table) or "the trail has no definition of it"
-                states[table] = self._park(store, state, reason)
+                if reason.startswith(DROPPED) and state.is_untouched:
+                    self._forget(store, states.pop(table))
+                else:
+                    states[table] = self._park(store, state, reason)
         if self.job.is_one_of_several:
             self._leave_parked_elsewhere(store, states, schemas)
 
@@ -146,10 +149,16 @@ class Loading:
                 remedy = f"anabranch load JOB --table {table} --recreate brings it in"
                 states[table] = self._park(store, state, f"it was altered while it was being loaded; {remedy}")
         for table, reason in ends.parked_in_trail(self.job).items():
-            if table not in states:
+            if table not in states and not reason.startswith(DROPPED):
                 target = self.job.rules.target_of(table)
                 assert target is not None, "it is included"
                 store.save_table(self.name, TableState(table, target, "parked", reason=reason), None)
+
+    def _forget(self, store: TargetStore, state: TableState) -> None:
+        """The source has no such table any more, and nothing of it has come to the target."""
+        log.get(job=self.name, table=str(state.source)).info("table_forgotten", why=DROPPED)
+        store.forget_table(self.name, state)
+        retention.unregister(self.job.trail, self.job.names.table(state.source))
 
     def _park(self, store: TargetStore, state: TableState, reason: str) -> TableState:
         log.get(job=self.name, table=str(state.source)).warning("table_parked", reason=reason)

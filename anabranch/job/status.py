@@ -186,7 +186,7 @@ def _table(state: TableState, snapshot: dict[str, Any]) -> dict[str, Any]:
     return {
         "source": str(state.source),
         "target": str(state.target),
-        "state": state.state,
+        "state": "dropped" if state.is_dropped else state.state,
         "reason": state.reason,
         "rows_loaded": max(state.rows_loaded, loading),
         "changes_applied": state.changes_applied,

@@ -44,6 +44,16 @@ class TableState:
     schema: TableSchema | None = None  # the source's definition that the load used
     facts: Mapping[str, str] = field(default_factory=dict)  # e.g. {"indexes": "built", "analyzed": "yes"}
 
+    @property
+    def is_dropped(self) -> bool:
+        """Has the source no such table any more?"""
+        return self.state == "parked" and self.reason.startswith(DROPPED)
+
+    @property
+    def is_untouched(self) -> bool:
+        """No load of it has ever begun: the target has nothing of it."""
+        return self.generation == 0 and self.schema is None
+
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
@@ -57,6 +67,7 @@ class Skipped:
     asked_at: int = 0
 
 
+DROPPED = "dropped at the source"  # so begins the reason of a parked table of which the source has no table any more
 JOINS = "joins"  # a fact: the table is loaded while the others stream already
 RECREATE = "recreate"  # a fact: the job file changed, and the target table has to be made anew
 RESUMES = "resumes"  # a fact: the sequence from which a table that apply has parked can go on

@@ -17,6 +17,7 @@ from anabranch.abc import Conflict, ValueRules
 from anabranch.connectors.memory.database import Database, Relation, Texts, Transaction
 from anabranch.connectors.memory.store import place_of
 from anabranch.errors import Fenced, StateError
+from anabranch.model.ids import TableId
 from anabranch.model.state import Checkpoint, TableState
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict
@@ -37,6 +38,7 @@ class MemoryWriter:
         self._states: list[TableState] = []
         self._conflicts: list[NotedConflict] = []
         self._asides: dict[int, AsideChange] = {}  # of this epoch, by number
+        self._forgotten: list[TableId] = []
         self._settled: dict[int, bool] = {}  # number -> is it kept, as discarded?
 
     # --- whose turn it is ---------------------------------------------------------------------------------------------
@@ -81,6 +83,9 @@ class MemoryWriter:
             for one in self._states:
                 there = state.tables.get(one.source)
                 state.tables[one.source] = replace(one, schema=one.schema or (there.schema if there else None))
+            for table in self._forgotten:
+                if (known := state.tables.get(table)) is not None and known.is_untouched:
+                    del state.tables[table]
             for conflict in self._conflicts:
                 number = max((one.number for one in state.conflicts), default=0) + 1
                 state.conflicts.append(replace(conflict, number=number, noted_at=time.time_ns() // 1000))
@@ -93,7 +98,7 @@ class MemoryWriter:
 
     def rollback(self) -> None:
         self._open, self._moves, self._states, self._conflicts = None, None, [], []
-        self._asides, self._settled = {}, {}
+        self._asides, self._settled, self._forgotten = {}, {}, []
 
     def close(self) -> None:
         self.rollback()
@@ -101,6 +106,10 @@ class MemoryWriter:
     def save_table(self, job: str, state: TableState) -> None:
         self._transaction()
         self._states.append(state)
+
+    def forget_table(self, job: str, table: TableId) -> None:
+        self._transaction()
+        self._forgotten.append(table)
 
     def sweep(self) -> None:
         self._database.staged.clear()

@@ -27,6 +27,9 @@ class MemoryCatalog:
     def names(self) -> dict[TableId, str]:
         return dict.fromkeys(self.tables(lambda table: True), "")
 
+    def gone(self, tables: Collection[TableId]) -> frozenset[TableId]:
+        return frozenset(tables) - self.names().keys()
+
     def mark(self) -> LogMark:
         with self._database.lock:
             return mark(self._database.identity, len(self._database.log))

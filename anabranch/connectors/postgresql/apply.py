@@ -32,7 +32,14 @@ from anabranch.connectors.postgresql.own_source import OwnSource
 from anabranch.connectors.postgresql.pipelined import Pipeline
 from anabranch.connectors.postgresql.shared import refuse_truncate
 from anabranch.connectors.postgresql.staging import ANALYZE_ROWS, StagingTables, copy_rows
-from anabranch.connectors.postgresql.store import READ_CHECKPOINT, TARGET, checkpoint_of, require_same, save_table
+from anabranch.connectors.postgresql.store import (
+    FORGET_UNTOUCHED,
+    READ_CHECKPOINT,
+    TARGET,
+    checkpoint_of,
+    require_same,
+    save_table,
+)
 from anabranch.connectors.postgresql.sweep import sweep
 from anabranch.errors import Fenced, StateError, TargetBusy, TargetError
 from anabranch.model.endpoint import Endpoint
@@ -92,6 +99,7 @@ class PostgresWriter:
         self._followers: Followers | None = None  # of this transaction, where keys act
         self._waits = False  # are constraints that can wait asked at the end of this transaction?
         self._saves: list[tuple[str, TableState]] = []  # sent with the commit
+        self._forgotten: list[tuple[str, str]] = []  # so are they
         self._planned = 0.0  # when plans were last made anew
 
     # --- whose turn it is ---------------------------------------------------------------------------------------------
@@ -119,7 +127,7 @@ class PostgresWriter:
         connection = self._session()
         if connection.info.transaction_status is not TransactionStatus.IDLE:
             self.rollback()
-        self._saves = []
+        self._saves, self._forgotten = [], []
         with translated("begin an epoch"):
             there = [then.epoch, then.position.sequence, then.position.native, then.commit_time]
             here = [self._job, TARGET, now.owner, now.epoch, now.position.sequence]
@@ -278,6 +286,10 @@ class PostgresWriter:
         self._transaction()
         self._saves.append((job, state))
 
+    def forget_table(self, job: str, table: TableId) -> None:
+        self._transaction()
+        self._forgotten.append((job, str(table)))
+
     # --- ending -------------------------------------------------------------------------------------------------------
 
     def commit(self) -> None:
@@ -286,6 +298,8 @@ class PostgresWriter:
             with together(connection):
                 for job, state in self._saves:
                     save_table(connection, job, state)
+                for forgotten in self._forgotten:
+                    connection.execute(FORGET_UNTOUCHED.encode(), forgotten)
                 types = self._types.ask(connection)
                 connection.commit()
         except psycopg.Error as error:

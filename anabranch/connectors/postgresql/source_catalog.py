@@ -15,10 +15,10 @@ from anabranch.connectors.postgresql.lookout import who_has
 from anabranch.connectors.postgresql.positions import Place, lsn_of
 from anabranch.connectors.postgresql.source_connection import identity, log_end, open_session
 from anabranch.connectors.postgresql.source_errors import translated
+from anabranch.model.ids import TableId
 
 if TYPE_CHECKING:
     from anabranch.model.endpoint import Endpoint
-    from anabranch.model.ids import TableId
     from anabranch.model.position import HeldLog, LogMark
     from anabranch.model.schema import TableSchema
 
@@ -41,6 +41,13 @@ SELECT coalesce(array_agg(backend_xid::text) FILTER (WHERE wait_event = 'SyncRep
        pg_catalog.current_setting('synchronous_standby_names') = '' OR pg_has_role('pg_read_all_stats', 'USAGE')
          AS is_all, pg_catalog.pg_current_wal_flush_lsn()::text
   FROM pg_catalog.pg_stat_activity
+"""
+# Everybody may read these, whatever rights he has to the tables. Partitions and tables of extensions are there as well.
+_PRESENT = b"""
+SELECT n.nspname::text, c.relname::text
+  FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+ WHERE c.relkind IN ('r', 'p')
+   AND (n.nspname::text, c.relname::text) IN (SELECT * FROM unnest(%s::text[], %s::text[]))
 """
 
 
@@ -67,6 +74,12 @@ class PostgresCatalog:
         from anabranch.connectors.postgresql.source_definitions import Definitions
 
         return Definitions(self._connection).names()
+
+    def gone(self, tables: Collection[TableId]) -> frozenset[TableId]:
+        asked = [[table.schema for table in tables], [table.name for table in tables]]
+        with translated("look which tables the source has no more"):
+            rows = self._connection.execute(_PRESENT, asked).fetchall()
+        return frozenset(tables) - {TableId(schema, name) for schema, name in rows}
 
     def mark(self) -> LogMark:
         with translated("read the position of the source's log"):

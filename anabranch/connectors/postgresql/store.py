@@ -83,6 +83,9 @@ FORGET_TABLE: tuple[LiteralString, ...] = (
     "DELETE FROM anabranch.table_state WHERE job = %s AND source_table = %s",
     "DELETE FROM anabranch.load_chunk WHERE job = %s AND source_table = %s",
 )
+FORGET_UNTOUCHED = """
+DELETE FROM anabranch.table_state WHERE job = %s AND source_table = %s AND generation = 0 AND schema IS NULL
+"""
 SAVE_TABLE = """
 INSERT INTO anabranch.table_state (job, source_table, target_table, state, generation, low, high, reason, rows_loaded,
     changes_applied, schema, facts) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
