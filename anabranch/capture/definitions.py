@@ -79,6 +79,7 @@ class DefinitionKeeper:
         self._warned: dict[TableId, float] = {}
         self._told: dict[TableId, float] = {}  # when it was said last for whom a table waits
         self.may_be_gone = False  # a statement dropped or renamed tables since somebody looked
+        self._went: dict[TableId, str] = {}  # the last such statement of tables that are parked
         self.unsettled: dict[TableId, LogMark] = {}  # joined: definition read no later than this mark
 
     def select(self, table: TableId) -> TableSchema | None:
@@ -104,12 +105,19 @@ class DefinitionKeeper:
             self.joining.pop(table, None)  # asked again by its request
         if facts.kind == "harmless":
             return None
-        if facts.kind in VANISHES and (not facts.tables or any(map(self.wanted, facts.tables))):
-            self.may_be_gone = True
         shown = replace(statement, sql=self.source.dialect.shown(statement.sql))
         barriers = self._barriers(facts, shown)
+        if facts.kind in VANISHES:
+            self._note_vanishing(facts, shown.sql)
         log.get().info("statement_seen", kind=facts.kind, statement=shown.sql, barriers=len(barriers))
         return alone(barriers, statement.mark, statement.gtid) if barriers else None
+
+    def _note_vanishing(self, facts: StatementFacts, sql: str) -> None:
+        """Parked tables that may be gone by it; whether they are says the source."""
+        parked = self.trail.history.parked()
+        tables = [table for table in parked if table in facts.tables or table.schema == facts.schema]
+        self._went |= dict.fromkeys(tables, sql)
+        self.may_be_gone |= bool(tables)
 
     def _barriers(self, facts: StatementFacts, statement: LogStatement) -> list[Barrier]:
         """`statement` as people may see it: its text goes into the log, the trail, and the reason of a parked table."""
@@ -181,10 +189,10 @@ class DefinitionKeeper:
         return self._park(tables, reason, "")
 
     def drop(self, table: TableId) -> list[Barrier]:
-        """A parked table is gone at the source: a target that never had it forgets it there. The statement that took it away
-        is known where it was the one that parked it."""
+        """A parked table is gone at the source: a target that never had it forgets it there."""
         entry = self.trail.history.parked_by(table)
-        statement = entry.statement if entry and entry.reason.partition(" ")[0] in VANISHES else ""
+        is_known = entry is not None and entry.reason.partition(" ")[0] in VANISHES
+        statement = self._went.pop(table, entry.statement if entry and is_known else "")
         self.trail.park(table, GONE, statement)
         log.get().info("table_dropped", table=str(table), statement=statement)
         return [Barrier(0, 0, BarrierKind.PARK, table, statement, GONE)]
