@@ -315,6 +315,9 @@ def names_are_those_of_tables(source: Source) -> None:
         found = catalog.names()
         assert found.keys() == catalog.tables(lambda table: True).keys() and len(found) >= 2
         assert set(found.values()) == {""}
+        there = next(iter(found))
+        gone = {TableId(there.schema, "never_made"), TableId("never_made", there.name)}
+        assert catalog.gone([*found, *gone]) == gone and catalog.gone([there]) == frozenset()
 
 
 CHECKS: tuple[Callable[[Source], None], ...] = (
