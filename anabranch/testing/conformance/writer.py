@@ -183,6 +183,30 @@ def table_states_commit_with_the_epoch(target: Target) -> None:
         assert store.tables(JOB)[of.source] == later
 
 
+def a_table_is_forgotten_with_the_epoch_unless_a_load_of_it_has_begun(target: Target) -> None:
+    of = make(target, table("a"))
+    names = [replace(of.source, name=name) for name in ("untouched", "begun", "made")]
+    untouched, begun, made = (TableState(name, name, "parked", reason="new") for name in names)
+    begun, made = replace(begun, generation=1), replace(made, schema=replace(schema(of), id=made.source))
+
+    def save(writer: Writer) -> None:
+        for state in (untouched, begun, made):
+            writer.save_table(JOB, state)
+
+    def forget(writer: Writer) -> None:
+        for state in (untouched, begun, made):
+            writer.forget_table(JOB, state.source)
+
+    with closing(target.connector.store()) as store, Epochs(target) as epochs:
+        epochs.do(save)
+        assert epochs.writer.begin(epochs.now, epochs.next) == "open"
+        forget(epochs.writer)
+        epochs.writer.rollback()
+        before = store.tables(JOB).keys()
+        epochs.do(forget)
+        assert before - store.tables(JOB).keys() == {untouched.source}
+
+
 # --- net changes ------------------------------------------------------------------------------------------------------
 
 
@@ -570,6 +594,7 @@ CHECKS: tuple[Callable[[Target], None], ...] = (
     rule_09_a_fenced_owner_commits_nothing,
     what_is_rolled_back_leaves_nothing,
     table_states_commit_with_the_epoch,
+    a_table_is_forgotten_with_the_epoch_unless_a_load_of_it_has_begun,
     a_net_change_is_carried_out,
     absent_columns_are_kept,
     a_row_may_move_to_another_key,

@@ -24,10 +24,11 @@ from anabranch.errors import RowRefused, TargetUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark, Position
-from anabranch.model.state import Skipped, TableState
+from anabranch.model.state import DROPPED, Skipped, TableState
 from anabranch.rows.chunk import Barrier, BarrierKind, Chunk
 from anabranch.rows.chunk_schema import TRANSACTION_SCHEMA
 from anabranch.rows.net import RowChange
+from anabranch.trail import retention
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.writer import TrailWriter
 
@@ -286,6 +287,62 @@ def test_rule_15_an_old_park_does_not_park_what_joined_since(rig: Callable[..., 
     one.applier.context = context([ITEMS], {"items": (5, 6)})
     one.applier.apply(upto)
     assert one.states() == {"items": "streaming"}
+
+
+EXTRA = TableId("shop", "extra")
+GONE = f"{DROPPED}, or renamed there"
+
+
+def drop(table: TableId) -> Barrier:
+    return Barrier(0, 0, BarrierKind.PARK, table, "", GONE)
+
+
+def test_what_the_source_dropped_and_the_target_never_had_is_forgotten(rig: Callable[..., Rig]) -> None:
+    one = rig()
+    one.applier.store.save_table(JOB, TableState(EXTRA, EXTRA, "parked", reason="created after start"), None)
+    one.applier.ask_again()
+    hold = one.applier.names.table(EXTRA)
+    retention.hold(one.applier.trail.directory, hold, 0)
+    one.applier.apply(one.log(item(1), barriers=(drop(EXTRA),)))
+    assert one.states() == {"items": "streaming"} and one.rows() == [1]
+    assert hold not in retention.readers(one.applier.trail.directory), "nobody waits for it any more"
+    one.applier.apply(one.log(item(2), barriers=(drop(EXTRA),)))
+    assert one.states() == {"items": "streaming"} and EXTRA not in one.applier.states
+
+
+def test_what_the_source_dropped_and_the_target_has_stays_with_the_rows_before(rig: Callable[..., Rig]) -> None:
+    one = rig()
+    one.applier.apply(one.log(item(1), item(2), barriers=(Barrier(2, 0, BarrierKind.PARK, ITEMS.id, "", GONE),)))
+    assert one.states() == {"items": "parked"} and one.rows() == [1, 2]
+    assert one.applier.states[ITEMS.id].is_dropped
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        TableState(EXTRA, EXTRA, "pending"),
+        TableState(EXTRA, EXTRA, "loading", 1),
+        TableState(EXTRA, EXTRA, "parked", 1),
+        TableState(EXTRA, EXTRA, "parked", schema=ITEMS),  # its target table is made
+    ],
+)
+def test_a_table_whose_load_has_begun_is_never_forgotten(rig: Callable[..., Rig], begun: TableState) -> None:
+    one = rig()
+    one.applier.store.save_table(JOB, begun, None)
+    one.applier.ask_again()
+    one.applier.apply(one.log(item(1), barriers=(drop(EXTRA),)))
+    assert one.states() == {"items": "streaming", "extra": "parked"} and one.applier.states[EXTRA].is_dropped
+
+
+def test_a_table_that_joins_behind_the_place_where_it_was_gone_is_not_forgotten(rig: Callable[..., Rig]) -> None:
+    one = rig()
+    one.applier.store.save_table(JOB, TableState(EXTRA, EXTRA, "parked", reason="created after start"), None)
+    one.applier.ask_again()
+    upto = one.log(item(1), barriers=(drop(EXTRA),))
+    one.writer.schema(replace(ITEMS, id=EXTRA), joined=True)
+    one.log(item(2))
+    one.applier.apply(upto)
+    assert one.states() == {"items": "streaming", "extra": "parked"}
 
 
 def waiting_for(*keys: int) -> Work:

@@ -12,7 +12,7 @@ from anabranch.cli import main as shell
 from anabranch.connectors.memory.database import database, forget
 from anabranch.connectors.memory.store import MemoryStore
 from anabranch.model.ids import TableId
-from anabranch.model.state import SET_ASIDE, TableState
+from anabranch.model.state import DROPPED, SET_ASIDE, TableState
 from anabranch.rows.aside import DISCARD, RELEASE, AsideChange
 
 GOODS, OTHER = TableId("shop", "goods"), TableId("shop", "other")
@@ -88,6 +88,14 @@ def test_a_row_is_asked_for_with_all_that_waits_for_it(parked: Verb, store: Memo
     assert "release is asked for" in parked("ls")[1]
     assert parked("discard", "shop.goods", "--all")[1].startswith("3 changes of 2 rows")
     assert {one.wish for one in store.set_aside("shop")} == {DISCARD}
+
+
+def test_nothing_brings_back_what_the_source_dropped(parked: Verb, store: MemoryStore) -> None:
+    for table, reason in ((GOODS, "altered"), (OTHER, f"{DROPPED}: no table has this name any more")):
+        store.save_table("shop", TableState(table, table, "parked", 1, reason=reason), store.tables("shop")[table])
+    shown = {line.split()[0]: line.split()[-1] for line in parked("ls")[1].splitlines() if line.startswith("shop.")}
+    assert shown == {"shop.goods": "shop.goods", "shop.other": "-"}
+    assert parked("show", "shop.other")[1].endswith("back by     -\n")
 
 
 @pytest.mark.parametrize(

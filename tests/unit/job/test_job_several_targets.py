@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.capture.definitions import GONE
 from anabranch.config import load_job
 from anabranch.connectors.memory.database import database, forget
 from anabranch.errors import ConfigError, JobChanged, SchemaError, StateError, TablesParked
@@ -91,6 +92,26 @@ def test_a_table_that_was_parked_before_a_target_came_is_parked_there(job: Job) 
         loading(south).all_tables()
     state = store.tables("shop")[B]
     assert state.state == "parked" and state.reason.startswith("altered")
+
+
+def test_a_table_that_the_source_dropped_before_a_target_had_it_is_forgotten_there(job: Job) -> None:
+    """What that target has of it stays, as dropped."""
+    south = job.on("south")
+    stream_all(south)
+    store = ends.target_of(south).store()
+    new, begun, extra = (TableId("shop", name) for name in ("new", "begun", "extra"))
+    store.save_table("shop", TableState(new, new, "pending"), None)
+    store.save_table("shop", TableState(begun, begun, "loading", 1, schema=WIDER), None)
+    retention.hold(job.trail, south.names.table(new), 0)
+    with write_trail(job) as trail:
+        for table in (new, begun, extra):
+            trail.park(table, GONE)
+        trail.flush()
+    with pytest.raises(TablesParked, match=r"1 tables are parked: shop\.begun"):
+        loading(south).all_tables()
+    states = store.tables("shop")
+    assert states.keys() == {A, B, begun} and states[begun].is_dropped
+    assert set(retention.readers(job.trail)) == {"apply@south"}
 
 
 def test_a_table_that_was_altered_and_brought_in_again_while_it_was_loaded_is_parked(job: Job) -> None:
