@@ -115,6 +115,16 @@ def while_it_stands(made: Scenario, expected: dict[str, str]) -> None:
     for name in ("_orders_gho", "stays"):
         del expected[name]
     assert states(made) == expected | {"kept": "dropped"}
+    it_is_left_out(made, expected)
+
+
+def it_is_left_out(made: Scenario, expected: dict[str, str]) -> None:
+    """As the reason of a dropped table says."""
+    left = ["kept", "moved", "altered"]
+    rules = f'[[rules]]\ninclude = ["{made.schema}.*"]\nexclude = {[f"{made.schema}.{name}" for name in left]}\n'
+    made.write_job(rules=rules.replace("'", '"') + 'target = "public.{table}"\n')
+    made.cli("plan", "--execute")
+    assert stored(made.target) == {name: state for name, state in expected.items() if name not in left}
 
 
 def test_names_that_came_and_went_at_a_postgresql(

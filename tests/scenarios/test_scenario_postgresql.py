@@ -257,7 +257,13 @@ def test_what_becomes_of_tables_is_noticed_without_a_row(postgresql_source: Serv
     made.source.execute("INSERT INTO well VALUES (1, 1)")
     made.sync(running)
     assert made.states()["well"] == "streaming"
-    assert "gone at the source" in made.reason("dropped") and "gone at the source" in made.reason("renamed")
+    wait_until(
+        lambda: all(made.reason(table).startswith("dropped at the source") for table in ("dropped", "renamed")),
+        40,
+        "what is gone is shown as dropped",
+        running.tail,
+        running,
+    )
     assert "new at the source" in made.reason("other")
     assert "its definition changed" in made.reason("altered") and "its definition changed" in made.reason("rekeyed")
     assert "ALTER PUBLICATION" in made.reason("unpublished")

@@ -58,7 +58,8 @@ def test_pitfall_22_and_30_what_changes_rows_or_names_unseen_parks(mysql_family:
     assert operations(made.trail_rows("parted")) == ["insert", "insert", "park"]
     assert operations(made.trail_rows("swapped")) == operations(made.trail_rows("again")) == ["park"]
     assert "_swapped_gho" in made.trail_rows("swapped")[0].note  # at the latest by the RENAME
-    assert operations(made.trail_rows("_swapped_gho")) == ["park"], "created after start, its rows are left out"
+    parks = set(operations(made.trail_rows("_swapped_gho")))  # once more, where it was noticed that it is gone
+    assert parks == {"park"}, "created after start, its rows are left out"
     assert operations(made.trail_rows("other")) == ["insert"]
     capture.stop()
 
