@@ -180,7 +180,8 @@ class Rule(Section):
     include: list[PatternText] = Field(min_length=1)
     """Case-sensitive globs on `schema.table` (MySQL: `database.table`). A part in double quotes is taken literally."""
     exclude: list[PatternText] = []
-    """Globs of tables that are left out, whatever another rule says."""
+    """Globs of tables that are left out, whatever another rule says. Preflight warns of tables that another rule includes, and
+    names both rules."""
     target: Annotated[str, AfterValidator(_template)] = "{schema}.{table}"
     """The target table's name, with `{schema}` and `{table}` of the source. Missing target schemas are created."""
 
