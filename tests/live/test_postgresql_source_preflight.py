@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from customers import endpoint_of
+from source_preflight import results_of
 
-from anabranch.abc import PreflightContext
+from anabranch.abc import LogOptions, PreflightContext
 from anabranch.connectors.postgresql import large_objects as checks_of_objects
 from anabranch.connectors.postgresql import source
+from anabranch.connectors.postgresql.connection import connect
+from anabranch.connectors.postgresql.source_connection import open_session
+from anabranch.errors import SourceError, TargetError
 from anabranch.model.checks import CheckResult
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
@@ -27,13 +32,9 @@ def database(postgresql_source: Server, request: pytest.FixtureRequest) -> Itera
 
 
 def run(endpoint: Endpoint, administrator: Endpoint) -> dict[str, list[CheckResult]]:
-    """By check, without what is well. The administrator sees the definitions."""
-    with closing(source(administrator).catalog()) as catalog:
-        tables = catalog.tables(lambda table: True)
-    with closing(source(endpoint).checks()) as checks:
-        found = checks.run(PreflightContext("job", {"capture.decoder": "pgoutput"}, tables, {}))
+    """By check, without what is well."""
     bad: dict[str, list[CheckResult]] = {}
-    for result in found:
+    for result in results_of(endpoint, administrator):
         if result.verdict == "failed":
             bad.setdefault(result.check.removeprefix("source."), []).append(result)
     return bad
@@ -123,3 +124,63 @@ def test_postgresql_source_preflight_names_large_objects(database: Database, mon
     assert large_objects("numbers") == dict.fromkeys(expected, "ok")
     left = {TableId("public", "image"): ("raster", "other"), TableId("public", "many"): ("raster",)}
     assert large_objects(dropped=left) == {k: v for k, v in expected.items() if k.split()[0] not in ("image", "many")}
+
+
+def test_postgresql_source_preflight_without_the_right_to_a_schema(database: Database) -> None:
+    """To ask by a name in a schema that is closed is an error at the server: nothing of preflight or setup may do that."""
+    database.execute(
+        "CREATE SCHEMA vault",
+        "CREATE TABLE vault.hidden (id int PRIMARY KEY, raster oid)",
+        "CREATE TABLE vault.coded (id int, code int)",
+        "CREATE TABLE vault.parted (id int PRIMARY KEY) PARTITION BY RANGE (id)",
+        "CREATE TABLE open (id int PRIMARY KEY, raster oid)",
+    )
+    role, whole = f"{database.name}_reader", endpoint_of(database)
+    database.execute(f"CREATE ROLE {role} LOGIN REPLICATION PASSWORD 'p'", f"GRANT SELECT ON vault.coded TO {role}")
+    reader = replace(whole, user=role, password="p")
+    try:
+        for decoder in ("pgoutput", "wal2json", "decoderbufs"):
+            found = {one.check: one for one in results_of(reader, whole, decoder=decoder)}
+            assert found["source.schemas"].hint == f'GRANT USAGE ON SCHEMA "vault" TO "{role}"'
+            assert "open, vault.hidden, vault.parted" in found["source.select"].message
+            assert found["source.replica_identity"].table == "vault.coded", (
+                "what the catalogue says is checked all the same"
+            )
+        with closing(source(whole).catalog()) as catalog:
+            tables = catalog.tables(lambda table: True)
+        steps = [step.sql for step in source(reader).missing(LogOptions(1, 1.0, name="anabranch_job"), tables, True)]
+        assert steps[:2] == [found["source.schemas"].hint, found["source.select"].hint], steps
+        database.execute(*steps[:2])
+        bad = run(reader, whole)
+        assert not {"schemas", "select"} & set(bad), bad
+    finally:
+        database.execute(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+
+def test_postgresql_source_preflight_of_a_table_that_is_gone(database: Database) -> None:
+    """A job that has begun checks the tables that it knows."""
+    database.execute("CREATE TABLE stays (id int PRIMARY KEY)", "CREATE TABLE goes (id int)")
+    whole = endpoint_of(database)
+    with closing(source(whole).catalog()) as catalog:
+        tables = catalog.tables(lambda table: True)
+    database.execute("DROP TABLE goes")
+    with closing(source(whole).checks()) as checks:
+        found = checks.run(PreflightContext("job", {"capture.decoder": "pgoutput"}, tables, {}))
+    assert "goes" not in " ".join(one.message + one.table for one in found)
+
+
+def test_postgresql_source_preflight_without_the_right_to_connect(database: Database) -> None:
+    role, whole = f"{database.name}_reader", endpoint_of(database)
+    database.execute(
+        f"CREATE ROLE {role} LOGIN PASSWORD 'p'", f"REVOKE CONNECT ON DATABASE {database.name} FROM PUBLIC"
+    )
+    reader = replace(whole, user=role, password="p")
+    try:
+        for open_it in (open_session, partial(connect, application_name="test")):
+            with pytest.raises((SourceError, TargetError)) as refused:
+                open_it(reader)
+            assert refused.value.hint == f'GRANT CONNECT ON DATABASE "{database.name}" TO "{role}"'
+        database.execute(refused.value.hint)
+        open_session(reader).close()
+    finally:
+        database.execute(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
