@@ -6,14 +6,16 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pytest
 from customers import endpoint_of
 from source_preflight import results_of
 
+from anabranch import Job
 from anabranch.abc import LogOptions, PreflightContext
 from anabranch.connectors.postgresql import large_objects as checks_of_objects
-from anabranch.connectors.postgresql import source
+from anabranch.connectors.postgresql import preflight_server, source, source_server, target
 from anabranch.connectors.postgresql.connection import connect
 from anabranch.connectors.postgresql.source_connection import open_session
 from anabranch.errors import SourceError, TargetError
@@ -184,3 +186,58 @@ def test_postgresql_source_preflight_without_the_right_to_connect(database: Data
         open_session(reader).close()
     finally:
         database.execute(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+
+def test_postgresql_preflight_warns_of_releases_that_no_test_has_seen(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At both ends: the tables of what was tested lose the release of this server."""
+    whole = endpoint_of(database)
+
+    def versions() -> list[CheckResult]:
+        with closing(target(whole).checks()) as checks:
+            there = checks.run(PreflightContext("job", {}, {}, {}))
+        return [one for one in (*results_of(whole, whole), *there) if one.check.endswith(".version")]
+
+    release = str(database.query("SHOW server_version")[0][0])
+    assert versions()[0].verdict == "ok"
+    monkeypatch.setattr(source_server, "TESTED", (10,))
+    monkeypatch.setattr(preflight_server, "TESTED", (10,))
+    for one, role in zip(versions(), ("a source", "a target"), strict=True):
+        assert one.verdict == "warning" and release in one.message and f"tested as {role} (10)" in one.message
+        assert "anabranch verify job" in one.hint
+
+
+def test_preflight_of_a_job_whose_state_another_role_owns(
+    database: Database, target_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a whole: what the job has begun cannot be read, and nothing is said but that; never the advice to empty tables."""
+    monkeypatch.setenv("ANABRANCH_HOME", str(tmp_path))
+    role = f"{target_database.name}_poor"
+    database.execute("CREATE TABLE item (id int PRIMARY KEY)")
+    store = target(endpoint_of(target_database)).store()
+    store.prepare()
+    store.close()
+    target_database.execute(
+        f"CREATE ROLE {role} LOGIN PASSWORD 'p'",
+        f"GRANT CREATE ON DATABASE {target_database.name} TO {role}",
+        f"GRANT CREATE ON SCHEMA public TO {role}",
+        "CREATE TABLE item (id int PRIMARY KEY)",
+        "INSERT INTO item VALUES (1)",
+        f"ALTER TABLE item OWNER TO {role}",
+    )
+    server = target_database.server
+    file = tmp_path / "job.toml"
+    file.write_text(
+        f'name = "job"\n[source]\nurl = "{database.url}"\n[target]\n'
+        f'url = "postgresql://{role}:p@{server.host}:{server.port}/{target_database.name}"\n'
+        '[[rules]]\ninclude = ["public.*"]\ntarget = "public.{table}"\n'
+    )
+    try:
+        failed = [one for one in Job.from_file(str(file)).preflight().results if one.verdict == "failed"]
+        assert failed and {one.check for one in failed} == {"target.state"}, failed
+        target_database.execute(*(one.hint for one in failed))
+        after = Job.from_file(str(file)).preflight().results
+        assert "target.existing" in {one.check for one in after if one.verdict == "failed"}, "now it is asked"
+    finally:
+        target_database.execute(f"DROP OWNED BY {role} CASCADE", f"DROP ROLE {role}")
