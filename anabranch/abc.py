@@ -145,9 +145,8 @@ class SourceCatalog(Protocol):
     def logs_cascades(self) -> bool:
         """Does this server's log contain the rows that foreign-key actions change? (K1)"""
 
-    def held(self, name: str, much: int) -> HeldLog | None:
-        """What the source keeps for the job of this LogOptions.name, with a warning from `much` bytes on; None where it keeps
-        its log by its own rules."""
+    def held(self, name: str) -> HeldLog | None:
+        """What the source keeps for the job of this LogOptions.name; None where it keeps its log by its own rules."""
 
     def prepared(self) -> frozenset[str] | None:
         """Transactions that are prepared and undecided now, named as LogPrepared names them; none where the log holds
@@ -299,6 +298,9 @@ class TargetStore(AsideStore, Protocol):
         """Write it, if the table's state, generation and facts are still those of `before` (None: there is no row).
         Otherwise raises Fenced: somebody else has come first."""
 
+    def save_tables(self, job: str, states: Sequence[tuple[TableState, TableState | None]]) -> None:
+        """`save_table` of several, each with its `before`: all of them, or none and Fenced."""
+
     def conflicts(self, job: str, table: TableId | None = None, after: int = 0, limit: int = 0) -> list[NotedConflict]:
         """What was settled, in its order: of one source table, with numbers behind `after`, the first `limit` (0: all)."""
 
@@ -413,6 +415,17 @@ class LoadedChunk:
     high: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class NewLoad:
+    """The first load of a table: the `state` that it begins with, and the one `before`; the chunks of its ledger."""
+
+    schema: TableSchema
+    table: TargetTable
+    state: TableState
+    before: TableState | None
+    bounds: Sequence[Bounds]
+
+
 class Loader(Protocol):
     """The target's side of the initial load. One connection; tables and ledger by the load's driver, chunks by tasks.
 
@@ -443,10 +456,19 @@ class Loader(Protocol):
         """In one transaction: table state `loading` with `generation`, the ledger's chunks, the table emptied if asked.
         TargetError for one with rows, unless they are to `keep`, and for emptying one that another job writes to."""
 
+    def begin_new(
+        self, job: str, loads: Sequence[NewLoad], rules: ValueRules, beside: Collection[TableId]
+    ) -> frozenset[TableId]:
+        """`create_table` and `begin_generation` of those that the target has nothing of, with their states, in one
+        transaction. The source tables that are begun; the others are as they were."""
+
     def take_off_keys(self, job: str, table: TargetTable) -> None:
         """What rows out of order may break, foreign keys at both ends and other unique keys; `build` puts them back."""
 
     def chunks(self, job: str, source: TableId, generation: int) -> list[LoadedChunk]: ...
+
+    def ledgers(self, job: str, generations: Mapping[TableId, int]) -> dict[TableId, list[LoadedChunk]]:
+        """`chunks` of several source tables."""
 
     def together(self) -> AbstractContextManager[None]:
         """Inside: chunks that are loaded commit when it ends, or not at all. One that is done already is left out, as

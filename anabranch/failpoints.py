@@ -77,6 +77,7 @@ POINTS = {
     "load.pending": "the tables are known at the target, the checkpoint is not there yet",
     "load.begun": "the checkpoint stands at the target, nothing is loaded",
     "load.table.created": "a target table was made, its load's generation has not begun",
+    "load.generations.written": "new tables, their states and ledgers are written in the open transaction",
     "load.generation": "a table's load has its ledger",
     "load.snapshot": "a chunk's snapshot is open, its marks are known",
     "load.copied": "a chunk's rows are copied, not committed",

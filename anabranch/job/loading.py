@@ -116,12 +116,14 @@ class Loading:
         """What is in force without a state while there is a checkpoint came by a `load --table` that ended early: it joins."""
         states = store.tables(self.name)
         facts = {JOINS: "yes"} if store.checkpoint(self.name) else {}
-        for table, schema in schemas.items():
-            target = self.job.rules.target_table(schema)
-            if table not in states and (not facts or ends.is_asked_for(self.job, table)):
-                states[table] = TableState(table, target.target, "pending", facts=facts)
-                store.save_table(self.name, states[table], None)
-        return states
+        new = [
+            TableState(table, self.job.rules.target_table(schema).target, "pending", facts=facts)
+            for table, schema in schemas.items()
+            if table not in states and (not facts or ends.is_asked_for(self.job, table))
+        ]
+        if new:
+            store.save_tables(self.name, [(state, None) for state in new])
+        return states | {state.source: state for state in new}
 
     def _leave_parked(
         self, store: TargetStore, states: dict[TableId, TableState], schemas: Mapping[TableId, TableSchema]

@@ -7,14 +7,15 @@ ends with the load that shares it. Another load begins the table anew.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from anabranch.abc import (
     Bounds,
     LoadedChunk,
     Loader,
+    NewLoad,
     SharingReader,
     SnapshotReader,
     SourceConnector,
@@ -32,6 +33,7 @@ from anabranch.rows.net import TargetTable
 from anabranch.spark.where import Named
 
 CHUNKS, LEAST_ROWS, MOST_ROWS = 8, 200_000, 1_000_000  # of a table, and of each chunk
+AT_ONCE = 64  # new tables that are begun in one transaction
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,7 @@ def plan(
         beside = frozenset(load.table.target for load in tables)
         planner = _Planner(job, store, loader, snapshot, rows_per_chunk, rules, beside, by_place)
         states = store.tables(job)
-        found = [planner.table(load, states) for load in tables]
+        found = [*planner.new(tables, states), *(planner.table(load, states) for load in tables)]
     return sorted((one for one in found if one), key=lambda one: -one.estimate)
 
 
@@ -143,8 +145,37 @@ class _Planner:
     rules: ValueRules
     beside: frozenset[TableId]
     by_place: bool
+    begun: set[TableId] = field(default_factory=set)
+    estimates: dict[TableId, int] = field(default_factory=dict)
+
+    def new(self, tables: Sequence[LoadTable], states: Mapping[TableId, TableState]) -> Iterator[Planned]:
+        """Tables that the target knows nothing of yet, many at a time. Which are begun stands in `begun`."""
+        fresh = [load for load in tables if _is_new(load, states.get(load.schema.id))]
+        for first in range(0, len(fresh), AT_ONCE):
+            loads = fresh[first : first + AT_ONCE]
+            news = {load.schema.id: self._new(load, states.get(load.schema.id)) for load in loads}
+            begun = self.loader.begin_new(self.job, list(news.values()), self.rules, self.beside)
+            _have_begun()
+            self.begun.update(begun)
+            for load in loads:
+                if load.schema.id in begun:
+                    chunks = tuple(LoadedChunk(n, one) for n, one in enumerate(news[load.schema.id].bounds))
+                    yield Planned(load, chunks, self._estimate(load.schema))
+
+    def _new(self, load: LoadTable, before: TableState | None) -> NewLoad:
+        changes = before.changes_applied if before else 0
+        state = TableState(load.schema.id, load.table.target, "loading", load.generation, schema=load.schema)
+        return NewLoad(load.schema, load.table, replace(state, changes_applied=changes), before, self._bounds(load))
+
+    def _estimate(self, schema: TableSchema) -> int:
+        """Asked once."""
+        if schema.id not in self.estimates:
+            self.estimates[schema.id] = self.snapshot.estimate(schema)
+        return self.estimates[schema.id]
 
     def table(self, load: LoadTable, states: Mapping[TableId, TableState]) -> Planned | None:
+        if load.schema.id in self.begun:
+            return None
         state = states.get(load.schema.id)
         begun = state is not None and state.generation == load.generation
         if begun and state is not None:
@@ -157,7 +188,7 @@ class _Planner:
         elif any(chunk.rows is None and is_placed(load.schema, chunk.bounds) for chunk in chunks):
             load = replace(load, generation=load.generation + 1, empty=True, recreate=False)
             chunks = self._begin_generation(load)
-        return Planned(load, tuple(chunks), self.snapshot.estimate(load.schema))
+        return Planned(load, tuple(chunks), self._estimate(load.schema))
 
     def _begin(self, load: LoadTable, state: TableState | None) -> list[LoadedChunk]:
         """The definition is saved before the generation begins: a ledger never stands beside another load's facts."""
@@ -176,7 +207,7 @@ class _Planner:
     def _begin_generation(self, load: LoadTable) -> list[LoadedChunk]:
         bounds = self._bounds(load)
         self.loader.begin_generation(self.job, load.table, load.generation, bounds, load.empty, load.keep)
-        reach("load.generation")
+        _have_begun()
         return self.loader.chunks(self.job, load.schema.id, load.generation)
 
     def _bounds(self, load: LoadTable) -> list[Bounds]:
@@ -190,7 +221,17 @@ class _Planner:
         return self.snapshot.places(load.schema, self._chunk_rows(load))
 
     def _chunk_rows(self, load: LoadTable) -> int:
-        return self.rows_per_chunk or chunk_rows(self.snapshot.estimate(load.schema))
+        return self.rows_per_chunk or chunk_rows(self._estimate(load.schema))
+
+
+def _have_begun() -> None:
+    reach("load.generation")
+
+
+def _is_new(load: LoadTable, state: TableState | None) -> bool:
+    """Was nothing of it ever here, and is nothing asked for but to load it?"""
+    is_first = state is None or (state.state == "pending" and state.generation == 0 and not state.facts)
+    return is_first and load.generation == 1 and not (load.recreate or load.joins or load.keep)
 
 
 def chunk_rows(rows: int) -> int:

@@ -12,7 +12,16 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 
 from anabranch import log
-from anabranch.abc import Loader, RawLoader, SharingReader, SourceConnector, TargetConnector, TargetStore, ValueRules
+from anabranch.abc import (
+    LoadedChunk,
+    Loader,
+    RawLoader,
+    SharingReader,
+    SourceConnector,
+    TargetConnector,
+    TargetStore,
+    ValueRules,
+)
 from anabranch.errors import AnabranchError, Fenced, Retry, SourceUnavailable, StateError, TargetBusy, TargetUnavailable
 from anabranch.failpoints import reach
 from anabranch.load.copy import ChunkWork, Quiet
@@ -30,6 +39,7 @@ Progress = Callable[[TableId, int, int], None]
 Parked = Callable[[TableId], str]
 """Why capture has parked a table since its load was planned, "" if it has not: its changes would not be followed."""
 
+AT_ONCE, AT_ONCE_SECONDS = 64, 1.0  # tables that are handed over at once; seconds in which more of them may come
 ROWS_PER_TASK = 20_000  # small tables share tasks up to here
 GIVE_UP = 300.0  # seconds without a finished chunk, after which an end that is away is an error; one that is full never
 LONGEST_PAUSE = 10.0
@@ -135,6 +145,8 @@ class _Load:
         self.unavailable: list[AnabranchError] = []
         self.away_since: float | None = None
         self.pause, self.tries, self.retry = 0.5, 0, retry
+        self.done: list[TableId] = []  # and not handed over
+        self.handed_over_at = 0.0
 
     def run(self) -> bool:
         try:
@@ -145,7 +157,7 @@ class _Load:
     def rounds(self) -> bool:
         for table in list(self.tables):
             self.report(table)
-            self.hand_over_if_done(table)
+        self.hand_over([table for table, left in self.open.items() if not left])
         while self.open:
             self.unavailable = []
             if self.stop() or not self.round():
@@ -159,8 +171,7 @@ class _Load:
             finished = self.engine.run(self.work, self.bundles(), self.take, self.stop)
         except _EndAway:
             return True
-        for table in [table for table, left in self.open.items() if not left]:
-            self.hand_over_if_done(table)
+        self.hand_over([table for table, left in self.open.items() if not left])
         return finished
 
     def bundles(self) -> list[Bundle]:
@@ -220,7 +231,10 @@ class _Load:
                 self.open[table].pop(piece.number, None)
                 self.rows[table] += rows
                 self.report(table)
-                self.hand_over_if_done(table)
+                if not self.open[table]:
+                    self.done.append(table)
+            if len(self.done) >= AT_ONCE or (self.done and time.monotonic() > self.handed_over_at + AT_ONCE_SECONDS):
+                self.hand_over(self.done)
 
     def take_failure(self, error: AnabranchError, table: TableId) -> None:
         error.job, error.table = error.job or self.work.job, error.table or str(table)
@@ -230,18 +244,22 @@ class _Load:
         if len(self.unavailable) >= FAILURES_PER_ROUND:
             raise _EndAway
 
-    def hand_over_if_done(self, table: TableId) -> None:
-        if self.open[table]:
-            return
-        reach("load.handover")
-        try:
-            hand_over(self.store, self.loader, self.work.job, self.tables[table].load, self.parked(table))
-        except UNAVAILABLE as error:
-            self.unavailable.append(error)
-            self.close()
-        else:
+    def hand_over(self, tables: Sequence[TableId]) -> None:
+        """Those of which every chunk is done. What finds an end away is tried again behind the next round."""
+        tables, self.done, self.handed_over_at = list(tables), [], time.monotonic()
+        for first in range(0, len(tables), AT_ONCE):
+            some = tables[first : first + AT_ONCE]
+            reach("load.handover")
+            try:
+                loads = [(self.tables[table].load, self.parked(table)) for table in some]
+                hand_over_all(self.store, self.loader, self.work.job, loads)
+            except UNAVAILABLE as error:
+                self.unavailable.append(error)
+                self.close()
+                return
             reach("load.handed.over")
-            del self.open[table]
+            for table in some:
+                del self.open[table]
 
     def close(self) -> None:
         """Of what hands over; it connects again when it is asked again."""
@@ -281,6 +299,27 @@ class _Load:
         return seconds > (limits.lock if isinstance(error, TargetBusy) else limits.away) or self.tries > limits.tries
 
 
+def hand_over_all(store: TargetStore, loader: Loader, job: str, loads: Sequence[tuple[LoadTable, str]]) -> None:
+    """`hand_over` of many at once, each with why it is parked; one by one where some are not as their load left them."""
+    states = store.tables(job) if len(loads) > 1 else {}
+    plain = [(load, parked) for load, parked in loads if _is_under_way(states.get(load.schema.id), load)]
+    ledgers = loader.ledgers(job, {load.schema.id: load.generation for load, _ in plain}) if plain else {}
+    saved: list[tuple[TableState, TableState | None]] = []
+    for load, parked in plain:
+        loader.index_cascades(load.schema, load.table)
+        state = states[load.schema.id]
+        saved.append((_handed_over(job, load, state, ledgers[load.schema.id], parked), state))
+    try:
+        if saved:
+            store.save_tables(job, saved)
+    except Fenced:
+        plain = []
+    through = {load.schema.id for load, _ in plain}
+    for load, parked in loads:
+        if load.schema.id not in through:
+            hand_over(store, loader, job, load, parked)
+
+
 def hand_over(store: TargetStore, loader: Loader, job: str, load: LoadTable, parked: str = "") -> None:
     """Tell the stream that the table is there, with the marks of all chunks. May be repeated.
 
@@ -289,7 +328,7 @@ def hand_over(store: TargetStore, loader: Loader, job: str, load: LoadTable, par
     state = store.table(job, load.schema.id)
     if _is_handed_over(state, load):
         return  # an answer was lost, or another load has done it; the stream may have noted something since
-    if state is None or state.generation != load.generation or state.state != "loading":
+    if state is None or not _is_under_way(state, load):
         raise StateError(
             "the table's state changed during its load",
             job=job,
@@ -297,7 +336,17 @@ def hand_over(store: TargetStore, loader: Loader, job: str, load: LoadTable, par
             hint="another load of the table was started: let one of them end",
         )
     loader.index_cascades(load.schema, load.table)
-    chunks = loader.chunks(job, load.schema.id, load.generation)
+    now = _handed_over(job, load, state, loader.chunks(job, load.schema.id, load.generation), parked)
+    try:
+        store.save_table(job, now, state)
+    except Fenced:
+        if not _is_handed_over(store.table(job, load.schema.id), load):
+            raise
+
+
+def _handed_over(
+    job: str, load: LoadTable, state: TableState, chunks: Sequence[LoadedChunk], parked: str
+) -> TableState:
     if any(is_placed(load.schema, chunk.bounds) for chunk in chunks) and len({chunk.high for chunk in chunks}) > 1:
         raise StateError(
             "the pieces of the table are of several moments",
@@ -308,11 +357,13 @@ def hand_over(store: TargetStore, loader: Loader, job: str, load: LoadTable, par
     now = loaded(state, chunks)
     if parked:
         now = replace(now, state="parked", low="", high="", reason=f"{parked} (while it was being loaded)")
-    try:
-        store.save_table(job, now, state)
-    except Fenced:
-        if not _is_handed_over(store.table(job, load.schema.id), load):
-            raise
+    return now
+
+
+def _is_under_way(state: TableState | None, load: LoadTable) -> bool:
+    """Is it this load that the state tells of, and not handed over?"""
+    is_this = state is not None and state.generation == load.generation and state.state == "loading"
+    return is_this and not _is_handed_over(state, load)
 
 
 def _is_handed_over(state: TableState | None, load: LoadTable) -> bool:

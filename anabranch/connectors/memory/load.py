@@ -9,10 +9,10 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from anabranch.abc import Bounds, LoadedChunk, ValueRules
+from anabranch.abc import Bounds, LoadedChunk, NewLoad, ValueRules
 from anabranch.connectors.memory.capture import mark
 from anabranch.connectors.memory.database import Database, Relation, Row, Texts, database
-from anabranch.connectors.memory.store import forget_aside
+from anabranch.connectors.memory.store import forget_aside, place_of
 from anabranch.errors import Fenced, RowRefused, SourceError, TargetError, ValueRefused
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
@@ -170,12 +170,31 @@ class MemoryLoader:
             forget_aside(state, table.source)
             state.chunks[table.source, generation] = [LoadedChunk(n, b) for n, b in enumerate(bounds)]
 
+    def begin_new(
+        self, job: str, loads: Sequence[NewLoad], rules: ValueRules, beside: Collection[TableId]
+    ) -> frozenset[TableId]:
+        begun = set()
+        with self._database.lock:
+            state = self._database.job(job)
+            for one in loads:
+                source, target = one.table.source, one.table.target
+                if target in self._database.tables or place_of(state.tables.get(source)) != place_of(one.before):
+                    continue
+                self.create_table(one.schema, one.table, rules, False)
+                state.tables[source] = one.state
+                state.chunks[source, one.state.generation] = [LoadedChunk(n, b) for n, b in enumerate(one.bounds)]
+                begun.add(source)
+        return frozenset(begun)
+
     def take_off_keys(self, job: str, table: TargetTable) -> None:
         """None are enforced."""
 
     def chunks(self, job: str, source: TableId, generation: int) -> list[LoadedChunk]:
         with self._database.lock:
             return list(self._database.job(job).chunks.get((source, generation), []))
+
+    def ledgers(self, job: str, generations: Mapping[TableId, int]) -> dict[TableId, list[LoadedChunk]]:
+        return {source: self.chunks(job, source, generation) for source, generation in generations.items()}
 
     @contextmanager
     def together(self) -> Iterator[None]:

@@ -66,6 +66,14 @@ class MemoryStore:
                 raise Fenced("the table's state was changed meanwhile", job=job, table=str(state.source))
             tables[state.source] = state
 
+    def save_tables(self, job: str, states: Sequence[tuple[TableState, TableState | None]]) -> None:
+        with self._database.lock:
+            tables = self._database.job(job).tables
+            for state, before in states:
+                if place_of(tables.get(state.source)) != place_of(before):
+                    raise Fenced("the table's state was changed meanwhile", job=job, table=str(state.source))
+            tables.update({state.source: state for state, _ in states})
+
     def conflicts(self, job: str, table: TableId | None = None, after: int = 0, limit: int = 0) -> list[NotedConflict]:
         found = [one for one in self._database.job(job).conflicts if one.number > after and table in (None, one.source)]
         return found[: limit or None]

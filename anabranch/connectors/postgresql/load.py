@@ -16,8 +16,9 @@ import psycopg
 from psycopg import sql
 
 from anabranch import log
-from anabranch.abc import Bounds, LoadedChunk, ValueRules
+from anabranch.abc import Bounds, LoadedChunk, NewLoad, ValueRules
 from anabranch.connectors.postgresql import aside, constraints, ddl, needs, shared, small, structures
+from anabranch.connectors.postgresql.begin import ADD_CHUNK, ONE_CREATES, SEE_EXTENSIONS, begin_new, chunk_rows
 from anabranch.connectors.postgresql.binary_forms import binary_forms
 from anabranch.connectors.postgresql.catalog import holds_rows, read_table, read_tables, relation_table
 from anabranch.connectors.postgresql.connection import Connection, column_list, connect, table_name
@@ -63,14 +64,7 @@ UNESCAPED = {b"\\\\": b"\\", b"\\t": b"\t", b"\\n": b"\n", b"\\r": b"\r"}
 PLACE = re.compile(r"^COPY .*?, \D*(\d+)(?:, \S+ ([^:\n]+))?", re.MULTILINE)
 ESCAPE = re.compile(rb"\\[\\tnr]")
 
-# A load that was killed may still be at it, on the server: who finds nothing would make the same once more.
-ONE_CREATES = "SELECT pg_advisory_xact_lock(7168357)"
 SCHEMA_EXISTS = "SELECT 1 FROM pg_namespace WHERE nspname = %s"
-# Types of extensions are found by name inside the transaction that creates a table with them.
-SEE_EXTENSIONS = """
-SELECT set_config('search_path', concat_ws(', ', 'pg_catalog', string_agg(quote_ident(n.nspname), ', ')), true)
-  FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = ANY (%s)
-"""
 HAS_TRIGGERS = """
 SELECT c.relhastriggers FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
  WHERE n.nspname = %s AND c.relname = %s
@@ -88,13 +82,14 @@ ON CONFLICT (job, source_table) DO UPDATE
 NOT_KEPT = "UPDATE anabranch.table_state SET facts = facts - %s WHERE job = %s AND source_table = %s"
 HAS_LEDGER = "SELECT 1 FROM anabranch.load_chunk WHERE job = %s AND source_table = %s AND generation = %s LIMIT 1"
 CLEAR_LEDGER = "DELETE FROM anabranch.load_chunk WHERE job = %s AND source_table = %s"
-ADD_CHUNK = """
-INSERT INTO anabranch.load_chunk (job, source_table, generation, number, lower, upper)
-VALUES (%s, %s, %s, %s, %s, %s)
-"""
 READ_LEDGER = """
 SELECT number, lower, upper, rows, low, high FROM anabranch.load_chunk
  WHERE job = %s AND source_table = %s AND generation = %s ORDER BY number
+"""
+READ_LEDGERS = """
+SELECT source_table, number, lower, upper, rows, low, high FROM anabranch.load_chunk
+  JOIN unnest(%s::text[], %s::bigint[]) AS w (source_table, generation) USING (source_table, generation)
+ WHERE job = %s ORDER BY source_table, number
 """
 MARK_CHUNK = """
 UPDATE anabranch.load_chunk SET rows = rows
@@ -168,7 +163,15 @@ class PostgresLoader:
             connection.execute(CLEAR_LEDGER, [job, source])
             aside.forget(connection, job, table.source)
             with connection.cursor() as cursor:
-                cursor.executemany(ADD_CHUNK, [(job, source, generation, n, *_bounds(b)) for n, b in enumerate(bounds)])
+                cursor.executemany(ADD_CHUNK, chunk_rows(job, table, generation, bounds))
+
+    def begin_new(
+        self, job: str, loads: Sequence[NewLoad], rules: ValueRules, beside: Collection[TableId]
+    ) -> frozenset[TableId]:
+        connection = self._session()
+        with translated("begin the load of new tables"):
+            self._own_source.refuse(connection, job, [one.table.target for one in loads])
+        return begin_new(connection, job, loads, rules, beside)
 
     def take_off_keys(self, job: str, table: TargetTable) -> None:
         connection = self._session()
@@ -184,6 +187,16 @@ class PostgresLoader:
             LoadedChunk(number, Bounds(_tuple(lower), _tuple(upper)), done, low or "", high or "")
             for number, lower, upper, done, low, high in rows
         ]
+
+    def ledgers(self, job: str, generations: Mapping[TableId, int]) -> dict[TableId, list[LoadedChunk]]:
+        with translated("read the load's ledger"):
+            values = [[str(table) for table in generations], list(generations.values()), job]
+            rows = self._session().execute(READ_LEDGERS, values).fetchall()
+        found: dict[TableId, list[LoadedChunk]] = {table: [] for table in generations}
+        for source, number, lower, upper, done, low, high in rows:
+            bounds = Bounds(_tuple(lower), _tuple(upper))
+            found[TableId.parse(source)].append(LoadedChunk(number, bounds, done, low or "", high or ""))
+        return found
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -480,11 +493,6 @@ def _enter(connection: Connection, chunk: tuple[str, str, int, int]) -> int | No
         raise Fenced(f"load {generation} of the table has no chunk {number}", table=source)
     rows: int | None = ledger[0]
     return rows
-
-
-def _bounds(bounds: Bounds) -> tuple[list[str] | None, list[str] | None]:
-    lower, upper = (None if ends is None else list(ends) for ends in (bounds.lower, bounds.upper))
-    return lower, upper
 
 
 def _tuple(values: list[str] | None) -> tuple[str, ...] | None:

@@ -79,6 +79,10 @@ ON CONFLICT DO NOTHING
 LOCK_TABLE = (
     "SELECT state, generation, facts FROM anabranch.table_state WHERE job = %s AND source_table = %s FOR UPDATE"
 )
+LOCK_TABLES = """
+SELECT source_table, state, generation, facts FROM anabranch.table_state
+ WHERE job = %s AND source_table = ANY (%s) ORDER BY source_table FOR UPDATE
+"""
 FORGET_TABLE: tuple[LiteralString, ...] = (
     "DELETE FROM anabranch.table_state WHERE job = %s AND source_table = %s",
     "DELETE FROM anabranch.load_chunk WHERE job = %s AND source_table = %s",
@@ -177,6 +181,14 @@ class PostgresStore:
                 raise _changed(job, state.source)
             save_table(connection, job, state)
 
+    def save_tables(self, job: str, states: Sequence[tuple[TableState, TableState | None]]) -> None:
+        added = [state for state, before in states if before is None]
+        with self._session("save states of tables") as connection, connection.transaction():
+            _require_all(connection, job, {state.source: before for state, before in states})
+            with connection.cursor() as cursor:
+                add_states(cursor, job, added)
+                cursor.executemany(SAVE_TABLE, [state_row(job, state) for state, _ in states])
+
     def forget_table(self, job: str, before: TableState) -> None:
         with self._session("forget a table") as connection, connection.transaction():
             require_same(connection, job, before)
@@ -251,6 +263,24 @@ class PostgresStore:
             return connection.execute(query.encode(), values).fetchone()
 
 
+def add_states(cursor: psycopg.Cursor[Any], job: str, states: Sequence[TableState]) -> None:
+    """Rows that nobody has added. Raises Fenced where somebody has added one meanwhile."""
+    if states:
+        cursor.executemany(ADD_TABLE, [(job, str(state.source), str(state.target)) for state in states])
+        if cursor.rowcount != len(states):
+            raise _changed(job, states[0].source)
+
+
+def _require_all(connection: Connection, job: str, before: Mapping[TableId, TableState | None]) -> None:
+    """`require_same` of many, in one statement; None: there is no row, and nobody adds one meanwhile."""
+    absent = {table for table, state in before.items() if state is None}
+    rows = connection.execute(LOCK_TABLES, [job, [str(table) for table in before.keys() - absent]]).fetchall()
+    found = {source: tuple(rest) for source, *rest in rows}
+    for table, state in before.items():
+        if state is not None and found.get(str(table)) != (state.state, state.generation, dict(state.facts)):
+            raise _changed(job, table)
+
+
 def require_same(connection: Connection, job: str, before: TableState) -> None:
     """Lock the row of a state that somebody has seen. Raises Fenced where it is another one by now."""
     found = connection.execute(LOCK_TABLE, [job, str(before.source)]).fetchone()
@@ -269,10 +299,14 @@ def _changed(job: str, table: TableId) -> Fenced:
 
 def save_table(connection: Connection, job: str, state: TableState) -> None:
     """Write a row of anabranch.table_state in the caller's transaction; a state without schema keeps the one there."""
+    connection.execute(SAVE_TABLE, state_row(job, state))
+
+
+def state_row(job: str, state: TableState) -> list[Any]:
+    """What SAVE_TABLE takes."""
     schema = None if state.schema is None else Jsonb(state.schema.to_json())
     places = [str(state.source), str(state.target), state.state, state.generation, state.low, state.high, state.reason]
-    counts = [state.rows_loaded, state.changes_applied]
-    connection.execute(SAVE_TABLE, [job, *places, *counts, schema, Jsonb(dict(state.facts))])
+    return [job, *places, state.rows_loaded, state.changes_applied, schema, Jsonb(dict(state.facts))]
 
 
 def checkpoint_of(row: tuple[Any, ...]) -> Checkpoint:
