@@ -25,8 +25,8 @@
     ├── TablesParked           exit 8   done, but not all of it
     └── NotCaughtUp            exit 9
 
-What lives here: the classes, their exit code and retry policy. What does not: translation of driver errors (each
-connector's `errors.py`).
+What lives here: the classes, their exit code, stable code, side and retry policy. What does not: translation of driver
+errors (each connector's `errors.py`).
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 
 class Retry(StrEnum):
@@ -45,12 +46,24 @@ class Retry(StrEnum):
     MANUAL = "manual"  # a person has to decide first
 
 
+class Side(StrEnum):
+    """Where the cause of an error is."""
+
+    SOURCE = "source"
+    TARGET = "target"
+    JOB = "job"  # the job file, the trail, the state, this machine
+
+
 class AnabranchError(Exception):
-    """Root of the tree. `message` is one line, `hint` says what to do; `job`, `table`, `position` say where."""
+    """Root of the tree. `message` is one line, `hint` says what to do; `job`, `table`, `position` say where, `task` which
+    part of the job met it. `code` is for machines: it stays the same whatever the class is called."""
 
     exit_code = 1
+    code = "error"
+    side = Side.JOB
     retry = Retry.NEVER
     default_hint = ""
+    task: str | None = None
 
     def __init__(
         self,
@@ -76,6 +89,23 @@ class AnabranchError(Exception):
         ]
         place = f"{', '.join(where)}: " if where else ""
         return f"{place}{self.message}" + (f" — {self.hint}" if self.hint else "")
+
+    def named(self) -> dict[str, Any]:
+        """For a log line about an error that is tried again."""
+        return {"code": self.code, "side": str(self.side), "retried": True}
+
+    def facts(self) -> dict[str, Any]:
+        """For machines, beside the message."""
+        return {
+            "code": self.code,
+            "class": type(self).__name__,
+            "side": str(self.side),
+            "exit_code": self.exit_code,
+            "retry": str(self.retry),
+            "task": self.task,
+            "table": self.table,
+            "position": self.position,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +137,7 @@ def install_hint(extra: str) -> str:
 class ConfigError(AnabranchError):
     """`problems` has everything that is wrong with a job file, where it is one; the message repeats them."""
 
+    code = "configuration"
     exit_code = 2
 
     def __init__(
@@ -120,28 +151,35 @@ class ConfigError(AnabranchError):
 class JobChanged(ConfigError):
     """The job file differs from the job as last run in a way that needs a load or a decision (K32)."""
 
+    code = "job_changed"
     retry = Retry.MANUAL
 
 
 class PreflightFailed(AnabranchError):
+    code = "preflight_failed"
     exit_code = 3
 
 
 class DifferencesFound(AnabranchError):
+    code = "differences_found"
     exit_code = 4
 
 
 class SourceError(AnabranchError):
+    code = "source_refused"
+    side = Side.SOURCE
     exit_code = 5
     retry = Retry.MANUAL
 
 
 class SourceUnavailable(SourceError):
+    code = "source_unavailable"
     retry = Retry.TIMED
     default_hint = "check that the source is running and reachable"
 
 
 class LogLost(SourceError):
+    code = "log_lost"
     default_hint = (
         "the source no longer has what the trail needs: "
         "remove the job's state (anabranch drop JOB --execute) and load again"
@@ -149,71 +187,83 @@ class LogLost(SourceError):
 
 
 class UnknownLogEvent(SourceError):
-    pass
+    code = "unknown_log_event"
 
 
 class ValueRefused(SourceError):
-    pass
+    code = "value_refused"
 
 
 class SchemaError(SourceError):
-    pass
+    code = "definition"
 
 
 class TargetError(AnabranchError):
+    code = "target_refused"
+    side = Side.TARGET
     exit_code = 6
     retry = Retry.MANUAL
 
 
 class TargetUnavailable(TargetError):
+    code = "target_unavailable"
     retry = Retry.TIMED
     default_hint = "check that the target is running and reachable"
 
 
 class TargetBusy(TargetUnavailable):
+    code = "target_busy"
     default_hint = "other sessions at the target are in the way"
 
 
 class TargetFull(TargetUnavailable):
+    code = "target_full"
     retry = Retry.PATIENT
     default_hint = "make room at the target; the job goes on by itself"
 
 
 class RowRefused(TargetError):
-    pass
+    code = "row_refused"
 
 
 class Fenced(TargetError):
+    code = "fenced"
     retry = Retry.NEVER
     default_hint = "another process applies this job; only one may"
 
 
 class TrailError(AnabranchError):
+    code = "trail"
     exit_code = 7
     retry = Retry.MANUAL
 
 
 class TrailLocked(TrailError):
+    code = "trail_locked"
     retry = Retry.NEVER
 
 
 class TrailCorrupt(TrailError):
-    pass
+    code = "trail_corrupt"
 
 
 class StorageFull(TrailError):
+    code = "storage_full"
     retry = Retry.PATIENT
     default_hint = "make room; capture goes on by itself"
 
 
 class StateError(AnabranchError):
+    code = "state"
     exit_code = 7
     retry = Retry.MANUAL
 
 
 class TablesParked(AnabranchError):
+    code = "tables_parked"
     exit_code = 8
 
 
 class NotCaughtUp(AnabranchError):
+    code = "not_caught_up"
     exit_code = 9

@@ -12,15 +12,22 @@ from contextlib import contextmanager
 from typing import Any
 
 _chosen: tuple[str, bool] | None = None  # not in force yet: a tenth of a second's imports wait for the first line
+_as_json = False
 _ABOUT: dict[str, Any] = {}  # of all threads: a context variable would be the calling thread's
 
 
 def configure(level: str = "info", *, json: bool | None = None) -> None:
     """Set logging up for this process. `json` None = JSON unless stderr is a terminal."""
-    global _chosen
-    _chosen = level, not sys.stderr.isatty() if json is None else json
+    global _chosen, _as_json
+    _as_json = not sys.stderr.isatty() if json is None else json
+    _chosen = level, _as_json
     if "structlog" in sys.modules:
         _in_force()
+
+
+def is_json() -> bool:
+    """Do logs go as JSON? Not before a verb has set them up."""
+    return _as_json
 
 
 def _in_force() -> None:

@@ -238,8 +238,15 @@ def error_tree() -> Iterator[str]:
     yield "long as it takes; *manual*: a person decides first; *never*: it would fail again. What the servers' own errors mean:"
     yield "[errors by server](errors-by-server.md)."
     yield ""
-    yield "| error | exit code | retried | meaning |"
-    yield "|---|---|---|---|"
+    yield "The code is for machines: `status --json` has it in `error` and `last_error`, with the side (source, target, job),"
+    yield "the part that met it (`task`, as `shop/apply/north`), and whether it is tried again. Where the log goes as JSON,"
+    yield "`run`, `capture`, `load` and `apply` end with such a line (event `error`) beside their message; so does every"
+    yield "verb that was called with `--json`. Codes stay as they are from release to release. Beside those in the table:"
+    yield "`part_failed` (a part of `run` has ended with an error of its own), `part_died` (one is gone and has not said why),"
+    yield "`unexpected` (a bug)."
+    yield ""
+    yield "| error | code | side | exit code | retried | meaning |"
+    yield "|---|---|---|---|---|---|"
     yield from _errors(errors.AnabranchError, 0)
     yield ""
 
@@ -247,7 +254,8 @@ def error_tree() -> Iterator[str]:
 def _errors(kind: type[errors.AnabranchError], depth: int) -> Iterator[str]:
     meaning = MEANINGS[kind.__name__]
     hint = f" *{kind.default_hint}*" if kind.default_hint else ""
-    yield f"| {'&nbsp;&nbsp;' * depth}`{kind.__name__}` | {kind.exit_code} | {kind.retry} | {meaning}{hint} |"
+    facts = f"`{kind.code}` | {kind.side} | {kind.exit_code} | {kind.retry}"
+    yield f"| {'&nbsp;&nbsp;' * depth}`{kind.__name__}` | {facts} | {meaning}{hint} |"
     for below in vars(errors).values():
         if isinstance(below, type) and kind in below.__bases__:
             yield from _errors(below, depth + 1)

@@ -90,7 +90,7 @@ class Applier:
     names: retention.Names = field(default_factory=retention.Names)  # of what this target holds of the trail
     retry: EndLimits = USUAL  # how long the target is waited for
     stop: Callable[[], bool] = lambda: False  # asked where a target that is away is waited for
-    waiting: Callable[[str], None] = lambda why: None  # told what for
+    waiting: Callable[[str, AnabranchError], None] = lambda why, error: None  # told what for
     settled: Callable[[TableId], bool] = lambda table: False  # waits for keys that are being built: were there any?
     totals: Totals = field(default_factory=Totals)
     checkpoint: Checkpoint = field(init=False)
@@ -198,8 +198,10 @@ class Applier:
         self._is_in_doubt = True
         pause = self._patience.failure(lost)
         end = "source" if isinstance(lost, SourceUnavailable) else "target"
-        log.get(job=self.job).warning(EVENTS.get(type(lost), f"{end}_lost"), error=lost.message, retry_in=pause)
-        self.waiting(f"for the {end}: {lost}")
+        log.get(job=self.job).warning(
+            EVENTS.get(type(lost), f"{end}_lost"), error=lost.message, retry_in=pause, **lost.named()
+        )
+        self.waiting(f"for the {end}: {lost}", lost)
         self.writer.close()
         self.store.close()
         self._patience.wait(pause)

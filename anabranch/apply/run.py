@@ -31,8 +31,9 @@ from anabranch.apply.same_trail import refuse_other_trail
 from anabranch.apply.staging import Executors
 from anabranch.apply.window import WindowResolver, is_followed, is_joining
 from anabranch.ddl.rules import Filter
-from anabranch.errors import SourceUnavailable, StorageFull, TargetUnavailable, TrailError
+from anabranch.errors import AnabranchError, SourceUnavailable, StorageFull, TargetUnavailable, TrailError
 from anabranch.failpoints import reach
+from anabranch.model.condition import Waiting
 from anabranch.model.endpoint import USUAL, EndLimits
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
@@ -54,7 +55,11 @@ T = TypeVar("T")
 class Watcher(Protocol):
     """Who is told how far apply is."""
 
-    def waiting(self, why: str) -> None: ...
+    def waiting(self, why: str, on: Waiting | AnabranchError) -> None:
+        """`on`: what for, in one word, or the error behind it."""
+
+    def counted(self, totals: Totals) -> None:
+        """Now and then."""
 
     def streaming(self, consistent: bool) -> None: ...
 
@@ -127,7 +132,7 @@ class ApplyRun:
             if why == "":
                 return TrailReader(self.trail_directory)
             if why is not None:
-                self.watcher.waiting(why)
+                self.watcher.waiting(why, Waiting.CAPTURE if why.startswith("for capture") else Waiting.LOAD)
             time.sleep(TICK_SECONDS)
         return None
 
@@ -183,7 +188,7 @@ class ApplyRun:
         self._with_room(lambda: retention.register(self.trail_directory, self.names.apply, start))
         reach("apply.registered")
         self.watcher.slow(self.applier.totals)
-        self.watcher.waiting("for the first epoch")
+        self.watcher.waiting("for the first epoch", Waiting.BEGIN)
         return self._with_room(
             lambda: self.engine.follow(self.trail_directory, self.spark_directory, start, self._epoch, self._at)
         )
@@ -203,8 +208,8 @@ class ApplyRun:
             try:
                 return action()
             except StorageFull as full:
-                log.get(job=self.job).warning("disk_full", error=full.message)
-                self.watcher.waiting(f"disk full: {full.message}")
+                log.get(job=self.job).warning("disk_full", error=full.message, **full.named())
+                self.watcher.waiting(f"disk full: {full.message}", full)
                 time.sleep(FULL_SECONDS)
         return None
 
@@ -296,6 +301,7 @@ class ApplyRun:
         slow = self.applier.totals.slow_epochs
         self.applier.apply(upto)
         self.watcher.applied(self.applier.checkpoint)
+        self.watcher.counted(self.applier.totals)
         if self.applier.totals.slow_epochs > slow:
             self.watcher.slow(self.applier.totals)
 
@@ -328,8 +334,8 @@ class ApplyRun:
             found = action()
         except (TargetUnavailable, SourceUnavailable) as lost:
             self.patience.failure(lost)
-            log.get(job=self.job).warning("end_lost", error=lost.message)
-            self.watcher.waiting(f"for an end that is away: {lost}")
+            log.get(job=self.job).warning("end_lost", error=lost.message, **lost.named())
+            self.watcher.waiting(f"for an end that is away: {lost}", lost)
             store.close()
             return None
         self.patience.success()

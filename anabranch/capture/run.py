@@ -9,20 +9,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from anabranch import log
 from anabranch.abc import LogReader, SourceConnector, ValueGuard
 from anabranch.capture.begin import Wanted, begin
+from anabranch.capture.counts import Counts
 from anabranch.capture.definitions import DefinitionKeeper, alone
 from anabranch.capture.newcomers import Newcomers
 from anabranch.capture.older import PATIENCE, Patience
 from anabranch.capture.prepared import PreparedTransactions
 from anabranch.capture.uncommitted import LIMITS, Limits, OpenTransactions
 from anabranch.capture.unlogged import altered_unlogged
-from anabranch.errors import SourceUnavailable, StorageFull
+from anabranch.errors import AnabranchError, SourceUnavailable, StorageFull
 from anabranch.failpoints import reach
+from anabranch.model.condition import Waiting
 from anabranch.model.endpoint import EndLimits
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark, Position
@@ -60,7 +62,8 @@ class Watcher(Protocol):
 
     def written(self, trail: TrailWriter) -> None: ...
 
-    def waiting(self, why: str) -> None: ...
+    def waiting(self, why: str, on: Waiting | AnabranchError) -> None:
+        """`on`: what for, in one word, or the error behind it."""
 
 
 @dataclass
@@ -84,11 +87,15 @@ class Capture:
     guard: ValueGuard | None = None  # looks at rows before they enter the trail
     retry: EndLimits = RETRY  # how long the source is waited for
     waits_at_start: bool = False  # also for a source that was never reached: who started this has reached it
+    counts: Counts = field(default_factory=Counts)
+    counted: Callable[[Counts], None] = lambda counts: None  # told of it now and then
 
     def run(self) -> None:
         """Returns when `stop` says so. Raises what a person has to look at; a lost line is retried as `retry` says, one
         that never was only if `waits_at_start`."""
-        patience = Patience(self.staging_timeout, self.stop, lambda why: self._tell_waiting(f"for {why}"))
+        patience = Patience(
+            self.staging_timeout, self.stop, lambda why: self._tell_waiting(f"for {why}", Waiting.OTHERS)
+        )
         begin(self.source, self.reader, self.trail, self.wanted, patience)
         self.keeper = DefinitionKeeper(
             self.source, self.trail, self.wanted, self.reader.reselect, self.staging_timeout, self.prepare
@@ -122,9 +129,9 @@ class Capture:
                 is_over = time.monotonic() - lost_since > self.retry.away or tries > self.retry.tries
                 if not was_there or is_over:
                     raise
-                self._pause(f"source lost: {lost.message}")
+                self._pause(f"source lost: {lost.message}", lost)
             except StorageFull as full:
-                self._pause(f"disk full: {full.message}")
+                self._pause(f"disk full: {full.message}", full)
 
     def _park_unlogged(self, tables: list[TableId]) -> None:
         chunk = self.keeper.park_unlogged(tables, self._place())
@@ -174,16 +181,17 @@ class Capture:
 
     def _rewind(self) -> TrailEnd:
         end = self.trail.rewind()
+        self.counts.rewound()
         self.prepared.rewind(self._place())
         reach("capture.rewound")
         return end
 
-    def _tell_waiting(self, why: str) -> None:
-        log.get().warning("capture_waiting", why=why)
-        self.watcher.waiting(why)
+    def _tell_waiting(self, why: str, on: Waiting | AnabranchError) -> None:
+        log.get().warning("capture_waiting", why=why, **({} if isinstance(on, Waiting) else on.named()))
+        self.watcher.waiting(why, on)
 
-    def _pause(self, why: str) -> None:
-        self._tell_waiting(why)
+    def _pause(self, why: str, error: AnabranchError) -> None:
+        self._tell_waiting(why, error)
         for _ in range(round(self.retry.interval * 10)):
             if not self.stop():
                 time.sleep(0.1)
@@ -231,6 +239,7 @@ class Capture:
             if now >= next_requests and not is_inside:
                 self._requests()
                 self._moved(self.open.keep_old())
+                self._tell_counts()
                 next_requests = now + REQUESTS_SECONDS
             if now >= next_tables and not is_inside:
                 self._park_astray()
@@ -247,6 +256,7 @@ class Capture:
 
     def _leave(self) -> None:
         """A stop that is in order: what is open waits on disk, so that a start need not read it again."""
+        self._tell_counts()
         with suppress(StorageFull):  # then it is read again
             self._moved(self.open.keep_all())
 
@@ -271,7 +281,7 @@ class Capture:
                 self.watcher.at_end(self.trail)
 
     def _write(self, chunk: Chunk) -> None:
-        self.trail.append(self.open.resumed(self._guarded(chunk)))
+        self.counts.appended(self.trail.append(self.open.resumed(self._guarded(chunk))))
         reach("capture.appended")
         if chunk.part is not Part.FRAGMENT:
             self.trail.flush()
@@ -347,6 +357,11 @@ class Capture:
         """Also where nothing is written any more: a large transaction may have been the last one for days."""
         with suppress(StorageFull):
             self.trail.drop_old()
+
+    def _tell_counts(self) -> None:
+        self.counts.bytes = self.trail.bytes_written
+        self.counts.open = len(self.open) + len(self.trail.staging.all())
+        self.counted(self.counts)
 
     def _requests(self) -> None:
         self.keeper.look_at_requests()

@@ -71,6 +71,10 @@ class OpenTransactions:
         self._last: LogMark | None = None  # behind what was read last, past the trail's place
         self._behind: LogMark | None = None  # the trail's place at the start, until something behind it has come
 
+    def __len__(self) -> int:
+        """Transactions whose end has not come."""
+        return len(self._held.keys() | {one.xid for one in self._staging.all()})
+
     def rewind(self, end: LogMark) -> None:
         """The log is read again: what the trail has up to `end`, durably, is over; what is on disk need not come again, unless
         the log gives all of it again."""

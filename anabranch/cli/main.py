@@ -42,6 +42,7 @@ VERBS = (
     "demo",
     "torture",
 )
+LOGGING = {"run", "capture", "load", "apply"}  # an error of theirs is a line of their log, too
 INTERRUPTED, TERMINATED, UNEXPECTED = 130, 143, 1
 # Of Arrow's allocators the one that keeps least behind a large transaction (10 to 20 MB less). Children take it over.
 ALLOCATOR = ("ARROW_DEFAULT_MEMORY_POOL", "jemalloc")
@@ -114,10 +115,10 @@ def exit_code(arguments: list[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except AnabranchError as error:
-        return _tell([error])
+        return _tell([error], arguments)
     except ExceptionGroup as group:
         ours, others = group.split(AnabranchError)
-        return _tell(_leaves(ours)) if ours and not others else _unexpected(group, arguments)
+        return _tell(_leaves(ours), arguments) if ours and not others else _unexpected(group, arguments)
     except Exception as error:  # noqa: BLE001 - the outermost handler
         return _unexpected(error, arguments)
 
@@ -134,12 +135,26 @@ def _leaves(group: ExceptionGroup[AnabranchError]) -> list[AnabranchError]:
     ]
 
 
-def _tell(errors: list[AnabranchError]) -> int:
-    """Every message; the lowest of the codes."""
+def _tell(errors: list[AnabranchError], arguments: list[str]) -> int:
+    """Every message, also as JSON where logs are; the lowest of the codes."""
     for error in errors:
         for text in (_text(error), *getattr(error, "__notes__", ())):
             click.echo(click.style("error: ", fg="red", bold=True) + text, err=True)
+        _tell_machines(error, arguments)
     return min(error.exit_code for error in errors)
+
+
+def _tell_machines(error: AnabranchError, arguments: list[str]) -> None:
+    """One line with everything that is known of it, for verbs that log, or were asked for JSON."""
+    from anabranch import log
+
+    if not log.is_json() or not (LOGGING & set(arguments) or "--json" in arguments):
+        return
+    job = (error.job or "").partition(",")[0]
+    verb = next((word for word in arguments if word in VERBS), "")
+    task = error.task or "/".join(filter(None, (job, verb)))
+    facts = error.facts() | {"job": job or None, "task": task, "retried": False}
+    log.get().error("error", message=error.message, hint=error.hint, **facts)
 
 
 def _text(error: AnabranchError) -> str:
@@ -159,7 +174,14 @@ def _unexpected(error: BaseException, arguments: list[str]) -> int:
         place = f"above: {full.strerror}"
         click.echo(text, err=True)
     click.echo(f"unexpected error: {kind} (this is a bug; traceback {place})", err=True)
+    _tell_machines(_bug(error, place), arguments)
     return UNEXPECTED
+
+
+def _bug(error: BaseException, place: str) -> AnabranchError:
+    found = AnabranchError(f"unexpected error: {type(error).__name__}", hint=f"this is a bug; traceback {place}")
+    found.code = "unexpected"
+    return found
 
 
 def _write(text: str, arguments: list[str]) -> Path:

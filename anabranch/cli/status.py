@@ -20,20 +20,26 @@ STYLES = {
     "parked": "red",
     "dropped": "red",
     "stopped": "dim",
+    "died": "red",
+    "failed": "red",
 }
 
 
 @click.command()
 @job_argument
 @json_option
+@click.option("--reset-counters", is_flag=True, help="Count anew what is counted since the last reset, then show.")
 @log_level("warning")
-def status(job: str, as_json: bool) -> None:
-    """Phase, parts, positions, lag, and the state of every table."""
+def status(job: str, as_json: bool, reset_counters: bool) -> None:
+    """State, phase, parts, positions, counters, lag, and the state of every table."""
     gc.disable()  # most of the time are imports, which make much and leave nothing to collect, at the end neither
     try:
         from anabranch.job import Job
 
-        found = Job.from_file(job).status()
+        opened = Job.from_file(job)
+        if reset_counters:
+            opened.reset_counters()
+        found = opened.status()
     finally:
         gc.freeze()
         gc.enable()
@@ -47,6 +53,8 @@ def lines(found: Mapping[str, Any]) -> Iterable[str]:
     """The status as text; works on what `--json` prints."""
     parts = ", ".join(map(_part, found["parts"]))
     yield f"job         {found['job']}"
+    if "state" in found:
+        yield from _state(found)
     yield f"phase       {_styled(found['phase'])}" + (f": {found['detail']}" if found.get("detail") else "")
     yield f"parts       {parts or 'none is running'}"
     for name in ("read", "written", "source_end"):
@@ -57,10 +65,34 @@ def lines(found: Mapping[str, Any]) -> Iterable[str]:
         yield f"prepared    {one['xid']}  {one['rows']:,} rows, since {one['since']}"
     for target in found["targets"]:
         yield from _target(target)
+    if counted := found.get("counters"):
+        yield f"capture     {_counted(counted)}"
     for error in found.get("unreachable", ()):
         yield f"unreachable {error}"
     if found.get("last_error"):
         yield f"last error  {_error(found['last_error'])}"
+
+
+def _state(found: Mapping[str, Any]) -> Iterable[str]:
+    """With what it met, where that is not the last error of a part."""
+    sub_state = f", {found['sub_state'].replace('_', ' ')}" if found["sub_state"] else ""
+    since = f"  since {found['since']}" if found["since"] else ""
+    yield f"state       {_styled(found['state'])}{sub_state}{since}"
+    error = found["error"]
+    if error:
+        again = ", tried again" if error["retried"] else ""
+        yield f"error       {error['code']} ({error['side']}{again}): {error['message']}"
+
+
+def _counted(counted: Mapping[str, Any]) -> str:
+    """As one line: what there is, then what came since start and reset."""
+    started, reset = counted["since_start"], dict(counted["since_reset"])
+    at = reset.pop("reset_at")
+    names = {name: name.replace("_", " ") for name in started}
+    parts = [f"{started[name]:,} {named}" for name, named in names.items()]
+    totals = [f"{number:,}" for number in reset.values()]
+    open_now = f"; {counted['open_transactions']:,} open" if counted.get("open_transactions") else ""
+    return f"{', '.join(parts)} since its start{open_now}; {', '.join(totals)} since {at}"
 
 
 def _held(held: Mapping[str, Any]) -> str:
@@ -98,11 +130,15 @@ def _part(part: Mapping[str, Any]) -> str:
 def _target(target: Mapping[str, Any]) -> Iterable[str]:
     """Of several, each has a phase of its own."""
     yield f"target      {target['name']}" + (f"  {target['url']}" if "url" in target else "")
+    if "state" in target:
+        yield from _state(target)
     if "phase" in target:
         yield f"phase       {_styled(target['phase'])}" + (f": {target['detail']}" if target["detail"] else "")
     if target.get("last_error"):
         yield f"last error  {_error(target['last_error'])}"
     yield f"applied     {_position(target['applied'])}"
+    if counted := target.get("counters"):
+        yield f"counted     {_counted(counted)}"
     yield f"lag         {_lag(target.get('lag') or {})}"
     if slow := target.get("slow_epochs"):
         yield f"slow epochs {slow['count']:,} of {slow['epochs']:,}, the last at {slow['at']}: {slow['reason']}"

@@ -24,6 +24,8 @@ FINAL_CODES = frozenset({2, 3, 5, 6, 7})  # the part has said what a person has 
 class PartFailed(AnabranchError):
     """A part ended for good; its own messages are on stderr already."""
 
+    code = "part_failed"
+
     def __init__(self, name: str, code: int) -> None:
         super().__init__(f"{name} ended with code {code}", hint="its message stands above and in anabranch status")
         self.exit_code = code or 1

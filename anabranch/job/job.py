@@ -159,6 +159,13 @@ class Job:
 
             return status(self)
 
+    def reset_counters(self) -> None:
+        """Count anew what `status` shows since the last reset; while it runs, too."""
+        with self._named():
+            from anabranch.job.counters import reset
+
+            reset(self)
+
     def verify(self, repair: bool = False, by_rows: bool = False) -> Verification:
         """Compare every loaded table; with `repair` put right what differs, and compare again. `by_rows`: read all rows, also
         where servers can sum up their own. Raises nothing for differences: look at the result."""

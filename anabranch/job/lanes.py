@@ -15,6 +15,7 @@ from anabranch.errors import AnabranchError, Retry, TablesParked, TargetUnavaila
 from anabranch.job.caughtup import CaughtUp, Progress, undone
 from anabranch.job.children import Child, PartFailed
 from anabranch.job.signals import PATIENT, PREFLIGHT
+from anabranch.model.condition import Waiting
 from anabranch.state.store import StateStore
 
 if TYPE_CHECKING:
@@ -79,7 +80,8 @@ class Lane:
         named = {"target": self.job.target} if self.job.is_one_of_several else {}
         bound = log.get(job=self.job.config.name, **named)
         if is_away and self.is_patient:
-            self.state.phase("waiting", f"for the target: {last['message']}")
+            error = {**last["facts"], "message": last["message"], "retried": True}
+            self.state.phase("waiting", f"for the target: {last['message']}", Waiting.TARGET, error)
             bound.warning("target_away", error=last["message"], again_in=self._pause)
         elif self.job.is_one_of_several:
             bound.warning("target_failed", error=failed.message, again_in=self._pause)

@@ -27,7 +27,7 @@ LOCK_SECONDS = 10.0  # a part that was just stopped may still hold the trail
 
 
 def run_capture(job: Job) -> None:
-    with Stop() as stop, part(job, "capture") as state, stop.excused():
+    with Stop() as stop, part(job, "capture", stop.asked) as state, stop.excused():
         job_uuid = ends.trail_uuid(job) or ends.new_trail_uuid(job)
         source = ends.source_of(job)
         options = ends.log_options(job, job_uuid)
@@ -38,13 +38,15 @@ def run_capture(job: Job) -> None:
                 log.get(job=job.config.name).info("capture_started", end=str(trail.end.position))
                 ends.prepare_source(job, source, options, stop.asked)
                 settings = job.config.capture
+                watcher = CaptureWatcher(state)
                 Capture(
                     source=source,
                     reader=reader,
                     trail=trail,
                     wanted=job.rules.includes,
                     stop=stop.asked,
-                    watcher=CaptureWatcher(state),
+                    watcher=watcher,
+                    counted=watcher.counted,
                     followed=followed,
                     refuse_switch=partial(ends.refuse_switch_while_loading, job),
                     staging_timeout=float(settings.staging_timeout_s),
@@ -66,7 +68,7 @@ def run_apply(job: Job, engine: Engine | None = None) -> None:
     from anabranch.apply.run import ApplyRun
 
     engine = engine or SparkEngine(spark_factory(job, "apply"), job.config.apply.runner)
-    with Stop(ends_waits=False) as stop, part(job, "apply") as state:
+    with Stop(ends_waits=False) as stop, part(job, "apply", stop.asked) as state:
         ends.refuse_changed_job(job)
         source = ends.source_of(job)
         ApplyRun(
@@ -120,7 +122,7 @@ def run_load(
     from anabranch.job.loading import Loading
 
     engine = engine or SparkEngine(spark_factory(job, "load"))
-    with Stop() as stop, part(job, "load") as state, stop.excused(), waits.in_tasks():
+    with Stop() as stop, part(job, "load", stop.asked) as state, stop.excused(), waits.in_tasks():
         has_looked = os.environ.get(SUPERVISED) and not os.environ.get(PREFLIGHT)  # `run` has
         if table is None and not has_looked:
             ends.preflight_report(job).require()

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from anabranch import __version__
 from anabranch.errors import SourceError, TargetError
 from anabranch.job import ends
+from anabranch.job.counters import counters
 from anabranch.job.lag import Lag, lives
+from anabranch.job.states import condition_of, worst
+from anabranch.model.condition import Waiting
 from anabranch.model.position import LogMark, Position
 from anabranch.model.state import CONFLICTS, SET_ASIDE, Checkpoint, TableState
 from anabranch.state.store import StateStore, time_text
@@ -21,6 +26,13 @@ if TYPE_CHECKING:
 
 VERSION = 1
 HOLD_UP = ("preflight", "waiting")  # phases of the job as a whole in which no target goes on
+NOBODY: dict[str, Any] = {
+    "phase": "waiting",
+    "detail": "for its load and apply, which are not running",
+    "about": Waiting.PART,
+    "phase_since": None,
+    "phase_error": None,
+}
 PHASES = ("preflight", "waiting", "loading", "draining", "streaming", "stopped")  # whose comes first is the job's
 
 
@@ -32,9 +44,18 @@ def status(job: Job) -> dict[str, Any]:
     source_end, sizes, held = _source(job, errors)  # before the trail's: what is there now was there to be read
     end = _trail_end(job)
     targets = [_target(view, found, end, source_end, sizes, errors) for view, found in pictures]
+    conditions = [
+        (view.target, condition_of(found, _is_idle(found, end, one)))
+        for (view, found), one in zip(pictures, targets, strict=True)
+    ]
+    if len(targets) > 1:
+        targets = [{**one, **condition.shown()} for one, (_, condition) in zip(targets, conditions, strict=True)]
     return {
         "version": VERSION,
+        "software_version": __version__,
+        "at": time_text(time.time_ns() // 1000),
         "job": job.config.name,
+        **worst(conditions).shown(),
         **_phase(targets, snapshot),
         "parts": _parts([snapshot, *(found for _, found in pictures)]),
         "positions": {
@@ -42,6 +63,7 @@ def status(job: Job) -> dict[str, Any]:
             "written": _position(end.position, end.commit_time) if end else None,
             "source_end": _mark(source_end),
         },
+        "counters": counters(snapshot, "capture"),
         "targets": targets,
         "waits": _waits([snapshot, *(found for _, found in pictures)]),
         "last_error": _last_error([snapshot, *(found for _, found in pictures)]),
@@ -64,19 +86,14 @@ class Picture:
         if self._own is None:
             return as_seen(whole)
         own = self._own.snapshot()
-        own["parts"] = [{**part, "target": self._target} for part in own["parts"]]
+        for key in ("parts", "gone"):
+            own[key] = [{**part, "target": self._target} for part in own[key]]
         told = whole if whole["phase"] in HOLD_UP else own
         if told is own and whole["parts"] and not own["parts"]:
-            told = {"phase": "waiting", "detail": "for its load and apply, which are not running"}
-        return as_seen(
-            {
-                **own,
-                "phase": told["phase"],
-                "detail": told["detail"],
-                "parts": [*whole["parts"], *own["parts"]],
-                "positions": {**whole["positions"], **own["positions"]},
-            }
-        )
+            told = NOBODY
+        merged = {key: {**whole[key], **own[key]} for key in ("positions", "counters", "gauges", "ends", "errors")}
+        told = {key: told[key] for key in NOBODY}
+        return as_seen({**own, **merged, **told, **{key: [*whole[key], *own[key]] for key in ("parts", "gone")}})
 
     def close(self) -> None:
         self._whole.close()
@@ -94,7 +111,7 @@ def _now(job: Job) -> dict[str, Any]:
 
 def _parts(snapshots: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Each once."""
-    keys = ("name", "target", "pid", "host", "how")
+    keys = ("name", "target", "pid", "host", "since", "how")
     found = {(p["pid"], p["host"]): {k: p[k] for k in keys if k in p} for s in snapshots for p in s["parts"]}
     return list(found.values())
 
@@ -109,7 +126,17 @@ def _phase(targets: Sequence[dict[str, Any]], snapshot: dict[str, Any]) -> dict[
 
 
 def _last_error(snapshots: Sequence[dict[str, Any]]) -> Any:
-    return max((s["last_error"] for s in snapshots if s["last_error"]), key=lambda one: str(one["at"]), default=None)
+    found = max((s["last_error"] for s in snapshots if s["last_error"]), key=lambda one: str(one["at"]), default=None)
+    return found and {**found["facts"], **{key: value for key, value in found.items() if key != "facts"}}
+
+
+def _is_idle(snapshot: dict[str, Any], end: TrailEnd | None, target: Mapping[str, Any]) -> bool:
+    """Is all applied that was read? Where the source says that it has more, that is on its way."""
+    if end is None or target["applied"] is None:
+        return False
+    inside = snapshot["gauges"].get("capture", {}).get("open_changes", {"value": 0})
+    is_applied = Position.parse(target["applied"]["text"]).sequence >= end.position.sequence
+    return is_applied and not inside["value"] and target["lag"]["seconds"] in (0.0, None)
 
 
 def _trail_end(job: Job) -> TrailEnd | None:
@@ -169,6 +196,7 @@ def _target(
         "applied": _position(checkpoint.position, checkpoint.commit_time) if checkpoint else None,
         "lag": {"seconds": seconds, "bytes": size},
         "tables": tables,
+        "counters": counters(snapshot, "apply"),
         **({"slow_epochs": slow} if (slow := snapshot.get("slow_epochs")) else {}),
     }
 
@@ -177,8 +205,8 @@ def _named(job: Job, snapshot: dict[str, Any]) -> dict[str, Any]:
     """The only target is called by its place."""
     if not job.is_one_of_several:
         return {"name": str(job.endpoint)}
-    facts = {key: snapshot[key] for key in ("phase", "detail", "last_error")}
-    return {"name": job.target, "url": str(job.endpoint), **facts}
+    facts = {key: snapshot[key] for key in ("phase", "detail")}
+    return {"name": job.target, "url": str(job.endpoint), **facts, "last_error": _last_error([snapshot])}
 
 
 def _table(state: TableState, snapshot: dict[str, Any]) -> dict[str, Any]:
@@ -213,11 +241,15 @@ def as_seen(snapshot: dict[str, Any]) -> dict[str, Any]:
             **snapshot,
             "phase": "waiting",
             "detail": "; ".join(f"{wait['part']} waits {wait['text']}" for wait in waits),
+            "about": Waiting.OTHERS,
+            "phase_since": min(wait["since"] for wait in waits),
+            "phase_error": None,
         }
     missing = next((name for name in ("capture", "apply") if not lives(snapshot, name)), None)
     if missing is None or snapshot["phase"] not in ("streaming", "draining"):
         return snapshot
-    return {**snapshot, "phase": "waiting", "detail": f"for {missing}, which is not running"}
+    told = {"phase": "waiting", "detail": f"for {missing}, which is not running", "about": Waiting.PART}
+    return {**snapshot, **told, "phase_error": None}
 
 
 def _is_all_read(job: Job, end: TrailEnd | None, source_end: LogMark | None) -> bool | None:

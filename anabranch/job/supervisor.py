@@ -23,6 +23,7 @@ from anabranch.job.display import Display
 from anabranch.job.lanes import Lane, refuse_if_all_failed, worst
 from anabranch.job.signals import Stop
 from anabranch.job.watching import part
+from anabranch.model.condition import Waiting
 from anabranch.state.store import StateStore
 from anabranch.trail.lock import LockHeld, OsLock
 
@@ -44,8 +45,9 @@ class Supervisor:
 
     def run(self, *, until_caught_up: bool = False, seconds: float | None = None) -> None:
         """Raises what ended it: PreflightFailed, PartFailed, NotCaughtUp, TablesParked; StateError for a second one."""
-        with self.stop, only_one(self.job, self.stop), part(self.job, "run") as state:
+        with self.stop, only_one(self.job, self.stop), part(self.job, "run", self.stop.asked) as state:
             state.clear_last_error()
+            state.forget_gone("run")
             away = self._preflight(state)
             ends.refuse_changed_job(self.job)
             capture = Child("capture", [sys.executable, "-m", "anabranch", "capture", str(self.job.path)])
@@ -57,7 +59,9 @@ class Supervisor:
             finally:
                 self._end([capture, *(child for lane in lanes for child in lane.children)])
                 for lane in lanes:
+                    lane.state.forget_gone("run")  # what did not end in time was ended
                     lane.state.phase("stopped")
+                state.forget_gone("run")
                 state.phase("stopped")
 
     def _preflight(self, state: StateStore) -> set[str]:
@@ -88,7 +92,7 @@ class Supervisor:
             raise next(iter(away.values()))
         for name, error in away.items():
             log.get(job=self.job.config.name, target=name).warning("target_away", error=error.message)
-        state.phase("waiting", "for the parts to start")
+        state.phase("waiting", "for the parts to start", Waiting.BEGIN)
         return set(away)
 
     def _lane(self, view: Job, state: StateStore, was_away: bool, is_patient: bool) -> Lane:
@@ -98,6 +102,7 @@ class Supervisor:
         state.phase("streaming")  # each target has a phase of its own
         own = StateStore(view.target_home)
         own.clear_last_error()
+        own.forget_gone()
         return Lane(view, own, was_away, is_patient)
 
     def _watch(self, capture: Child, lanes: list[Lane], until_caught_up: bool, seconds: float | None) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from anabranch import log, waits
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, NotCaughtUp, Side, TablesParked
+from anabranch.job.children import PartFailed
+from anabranch.model.condition import Waiting
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.state import Checkpoint
@@ -18,6 +21,7 @@ from anabranch.state.store import StateStore
 
 if TYPE_CHECKING:
     from anabranch.apply.epoch import Totals
+    from anabranch.capture.counts import Counts
     from anabranch.job.job import Job
     from anabranch.trail.writer import TrailWriter
 
@@ -26,25 +30,89 @@ FOR_LOAD = ("for the load", "for capture to pass the positions of the load")  # 
 
 
 OF_TARGET = ("load", "apply")
+BEAT = 2.0  # seconds between two words of a part that it is there
+TICK = 0.25  # seconds between two looks whether it has to stop
+IN_ORDER = (TablesParked, NotCaughtUp)  # it did what it was told to do, and has something to say
+ABOUT = {"target_busy": Waiting.OTHERS, "target_full": Waiting.ROOM, "storage_full": Waiting.ROOM}
+BY_SIDE = {Side.SOURCE: Waiting.SOURCE, Side.TARGET: Waiting.TARGET, Side.JOB: Waiting.ROOM}
 
 
 @contextmanager
-def part(job: Job, name: str) -> Iterator[StateStore]:
-    """The life of a part, with the error it ends with. Load and apply are a target's."""
+def part(job: Job, name: str, stops: Callable[[], bool] = lambda: False) -> Iterator[StateStore]:
+    """The life of a part, with the error it ends with. Load and apply are a target's. `stops`: has it been asked to stop?"""
     state, host = StateStore(job.target_home if name in OF_TARGET else job.config.home), os.uname().nodename
-    state.part(name, os.getpid(), host)
     is_named = name in OF_TARGET and job.is_one_of_several
+    task = "/".join([job.config.name, name, *([job.target] if is_named else [])])
+    state.task = task
+    state.part(name, os.getpid(), host)
+    has_failed = False
     try:
-        about = log.about(**({"target": job.target} if is_named else {}))
-        with about, waits.listening(partial(state.waits, name)):
+        about = log.about(task=task, **({"target": job.target} if is_named else {}))
+        with about, waits.listening(partial(state.waits, name)), _beating(state, name, stops):
             yield state
-    except AnabranchError as error:
-        error.job = error.job or job.label
-        state.last_error(str(error), error.exit_code, name, error.retry)
+    except Exception as error:  # the part's outermost: how it ended is told, and the error goes on
+        has_failed = not isinstance(error, IN_ORDER)
+        _tell(state, job, name, task, error)
         raise
     finally:
-        state.part_ended(name, os.getpid(), host)
+        state.part_ended(name, os.getpid(), host, has_failed)
         state.close()
+
+
+def _tell(state: StateStore, job: Job, name: str, task: str, error: Exception) -> None:
+    for one in _ours(error):
+        one.job, one.task = one.job or job.label, one.task or task
+        if not (isinstance(one, PartFailed) and _is_told(job)):
+            state.last_error(str(one), one.exit_code, name, one.retry, one.facts())
+        return
+    unexpected = AnabranchError("").facts() | {"code": "unexpected", "class": type(error).__name__, "task": task}
+    message = (
+        f"job {job.label}: unexpected error: {type(error).__name__} (this is a bug; the traceback is in the job's logs)"
+    )
+    state.last_error(message, 1, name, facts=unexpected)
+
+
+def _ours(error: BaseException) -> list[AnabranchError]:
+    """Our errors in it, that with the lowest code first."""
+    if isinstance(error, ExceptionGroup):
+        found = [one for inner in error.exceptions for one in _ours(inner)]
+        return sorted(found, key=lambda one: one.exit_code)
+    return [error] if isinstance(error, AnabranchError) else []
+
+
+def _is_told(job: Job) -> bool:
+    """By the part itself."""
+    homes = {job.config.home, *(one.target_home for one in job.whole.targets())}
+    return any(StateStore(home).snapshot()["errors"] for home in homes)
+
+
+@contextmanager
+def _beating(state: StateStore, name: str, stops: Callable[[], bool]) -> Iterator[None]:
+    """A thread says now and then that the part is there, what it has counted, and that it has been asked to stop."""
+    done = threading.Event()
+
+    def beat() -> None:
+        due, has_said = time.monotonic() + BEAT, False
+        while not done.wait(TICK):
+            if time.monotonic() >= due or (stops() and not has_said):
+                due, has_said = time.monotonic() + BEAT, stops()
+                state.seen(name, has_said)
+
+    thread = threading.Thread(target=beat, name="anabranch-beat", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join(BEAT)
+
+
+def _facts(on: Waiting | AnabranchError, task: str) -> tuple[str, dict[str, Any] | None]:
+    """What is waited for, in one word, and the error behind it."""
+    if isinstance(on, Waiting):
+        return on, None
+    found = on.facts() | {"message": on.message, "retried": True, "task": on.task or task}
+    return ABOUT.get(on.code, BY_SIDE[on.side]), found
 
 
 class CaptureWatcher:
@@ -73,18 +141,21 @@ class CaptureWatcher:
             end = trail.end
             self.state.position("written", end.position, end.commit_time)
 
-    def waiting(self, why: str) -> None:
+    def waiting(self, why: str, on: Waiting | AnabranchError) -> None:
         self._is_waiting = True
-        self.state.phase("waiting", why)
+        self.state.phase("waiting", why, *_facts(on, self.state.task))
+
+    def counted(self, counts: Counts) -> None:
+        self.state.count("capture", counts.sums(), counts.gauges())
 
 
 class LoadWatcher:
     def __init__(self, state: StateStore) -> None:
         self.state, self._is_waiting = state, False
 
-    def waiting(self, why: str) -> None:
+    def waiting(self, why: str, on: Waiting | AnabranchError) -> None:
         self._is_waiting = True
-        self.state.phase("waiting", why)
+        self.state.phase("waiting", why, *_facts(on, self.state.task))
 
     def progress(self, table: TableId, rows: int, estimate: int) -> None:
         if self._is_waiting:
@@ -100,23 +171,32 @@ class ApplyWatcher:
     def enforcing(self, keys: bool) -> None:
         self._way = "foreign keys and triggers of the target act on what is applied" if keys else ""
 
-    def waiting(self, why: str) -> None:
+    def waiting(self, why: str, on: Waiting | AnabranchError) -> None:
         if self._phase != why:
             self._phase = why
             if not why.startswith(FOR_LOAD):  # which has a phase of its own
-                self.state.phase("waiting", why)
+                self.state.phase("waiting", why, *_facts(on, self.state.task))
 
     def streaming(self, consistent: bool) -> None:
         phase = "streaming" if consistent else "loading"
         if self._phase != phase:
             self._phase = phase
-            self.state.phase(phase, self._way if consistent else "the load's window")
+            about = "" if consistent else Waiting.WINDOW
+            self.state.phase(phase, self._way if consistent else "the load's window", about)
 
     def applied(self, checkpoint: Checkpoint) -> None:
         now = time.monotonic()
         if now >= self._next:
             self._next = now + INTERVAL
             self.state.position("applied", checkpoint.position, checkpoint.commit_time)
+
+    def counted(self, totals: Totals) -> None:
+        found = {
+            "transactions_applied": totals.transactions,
+            "changes_applied": totals.changes,
+            "epochs": totals.epochs,
+        }
+        self.state.count("apply", found)
 
     def slow(self, totals: Totals) -> None:
         self.state.slow_epochs(totals.slow_epochs, totals.epochs, totals.last_slow)

@@ -61,7 +61,7 @@ def load_tables(
     expected_identity: str = "",
     quiet: Quiet | None = None,
     on_progress: Progress = lambda table, rows, estimate: None,
-    on_wait: Callable[[str], None] = lambda why: None,
+    on_wait: Callable[[str, AnabranchError], None] = lambda why, error: None,
     stop: Callable[[], bool] = lambda: False,
     parked: Parked = lambda table: "",
     raw: bool = True,
@@ -131,7 +131,7 @@ class _Load:
         planned: Sequence[Planned],
         engine: Engine,
         on_progress: Progress,
-        on_wait: Callable[[str], None],
+        on_wait: Callable[[str, AnabranchError], None],
         stop: Callable[[], bool],
         parked: Parked,
         retry: tuple[EndLimits, EndLimits] | None = None,
@@ -279,8 +279,8 @@ class _Load:
             self.tries += self.away_since is not None
             if self.away_since is not None and self.is_over(error, now - self.away_since):
                 raise error
-            bound.warning("load_waits_for_an_end", reason=error.message, seconds=self.pause)
-            self.on_wait(f"the load waits: {error}")
+            bound.warning("load_waits_for_an_end", reason=error.message, seconds=self.pause, **error.named())
+            self.on_wait(f"the load waits: {error}", error)
         else:
             tables = ", ".join(str(table) for table in self.open)
             bound.warning("load_waits_for_capture", tables=tables, reason="tables without a key need capture alive")

@@ -1,17 +1,18 @@
-"""The store behind `status`: parts, phase, positions, load progress, slow epochs, last error.
+"""The store behind `status`: parts, phases, positions, load progress, counters, slow epochs, errors.
 
 Several processes write at once. Nothing here may stop a pipeline: what goes wrong with the file is a warning in the
-log, the file is made anew, and the next write fills it again. What does not live here: the SQL (`queries.sql`).
+log, the file is made anew, and the next write fills it again. What does not live here: the SQL (`queries.sql`), whether a
+process lives (`living.py`), what a job's state is called (`job/states.py`).
 """
 
 from __future__ import annotations
 
 import fcntl
-import os
+import json
 import re
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.resources import files
@@ -22,11 +23,12 @@ from anabranch import log
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
+from anabranch.state.living import is_fresh, is_here, lives, mark_of
 
 FILE = "state.db"
 BUSY_S = 2.0  # longer than any of our writes; a stuck writer must not hold up a pipeline
 FRESH_S = 20.0  # a wait that is not told again for so long is over, whatever became of who told it
-VERSION = 3  # of the tables; another one is thrown away, it is only a view
+VERSION = 4  # of the tables; another one is thrown away, it is only a view
 
 
 def _queries() -> dict[str, str]:
@@ -50,11 +52,14 @@ class StateStore:
     """One per process, usable from any thread of it. Nothing is opened before the first call."""
 
     def __init__(self, home: Path) -> None:
+        self.task = ""  # of this process: job and part, for errors
         self._path = home / FILE
         self._queries = _queries()
         self._connection: sqlite3.Connection | None = None
         self._inode: tuple[int, int] | None = None
         self._parts: dict[str, dict[str, Any]] = {}  # of this process
+        self._counts: dict[str, dict[str, int]] = {}  # by part: told, and not written yet
+        self._gauges: dict[str, dict[str, int]] = {}
         self._mutex = threading.RLock()
 
     # --- writing ----------------------------------------------------------------------------------------------------
@@ -62,12 +67,43 @@ class StateStore:
     def part(self, name: str, pid: int, host: str) -> None:
         """A part of the job (capture, load, apply, run) has started. It is told again where the file did not take it, or is
         another one by now: who asks whether it runs has nothing else to go by."""
-        self._parts[name] = {"name": name, "pid": pid, "host": host, "at": _now()}
-        self._write("put_part", **self._parts[name])
+        with self._mutex:
+            self._parts[name] = {"name": name, "pid": pid, "host": host, "at": _now(), "mark": mark_of(pid, host)}
+            begun = ("clear_end", "clear_phase", "begin_counts", "clear_gauges")
+            self._write_all([("put_part", self._parts[name]), *((query, {"name": name}) for query in begun)])
 
-    def part_ended(self, name: str, pid: int, host: str) -> None:
-        self._parts.pop(name, None)
-        self._write("end_part", name=name, pid=pid, host=host)
+    def seen(self, name: str, stops: bool = False) -> None:
+        """A part of this process is still there, and has been asked to stop; with what it has counted."""
+        with self._mutex:
+            part = self._parts.get(name)
+            if part is not None:
+                told = {"name": name, "pid": part["pid"], "host": part["host"], "stops": stops}
+                self._write_all([("see_part", told), *self._counted(name)])
+
+    def part_ended(self, name: str, pid: int, host: str, has_failed: bool = False) -> None:
+        """It has said so: whoever is gone without that has died."""
+        with self._mutex:
+            self._parts.pop(name, None)
+            ended = {"name": name, "pid": pid, "host": host}
+            end = ("put_end", {"name": name, "has_failed": has_failed})
+            self._write_all([*self._counted(name), ("end_part", ended), end])
+
+    def forget_gone(self, but: str = "") -> None:
+        """Parts that are gone, and how others ended, are of an earlier run, or were ended by the one that says so."""
+        for part in self._read("parts"):
+            if part["name"] != but and not lives(part):
+                self._write("forget_part", name=part["name"], pid=part["pid"])
+        self._write("clear_ends")
+
+    def count(self, part: str, counts: Mapping[str, int], gauges: Mapping[str, int] | None = None) -> None:
+        """What a part has counted since it started, and how much of something there is. Costs nothing: it is written with the
+        next `seen`, and when the part ends."""
+        self._counts[part] = dict(counts)
+        self._gauges[part] = dict(gauges or {})
+
+    def reset_counters(self) -> None:
+        """What is counted since the reset is counted from now on."""
+        self._write("reset_counts")
 
     def how(self, name: str, how: str) -> None:
         """Which of several ways to the same end a part of this process goes, for people."""
@@ -80,9 +116,11 @@ class StateStore:
         else:
             self._write("end_wait", part=part, server=server)
 
-    def phase(self, phase: str, detail: str = "") -> None:
-        """`detail` says what a waiting part waits for."""
-        self._write("put_phase", phase=phase, detail=detail)
+    def phase(self, phase: str, detail: str = "", about: str = "", error: Mapping[str, Any] | None = None) -> None:
+        """Of this process's part. `detail` says what a waiting part waits for, `about` the same in one word (Waiting),
+        `error` what it met there."""
+        part, told = next(reversed(self._parts), ""), json.dumps(error) if error else None
+        self._write("put_phase", part=part, phase=phase, detail=detail, about=str(about), error=told)
 
     def drains(self) -> None:
         """Streaming goes on up to a place that is known, and ends there. Any other phase stays."""
@@ -101,9 +139,17 @@ class StateStore:
         """Of apply since it started: how many went row by row, of how many so far, and why the last one did."""
         self._write("put_slow", count=count, epochs=epochs, reason=reason)
 
-    def last_error(self, message: str, exit_code: int = 1, part: str = "", retry: str = "never") -> None:
-        """`retry`: what may be done after it, as the error's class says (errors.Retry)."""
-        self._write("put_last_error", message=message, exit_code=exit_code, part=part, retry=retry)
+    def last_error(
+        self,
+        message: str,
+        exit_code: int = 1,
+        part: str = "",
+        retry: str = "never",
+        facts: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`retry`: what may be done after it, as the error's class says (errors.Retry); `facts`: AnabranchError.facts()."""
+        told = json.dumps(dict(facts or {}))
+        self._write("put_last_error", message=message, exit_code=exit_code, part=part, retry=retry, facts=told)
 
     def clear_last_error(self) -> None:
         self._write("clear_last_error")
@@ -118,15 +164,24 @@ class StateStore:
     # --- reading ----------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything, as JSON values. Parts of this host that no longer live are left out; without parts the phase is
-        `stopped`."""
-        parts = [_known(p) for p in self._read("parts") if _may_live(p["pid"], p["host"])]
-        phase = next(iter(self._read("phase")), {"phase": "stopped", "detail": "", "at": None})
-        error = next(iter(self._read("last_error")), None)
+        """Everything, as JSON values. `parts` has those that live; `gone` those that do not, and have not said that they
+        ended; without parts the phase is `stopped`."""
+        found = self._read("parts")
+        alive = {p["name"]: p for p in found if lives(p)}
+        parts = [_known(p, "mark", "seen") for p in alive.values()]
+        phase = _told(self._read("phases"), alive) if alive else None
+        errors = {row["part"]: {**row, "facts": json.loads(row["facts"])} for row in self._read("errors")}
         return {
-            "phase": phase["phase"] if parts else "stopped",
-            "detail": phase["detail"] if parts else "",
+            "phase": phase["phase"] if phase else "stopped",
+            "detail": phase["detail"] if phase else "",
+            "about": phase["about"] if phase else "",
+            "phase_since": phase["since"] if phase else None,
+            "phase_error": json.loads(phase["error"]) if phase and phase["error"] else None,
             "parts": parts,
+            "gone": [{**_known(p, "mark"), "is_here": is_here(p)} for p in found if p["name"] not in alive],
+            "ends": {
+                row["name"]: {"at": row["at"], "has_failed": bool(row["has_failed"])} for row in self._read("ends")
+            },
             "positions": {
                 row["kind"]: {"text": row["text"], "commit_time": time_text(row["commit_time"]), "at": row["at"]}
                 for row in self._read("positions")
@@ -135,18 +190,39 @@ class StateStore:
                 row["source_table"]: {"done": row["done"], "total": row["total"], "at": row["at"]}
                 for row in self._read("progress")
             },
+            "counters": _by_part(self._read("counters"), ("value", "total", "since", "at")),
+            "gauges": _by_part(self._read("gauges"), ("value", "at")),
             "slow_epochs": next(iter(self._read("slow")), None),
-            "waits": [wait for wait in self._read("waits") if _is_fresh(wait["at"])] if parts else [],
-            "last_error": error,
+            "waits": [wait for wait in self._read("waits") if is_fresh(wait["at"], FRESH_S)] if parts else [],
+            "errors": errors,
+            "last_error": next(reversed(errors.values()), None),
         }
 
     # --- the file ---------------------------------------------------------------------------------------------------
 
     def _write(self, query: str, **values: Any) -> None:
-        with self._guarded(query):
+        self._write_all([(query, values)])
+
+    def _write_all(self, statements: list[tuple[str, dict[str, Any]]]) -> None:
+        """At once."""
+        with self._guarded(statements[0][0]):
             reach("state.write")
-            self._open().execute(self._queries[query], {"at": _now(), **values})
+            connection, at = self._open(), _now()
+            if len(statements) > 1:
+                connection.execute("BEGIN IMMEDIATE")
+            for query, values in statements:
+                connection.execute(self._queries[query], {"at": at, **values})
+            if len(statements) > 1:
+                connection.execute("COMMIT")
             reach("state.written")
+
+    def _counted(self, part: str) -> list[tuple[str, dict[str, Any]]]:
+        counts = self._counts.pop(part, {}).items()
+        gauges = self._gauges.pop(part, {}).items()
+        return [
+            *(("put_count", {"part": part, "name": name, "value": value}) for name, value in counts),
+            *(("put_gauge", {"part": part, "name": name, "value": value}) for name, value in gauges),
+        ]
 
     def _read(self, query: str) -> list[dict[str, Any]]:
         """Reading never makes the file: `status` of a job that never ran leaves nothing behind."""
@@ -229,22 +305,24 @@ def _inode(path: Path) -> tuple[int, int] | None:
     return facts.st_dev, facts.st_ino
 
 
-def _known(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if value is not None}
+def _known(row: dict[str, Any], *without: str) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if value is not None and name not in without}
 
 
-def _is_fresh(at: str) -> bool:
-    """Told a moment ago?"""
-    return abs((datetime.now(UTC) - datetime.fromisoformat(at)).total_seconds()) < FRESH_S
+STUCK = ("source", "target", "others", "room")  # a part says itself when it goes on
+OF_THEIR_OWN = ("capture", "load", "apply")
 
 
-def _may_live(pid: int, host: str) -> bool:
-    if host != os.uname().nodename:
-        return True
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+def _told(phases: list[dict[str, Any]], alive: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Of the phases of parts that live, and those that nobody has to live for, the last one; but what a part waits for holds
+    until that part says otherwise."""
+    told = [one for one in phases if not one["part"] or one["part"] in alive]
+    stuck = [one for one in told if one["part"] in OF_THEIR_OWN and one["phase"] == "waiting" and one["about"] in STUCK]
+    return next(reversed(stuck or told), None)
+
+
+def _by_part(rows: list[dict[str, Any]], keys: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        found.setdefault(row["part"], {})[row["name"]] = {key: row[key] for key in keys}
+    return found

@@ -67,6 +67,7 @@ class TrailWriter:
         self.directory = directory
         self._storage, self._lock, self._identity = storage, lock, who
         self._segment_bytes, self._limits = limits
+        self.bytes_written = 0  # frames, since it was opened
         self._clock = retention.Clock()
         self._history, self._history_length = recovered.history, recovered.history_length
         self._history_file = storage.reopen(HISTORY)
@@ -309,7 +310,9 @@ class TrailWriter:
         try:
             with writing(f"segment {segment.name}"):
                 reach("trail.frame")
+                before = segment.offset
                 frame = write()
+                self.bytes_written += segment.offset - before
                 reach("trail.frame.written")
                 return frame
         except TrailError as error:

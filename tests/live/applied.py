@@ -17,6 +17,7 @@ from anabranch import connectors
 from anabranch.abc import ValueRules
 from anabranch.apply.epoch import Applier
 from anabranch.apply.patience import Patience
+from anabranch.errors import AnabranchError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import Position
 from anabranch.model.state import TableState
@@ -87,7 +88,7 @@ class Applied:
         self.applier.writer.claim(JOB, "me")
         self.applier.look()
 
-    def _waits(self, why: str) -> None:
+    def _waits(self, why: str, _: AnabranchError) -> None:
         assert "\n" not in why and "Traceback" not in why
         self.waits.append(why)
         self.on_wait(self.waits)

@@ -170,7 +170,7 @@ def test_pitfall_45_a_load_waits_for_room_at_the_target(
         os.truncate(ballast, ballast.stat().st_size - 64 * 1024)
         waits: list[str] = []
 
-        def make_room_at_the_second(why: str) -> None:
+        def make_room_at_the_second(why: str, _: object) -> None:
             waits.append(why)
             if len(waits) == 2:
                 ballast.unlink()

@@ -9,7 +9,9 @@ PACKAGE = Path(__file__).parents[2] / "anabranch"
 NOT_THE_PRODUCT = {"testing", "demo", "memory"}
 READ_IN = {
     "job/lag.py": "shown: a lag is by the clocks of the source and of this machine, and never below nothing",
+    "job/status.py": "shown: when the picture was made",
     "state/store.py": "shown: when something was noted",
+    "state/living.py": "a part elsewhere is believed by its clock and ours: shown, and asked for by nobody else than drop",
     "trail/requests.py": "requests are seen to in this order; any order would do",
     "trail/retention.py": "how long a segment was past: jumps are taken out (retention.Clock); when a reader came is shown",
     "trail/writer.py": "shown: when a segment was made",

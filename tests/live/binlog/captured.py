@@ -84,7 +84,7 @@ class Captured:
 
     def written(self, trail: TrailWriter) -> None: ...
 
-    def waiting(self, why: str) -> None:
+    def waiting(self, why: str, on: object) -> None:
         self.waited.append(why)
 
     def chunks(self) -> list[Chunk]:

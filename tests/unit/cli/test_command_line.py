@@ -26,6 +26,8 @@ HEAVY = {"pyspark", "pydantic", "pyarrow", "structlog", "rich", "sqlglot", "pymy
 # Contracts, rules, definitions and what preflight asks: to make their classes takes a third as long as the rest of `status`.
 NOT_FOR_STATUS = {
     "anabranch.abc",
+    "anabranch.job.children",
+    "anabranch.job.watching",
     "anabranch.ddl.rules",
     "anabranch.model.datatype",
     "anabranch.model.schema",

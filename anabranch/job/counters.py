@@ -1,0 +1,35 @@
+"""What parts have counted, as `status` shows it: since the part started, and since somebody set the counters back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from anabranch.state.store import StateStore
+
+if TYPE_CHECKING:
+    from anabranch.job.job import Job
+
+
+def counters(snapshot: Mapping[str, Any], part: str) -> dict[str, Any] | None:
+    """None before the part has ever counted. A part that is not running has counted what its last start has."""
+    found = snapshot["counters"].get(part)
+    if not found:
+        return None
+    gauges = snapshot["gauges"].get(part, {})
+    return {
+        "at": max(one["at"] for one in found.values()),
+        "since_start": {name: one["value"] for name, one in found.items()},
+        "since_reset": {"reset_at": min(one["since"] for one in found.values())}
+        | {name: one["total"] for name, one in found.items()},
+        **{name: one["value"] for name, one in gauges.items()},
+    }
+
+
+def reset(job: Job) -> None:
+    """Of the whole job, also while it runs."""
+    for home in dict.fromkeys((job.config.home, *(one.target_home for one in job.targets()))):
+        if home.exists():
+            store = StateStore(home)
+            store.reset_counters()
+            store.close()

@@ -1,0 +1,210 @@
+"""The states that `status` names, as somebody sees them who starts, stops and kills the parts of a job."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scenario import Running, Scenario, wait_until
+from several import Several
+
+from anabranch.job import Job
+from anabranch.model.condition import ACTIVE, STATES
+from anabranch.testing import faults
+from anabranch.testing.databases import Database, create_database, drop_database
+from anabranch.testing.faults import Proxy
+from anabranch.testing.servers import Server
+
+Make = Callable[..., Scenario]
+ITEM = ("CREATE TABLE item (id INT PRIMARY KEY, name VARCHAR(40))", "INSERT INTO item VALUES (1, 'a')")
+
+
+@pytest.mark.quick
+@pytest.mark.timeout(500)
+def test_every_state_of_a_job(mariadb: Server, target_database: Database, scenario: Make) -> None:
+    with Proxy(target_database.server.host, target_database.server.port) as to_target:
+        made = scenario(mariadb, *ITEM, target_at=("127.0.0.1", to_target.port))
+        made.write_job("[retry.target]\nconnect_s = 2\ninterval_s = 1\n")
+        assert look(made)["sub_state"] == "never_started"
+        run = made.start("run")
+        made.wait_streaming(run, seconds=200)
+        is_in(made, run, "streaming", "idle")
+        what_it_counts(made, run)
+        a_target_that_is_away_is_waited_for(made, run, to_target)
+        a_part_that_is_killed_under_run_is_started_again(made, run)
+        killed_with_all_it_died(made, run)
+        stopped_in_order_it_is(made)
+        a_part_alone_that_is_killed_has_died(made)
+        what_cannot_go_on_has_failed_with_its_code(made)
+
+
+def look(made: Scenario) -> dict[str, Any]:
+    """What `status --json` prints, without a process for each look."""
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in made.environment.items():
+            environment.setenv(name, value)
+        found = Job.from_file(made.job_file).status()
+    assert found["sub_state"] in STATES[found["state"]] and found["active"] is (found["state"] in ACTIVE)
+    assert found["since"] or found["sub_state"] == "never_started"
+    return found
+
+
+def is_in(made: Scenario, running: Running | None, state: str, sub_state: str) -> dict[str, Any]:
+    last: dict[str, Any] = {}
+
+    def there() -> bool:
+        last.update(look(made))
+        return (last["state"], last["sub_state"]) == (state, sub_state)
+
+    wait_until(there, 120, f"{state}, {sub_state}", lambda: f"{last}\n{running.tail() if running else ''}", running)
+    return last
+
+
+def what_it_counts(made: Scenario, run: Running) -> None:
+    """AT-46: ten transactions of three rows are 10 and 30, at both ends; a reset sets back what is since then."""
+    before = look(made)
+    writes = [f"INSERT INTO item VALUES ({n}, 'x'), ({n + 1}, 'x'), ({n + 2}, 'x')" for n in range(100, 130, 3)]
+    made.source.execute(*writes)
+    made.sync(run)
+    assert more(made, before, "transactions_completed") == 11 and more(made, before, "changes_read") == 31
+    wait_until(lambda: applied(made, before) == (11, 31), 60, "what apply has counted", run.tail, run)
+    assert more(made, before, "bytes_written") > 0
+    made.cli("status", "--reset-counters")
+    found = look(made)["counters"]
+    assert found["since_reset"]["changes_read"] == 0 and found["since_start"]["changes_read"] >= 31
+    assert found["since_reset"]["reset_at"] > before["at"] and found["open_transactions"] == 0
+    made.source.execute("UPDATE item SET name = 'y' WHERE id = 100")
+    wait_until(lambda: look(made)["counters"]["since_reset"]["changes_read"] == 1, 60, "one since", run.tail, run)
+    assert "since its start" in made.cli("status").stdout
+
+
+def more(made: Scenario, before: dict[str, Any], name: str) -> int:
+    """What capture has counted since: it tells so every two seconds."""
+    known = (before["counters"] or {"since_start": {}})["since_start"].get(name, 0)
+    first = look(made)["counters"]["at"]
+    wait_until(lambda: look(made)["counters"]["at"] > first, 60, "new figures")
+    return int(look(made)["counters"]["since_start"][name]) - int(known)
+
+
+def applied(made: Scenario, before: dict[str, Any]) -> tuple[int, int]:
+    then = (before["targets"][0]["counters"] or {"since_start": {}})["since_start"]
+    now = look(made)["targets"][0]["counters"]["since_start"]
+    names = "transactions_applied", "changes_applied"
+    return tuple(now[name] - then.get(name, 0) for name in names)  # type: ignore[return-value]  # of two
+
+
+def a_target_that_is_away_is_waited_for(made: Scenario, run: Running, to_target: Proxy) -> None:
+    to_target.refuse()
+    made.source.execute("INSERT INTO item VALUES (2, 'b')")
+    found = is_in(made, run, "waiting", "target")
+    error = found["error"]
+    assert (error["code"], error["side"], error["retried"]) == ("target_unavailable", "target", True)
+    assert error["task"] == f"{made.name}/apply" and error["class"] and error["message"]
+    assert '"code": "target_unavailable"' in run.stderr and "127.0.0.1" in found["unreachable"][0]
+    to_target.restore()
+    assert is_in(made, run, "streaming", "idle")["error"] is None
+
+
+def a_part_that_is_killed_under_run_is_started_again(made: Scenario, run: Running) -> None:
+    killed = run.part("apply")
+    faults.kill_tree(killed)
+    wait_until(lambda: run.part("apply") != killed, 60, "another one", run.tail, run)
+    is_in(made, run, "streaming", "idle")
+
+
+def killed_with_all_it_died(made: Scenario, run: Running) -> None:
+    run.kill()
+    wait_until(lambda: look(made)["parts"] == [], 60, "all are gone")
+    found = look(made)
+    assert (found["state"], found["sub_state"], found["phase"], found["active"]) == ("died", "gone", "stopped", False)
+    error = found["error"]
+    assert error["code"] == "part_died" and error["retried"] is False and f"(process {run.pid} on " in error["message"]
+    assert "state       died, gone" in made.cli("status").stdout
+
+
+def stopped_in_order_it_is(made: Scenario) -> None:
+    run = made.start("run")
+    is_in(made, run, "streaming", "idle")
+    with closing(made.target.connect(autocommit=False)) as holder:
+        holder.execute("LOCK TABLE public.item IN ACCESS EXCLUSIVE MODE")
+        made.source.execute("INSERT INTO item VALUES (3, 'c')")
+        is_in(made, run, "waiting", "others")
+        run.signal(signal.SIGTERM)
+        is_in(made, run, "stopping", "in_order")
+    assert run.wait(90).code == 0, run.tail()
+    found = is_in(made, None, "stopped", "in_order")
+    assert found["error"] is None and found["software_version"] and found["at"] > found["since"]
+
+
+def a_part_alone_that_is_killed_has_died(made: Scenario) -> None:
+    """Nobody starts it again, though capture goes on. A part that starts takes that back."""
+    capture, apply = made.capture(), made.start("apply")
+    is_in(made, apply, "streaming", "idle")
+    apply.kill()
+    found = is_in(made, capture, "died", "gone")
+    assert [part["name"] for part in found["parts"]] == ["capture"] and f"process {apply.pid} " in found["state_detail"]
+    apply = made.start("apply")
+    is_in(made, apply, "streaming", "idle")
+    apply.stop()
+    found = is_in(made, capture, "waiting", "part")
+    assert "apply" in found["state_detail"]
+    capture.stop()
+    is_in(made, None, "stopped", "in_order")
+
+
+def what_cannot_go_on_has_failed_with_its_code(made: Scenario) -> None:
+    """Its own message stands in `status`, not that of the `run` that ended with it; the same as JSON on stderr."""
+    made.target.execute("ALTER TABLE public.item ADD CONSTRAINT short CHECK (length(name) < 20)")
+    made.source.execute("INSERT INTO item VALUES (4, REPEAT('d', 30))")
+    run = made.start("run")
+    assert run.wait(120).code == 6, run.tail()
+    found = is_in(made, None, "failed", "target")
+    for error in (found["error"], found["last_error"]):
+        assert (error["code"], error["side"], error["task"]) == ("row_refused", "target", f"{made.name}/apply")
+        assert error["table"] == f"{made.schema}.item" and "short" in error["message"] and error["exit_code"] == 6
+    assert found["error"]["retried"] is False
+    lines = [json.loads(line) for line in run.stderr.splitlines() if line.startswith("{")]
+    told = {line["code"]: line for line in lines if line["event"] == "error"}
+    assert set(told) == {"row_refused", "part_failed"}
+    assert told["row_refused"]["task"] == f"{made.name}/apply" and told["row_refused"]["side"] == "target"
+    assert told["part_failed"]["task"] == f"{made.name}/run" and "dddd" not in run.stderr
+
+
+def counted(found: dict[str, Any]) -> list[bool]:
+    counters = [one["counters"] for one in found["targets"]]
+    return [bool(one and one["since_start"]["changes_applied"]) for one in counters]
+
+
+@pytest.mark.quick
+@pytest.mark.timeout(500)
+def test_each_of_two_targets_has_a_state(
+    mariadb: Server, postgresql: Server, scenario: Make, target_database: Database, tmp_path: Path
+) -> None:
+    other = create_database(postgresql, "south")
+    with Proxy(postgresql.host, postgresql.port) as line:
+        made = Several(scenario(mariadb, *ITEM), {"north": target_database, "south": other}, {"south": line.port})
+        made.write_job("north", "south", text="[retry.target]\nconnect_s = 2\ninterval_s = 1\n")
+        run = made.made.start("run")
+        for name in made.ends:
+            made.wait_row(name, "item", 1)
+        is_in(made.made, run, "streaming", "idle")
+        line.refuse()
+        made.made.source.execute("INSERT INTO item VALUES (2, 'b')")
+        found = is_in(made.made, run, "waiting", "target")
+        north, south = found["targets"]
+        assert (north["state"], south["state"]) == ("streaming", "waiting") and found["state_detail"].startswith(
+            "south: "
+        )
+        assert south["error"]["task"] == f"{made.made.name}/apply/south" and north["error"] is None
+        line.restore()
+        is_in(made.made, run, "streaming", "idle")
+        wait_until(lambda: all(counted(look(made.made))), 60, "both have counted", run.tail, run)
+        run.kill()
+        found = is_in(made.made, None, "died", "gone")
+        assert [one["state"] for one in found["targets"]] == ["died", "died"]
+    drop_database(other)
