@@ -68,13 +68,14 @@ def connect(endpoint: Endpoint, application_name: str, autocommit: bool = False)
     return connection
 
 
-def settle(connection: Connection, walsender: bool = False) -> tuple[str, str] | None:
+def settle(connection: Connection, walsender: bool = False, at_source: bool = False) -> tuple[str, str] | None:
     """Pin what the startup packet could not, in one round trip; what refuses the session and what to do, None if nothing does.
 
     By the simple protocol, which a session of the log knows alone. Raises psycopg.Error."""
     version = connection.info.server_version
     pins = [f"set_config('{name}', '{value}', false)" for name, value in later_pins(version, walsender).items()]
-    asked = [_demanded(name, demand.value, version) for name, demand in DEMANDED.items()]
+    demands = {name: demand for name, demand in DEMANDED.items() if not (at_source and demand.of_rows_written)}
+    asked = [_demanded(name, demand.value, version) for name, demand in demands.items()]
     query = f"SELECT {', '.join([MARK_QUERY, *asked, *pins])}"
     result = connection.pgconn.exec_(query.encode())
     if result.status != psycopg.pq.ExecStatus.TUPLES_OK:
@@ -82,7 +83,7 @@ def settle(connection: Connection, walsender: bool = False) -> tuple[str, str] |
     mark, *found = (result.get_value(0, i) for i in range(1 + len(asked)))
     if mark != b"on":
         return "settings of the session do not get through to the server", POOLER
-    for (name, demand), value in zip(DEMANDED.items(), found, strict=True):
+    for (name, demand), value in zip(demands.items(), found, strict=True):
         if (value or b"").decode() != demand.value:
             return f"new sessions have {name} = {(value or b'').decode()}: {demand.why}", _mending(name, connection)
     return None

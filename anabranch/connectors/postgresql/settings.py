@@ -80,10 +80,12 @@ WALSENDER: Mapping[str, Pin] = {"wal_sender_timeout": Pin("60s", _TIME, 120_000)
 
 
 class Demand(NamedTuple):
-    """The value that a session needs, where only a superuser may set it, and what any other value does."""
+    """The value that a session needs, where only a superuser may set it, and what any other value does. `of_rows_written`: it
+    says nothing of rows that are read, so sessions at a source do not need it."""
 
     value: str
     why: str
+    of_rows_written: bool = False
 
 
 # What the server does not have is as wanted. Pinned where our user may; else a session with another value is refused by name.
@@ -91,7 +93,9 @@ DEMANDED: Mapping[str, Demand] = {
     "zero_damaged_pages": Demand("off", "rows of damaged pages would be missing without an error"),
     "ignore_checksum_failure": Demand("off", "rows of damaged pages would be read as if they were right"),
     "composite_type_mismatch": Demand("error", "values of a row type that was altered would be read as something else"),
-    "session_replication_role": Demand("origin", "triggers and foreign keys would be off where they are counted on"),
+    "session_replication_role": Demand(
+        "origin", "at a target, triggers and foreign keys would be off where they are counted on", True
+    ),
 }
 
 # Why a setting is left as the server has it -> the settings.

@@ -18,6 +18,7 @@ from anabranch.connectors.postgresql.binary_forms import binary_forms
 from anabranch.connectors.postgresql.connection import Connection, column_list, table_name
 from anabranch.connectors.postgresql.copy_out import copied
 from anabranch.connectors.postgresql.fingerprint import fingerprint
+from anabranch.connectors.postgresql.key_order import Operators, compared, may_have_own, operators
 from anabranch.connectors.postgresql.positions import Place, place_of
 from anabranch.connectors.postgresql.source_connection import (
     identity,
@@ -32,6 +33,7 @@ from anabranch.connectors.postgresql.source_errors import translated
 from anabranch.connectors.postgresql.verify import MISCOUNTED, SIZE, TID_RANGES_SINCE, page_edges, plain_lines
 from anabranch.errors import SourceError, SourceUnavailable
 from anabranch.model.endpoint import Endpoint
+from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
 from anabranch.rows.counted import miscount, piece_name
@@ -58,6 +60,7 @@ class PostgresSnapshot:
     def __init__(self, endpoint: Endpoint, expected: str = "") -> None:
         self._endpoint, self._expected = endpoint, expected
         self._connection: Connection | None = None
+        self._own: dict[TableId, Operators] = {}  # of keys' types
 
     def bounds(self, table: TableSchema, rows_per_chunk: int) -> list[Bounds]:
         if not table.primary_key:
@@ -93,7 +96,7 @@ class PostgresSnapshot:
         )
         last: tuple[str, ...] | None = None
         while True:
-            beyond = _inside(table, Bounds(lower=last))
+            beyond = self._inside(table, Bounds(lower=last))
             step = query.format(**self._terms(table), beyond=beyond, skip=sql.Literal(rows - 1))
             found = self._session().execute(step).fetchall()
             if len(found) < 2:
@@ -174,7 +177,7 @@ class PostgresSnapshot:
         return [Bounds(lower, upper) for lower, upper in zip([None, *edges], [*edges, None], strict=True)]
 
     def lines(self, table: TableSchema, columns: Sequence[str], bounds: Bounds, rules: ValueRules) -> Iterator[bytes]:
-        yield from self._copy(table, columns, _inside(table, bounds), _piece(table, bounds))
+        yield from self._copy(table, columns, self._inside(table, bounds), _piece(table, bounds))
 
     def raw_form(self, table: TableSchema, columns: Sequence[str]) -> str:
         """The lock of `open` keeps the types as they are."""
@@ -182,7 +185,7 @@ class PostgresSnapshot:
             return binary_forms(self._session(), [(table.id, columns)])[0]
 
     def raw(self, table: TableSchema, columns: Sequence[str], bounds: Bounds) -> Generator[bytes, None, int]:
-        query = _query(table, columns, _inside(table, bounds), " (FORMAT binary)")
+        query = _query(table, columns, self._inside(table, bounds), " (FORMAT binary)")
         with _about(table):
             return (yield from copied(self._session(), query))
 
@@ -191,12 +194,40 @@ class PostgresSnapshot:
     ) -> Iterator[bytes]:
         for key in keys:
             names = [name for name in table.primary_key if name in key]
-            equal = (_compared(table, [name], "=", [key[name]]) for name in names)
+            equal = (self._compared(table, [name], "=", [key[name]]) for name in names)
             yield from self._copy(table, columns, sql.SQL(" AND ").join(equal), "the rows of a key")
 
     def fingerprint(self, table: TableSchema, columns: Sequence[Hashed], bounds: Bounds) -> Fingerprint | None:
         with translated(f"sum up {table.id}"):
-            return fingerprint(self._session(), table.id, columns, _inside(table, bounds), own_rows(table))
+            return fingerprint(self._session(), table.id, columns, self._inside(table, bounds), own_rows(table))
+
+    def _inside(self, table: TableSchema, bounds: Bounds) -> sql.Composable:
+        parts = [
+            self._compared(table, table.primary_key or [PLACE], operator, values)
+            for operator, values in ((">", bounds.lower), ("<=", bounds.upper))
+            if values is not None
+        ]
+        return sql.SQL(" AND ").join(parts) if parts else sql.SQL("true")
+
+    def _compared(
+        self, table: TableSchema, names: Sequence[str], operator: str, values: Sequence[str | None]
+    ) -> sql.Composable:
+        """By the column types' own order."""
+        typed = [
+            sql.SQL("{}::{}").format(
+                sql.Literal(value),
+                sql.SQL("tid" if name == PLACE else table.column(name).native),  # as format_type spells it
+            )
+            for name, value in zip(names, values, strict=True)
+        ]
+        return compared(names, operator, typed, self._operators(table))
+
+    def _operators(self, table: TableSchema) -> Operators:
+        if table.id not in self._own:
+            names = table.primary_key
+            own = operators(self._session(), table, names) if may_have_own(table, names) else {}
+            self._own[table.id] = own
+        return self._own[table.id]
 
     def close(self) -> None:
         if self._connection is not None:
@@ -255,24 +286,3 @@ def _files(connection: Connection, table: TableSchema) -> list[int]:
     query = f"SELECT pg_catalog.pg_relation_filenode(p.relid) FROM (SELECT %(table)s::regclass AS relid{parts}) AS p"
     name = table_name(table.id).as_string(None)
     return sorted(int(file or 0) for (file,) in connection.execute(query.encode(), {"table": name}).fetchall())
-
-
-def _inside(table: TableSchema, bounds: Bounds) -> sql.Composable:
-    parts = [
-        _compared(table, table.primary_key or [PLACE], operator, values)
-        for operator, values in ((">", bounds.lower), ("<=", bounds.upper))
-        if values is not None
-    ]
-    return sql.SQL(" AND ").join(parts) if parts else sql.SQL("true")
-
-
-def _compared(table: TableSchema, names: Sequence[str], operator: str, values: Sequence[str | None]) -> sql.Composable:
-    """By the column types' own order."""
-    typed = (
-        sql.SQL("{}::{}").format(
-            sql.Literal(value),
-            sql.SQL("tid" if name == PLACE else table.column(name).native),  # as format_type spells it
-        )
-        for name, value in zip(names, values, strict=True)
-    )
-    return sql.SQL("ROW({}) {} ROW({})").format(column_list(list(names)), sql.SQL(operator), sql.SQL(", ").join(typed))

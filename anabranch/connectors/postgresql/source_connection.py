@@ -54,7 +54,7 @@ def open_session(endpoint: Endpoint, what: str = NAME, limited: bool = True) -> 
 
 def refuse_unsettled(connection: Connection, endpoint: Endpoint, walsender: bool = False) -> None:
     """Pin the session's settings. Raises SourceError, with the connection closed, where one is not as our reading needs it."""
-    if refusal := settle(connection, walsender):
+    if refusal := settle(connection, walsender, at_source=True):
         connection.close()
         raise SourceError(f"{endpoint.place}: {refusal[0]}", hint=refusal[1])
 
