@@ -6,6 +6,7 @@ On a terminal short coloured lines, otherwise one JSON object a line; always on 
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,13 +14,14 @@ from typing import Any
 
 _chosen: tuple[str, bool] | None = None  # not in force yet: a tenth of a second's imports wait for the first line
 _as_json = False
+_level = ""  # as chosen by `configure`
 _ABOUT: dict[str, Any] = {}  # of all threads: a context variable would be the calling thread's
 
 
 def configure(level: str = "info", *, json: bool | None = None) -> None:
     """Set logging up for this process. `json` None = JSON unless stderr is a terminal."""
-    global _chosen, _as_json
-    _as_json = not sys.stderr.isatty() if json is None else json
+    global _chosen, _as_json, _level
+    _level, _as_json = level, not sys.stderr.isatty() if json is None else json
     _chosen = level, _as_json
     if "structlog" in sys.modules:
         _in_force()
@@ -65,9 +67,33 @@ def about(**facts: Any) -> Iterator[None]:
         _ABOUT.update(before)
 
 
+def is_detailed() -> bool:
+    """Did this process ask for lines of the level `debug`? Looked at before one is made, where that is work or often."""
+    return _level == "debug"
+
+
 def get(**facts: Any) -> Any:
     """A logger with `facts` bound (job, part, table, position)."""
     import structlog
 
     _in_force()
     return structlog.get_logger().bind(**facts)
+
+
+# What a statement is without its values: texts, bodies in dollars, numbers. Names in the server's own quotes stay.
+_VALUES = {
+    '"': re.compile(
+        r"""("(?:[^"]|"")*")|\b[eE]'(?:[^'\\]|''|\\.)*'|'(?:[^']|'')*'|(\$\w*\$).*?\2|\b\d[\w.]*""", re.DOTALL
+    ),
+    "`": re.compile(r"""(`(?:[^`]|``)*`)|'(?:[^'\\]|''|\\.)*'|"(?:[^"\\]|""|\\.)*"()|\b\d[\w.]*""", re.DOTALL),
+}
+_SHOWN = 1_000  # characters
+
+
+def shape(statement: str, name_quote: str) -> str:
+    """A statement for the log: with `…` for each value in it. Of one whose quotes do not end only the first word is told."""
+    found = _VALUES[name_quote].sub(lambda match: match[1] or "…", statement)
+    if any(quote in re.sub(f"{name_quote}[^{name_quote}]*{name_quote}", "", found) for quote in "'\"`"):
+        return f"{statement.split(maxsplit=1)[0]} …"
+    text = " ".join(found.split())
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} …"

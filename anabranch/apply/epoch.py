@@ -28,6 +28,7 @@ from anabranch.apply.patience import Patience
 from anabranch.apply.pipelines import OutOfStep, in_pipelines, settle
 from anabranch.apply.plan import FilterImages, Group, Stage, group, stages
 from anabranch.apply.staging import Executors
+from anabranch.apply.told import Totals, tell
 from anabranch.apply.work import Work
 from anabranch.errors import (
     AnabranchError,
@@ -43,7 +44,7 @@ from anabranch.failpoints import reach
 from anabranch.model.endpoint import USUAL, EndLimits
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
-from anabranch.model.state import DROPPED, RESUMES, SET_ASIDE, Checkpoint, TableState
+from anabranch.model.state import RESUMES, SET_ASIDE, Checkpoint, TableState
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.chunk import Chunk
 from anabranch.rows.net import Cascade, RowChange, StagedNet, TableNet, TargetTable
@@ -54,17 +55,6 @@ FEW_TRANSACTIONS = 4  # from here on row by row is quicker than more halves
 EVENTS: dict[type[AnabranchError], str] = {TargetBusy: "target_busy", TargetFull: "target_full"}
 
 GONE = "restore the target, or drop and load the job again"
-
-
-@dataclass
-class Totals:
-    """Counts of this process: `epochs` are target transactions, `slow_epochs` attempts that went the slow way."""
-
-    transactions: int = 0
-    changes: int = 0
-    epochs: int = 0
-    slow_epochs: int = 0
-    last_slow: str = ""
 
 
 @dataclass
@@ -595,14 +585,9 @@ class Applier:
         self.writer.commit()
         reach("apply.committed")
         self._patience.success()
+        tell(self.job, self.checkpoint, then, work, forgotten)
         self.totals.transactions += then.position.sequence - self.checkpoint.position.sequence
         self.totals.changes += sum(work.counts.values())
         self.totals.epochs += 1
         self.checkpoint, self.context, self.states = then, work.context, work.states
         self._is_in_doubt = False
-        for (table, what), number in work.conflicts.items():
-            log.get(job=self.job, table=str(table)).warning("conflicts_settled", what=what, number=number)
-        for table in forgotten:
-            log.get(job=self.job, table=str(table)).info("table_forgotten", why=DROPPED)
-        for one in work.asides:
-            log.get(job=self.job, table=str(one.source)).warning("row_set_aside", number=one.number, reason=one.reason)

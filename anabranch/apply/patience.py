@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from anabranch import log
 from anabranch.errors import AnabranchError, Retry, TargetBusy
 from anabranch.model.endpoint import USUAL, EndLimits
 
@@ -37,6 +38,8 @@ class Patience:
         if error.retry in (Retry.NEVER, Retry.MANUAL) or self._is_over(error) or self.stop():
             raise error
         pause, self._pause = self._pause, min(self._pause * 2, self.retry.interval)
+        if log.is_detailed():
+            log.get().debug("try_failed", tries=len(self._failures), error=error.message, again_in=pause)
         return pause
 
     def wait(self, seconds: float) -> None:

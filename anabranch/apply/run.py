@@ -17,7 +17,7 @@ from anabranch import log
 from anabranch.abc import SourceConnector, TargetConnector, TargetStore, ValueRules
 from anabranch.apply.cascade import refuse_far_cascades
 from anabranch.apply.computed import AskedSource
-from anabranch.apply.epoch import Applier, Totals
+from anabranch.apply.epoch import Applier
 from anabranch.apply.filter import StreamFilter
 from anabranch.apply.finish import Finisher
 from anabranch.apply.following import Following
@@ -29,6 +29,7 @@ from anabranch.apply.repair import Repairer
 from anabranch.apply.reread import Rereader
 from anabranch.apply.same_trail import refuse_other_trail
 from anabranch.apply.staging import Executors
+from anabranch.apply.told import Totals
 from anabranch.apply.window import WindowResolver, is_followed, is_joining
 from anabranch.ddl.rules import Filter
 from anabranch.errors import AnabranchError, SourceUnavailable, StorageFull, TargetUnavailable, TrailError

@@ -281,7 +281,9 @@ class Capture:
                 self.watcher.at_end(self.trail)
 
     def _write(self, chunk: Chunk) -> None:
-        self.counts.appended(self.trail.append(self.open.resumed(self._guarded(chunk))))
+        appended = self.trail.append(self.open.resumed(self._guarded(chunk)))
+        self.counts.appended(appended)
+        self._tell(appended)
         reach("capture.appended")
         if chunk.part is not Part.FRAGMENT:
             self.trail.flush()
@@ -289,6 +291,14 @@ class Capture:
             self._written()
             if chunk.transactions.num_rows < FEW:
                 time.sleep(FEW_SECONDS)
+
+    def _tell(self, chunk: Chunk) -> None:
+        if log.is_detailed():
+            images = {str(rows.table): rows.batch.num_rows for rows in chunk.tables}
+            facts = {"part": chunk.part.name.lower(), "barriers": len(chunk.barriers)}
+            log.get().debug(
+                "chunk_written", first=chunk.first_sequence, last=chunk.last_sequence, images=images, **facts
+            )
 
     def _guarded(self, chunk: Chunk) -> Chunk:
         """Adds the guard that parks tables because of values in them that no log explains."""

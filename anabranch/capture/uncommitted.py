@@ -135,9 +135,9 @@ class OpenTransactions:
         return self._last if is_kept else None
 
     def keep_old(self) -> LogMark | None:
-        """Those whose rows have been in memory only for too long. Returns as `keep_all`. Raises StorageFull."""
-        if self._reader is None:
-            return None
+        """Move to disk what has been in memory only for too long. A transaction that somebody forgot to end holds no memory
+        then, and a log that does not give it again is not read from its beginning. Returns as `keep_all`. Raises
+        StorageFull."""
         oldest = self._clock() - self._limits.seconds
         old = [xid for xid, held in self._held.items() if held.since <= oldest]
         for xid in old:

@@ -291,8 +291,8 @@ class Capture(Section):
     """Memory for rows of transactions that are open; beyond it the largest go to disk, beside the trail. Without effect on
     MySQL and MariaDB, whose logs have a transaction when it is committed or prepared, and without `streaming`."""
     transaction_staging_timeout_s: int = Field(default=120, ge=1)
-    """How long rows of an open transaction stay in memory only before they go to disk, and with that how much of the log a
-    start reads again at most. Without effect on MySQL and MariaDB, and on PostgreSQL, which gives what is open again."""
+    """How long rows of an open transaction stay in memory only; then they go to disk, beside the trail, however few they are.
+    Without effect on MySQL and MariaDB, and without `streaming`, as `memory_limit_mb`."""
     staging_timeout_s: int = Field(default=120, ge=1)
     """How long a trail that begins, or a table that joins, waits for older transactions that are prepared at the source (XA)
     and undecided."""

@@ -20,7 +20,7 @@ from anabranch.model.state import Checkpoint
 from anabranch.state.store import StateStore
 
 if TYPE_CHECKING:
-    from anabranch.apply.epoch import Totals
+    from anabranch.apply.told import Totals
     from anabranch.capture.counts import Counts
     from anabranch.job.job import Job
     from anabranch.trail.writer import TrailWriter

@@ -229,6 +229,10 @@ class _Load:
             for piece, rows in zip(pieces_of(done), outcome.value, strict=True):
                 table = piece.load.schema.id
                 self.open[table].pop(piece.number, None)
+                if log.is_detailed():
+                    log.get(table=str(table)).debug(
+                        "piece_copied", number=piece.number, rows=rows, left=len(self.open[table])
+                    )
                 self.rows[table] += rows
                 self.report(table)
                 if not self.open[table]:

@@ -24,6 +24,7 @@ from anabranch.rows.compiled import compiled
 from anabranch.rows.installed import COST, REMEDY, reason, version
 
 FULL_IMAGES = "tables.full_images"  # in PreflightContext.user_choices: tables that need full row images (K27)
+GIVEN = "capture.given"  # in PreflightContext.user_choices: keys of [capture] that stand in the job file
 Answer = TypeVar("Answer")
 
 
@@ -130,6 +131,7 @@ def _context(config: JobConfig, rules: RuleSet, selection: Selection, known: Kno
         for section in ("load", "capture", "apply", "types")
         for key, value in getattr(config, section).model_dump(by_alias=True).items()
     }
+    choices[GIVEN] = ", ".join(sorted(config.capture.model_fields_set))
     choices[FULL_IMAGES] = ", ".join(map(str, selection.needs_full_images))
     dropped = {table: rules.dropped(table) for table in selection.tables if rules.dropped(table)}
     return PreflightContext(

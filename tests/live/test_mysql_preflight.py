@@ -118,6 +118,17 @@ def test_settings(mysql_family: Server, source_database: Make) -> None:
             assert result.hint.startswith(hint)
 
 
+def test_keys_of_the_job_file_that_do_nothing_here(mysql_family: Server, source_database: Make) -> None:
+    database = source_database(mysql_family)
+    given = "flush_interval_ms, memory_limit_mb, server_id, transaction_staging_timeout_s"
+    result = one(checked(database, capture__given=given), "settings")
+    assert (
+        result.verdict == "warning"
+        and "memory_limit_mb, transaction_staging_timeout_s: without effect" in result.message
+    )
+    assert "settings" not in checked(database, capture__given="server_id")
+
+
 def test_pitfall_8_differences_of_documents_need_whole_images(mysql: Server, source_database: Make) -> None:
     database = source_database(mysql)
     with setting(mysql, "binlog_row_value_options", "'PARTIAL_JSON'"):

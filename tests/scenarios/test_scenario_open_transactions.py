@@ -31,8 +31,14 @@ def test_rule_06_rows_of_an_open_transaction_wait_beside_the_trail(
         made.sync(running)
         assert made.source.query(DECODED, [made.slot]) == [(True, 0)]
         running.kill()
+        made.write_job(
+            "[capture]\nstreaming = true\ntransaction_staging_timeout_s = 1\n"
+        )  # far below the limit of memory
         running = made.start("run")
         large.execute(FILL.format(40_001, 60_000))
+        wait_until(
+            lambda: "transaction_staged" in running.stderr, 60, "rows go to disk because they are old", running.tail
+        )
         made.source.execute("UPDATE item SET words = 'x' WHERE id = 1")
         made.sync(running)
         assert max(int(row[0]) for row in made.target_rows("item")) < 1000

@@ -13,6 +13,7 @@ from typing import Any
 
 import pymysql
 
+from anabranch import log
 from anabranch.connectors.mysql.errors import OTHER_LOGIN, translate
 from anabranch.connectors.mysql.settings import FIRST, PINNED, UNLIMITED, pinning
 from anabranch.errors import AnabranchError, ConfigError, SourceError
@@ -53,6 +54,7 @@ def connect(endpoint: Endpoint, watched: bool = True, **driver: Any) -> pymysql.
     try:  # until it is open all answers have the limit: PyMySQL's own holds for the handshake of TCP only
         connection = Connection(**settings | {"read_timeout": endpoint.limits.connect})
         try:
+            _tell(connection, endpoint)
             _pin(connection)
         except BaseException:  # whatever it was: let go, and passed on
             connection._force_close()
@@ -69,6 +71,13 @@ def connect(endpoint: Endpoint, watched: bool = True, **driver: Any) -> pymysql.
         patience = Patience(endpoint.limits.connect, endpoint.limits.silence)
         register(str(endpoint), connection, session, lambda: MysqlLookout(endpoint), patience)
     return connection
+
+
+def _tell(connection: Connection, endpoint: Endpoint) -> None:
+    """At the log level `debug` a session says that it is there, and from then on what it is asked."""
+    if log.is_detailed():
+        connection.tells = True
+        log.get().debug("connected", to=str(endpoint), session=connection.thread_id(), encrypted=connection.ssl)
 
 
 def is_busy(connection: Connection) -> bool:
@@ -92,8 +101,11 @@ class Connection(pymysql.Connection):  # type: ignore[misc]  # it has no types
     longer than all the rest of a connection. `is_waiting`: for the answer to a statement."""
 
     is_waiting = False
+    tells = False  # its statements, at the log level `debug`
 
     def query(self, sql: Any, unbuffered: bool = False) -> int:
+        if self.tells:
+            log.get(session=self.thread_id()).debug("statement", sql=log.shape(_text(sql), "`"))
         self.is_waiting = True
         try:
             return int(super().query(sql, unbuffered))
@@ -102,6 +114,10 @@ class Connection(pymysql.Connection):  # type: ignore[misc]  # it has no types
 
     def _create_ssl_ctx(self, sslp: ssl.SSLContext | dict[str, Any]) -> ssl.SSLContext:
         return sslp if isinstance(sslp, ssl.SSLContext) else _believing()
+
+
+def _text(statement: str | bytes | bytearray) -> str:
+    return statement if isinstance(statement, str) else bytes(statement).decode(errors="replace")
 
 
 @cache

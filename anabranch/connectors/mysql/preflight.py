@@ -25,6 +25,7 @@ from anabranch.connectors.mysql.preflight_server import (
     check_row_value_options,
     check_server_id,
     check_settings,
+    check_unused,
     check_version,
     check_xa,
 )
@@ -69,6 +70,7 @@ CHECKS: tuple[Check, ...] = (
     check_family,
     check_version,
     check_settings,
+    check_unused,
     check_row_image,
     check_row_value_options,
     check_server_id,

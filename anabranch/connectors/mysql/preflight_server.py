@@ -20,6 +20,9 @@ DAY = 86_400
 NAMES = {"mysql": "MySQL", "mariadb": "MariaDB"}
 OLDEST = {"mysql": (5, 5, 3), "mariadb": (10, 5, 0)}  # from 5.5.3 on there is utf8mb4
 TESTED = {"mysql": ((5, 5), (5, 6), (8, 0), (9, 7)), "mariadb": ((10, 11),)}  # by this project's own test runs
+GIVEN = "capture.given"  # the engine's list of keys of [capture] that stand in the job file
+UNUSED = ("binary", "decoder", "heartbeat_interval_s", "memory_limit_mb", "streaming", "transaction_staging_timeout_s")
+UNUSED_BECAUSE = "whose log has whole transactions, of the whole server, as they were committed or prepared"
 FULL_IMAGES = "tables.full_images"  # the engine's list of tables whose filter or policy needs full row images (K27)
 
 
@@ -114,6 +117,14 @@ def check_row_value_options(live: Live) -> Iterator[CheckResult]:
         yield failed("binlog_row_value_options", message, "SET GLOBAL binlog_row_image = 'FULL'")
     else:
         yield ok("binlog_row_value_options", f"binlog_row_value_options = {value or '(none)'}")
+
+
+def check_unused(live: Live) -> Iterator[CheckResult]:
+    """Names keys of the job file that do nothing here: whoever wrote them expects something of them."""
+    given = [key for key in live.context.user_choices.get(GIVEN, "").split(", ") if key in UNUSED]
+    if given:
+        message = f"[capture] {', '.join(given)}: without effect at a {NAMES[live.family]}, {UNUSED_BECAUSE}"
+        yield warning("settings", message, "take them out of the job file")
 
 
 def check_server_id(live: Live) -> Iterator[CheckResult]:

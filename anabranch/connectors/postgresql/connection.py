@@ -20,6 +20,7 @@ from psycopg import sql
 from anabranch.connectors.postgresql.errors import translated
 from anabranch.connectors.postgresql.lookout import watch
 from anabranch.connectors.postgresql.settings import DEMANDED, later_pins, startup_options
+from anabranch.connectors.postgresql.told import tell
 from anabranch.errors import ConfigError, TargetError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
@@ -57,6 +58,7 @@ def connect(endpoint: Endpoint, application_name: str, autocommit: bool = False)
     with translated(f"cannot connect to {endpoint}"):
         settings = parameters(endpoint, application_name)
         connection = psycopg.connect(**settings, autocommit=True)
+        tell(connection, endpoint, application_name)
         refusal = settle(connection)
         if application_name.startswith(LIMITED) and not refusal:
             limit_statements(connection, endpoint)

@@ -28,6 +28,8 @@ from anabranch.model.ids import TableId
 OLDEST, OLDEST_NAME = 110_000, "11"
 KEEP = "max_slot_wal_keep_size"  # none before 13
 SHOWN = 8  # names in one message
+GIVEN = "capture.given"  # the engine's list of keys of [capture] that stand in the job file
+OF_OPEN_TRANSACTIONS = ("memory_limit_mb", "transaction_staging_timeout_s")
 _SETTINGS = (
     "wal_level",
     "max_replication_slots",
@@ -111,6 +113,17 @@ def check_slots(live: Live) -> Iterator[CheckResult]:
             yield _failed(setting, f"{setting} = {most}, and {taken} are in use", hint)
         else:
             yield _ok(setting, f"{setting} = {most}, {taken} in use")
+
+
+def check_unused(live: Live) -> Iterator[CheckResult]:
+    """Names keys of the job file that do nothing here: whoever wrote them expects something of them."""
+    choices = live.context.user_choices
+    unused = {"server_id": "a PostgreSQL knows its readers by slots"}
+    if choices.get("capture.streaming") != "true":
+        unused |= dict.fromkeys(OF_OPEN_TRANSACTIONS, "without streaming = true the source keeps open transactions")
+    for key in choices.get(GIVEN, "").split(", "):
+        if key in unused:
+            yield _warning("settings", f"[capture] {key} has no effect: {unused[key]}", "take it out of the job file")
 
 
 def check_plugin(live: Live) -> Iterator[CheckResult]:
@@ -273,6 +286,7 @@ CHECKS: tuple[Check, ...] = (
     check_primary,
     check_wal_level,
     check_slots,
+    check_unused,
     check_plugin,
     check_kept_log,
     check_rights,

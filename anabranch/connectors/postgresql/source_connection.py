@@ -14,6 +14,7 @@ from anabranch.connectors.postgresql.connection import Connection, limit_stateme
 from anabranch.connectors.postgresql.lookout import watch
 from anabranch.connectors.postgresql.positions import lsn_of
 from anabranch.connectors.postgresql.source_errors import translated
+from anabranch.connectors.postgresql.told import tell
 from anabranch.errors import SourceError
 from anabranch.model.endpoint import Endpoint
 
@@ -45,6 +46,7 @@ def open_session(endpoint: Endpoint, what: str = NAME, limited: bool = True) -> 
     with translated(f"cannot connect to {endpoint}"):
         settings = parameters(endpoint, what)
         connection = psycopg.connect(**settings, autocommit=True)
+        tell(connection, endpoint, what)
         refuse_unsettled(connection, endpoint)
         if limited:
             limit_statements(connection, endpoint)
