@@ -7,6 +7,7 @@ BIN    = $(VENV)/bin
 STAMP  = $(VENV)/.installed
 # The compiled decoder: built where cargo is.
 NATIVE = $(VENV)/.native
+BUILT  = native/target/built
 RUST   = native/Cargo.toml native/Cargo.lock native/pyproject.toml $(wildcard native/src/*.rs)
 ARGS   =
 JOBS   = 2
@@ -75,8 +76,17 @@ $(NATIVE): $(STAMP) $(RUST) native/find-cargo.sh
 	fi
 	@touch $(NATIVE)
 
+# Where cargo is at hand the compiled decoder is built meanwhile, with what the demo leaves of the processor, and installed behind it.
 demo: $(STAMP)
-	@$(BIN)/anabranch demo $(ARGS)
+	@if [ ! -f $(NATIVE) ] && cargo=`sh native/find-cargo.sh 2>/dev/null`; then \
+	  rm -rf $(BUILT); PATH="$$cargo:$$PATH" CARGO_TARGET_DIR=$(CURDIR)/native/target \
+	    nice -n 19 $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir $(BUILT) ./native >/dev/null 2>&1 & \
+	fi; \
+	$(BIN)/anabranch demo $(ARGS); code=$$?; wait; \
+	if ls $(BUILT)/*.whl >/dev/null 2>&1 && [ ! -f $(NATIVE) ]; then \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps $(BUILT)/*.whl && touch $(NATIVE) && \
+	  echo 'the compiled decoder has been built meanwhile: from now on capture uses it' >&2; \
+	fi; exit $$code
 
 check: $(STAMP)
 	$(BIN)/ruff check .
