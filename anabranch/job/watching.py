@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 INTERVAL = 0.25
 FOR_LOAD = ("for the load", "for capture to pass the positions of the load")  # what apply waits for before it begins
-
+SPARK_STARTS = "Spark is starting: rows come behind that"
 
 OF_TARGET = ("load", "apply")
 BEAT = 2.0  # seconds between two words of a part that it is there
@@ -150,17 +150,21 @@ class CaptureWatcher:
 
 
 class LoadWatcher:
+    """Until the first rows come, what there is to see is that Spark starts: that takes seconds, on a busy machine many."""
+
     def __init__(self, state: StateStore) -> None:
-        self.state, self._is_waiting = state, False
+        self.state, self._is_waiting, self._has_rows = state, True, False
 
     def waiting(self, why: str, on: Waiting | AnabranchError) -> None:
         self._is_waiting = True
         self.state.phase("waiting", why, *_facts(on, self.state.task))
 
     def progress(self, table: TableId, rows: int, estimate: int) -> None:
-        if self._is_waiting:
+        begins = rows > 0 and not self._has_rows
+        self._has_rows = self._has_rows or begins
+        if self._is_waiting or begins:
             self._is_waiting = False
-            self.state.phase("loading")
+            self.state.phase("loading", "" if self._has_rows else SPARK_STARTS)
         self.state.progress(table, rows, max(rows, estimate))
 
 
