@@ -136,9 +136,11 @@ def _leaves(group: ExceptionGroup[AnabranchError]) -> list[AnabranchError]:
 
 
 def _tell(errors: list[AnabranchError], arguments: list[str]) -> int:
-    """Every message, also as JSON where logs are; the lowest of the codes."""
+    """Every message, with the line of the job file that decides, also as JSON where logs are; the lowest of the codes."""
+    from anabranch.cli.deciding import deciding_line  # with the models of the job file, which are slow to import
+
     for error in errors:
-        for text in (_text(error), *getattr(error, "__notes__", ())):
+        for text in (_text(error) + deciding_line(error, arguments), *getattr(error, "__notes__", ())):
             click.echo(click.style("error: ", fg="red", bold=True) + text, err=True)
         _tell_machines(error, arguments)
     return min(error.exit_code for error in errors)

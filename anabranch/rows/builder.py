@@ -14,11 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.errors import ValueRefused
+from anabranch.model.datatype import LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.arrow import array, arrow_type
 from anabranch.rows.chunk import Barrier, BarrierKind, Chunk, Op, Part, Shape, TableRows
 from anabranch.rows.chunk_schema import META_FIELDS, TRANSACTION_SCHEMA
+from anabranch.rows.refused import first_refused, raw_text, refused, what_is_wrong
 
 Run = tuple[int, int, int, int, int, int]
 """Consecutive images of one kind: op, transaction, ordinal of the first, shape, shape of every second image, images.
@@ -52,8 +54,7 @@ class TableBuffer:
         op, tx, ordinal, shape = _meta(np.array(runs, np.int64))
         used, shape = np.unique(shape, return_inverse=True)
         every = tuple(self._shapes)
-        values = [self._values(index, len(op)) for index in range(len(self.columns))]
-        return self._rows((op, tx, ordinal, shape), values, tuple(every[number] for number in used))
+        return self._rows((op, tx, ordinal, shape), self._every(len(op)), tuple(every[number] for number in used))
 
     def _leaving(self, before_tx: int) -> list[Run]:
         """The runs of transactions below `before_tx`, which are gone then."""
@@ -78,18 +79,41 @@ class TableBuffer:
             del column[len(column) - dropped :]
         return dropped
 
-    def _values(self, index: int, count: int) -> pa.Array:
-        column = self.schema.columns[index]
-        if column.type is None:
-            return pa.nulls(count)
-        values = self.columns[index]
-        head = values if len(values) == count else values[:count]
-        try:
-            made = array(column.type, head)
-        except ValueError as error:
-            raise ValueRefused(f"column {column.name}: {error}", table=str(self.schema.id)) from error
-        del values[:count]
+    def _every(self, count: int) -> list[pa.Array]:
+        """The first `count` values of each column, which are gone then. Raises ValueRefused, and all are there still."""
+        heads = [values if len(values) == count else values[:count] for values in self.columns]
+        made = [_made(self.schema, index, heads, count) for index in range(len(heads))]
+        for values in self.columns:
+            del values[:count]
         return made
+
+
+def _made(schema: TableSchema, index: int, heads: Sequence[Sequence[Any]], count: int) -> pa.Array:
+    column, values = schema.columns[index], heads[index]
+    if column.type is None:
+        return pa.nulls(count)
+    try:
+        return array(column.type, values)
+    except ValueError as error:
+        raise misfit(schema, index, heads) from error
+
+
+def misfit(schema: TableSchema, index: int, columns: Sequence[Sequence[Any]]) -> ValueRefused:
+    """For the first value of a column that its type does not hold. `columns`: raw values, of key columns at least."""
+    column = schema.columns[index]
+    assert column.type is not None
+    place = first_refused(column.type, columns[index])
+    key = {
+        schema.columns[one].name: _key_value(schema.columns[one].type, columns[one], place)
+        for one in schema.key_indexes
+    }
+    return refused(schema.id, column.name, key, what_is_wrong(column.type, columns[index][place]))
+
+
+def _key_value(type: LogicalType | None, values: Sequence[Any], place: int) -> str | None:
+    """An image of what an update changed alone has its key in the image before it."""
+    raw = values[place]
+    return raw_text(type, values[place - 1] if raw is None and place else raw)
 
 
 class Directory:

@@ -36,7 +36,10 @@ class BadValue(ValueError):
 class BadText(BadValue):
     """Bytes that are no text of their column's character set."""
 
-    hint = "the log keeps it: correct the row at the source, then load the table again; or leave the column out"
+    hint = (
+        "the log keeps it: correct the row at the source, then load the table again; or leave the column out ([[tables]]"
+        " columns.drop)"
+    )
 
 
 @dataclass(frozen=True, slots=True)

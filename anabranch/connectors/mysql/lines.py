@@ -19,6 +19,8 @@ from anabranch.connectors.mysql.expressions import CODED, DATE, FLOAT32, FLOAT64
 from anabranch.errors import ValueRefused
 from anabranch.model.datatype import Kind
 from anabranch.model.schema import TableSchema
+from anabranch.rows.lines import unescape
+from anabranch.rows.refused import LEAVE_OUT, readable, refused
 
 BLOCK = 1_000_000  # bytes of lines that are finished together
 _ESCAPES = ((b"\\", b"\\\\"), (b"\t", b"\\t"), (b"\n", b"\\n"), (b"\r", b"\\r"))
@@ -95,8 +97,7 @@ class Finisher:
             try:
                 return text_form(found[1].decode(), self._rules)(bytes.fromhex(found[2].decode()))
             except ValueError as error:
-                hint = "correct it at the source, or leave the column out"
-                raise self._refusal(block, found.start(), str(error), hint) from error
+                raise self._refusal(block, found.start(), str(error), LEAVE_OUT, is_escaped=False) from error
 
         return _CODED.sub(text, block)
 
@@ -116,20 +117,26 @@ class Finisher:
             raise self._refusal(block, found.start(), f"the date {value!r}, which is none", hint)
         return block
 
-    def _refusal(self, block: bytes, at: int, what: str, hint: str) -> ValueRefused:
+    def _refusal(self, block: bytes, at: int, what: str, hint: str, is_escaped: bool = True) -> ValueRefused:
         """Names table, row and column of the value at `at`."""
         start = block.rfind(ROW, 0, at) + 1
         column = self._columns[block.count(SEPARATOR, start, at)]
         row = block[start : block.index(ROW, at)].translate(None, _MARKS).split(SEPARATOR)
         named = dict(zip(self._columns, row, strict=True))
-        key = ", ".join(
-            f"{name} = {named[name].decode('utf-8', 'replace')}" for name in self._table.primary_key if name in named
-        )
-        return ValueRefused(
-            f"column {column} of the row {key or '(no key)'} holds {what}",
-            table=str(self._table.id),
-            hint=hint,
-        )
+        read = unescape if is_escaped else bytes
+        key = {name: self._readable(read(named[name])) for name in self._table.primary_key if name in named}
+        return refused(self._table.id, column, key, what, hint)
+
+    def _readable(self, value: bytes) -> str:
+        """Of a key, which may be coded still, or be what is refused."""
+        found = _CODED.fullmatch(value)
+        if found is None:
+            return readable(value)
+        stored = bytes.fromhex(found[2].decode())
+        try:
+            return readable(text_form(found[1].decode(), self._rules)(stored))
+        except ValueError:
+            return readable(stored)
 
 
 def _with_shortest(block: bytes, mark: bytes, width: type, pattern: re.Pattern[bytes]) -> bytes:

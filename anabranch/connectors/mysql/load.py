@@ -43,6 +43,7 @@ from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark
 from anabranch.model.schema import Column, TableSchema
 from anabranch.rows.counted import lines_in, miscount, piece_name
+from anabranch.rows.refused import readable
 
 # Text comes as it is stored. The rest is as in every session (settings.py).
 SESSION = "SET SESSION character_set_results = NULL"
@@ -162,7 +163,7 @@ class MysqlSnapshot:
             raise translate(error) from error
         except UnicodeDecodeError as error:
             hint = "correct it at the source: the column holds bytes that its character set does not have"
-            raise ValueRefused("a key has text that is not valid UTF-8", hint=hint) from error
+            raise ValueRefused(f"the key {readable(error.object)} of a row is no text in UTF-8", hint=hint) from error
 
 
 @contextmanager

@@ -20,11 +20,12 @@ from anabranch.connectors.mysql.rows_decode import ROW_EVENTS, Decoder, TableDec
 from anabranch.connectors.mysql.tablemap import TableMap, parse_table_map, table_of
 from anabranch.connectors.mysql.transactions import Group
 from anabranch.connectors.mysql.versioned import VersionedDecoders
-from anabranch.errors import SchemaError, SourceError, UnknownLogEvent, ValueRefused
+from anabranch.errors import SchemaError, SourceError, UnknownLogEvent
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.builder import ChunkBuilder, TableBuffer
 from anabranch.rows.chunk import BarrierKind, Op
+from anabranch.rows.refused import refused
 
 Read = TypeVar("Read")
 MAPS = 10_000  # table maps that are remembered
@@ -167,10 +168,4 @@ class LogTables:
                 hint=f"{b.LOAD_AGAIN}; if it comes back, exclude the table",
             )
         column, key = found.refused_value(kind, head, data, at, end)
-        row = ", ".join(f"{name}={value!r}" for name, value in key.items()) or "a row without a key"
-        return ValueRefused(
-            f"column {column} of the row with {row} holds {error}",
-            table=table,
-            position=self._here(),
-            hint=error.hint,
-        )
+        return refused(found.buffer.schema.id, column, key, str(error), error.hint, self._here())

@@ -19,11 +19,10 @@ from anabranch.connectors.mysql.native_fields import described
 from anabranch.connectors.mysql.packets import Front
 from anabranch.connectors.mysql.rows_decode import Decoder, TableDecoders
 from anabranch.connectors.mysql.tablemap import TableMap
-from anabranch.errors import ValueRefused
 from anabranch.model.schema import TableSchema
 from anabranch.rows import compiled
 from anabranch.rows.arrow import array, arrow_type
-from anabranch.rows.builder import ChunkBuilder, TableBuffer
+from anabranch.rows.builder import ChunkBuilder, TableBuffer, misfit
 from anabranch.rows.chunk import TableRows
 from anabranch.rows.compiled import CompiledDirectory, given_arrays, given_meta, made_table, width
 from anabranch.rows.sections import Sections
@@ -117,7 +116,7 @@ class NativeBuffer(TableBuffer):
         if self._sections.waiting:
             return self._from_sections(count)
         if self.table.is_closed:
-            made = [self._values(index, count) for index in range(len(self.columns))]
+            made = self._every(count)
             self.listed -= count
             return made
         return given_arrays(self.table, self.types, count)
@@ -145,11 +144,10 @@ class NativeBuffer(TableBuffer):
         for section in sections:
             values = section.columns[index]
             if isinstance(values, list):
-                before = sum(map(len, arrays))
                 try:
-                    values = array(column.type, [None] * before + values)[before:]
-                except ValueError as error:  # which names the value by its place in all of them
-                    raise ValueRefused(f"column {column.name}: {error}", table=str(self.schema.id)) from error
+                    values = array(column.type, values)
+                except ValueError as error:
+                    raise misfit(self.schema, index, section.columns) from error
             arrays.append(values)
         return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
 

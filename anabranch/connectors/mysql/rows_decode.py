@@ -24,6 +24,7 @@ from anabranch.model.schema import Column, TableSchema
 from anabranch.rows.builder import TableBuffer
 from anabranch.rows.chunk import Op
 from anabranch.rows.raw import parse_text
+from anabranch.rows.refused import raw_text
 
 Decode = Callable[[bytes, int, int], int]
 """(data, first row, end of rows) -> images. Raises BadValue; IndexError, ValueError, struct.error for rows that do not fit."""
@@ -78,13 +79,18 @@ class TableDecoders:
         found = made[head] = self._make(kind, head, keys_off)
         return found
 
-    def refused_value(self, kind: int, head: bytes, data: bytes, at: int, end: int) -> tuple[str, dict[str, Any]]:
-        """The column of the first bad value in these rows, and the row's key as raw values."""
+    def refused_value(
+        self, kind: int, head: bytes, data: bytes, at: int, end: int
+    ) -> tuple[str, dict[str, str | None]]:
+        """The column of the first bad value in these rows, and the row's key in text form."""
         schema = self.schema
         lists: list[list[Any]] = [[] for _ in schema.columns]
         self._generate(kind, self._images(head), {}, lists, BAD)(data, at, end)
         row, place = min((values.index(BAD), place) for place, values in enumerate(lists) if BAD in values)
-        return schema.columns[place].name, {schema.columns[i].name: lists[i][row] for i in schema.key_indexes}
+        keys = {schema.columns[i].name: (schema.columns[i].type, lists[i][row]) for i in schema.key_indexes}
+        return schema.columns[place].name, {
+            name: "(no value)" if raw is BAD else raw_text(type, raw) for name, (type, raw) in keys.items()
+        }
 
     def _empty(self) -> dict[int, tuple[int, dict[bytes, Decoder]]]:
         count = len(self._count)

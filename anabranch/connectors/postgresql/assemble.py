@@ -12,7 +12,7 @@ from collections import deque
 
 from anabranch.connectors.postgresql.message_buffer import MessageBuffer
 from anabranch.connectors.postgresql.positions import Place, lsn_text
-from anabranch.errors import UnknownLogEvent
+from anabranch.errors import UnknownLogEvent, ValueRefused
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
@@ -154,5 +154,8 @@ class Assembler(ABC):
     def _build(self, part: Part = Part.WHOLE) -> Chunk:
         try:
             return self._builder.build(self.mark().resume, part)
+        except ValueRefused as refusal:
+            refusal.position = refusal.position or lsn_text(self._place.lsn)
+            raise
         except ValueError as error:
             raise self._unknown(f"rows that cannot be read: {error}") from error

@@ -8,7 +8,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
+
+import psycopg
 
 from anabranch import log
 from anabranch.abc import LogOptions, Select
@@ -25,8 +28,9 @@ from anabranch.connectors.postgresql.source_catalog import mark
 from anabranch.connectors.postgresql.source_connection import identity, log_end, one, open_session, server
 from anabranch.connectors.postgresql.source_errors import translated
 from anabranch.connectors.postgresql.streamed import NeedsWhole
+from anabranch.connectors.postgresql.unconverted import find
 from anabranch.connectors.postgresql.wal_stream import DATA, DATA_HEAD, WalStream, data_start, keepalive
-from anabranch.errors import LogLost, SourceError, SourceUnavailable
+from anabranch.errors import LogLost, SourceError, SourceUnavailable, ValueRefused
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark
 from anabranch.rows.chunk import Chunk, Part
@@ -131,7 +135,22 @@ class WalReader:
             except NeedsWhole as why:  # nothing of it is in the trail: it was just about to enter it
                 self._needs_whole = True
                 log.get().info("log_read_whole", why=str(why))
+            except ValueRefused as refusal:
+                raise self._located(refusal) from None
             self._start_again()
+
+    def _located(self, refusal: ValueRefused) -> ValueRefused:
+        """What the server refused it does not say of which row: it is looked for."""
+        if refusal.table or self._decoder.plugin != PGOUTPUT:
+            return refusal
+        self.close()
+        asked = self._decoder.options(self._options.name, self._published, self._server_version)
+        try:
+            with closing(WalStream(self._endpoint, is_stored=True)) as stream:
+                after = place_of(self._last.resume).lsn
+                return find(stream, self._options.name, after, asked, self._select) or refusal
+        except (SourceError, ValueError, psycopg.NotSupportedError):  # the first refusal stands, with no row
+            return refusal
 
     def _read(self, timeout: float) -> LogItem | None:
         if self._stale and not self._is_inside:

@@ -23,6 +23,7 @@ from anabranch.rows.chunk import Op
 _OPS = {"I": Op.INSERT, "U": Op.AFTER, "D": Op.DELETE}
 _BYTEA = "17"
 _NUMBERS = {"700": "real", "701": "double precision", "1700": "numeric"}
+AS_IT_IS = "surrogateescape"  # bytes that are no UTF-8 are looked at with the values of their column
 _START, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 
@@ -52,7 +53,7 @@ class Wal2jsonAssembler(Assembler):
 
     def take(self, message: bytes, lsn: int = 0) -> None:
         try:
-            item = _DECODER.decode(message.decode())
+            item = _DECODER.decode(message.decode(errors=AS_IT_IS))
             action = self._actions.get(item["action"])
             if action is None:
                 raise ValueError(f"a message of unknown kind {item['action']!r}")
@@ -110,7 +111,7 @@ class Wal2jsonAssembler(Assembler):
             return None
         if isinstance(value, bool):
             return b"t" if value else b"f"
-        text: bytes = value.encode()
+        text: bytes = value.encode(errors=AS_IT_IS)
         return b"\\x" + text if one["typeoid"] == _BYTEA else text
 
     def _require_open(self) -> None:

@@ -19,6 +19,7 @@ from anabranch.model.schema import TableSchema
 # Releases that have it refuse all other libraries when a slot is made or read; older ones do not start with it.
 ALLOWED = "output_plugin_libraries"
 CHECK = "source.decoder"
+AS_UTF8 = ("UTF8", "SQL_ASCII")  # encodings whose text is read as UTF-8
 _OTHER = '[capture] decoder = "pgoutput"'
 
 
@@ -27,6 +28,7 @@ def check_decoder(
 ) -> Iterator[CheckResult]:
     decoder = DECODERS[context.user_choices.get("capture.decoder") or "pgoutput"]
     found = [*_allowed(settings, decoder), *_truncates(connection, decoder)]
+    found += unconverted(settings.get("server_encoding", ""), decoder)
     for _, schema in sorted(context.tables.items(), key=lambda one: str(one[0])):
         found += _partitioned(connection, decoder, schema)
         found += _types(decoder, schema)
@@ -44,6 +46,14 @@ def _allowed(settings: Mapping[str, str], decoder: Decoder) -> Iterator[CheckRes
         more = ", ".join(filter(None, (listed, decoder.plugin)))  # each a word: one text would be one name
         hint = f"ALTER SYSTEM SET {ALLOWED} = {more} at the source, and SELECT pg_reload_conf(); or {_OTHER}"
         yield CheckResult(CHECK, "failed", f"the server lets nobody use {decoder.plugin}: {ALLOWED} = {listed}", hint)
+
+
+def unconverted(encoding: str, decoder: Decoder) -> Iterator[CheckResult]:
+    """A plugin's output goes to a replication client as it is: only pgoutput converts text by itself.
+    https://www.postgresql.org/docs/current/logicaldecoding-output-plugin.html"""
+    if not decoder.converts and encoding not in AS_UTF8:
+        why = f"the database's encoding is {encoding}, and {decoder.plugin} gives text as it is stored"
+        yield CheckResult(CHECK, "failed", why, _OTHER)
 
 
 def _truncates(connection: Connection, decoder: Decoder) -> Iterator[CheckResult]:

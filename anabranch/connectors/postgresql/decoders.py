@@ -59,6 +59,7 @@ class Decoder:
     roots: bool = True
     old_nulls: bool = True
     binary: bool = False  # may values come in binary form?
+    converts: bool = False  # does text come as UTF-8, whatever the database's encoding?
     native: bool = False  # may compiled code read its messages?
     needs_places: bool = True  # of messages, beside what is in them
     inexact: Mapping[str, str] = field(default_factory=dict)
@@ -131,6 +132,7 @@ DECODERS: dict[str, Decoder] = {
         messages=MESSAGES,
         streams=STREAMS,
         binary=True,
+        converts=True,
         native=True,
         needs_places=False,
     ),

@@ -43,6 +43,10 @@ class Known(NamedTuple):
 
 
 _LOAD = "load the table again"
+_TYPE = (
+    "ALTER TABLE … ALTER COLUMN … TYPE … at the target for a type that holds it; a table that the load makes gets its types by"
+    " [types] map"
+)
 _POOLER = "connect to the server itself, or to a pooler that gives a session its own connection"
 _DAMAGED = "the server says that its data is damaged: look at its log, REINDEX or restore it"
 
@@ -50,7 +54,7 @@ _DAMAGED = "the server says that its data is damaged: look at its log, REINDEX o
 MEANINGS: dict[str, Known] = {
     "08": Known(Meaning.AWAY, "the line is lost, or did not come about"),
     "21": Known(Meaning.CONFLICT, "one row would be changed twice"),
-    "22": Known(Meaning.CONFLICT, "a value does not fit its column"),
+    "22": Known(Meaning.CONFLICT, "a value does not fit its column", _TYPE),
     "22021": Known(Meaning.CONFLICT, "a zero character in text", '[types] nul = "strip" removes zero characters'),
     "22P02": Known(
         Meaning.CONFLICT,

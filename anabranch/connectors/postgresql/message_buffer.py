@@ -23,6 +23,7 @@ from anabranch.model.schema import TableSchema
 from anabranch.rows.arrow import arrow_type
 from anabranch.rows.builder import TableBuffer
 from anabranch.rows.chunk import Op, Shape, TableRows
+from anabranch.rows.refused import LEAVE_OUT, NO_TEXT, readable, refused
 
 UPDATE = ord("U")
 
@@ -94,8 +95,27 @@ class MessageBuffer(TableBuffer):
                 for piece in pieces
             ]
         except ValueError as error:
-            raise ValueRefused(f"column {column.name}: {error}", table=str(self.schema.id)) from error
+            raise self._misfit(place, pieces) or ValueRefused(
+                f"column {column.name}: {error}", table=str(self.schema.id), hint=LEAVE_OUT
+            ) from error
         return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+
+    def _misfit(self, place: int, pieces: Sequence[Piece]) -> ValueRefused | None:
+        """For the first value of a column that is none of its type. None where the fault is not in a value."""
+        column = self.schema.columns[place]
+        assert column.type is not None
+        for piece in pieces:
+            if place not in piece.layout.places:
+                continue
+            at = piece.layout.places.index(place)
+            if (row := piece.first_misfit(at, column.type)) is not None:
+                key = {
+                    self.schema.columns[one].name: piece.readable(row, piece.layout.places.index(one))
+                    for one in self.schema.key_indexes
+                    if one in piece.layout.places
+                }
+                return refused(self.schema.id, column.name, key, NO_TEXT)
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +136,27 @@ class Piece:
         if found.type != arrow_type(type):
             raise ValueError(f"values in the binary form of {found.type}")
         return found
+
+    def first_misfit(self, place: int, type: LogicalType) -> int | None:
+        """The first image whose text is none of the type."""
+        found = self.images.column(place)
+        for row in range(len(found)):
+            try:
+                array_of_text(type, found.slice(row, 1).take(pa.array([0])))
+            except ValueError:
+                return row
+        return None
+
+    def readable(self, row: int, place: int) -> str | None:
+        """A value of a column as people can read it."""
+        stored = self.images.column(place)[row].as_py()
+        if stored is None:
+            return None
+        if self.images.cells.tags[row, place] == BINARY and self.layout.readers:
+            return str(
+                self.layout.readers[place](self.images.column(place).slice(row, 1).take(pa.array([0])))[0].as_py()
+            )
+        return readable(stored)
 
     def codes(self, columns: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
         """By image and column of the table: 1 present, 2 unchanged, 0 neither. What no message has is not replicated."""

@@ -30,6 +30,7 @@ from anabranch.connectors.postgresql.source_connection import (
     snapshot_text,
 )
 from anabranch.connectors.postgresql.source_errors import translated
+from anabranch.connectors.postgresql.source_text import named
 from anabranch.connectors.postgresql.verify import MISCOUNTED, SIZE, TID_RANGES_SINCE, page_edges, plain_lines
 from anabranch.errors import SourceError, SourceUnavailable
 from anabranch.model.endpoint import Endpoint
@@ -65,7 +66,8 @@ class PostgresSnapshot:
     def bounds(self, table: TableSchema, rows_per_chunk: int) -> list[Bounds]:
         if not table.primary_key:
             return [Bounds()]
-        with translated(f"cut {table.id} into chunks"):
+        doing = f"cut {table.id} into chunks"
+        with translated(doing), named(self._endpoint, table, table.primary_key, sql.SQL("true"), doing):
             edges = list(self._edges(table, rows_per_chunk))
         return [Bounds(lower, upper) for lower, upper in zip([None, *edges], [*edges, None], strict=True)]
 
@@ -185,8 +187,9 @@ class PostgresSnapshot:
             return binary_forms(self._session(), [(table.id, columns)])[0]
 
     def raw(self, table: TableSchema, columns: Sequence[str], bounds: Bounds) -> Generator[bytes, None, int]:
-        query = _query(table, columns, self._inside(table, bounds), " (FORMAT binary)")
-        with _about(table):
+        condition = self._inside(table, bounds)
+        query = _query(table, columns, condition, " (FORMAT binary)")
+        with _about(table), named(self._endpoint, table, columns, condition, "read rows"):
             return (yield from copied(self._session(), query))
 
     def lines_of(
@@ -247,7 +250,7 @@ class PostgresSnapshot:
         def refusal(told: int, came: int) -> SourceError:
             return SourceError(f"read rows: {miscount(piece, told, came)}", hint=MISCOUNTED)
 
-        with _about(table):
+        with _about(table), named(self._endpoint, table, columns, condition, "read rows"):
             yield from plain_lines(self._session(), _query(table, columns, condition), refusal)
 
 

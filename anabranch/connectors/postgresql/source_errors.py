@@ -11,10 +11,12 @@ from contextlib import contextmanager
 import psycopg
 
 from anabranch.connectors.postgresql.errors import LOCKED, Meaning, describe, meaning, state_of
-from anabranch.errors import SourceError, SourceUnavailable
+from anabranch.errors import SourceError, SourceUnavailable, ValueRefused
 from anabranch.waits import said
 
 _LATER = frozenset((Meaning.BUSY, Meaning.AWAY, Meaning.FULL))
+# Text that is none of its encoding, or has no character in UTF-8.
+UNCONVERTED = frozenset(("22021", "22P05"))
 # SQLSTATE, or its first characters; the longest entry wins
 HINTS: dict[str, str] = {
     "08": "check that the source is running and reachable",
@@ -54,7 +56,8 @@ def translate(error: psycopg.Error, doing: str) -> SourceError:
     hint = (said() if error.sqlstate == LOCKED else "") or hint_of(state_of(error))
     if FILTERED in str(error):
         hint = ROW_SECURITY
-    return (SourceUnavailable if kind in _LATER else SourceError)(f"{doing}: {describe(error)}", hint=hint)
+    made = SourceUnavailable if kind in _LATER else ValueRefused if state_of(error) in UNCONVERTED else SourceError
+    return made(f"{doing}: {describe(error)}", hint=hint)
 
 
 def hint_of(state: str) -> str:

@@ -19,6 +19,7 @@ from anabranch.connectors.postgresql.ddl import quote
 from anabranch.connectors.postgresql.positions import lsn_of, lsn_text
 from anabranch.connectors.postgresql.source_connection import NAME, refuse_unsettled
 from anabranch.connectors.postgresql.source_errors import translate, translated
+from anabranch.connectors.postgresql.source_text import NO_ENCODING, as_stored, codec_of, server_encoding
 from anabranch.connectors.postgresql.terms import literal
 from anabranch.errors import SourceError, SourceUnavailable
 from anabranch.model.endpoint import Endpoint
@@ -33,18 +34,30 @@ _PATIENCE, _POLL = 10.0, 0.1  # seconds for a former reader of the slot to be go
 
 
 class WalStream:
-    """A connection, and the one slot that is read over it once it has begun. `timeline`: the one that the server is on."""
+    """A connection, and the one slot that is read over it once it has begun. `timeline`: the one that the server is on;
+    `encoding`: the database's; `codec`: Python's name for the text that comes."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
-        """Raises SourceUnavailable, SourceError."""
+    def __init__(self, endpoint: Endpoint, is_stored: bool = False) -> None:
+        """`is_stored`: text is to come as it is stored. Raises SourceUnavailable, SourceError."""
         with translated(f"cannot connect to {endpoint} for replication"):
             self._connection: Connection = psycopg.connect(
                 **parameters(endpoint, NAME), replication="database", autocommit=True
             )
             refuse_unsettled(self._connection, endpoint, walsender=True)
-        self._pg = self._connection.pgconn
+            self._pg = self._connection.pgconn
+            self.encoding, self.codec = server_encoding(self._connection), "utf-8"
+            if is_stored or self.encoding == NO_ENCODING:
+                self._get_as_stored()
         self._end: SourceError | None = None  # of the stream, behind what was received
         self.timeline = int(self._asked(b"IDENTIFY_SYSTEM", 1))
+
+    def _get_as_stored(self) -> None:
+        """A server without an encoding would end the stream at text that is not UTF-8, and name no row: whoever reads the
+        values looks at them instead."""
+        result = self._pg.exec_(as_stored(self.encoding))
+        if result.status != pq.ExecStatus.COMMAND_OK:
+            raise psycopg.errors.error_from_result(result)
+        self.codec = codec_of(self._connection)
 
     def left_at(self, timeline: int) -> int | None:
         """Where the server's history left an earlier timeline; None for one that it has never been on."""

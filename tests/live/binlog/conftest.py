@@ -27,7 +27,7 @@ from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server, start_mysql
 
 SERVER_ID = 77001
-BY_DECODER = ("types", "values", "transactions", "differential", "corpus", "rollbacks", "compressed")
+BY_DECODER = ("types", "values", "transactions", "differential", "corpus", "rollbacks", "compressed", "refused")
 
 
 def endpoint_of(server: Server, *options: tuple[str, str]) -> Endpoint:

@@ -222,7 +222,7 @@ def test_pitfall_36_bytes_that_are_no_text_stop(mysql_family: Server, source_dat
         ) as log:
             follower.take()
         assert "correct the row at the source" in log.value.hint
-        with pytest.raises(ValueRefused, match=f"column t of the row id = 7 holds bytes that are no {charset} text"):
+        with pytest.raises(ValueRefused, match=f"column t of the row with id=7 holds bytes that are no {charset} text"):
             follower.read(charset)
         assert follower.schema(charset).column("t").type.kind is Kind.TEXT
         follower.stop()

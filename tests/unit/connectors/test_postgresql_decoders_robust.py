@@ -16,7 +16,7 @@ from anabranch.connectors.postgresql.assemble import Assembler
 from anabranch.connectors.postgresql.decode_decoderbufs import DecoderbufsAssembler
 from anabranch.connectors.postgresql.decode_wal2json import Wal2jsonAssembler
 from anabranch.connectors.postgresql.positions import Place
-from anabranch.errors import AnabranchError, UnknownLogEvent
+from anabranch.errors import AnabranchError, UnknownLogEvent, ValueRefused
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
@@ -221,3 +221,15 @@ def test_a_large_transaction_comes_in_fragments(decoder: str, monkeypatch: pytes
     assert [row["_ordinal"] for row in rows] == list(range(7))
     assert [(row["_op"], list(row.values())[META:]) for row in rows] == [*EXPECTED, *EXPECTED[:3]]
     assert [one.kind for one in found[-1].barriers] == ["truncate"]
+
+
+@pytest.mark.parametrize("decoder", MESSAGES)
+def test_text_that_is_no_utf8_is_refused_with_table_column_and_key(decoder: str) -> None:
+    """A database without an encoding gives what it has."""
+    stored = [
+        message.replace(b"\\u00fc", b"\xe9\xe9").replace("ü".encode(), b"\xe9\xe9") for message in MESSAGES[decoder]
+    ]
+    assert stored != MESSAGES[decoder]
+    with pytest.raises(ValueRefused, match="column v of the row with id=1 holds bytes that are no text") as refused:
+        taken(decoder, stored)
+    assert refused.value.table == "s.T" and "columns.drop" in refused.value.hint

@@ -111,6 +111,6 @@ def test_text_that_is_none_is_refused_with_its_column() -> None:
     builder = ChunkBuilder()
     images(builder, Op.INSERT, 0, (1, b"\xff"))
     builder.commit("f:1", None, 7, 1)
-    with pytest.raises(ValueRefused, match="column v: value 0") as refused:
+    with pytest.raises(ValueRefused, match="column v of the row with id=1 holds bytes that are no text") as refused:
         builder.build("r")
     assert refused.value.table == "s.t"

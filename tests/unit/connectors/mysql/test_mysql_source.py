@@ -166,7 +166,7 @@ def test_floats_are_shortest_in_their_own_width() -> None:
 def test_dates_that_are_none(value: str) -> None:
     schema = table(column("k", Kind.INT32), column("d", Kind.TIMESTAMP), column("s", Kind.TEXT), key=("k",))
     rows = [b"1\xff\xf92024-01-01\xff2024-00-00", b"2\xff\xf9" + value.encode() + b"\xffx"]
-    with pytest.raises(ValueRefused, match="column d of the row k = 2 holds the date"):
+    with pytest.raises(ValueRefused, match="column d of the row with k=2 holds the date"):
         Finisher(schema, ["k", "d", "s"], ValueRules()).finish(rows)
     found = Finisher(schema, ["k", "d", "s"], ValueRules(zero_date="null")).finish(rows)
     assert found == b"1\t2024-01-01\t2024-00-00\n2\t\\N\tx\n"

@@ -1,0 +1,63 @@
+"""Refusals of single values, in one form for load, log and verification: table, column, key of the row, and what decides it.
+The value itself is never shown.
+
+What does not live here: which values are refused (each connector, rows/arrow.py), the line of the job file (cli/main.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from anabranch.errors import ValueRefused
+from anabranch.model.datatype import LogicalType
+from anabranch.model.ids import TableId
+from anabranch.rows.arrow import array
+from anabranch.rows.lines import texts
+
+NO_KEY = "a row without a key"
+NO_TEXT = "bytes that are no text in UTF-8"
+LEAVE_OUT = (
+    "correct the row at the source; what the log holds already stays as it is: load the table again then, or leave the column"
+    " out ([[tables]] columns.drop)"
+)
+
+
+def refused(
+    table: TableId, column: str, key: Mapping[str, str | None], what: str, hint: str = LEAVE_OUT, position: str = ""
+) -> ValueRefused:
+    """`key`: text forms by column, empty where the row has no key."""
+    row = ", ".join(f"{name}={value}" for name, value in key.items()) or NO_KEY
+    return ValueRefused(
+        f"column {column} of the row with {row} holds {what}", table=str(table), position=position or None, hint=hint
+    )
+
+
+def readable(stored: bytes) -> str:
+    """Bytes as people can read them, whatever they are."""
+    return stored.decode(errors="backslashreplace")
+
+
+def raw_text(type: LogicalType | None, raw: Any) -> str | None:
+    """A raw value (rows/arrow.py) in text form; one that has none, as it can be read."""
+    if raw is None or type is None:
+        return None
+    try:
+        return str(texts(type, array(type, [raw]))[0].as_py())
+    except (ValueError, OverflowError):
+        return readable(raw) if isinstance(raw, bytes) else "?"
+
+
+def first_refused(type: LogicalType, values: Sequence[Any]) -> int:
+    """The place of the first raw value that is none of the type. Raises ValueError where all are."""
+    for place, value in enumerate(values):
+        try:
+            array(type, [value])
+        except (ValueError, OverflowError):
+            return place
+    raise ValueError(f"each of {len(values)} values is a {type}, all together are not")
+
+
+def what_is_wrong(type: LogicalType, raw: Any) -> str:
+    """Words for such a value, without it."""
+    return NO_TEXT if isinstance(raw, bytes) else f"what is no {type}"
