@@ -22,6 +22,7 @@ from anabranch.apply.filter import StreamFilter
 from anabranch.apply.finish import Finisher
 from anabranch.apply.following import Following
 from anabranch.apply.join import join_loaded
+from anabranch.apply.labels import needed_now
 from anabranch.apply.leave import let_leave
 from anabranch.apply.patience import Patience
 from anabranch.apply.release import settle_wishes
@@ -41,6 +42,7 @@ from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema
 from anabranch.model.state import Checkpoint, TableState
 from anabranch.rows.conflict import ConflictPolicy
+from anabranch.rows.labels import LabelWriter
 from anabranch.rows.net import TargetTable
 from anabranch.spark.engine import Engine, Epochs
 from anabranch.trail import retention
@@ -270,6 +272,8 @@ class ApplyRun:
             names=self.names,
             retry=self.retry,
         )
+        if isinstance(writer, LabelWriter):
+            writer.follow_labels(needed_now(self.source, lambda: applier.states))
         applier.look()
         refuse_far_cascades(applier.context, applier.states, store.others(self.job))
         let_leave(applier, self._take_off)  # the first epoch may meet what the table is loaded again for,

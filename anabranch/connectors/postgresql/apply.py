@@ -26,6 +26,7 @@ from anabranch.connectors.postgresql.enforced import Followers
 from anabranch.connectors.postgresql.errors import missing_parent, translate, translated
 from anabranch.connectors.postgresql.exchange import exchange
 from anabranch.connectors.postgresql.heirs import inherited
+from anabranch.connectors.postgresql.labels import UNKNOWN, add_labels
 from anabranch.connectors.postgresql.merge import Action, Piece, Texts
 from anabranch.connectors.postgresql.newer import refuse_newer
 from anabranch.connectors.postgresql.own_source import OwnSource
@@ -47,6 +48,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.state import Checkpoint, TableState
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict
+from anabranch.rows.labels import Needed
 from anabranch.rows.net import Cascade, CascadeRule, RowChange, SmallTransaction, StagedNet, TableNet, TargetTable
 
 SESSIONS = "SELECT pid FROM pg_stat_activity WHERE application_name = %s AND pid <> pg_backend_pid()"
@@ -101,6 +103,7 @@ class PostgresWriter:
         self._saves: list[tuple[str, TableState]] = []  # sent with the commit
         self._forgotten: list[tuple[str, str]] = []  # so are they
         self._planned = 0.0  # when plans were last made anew
+        self._needed: Needed | None = None  # what tables need at the source now
 
     # --- whose turn it is ---------------------------------------------------------------------------------------------
 
@@ -167,7 +170,7 @@ class PostgresWriter:
     def merge(self, net: TableNet) -> list[Texts]:
         connection, stages = self._transaction(writes=net.table)
         again: list[Texts] = []
-        with translated(f"merge into {net.table.target}", net.table.source):
+        with self._knowing_labels(net.table.source), translated(f"merge into {net.table.target}", net.table.source):
             few = 1 if net.refers_to_itself else FEW_ROWS
             for contend, pieces in groupby(merge.pieces(net), key=lambda one: one[0].contends):
                 if contend:
@@ -207,6 +210,21 @@ class PostgresWriter:
                 refuse_newer(connection, piece, staged)
             return merge.carry_out(connection, piece, staged, rows, prepare=rows <= ANALYZE_ROWS)
 
+    def follow_labels(self, needed: Needed) -> None:
+        self._needed = needed
+
+    @contextmanager
+    def _knowing_labels(self, table: TableId) -> Iterator[None]:
+        try:
+            yield
+        except Conflict as conflict:
+            is_unknown = isinstance(conflict.__context__, psycopg.Error) and conflict.__context__.sqlstate == UNKNOWN
+            added = add_labels(self._endpoint, self._needed(table)) if is_unknown and self._needed else []
+            if not added:
+                raise
+            what = f"the source's types have labels that the target's lacked: {'; '.join(added)}"
+            raise TargetBusy(what, table=str(table), hint="the change is tried again") from None
+
     def merge_staged(self, staged: StagedNet) -> list[Texts]:
         connection, _ = self._transaction(writes=staged.table)
         with translated(f"merge staged changes into {staged.table.target}", staged.table.source):
@@ -220,7 +238,8 @@ class PostgresWriter:
 
     def change(self, row: RowChange) -> bool:
         connection, stages = self._transaction(writes=row.table)
-        with translated(f"{row.operation} in {row.table.target}", row.table.source, onerow.key(row)):
+        source, doing = row.table.source, f"{row.operation} in {row.table.target}"
+        with self._knowing_labels(source), translated(doing, source, onerow.key(row)):
             if not self._waits:  # unique keys too: their rows may meet on the way to where the source took them
                 self._defer(connection)
             if self._followers is not None and row.keys_off and row.operation != "insert":

@@ -1,0 +1,28 @@
+"""Asks the source which labels its types have now: a row may hold one that the target's type lacks, since no log tells of
+ALTER TYPE. What does not live here: how the target gets them (the connector's `labels.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+
+from anabranch.abc import SourceConnector
+from anabranch.model.ids import TableId
+from anabranch.model.schema import Need
+from anabranch.model.state import TableState
+from anabranch.rows.labels import Needed
+
+
+def needed_now(source: SourceConnector, states: Callable[[], Mapping[TableId, TableState]]) -> Needed:
+    """What tables need at the source; nothing is asked for a table that never needed a type of users."""
+
+    def needed(table: TableId) -> Sequence[Need]:
+        state = states().get(table)
+        if state is None or state.schema is None or not state.schema.needs:
+            return ()
+        with closing(source.catalog()) as catalog:
+            found = catalog.tables(lambda one: one == table).get(table)
+        return found.needs if found is not None else ()
+
+    return needed
