@@ -20,6 +20,7 @@ from anabranch.connectors.postgresql.connection import Connection, column_list, 
 from anabranch.connectors.postgresql.exchange import hand_on
 from anabranch.connectors.postgresql.merge import Action, Piece, Stage, StageColumn, Texts
 from anabranch.connectors.postgresql.staging import StagingTables
+from anabranch.connectors.postgresql.swallowed import refuse_left
 from anabranch.model.ids import TableId
 from anabranch.rows.computed import Computed
 from anabranch.rows.net import Cascade, CascadeAction, CascadeRule, TargetTable
@@ -121,6 +122,7 @@ class _Levels:
         child, columns, action = step
         if action is CascadeAction.DELETE:
             self.connection.execute(_delete(step, stage))
+            self._refuse_left(step, stage)
             return
         sets = {name: _replacement(step, name) for name in columns}
         after = {name: _value_after(step, name) for name in columns}
@@ -129,11 +131,20 @@ class _Levels:
         done = 0
         if not (handed_on and hand_on(self.connection, child, stage, sets, _refers(step, stage))):
             done = self.connection.execute(_update(step, stage, sets, _refers(step, stage))).rowcount
+            if not handed_on:
+                self._refuse_left(step, stage)
         if self.keys_act and (action is CascadeAction.UPDATE or not done):
             followed = _has_followed_here(step)
             computed = self._computed(step, stage, followed, {})
             if computed:
                 self.connection.execute(_update(step, stage, computed, followed))
+
+    def _refuse_left(self, step: Step, stage: Stage) -> None:
+        """Children that still refer to what went, or moved, were left out by a trigger, which fires where keys act."""
+        if self.keys_act:
+            refuse_left(
+                self.connection, step[0], "delete" if step[2] is CascadeAction.DELETE else "update", _left(step, stage)
+            )
 
     def _computed(
         self, step: Step, stage: Stage, which: sql.Composable, after: Mapping[str, sql.Composable]
@@ -225,6 +236,16 @@ def _update(step: Step, stage: Stage, sets: Mapping[str, sql.Composable], which:
     pairs = sql.SQL(", ").join(sql.SQL("{} = {}").format(sql.Identifier(name), value) for name, value in sets.items())
     query = sql.SQL("UPDATE {} AS t SET {} {} WHERE {}")
     return query.format(table_name(step[0].target), pairs, _beside(step, stage, "FROM"), which)
+
+
+def _left(step: Step, stage: Stage) -> sql.Composed:
+    """Children as they were. One that has what it should have may still be equal to what it had (a collation)."""
+    found: sql.Composable = _refers(step, stage)
+    if step[2] is CascadeAction.UPDATE:
+        pairs = ((sql.Identifier("t", name), _replacement(step, name)) for name in step[1])
+        found = sql.SQL("{} AND ({})").format(found, sql.SQL(" OR ").join(_differ(one, other) for one, other in pairs))
+    query = sql.SQL("SELECT FROM {} AS t {} WHERE {} LIMIT 1")
+    return query.format(table_name(step[0].target), _beside(step, stage, "CROSS JOIN"), found)
 
 
 def _is_handed_on(step: Step, stage: Stage) -> sql.Composed:

@@ -21,6 +21,7 @@ from anabranch.abc import Conflict
 from anabranch.connectors.postgresql import keyless
 from anabranch.connectors.postgresql.connection import Connection, column_list, table_name
 from anabranch.connectors.postgresql.keyless import REMOVE, insert_copies, match, readable_columns
+from anabranch.connectors.postgresql.swallowed import UPSERT, reason, switches
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.rows.lines import texts
@@ -170,13 +171,38 @@ def carry_out(connection: Connection, piece: Piece, stage: Stage, rows: int, pre
         return []
     if not piece.checked and piece.moves:
         _refuse_chains(connection, piece, stage)
+    done = 0
     for statement, counted in _statements(piece, stage):
         done = connection.execute(statement, prepare=prepare).rowcount
         if counted and done != rows:
             raise Conflict(piece.table.source, f"expected {rows} {piece.action}s, found {done}")
-    if piece.action is Action.UPDATE and not piece.checked:
-        return _missing(connection, piece, stage)
-    return []
+    again = _missing(connection, piece, stage) if piece.action is Action.UPDATE and not piece.checked else []
+    if not piece.checked and (piece.moves or done + len(again) < rows):
+        _refuse_left_out(connection, piece, stage, rows - done - len(again))
+    return again
+
+
+def _refuse_left_out(connection: Connection, piece: Piece, stage: Stage, short: int) -> None:
+    """Rows that have no counterpart are no reason: only where a trigger fires that may leave rows out is looked for those that
+    it has left."""
+    events = {Action.INSERT: UPSERT, Action.UPDATE: ("update", "delete")}.get(piece.action, ("delete",))
+    found = switches(connection, piece.table.target, *events)
+    if found and _is_left_out(connection, piece, stage, short > 0):
+        raise Conflict(piece.table.source, reason(piece.table.target, found))
+
+
+def _is_left_out(connection: Connection, piece: Piece, stage: Stage, is_short: bool) -> bool:
+    """Of a delete, and of rows that move, none is left at its old place; of an insert without values beside its key each is
+    there; of all others the count says it."""
+    target, staged = table_name(piece.table.target), table_name(stage)
+    values = set(piece.values) - set(piece.table.key)
+    if piece.action is Action.DELETE or piece.moves:
+        query = sql.SQL("SELECT FROM {} AS t JOIN {} AS s ON {} LIMIT 1").format(target, staged, on_old_key(piece))
+        return connection.execute(query).rowcount > 0 or bool(piece.moves and values and is_short)
+    if piece.action is Action.INSERT and not values:
+        absent = sql.SQL("SELECT FROM {} AS s WHERE NOT EXISTS (SELECT FROM {} AS t WHERE {}) LIMIT 1")
+        return connection.execute(absent.format(staged, target, _on_key(piece, _new_key(piece)))).rowcount > 0
+    return is_short
 
 
 @lru_cache(maxsize=1024)
@@ -292,13 +318,24 @@ def _places(alias: str, prefix: str, count: int) -> sql.Composed:
 
 def _merge_multiset(connection: Connection, piece: Piece, stage: Stage) -> None:
     """Remove first, then insert: as many of equal rows as asked, each exactly once (K28)."""
-    query = sql.SQL("SELECT -sum(delta) FROM {} WHERE delta < 0").format(table_name(stage))
-    row = connection.execute(query).fetchone()
-    wanted = int(row[0]) if row and row[0] is not None else 0
+    query = sql.SQL(
+        "SELECT coalesce(-sum(delta) FILTER (WHERE delta < 0), 0), coalesce(sum(delta) FILTER (WHERE delta > 0), 0)"
+    )
+    row = connection.execute(query + sql.SQL(" FROM {}").format(table_name(stage))).fetchone()
+    wanted, coming = (int(row[0]), int(row[1])) if row else (0, 0)
     if wanted:
         same = match(piece.values, readable_columns(connection, piece.table))
         statement = REMOVE.format(target=table_name(piece.table.target), stage=table_name(stage), same=same)
         done = keyless.remove(connection, statement)
         if done != wanted:
-            raise Conflict(piece.table.source, f"expected {wanted} deletes of whole rows, found {done}")
-    connection.execute(insert_copies(piece.table, piece.values, stage))
+            raise _other_count(connection, piece, "delete", wanted, done)
+    done = connection.execute(insert_copies(piece.table, piece.values, stage)).rowcount
+    if done != coming:
+        raise _other_count(connection, piece, "insert", coming, done)
+
+
+def _other_count(connection: Connection, piece: Piece, event: str, wanted: int, done: int) -> Conflict:
+    """Names the trigger that may be the reason: there is no slower way in which the row would be found."""
+    found = switches(connection, piece.table.target, event)
+    why = f"; {reason(piece.table.target, found)}" if found else ""
+    return Conflict(piece.table.source, f"expected {wanted} {event}s of whole rows, found {done}{why}")

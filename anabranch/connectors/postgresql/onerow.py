@@ -28,6 +28,7 @@ from anabranch.connectors.postgresql.merge import (
     upsert,
 )
 from anabranch.connectors.postgresql.staging import StagingTables
+from anabranch.connectors.postgresql.swallowed import UPSERT, reason, switches
 from anabranch.rows.lines import escaped_line, texts
 from anabranch.rows.net import RowChange, TargetTable
 
@@ -38,8 +39,33 @@ def change(connection: Connection, stages: StagingTables, row: RowChange, nul: s
     """Carry out one change: did it meet a row? Conflict unless a checked one hits exactly one. Psycopg errors pass."""
     keyless = not row.table.key and row.operation != "insert"
     found = _keyless(connection, stages, row, nul) if keyless else _keyed(connection, row, nul)
+    if not found:
+        _refuse_left_out(connection, [row], nul)
     _check(row, found)
     return bool(found)
+
+
+def _refuse_left_out(connection: Connection, missed: Sequence[RowChange], nul: str) -> None:
+    """Changes that have hit no row. Raises Conflict for the first that a trigger has left out: its row is there, or should
+    be by now. Asks for triggers first: in a load's window rows may well be missing."""
+    row = missed[0]
+    found = switches(connection, row.table.target, *(UPSERT if row.operation == "insert" else (row.operation,)))
+    left = next((row for row in missed if _should_have_hit(connection, row, nul)), None) if found else None
+    if left is not None:
+        raise Conflict(
+            left.table.source, f"{left.operation} in {left.table.target}: {reason(left.table.target, found)}", key(left)
+        )
+
+
+def _should_have_hit(connection: Connection, row: RowChange, nul: str) -> bool:
+    """An insert has always, but one without values beside its key, whose row may be there; others where their row is there. Of
+    a table without a key `_keyless` says it."""
+    if not row.table.key:
+        return row.operation == "insert"
+    there = _run(connection, _exists(row.table), nul, _ordered(row.table, key(row))) > 0
+    if row.operation != "insert":
+        return there
+    return not there or not set(row.values) <= set(row.table.key)
 
 
 def merge_few(connection: Connection, piece: Piece, arrays: Sequence[Any], nul: str) -> list[Texts]:
@@ -51,7 +77,10 @@ def merge_few(connection: Connection, piece: Piece, arrays: Sequence[Any], nul: 
         return _merge_moves(connection, piece, list(changes), nul)
     counts = _run_all(connection, _statement(piece), _parameters(piece, rows), nul)
     again = []
-    for change, found in zip(changes, counts, strict=True):
+    made = list(changes)
+    if missed := [change for change, found in zip(made, counts, strict=True) if not found]:
+        _refuse_left_out(connection, missed, nul)
+    for change, found in zip(made, counts, strict=True):
         _check(change, found)
         again += [dict(change.old_key)] if not found and change.operation == "update" else []
     return again
@@ -63,6 +92,8 @@ def _merge_moves(connection: Connection, piece: Piece, changes: Sequence[RowChan
         _refuse_chains(changes)
     for change in changes:
         found = _keyed(connection, change, nul)
+        if not found:
+            _refuse_left_out(connection, [change], nul)
         _check(change, found)
         if not found:
             again.append({**change.old_key, **{n: change.values[n] for n in change.old_key if n in change.values}})
@@ -153,7 +184,8 @@ def _update_row(connection: Connection, row: RowChange, nul: str) -> int:
     elif not row.checked:
         there = {**here, **moved}
         if _run(connection, _exists(row.table), nul, there):
-            _run(connection, _delete(row.table), nul, here)
+            if not _run(connection, _delete(row.table), nul, here):
+                _refuse_left_out(connection, [RowChange(row.table, "delete", here, checked=False)], nul)
             here = there
             sets = {name: value for name, value in sets.items() if name not in here} or dict(here)
     return _run(connection, _update(row.table, tuple(sets)), nul, sets, here)
@@ -168,12 +200,17 @@ def _keyless(connection: Connection, stages: StagingTables, row: RowChange, nul:
         _stage_one(connection, stage, piece, row.old_values, nul)
         same = match(names, readable_columns(connection, table))
         target = table_name(table.target)
-        if row.operation == "delete":
-            return connection.execute(REMOVE.format(target=target, stage=table_name(stage), same=same)).rowcount
         parts = {"target": target, "stage": table_name(stage), "same": same}
-        return _run(
-            connection, _with_values(REPLACE.format(**parts, sets=_equals(tuple(row.values), ", "))), nul, row.values
-        )
+        if row.operation == "delete":
+            done = connection.execute(REMOVE.format(**parts)).rowcount
+        else:
+            sets = _equals(tuple(row.values), ", ")
+            done = _run(connection, _with_values(REPLACE.format(**parts, sets=sets)), nul, row.values)
+        if not done and (found := switches(connection, table.target, row.operation)):
+            query = sql.SQL("SELECT FROM {target} AS t JOIN {stage} AS s ON {same} LIMIT 1").format(**parts)
+            if connection.execute(query).rowcount > 0:
+                raise Conflict(table.source, f"{row.operation} in {table.target}: {reason(table.target, found)}")
+        return done
 
 
 def _stage_one(connection: Connection, stage: Stage, piece: Piece, values: Texts, nul: str) -> None:
