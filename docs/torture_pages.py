@@ -85,6 +85,9 @@ their actions, with values at the edges of their types; dozens of transactions o
 interleave: swaps, rotations, keys that move, savepoints, rollbacks, statements that fail, truncates. Some lie before the
 load, some run while it runs (tables are read in chunks of a few rows then), the others behind it. With private servers a
 quarter of the histories goes to a target whose user may not set `session_replication_role`: keys act and are checked there.
+The job of three in ten comes as a user whose every session begins with an administrator's
+[settings](../reference/session-settings.md) at their worst: three rows for a SELECT, `array_nulls = off`, a millisecond for
+a statement.
 
 **The job** is the product: capture, load and apply, each a process of its own, with what Spark would do done in that
 process (a history takes some seconds), or `anabranch run` with Spark as it is. One of six jobs has two targets, a database

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from anabranch.failpoints import POINTS
+from anabranch.testing.databases import Database
 from anabranch.testing.torture.campaign import Campaign
 from anabranch.testing.torture.ground import Ground
 from anabranch.testing.torture.report import Tally, summary
+from anabranch.testing.torture.worst import USER
 
 HISTORIES, WITH_SPARK = 100, 4
 FIRST_WITH_SPARK = 9_001
@@ -31,6 +34,17 @@ def run(ground: Ground, directory: Path, seeds: range, *, wanted: int, with_spar
     print("\n".join(summary(tally, time.monotonic() - begun)))
     assert with_spark or tally.counted >= wanted, tally
     return tally
+
+
+def test_the_user_with_the_worst_settings_has_them(torture_ground: Ground) -> None:
+    for source in torture_ground.sources:
+        asked = Database(replace(source, user=USER), "").query(
+            "SELECT @@SESSION.sql_select_limit, @@GLOBAL.sql_select_limit > 3"
+        )
+        assert asked == [(3, 1)], source
+    target = torture_ground.target
+    assert Database(replace(target.server, user=USER), target.name).query("SHOW array_nulls") == [("off",)]
+    assert target.query("SHOW array_nulls") == [("on",)]
 
 
 @pytest.mark.timeout(900)

@@ -25,6 +25,7 @@ from anabranch.testing.torture.contract import SECOND
 from anabranch.testing.torture.families import family_of
 from anabranch.testing.torture.place import LOCK_SECONDS, forget, kept_in
 from anabranch.testing.torture.second import has_second
+from anabranch.testing.torture.worst import USER, has_worst, make_user
 
 NAME = re.compile(r"torture_\d+", re.IGNORECASE)  # a source may not tell upper from lower case
 # Nothing here has to survive a power failure, and what is to be lost must not be on its way to the disk already.
@@ -61,6 +62,13 @@ class Ground:
     def target_of(self, seed: int) -> Database:
         drawn = random.Random(f"rights of {seed}").random()
         return self.plain if self.plain and drawn < PLAIN_SHARE else self.target
+
+    def users_of(self, seed: int) -> dict[str, str]:
+        """As whom a job comes, by end, where that is nobody whom the servers were given with: at private ones somebody with
+        settings at their worst, but for a target that belongs to another one."""
+        if not self.is_ours or not has_worst(seed):
+            return {}
+        return {"source": USER} | ({"target": USER} if self.target_of(seed) is self.target else {})
 
     def decoder_of(self, seed: int) -> str:
         return random.Random(f"decoder of {seed}").choice(self.decoders)
@@ -199,6 +207,8 @@ def private(
         sources = [stack.enter_context(family_of(family).start(directory, decoders)) for family in families]
         for server in (*sources, target):
             stack.callback(server.stop, immediate=True)
+        for server in (*sources, target):
+            make_user(server)
         admin = Database(target, "postgres")
         admin.execute(f"CREATE DATABASE {SECOND}")
         plain, plain_second = _plain(admin)

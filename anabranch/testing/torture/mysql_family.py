@@ -20,6 +20,7 @@ from anabranch.testing.torture.order import Place, commit_order, log_end
 from anabranch.testing.torture.place import LOCK_SECONDS
 from anabranch.testing.torture.tables import Schema, create_statements
 from anabranch.testing.torture.values import Version, kinds
+from anabranch.testing.torture.worst import at_each_login
 
 # Nothing here has to survive a power failure, and what is to be lost must not be on its way to the disk already.
 FAST = (
@@ -50,7 +51,7 @@ class MysqlFamily:
 
     def start(self, directory: Path, decoders: Sequence[str] = ()) -> Server:
         starts = {"mariadb": start_mariadb, "mysql": start_mysql}
-        return starts[self.name](directory / self.name, options=FAST)
+        return starts[self.name](directory / self.name, options=(*FAST, f"--init-connect={at_each_login(self.name)}"))
 
     def named(self, server: Server) -> list[tuple[str, str]]:
         databases = Database(server, "").query("SELECT schema_name FROM information_schema.schemata")

@@ -70,7 +70,15 @@ class One:
         shutil.rmtree(directory, ignore_errors=True)
         second = self.second_of(history.seed)
         faults = faults if second else [replace(fault, at="") for fault in faults]
-        place = Place(history.database, source, target, directory, second=second, decoder=history.decoder)
+        place = Place(
+            history.database,
+            source,
+            target,
+            directory,
+            second=second,
+            decoder=history.decoder,
+            users=self.ground.users_of(history.seed),
+        )
         pipeline = self._pipeline(place, history, faults)
         patience = NAMED_PATIENCE if history.decoder in NAMES_PARTITIONS else PATIENCE
         patience = SPARK_PATIENCE if self.with_spark else patience

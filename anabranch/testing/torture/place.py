@@ -62,6 +62,9 @@ class Place:
     at: Mapping[str, tuple[str, int]] = field(default_factory=dict)  # host and port of a proxy, by end
     second: Database | None = None
     decoder: str = ""  # of the source's log, "" for the usual one
+    users: Mapping[str, str] = field(
+        default_factory=dict
+    )  # by end, where it is not the server's; the password is the same
 
     @property
     def job_file(self) -> Path:
@@ -92,9 +95,10 @@ class Place:
     def _text(self) -> str:
         source, database = self.source, family_of(self.source.name).job_database
         second = self._url(self.second, f"target of {SECOND}") if self.second else ""
+        user, at = self._user("source", source), self._address("source", source)
         return JOB_FILE.format(
             name=self.name,
-            source=f"{source.name}://{_user(source)}:${{{SECRETS[0]}}}@{self._address('source', source)}/{database}",
+            source=f"{source.name}://{user}:${{{SECRETS[0]}}}@{at}/{database}",
             target=self._url(self.target, "target"),
             second=f'\n[[targets]]\nname = "{SECOND}"\nurl = "{second}"\n' if second else "",
             decoder=f'decoder = "{self.decoder}"\n' if self.decoder else "",
@@ -103,7 +107,10 @@ class Place:
 
     def _url(self, target: Database, end: str) -> str:
         at = self._address(end, target.server)
-        return f"postgresql://{_user(target.server)}:${{{SECRETS[1]}}}@{at}/{target.name}"
+        return f"postgresql://{self._user('target', target.server)}:${{{SECRETS[1]}}}@{at}/{target.name}"
+
+    def _user(self, end: str, server: Server) -> str:
+        return quote(self.users.get(end, server.user), safe="")
 
     def _address(self, end: str, server: Server) -> str:
         host, port = self.at.get(end, (server.host, server.port))
@@ -139,10 +146,6 @@ def kept_in(connection: Any) -> list[str]:
         " WHERE table_type = 'BASE TABLE' AND table_schema = 'anabranch' AND column_name = 'job' ORDER BY 1"
     ).fetchall()
     return [table for (table,) in rows]
-
-
-def _user(server: Server) -> str:
-    return quote(server.user, safe="")
 
 
 @dataclass

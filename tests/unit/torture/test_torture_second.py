@@ -15,6 +15,7 @@ from anabranch.failpoints import VARIABLE
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 from anabranch.testing.torture import parts as of_parts
+from anabranch.testing.torture import worst
 from anabranch.testing.torture.check import BACK, FINAL, MODEL, TORN, WRONG
 from anabranch.testing.torture.contract import SECOND, Fault
 from anabranch.testing.torture.explain import explains
@@ -88,6 +89,19 @@ def test_the_ground_says_which_database_is_the_second(tmp_path: Path) -> None:
         found = {(one.target_of(n).name, second.name) for n in range(300) if (second := one.second_of(n))}
         assert found == {("first", "second"), ("plain", "plain_second")}
     assert [n for n in range(300) if Ground([server], first).second_of(n)] == []
+
+
+def test_a_part_of_the_jobs_comes_with_the_worst_settings_where_the_servers_are_the_kit_s() -> None:
+    server = Server("postgresql", "18", "127.0.0.1", 1, "a", "b")
+    ground = Ground([server], Database(server, "first"), True, Database(server, "plain"))
+    drawn = [(ground.users_of(seed), ground.target_of(seed).name) for seed in range(600)]
+    come = [users for users, _ in drawn if users]
+    assert abs(len(come) / 600 - worst.SHARE) < 0.06
+    assert {(tuple(sorted(users)), target) for users, target in drawn if users} == {
+        (("source", "target"), "first"),
+        (("source",), "plain"),
+    }
+    assert not any(Ground([server], ground.target).users_of(seed) for seed in range(600))
 
 
 # --- the job --------------------------------------------------------------------------------------------------------------
