@@ -45,6 +45,15 @@ LOCK_HINT = '[load] lock = "table" locks the table for reading at the moment of 
 
 
 @dataclass(frozen=True)
+class Ends:
+    """A connection to each end, which the pieces of a task share: to open two takes longer than to load a small table. Each
+    opens on first use, and again after it was closed."""
+
+    snapshot: SnapshotReader
+    loader: Loader
+
+
+@dataclass(frozen=True)
 class ChunkWork:
     """Work over pieces (spark/pieces.py). The outcome is the rows of each table, None for a chunk that waits for capture, ()
     for one that cannot be had any more: the snapshot that its table is read in is gone."""
@@ -58,17 +67,43 @@ class ChunkWork:
     quiet: Quiet | None = None
     shared: str = ""  # a snapshot for all pieces (SharingReader), "" where each has its own
     forms: Mapping[TableId, str] = field(default_factory=dict)  # what target tables take unread (RawLoader)
+    kept: Ends | None = None  # in a task of several pieces
+
+    @contextmanager
+    def lasting(self) -> Iterator[ChunkWork]:
+        with closing(self._snapshot()) as snapshot, closing(self._loader()) as loader:
+            yield replace(self, kept=Ends(snapshot, loader))
 
     @contextmanager
     def read(self, piece: Piece | Knot) -> Iterator[tuple[bytes, Iterator[bytes]]]:
-        with closing(self.source.snapshot(self.expected_identity)) as snapshot:
+        """The connection stays open for the next piece where all rows of this one were taken from it."""
+        snapshot, is_over = self._snapshot(), False
+
+        def whole(blocks: Iterator[bytes]) -> Iterator[bytes]:
+            nonlocal is_over
+            yield from blocks
+            is_over = True
+
+        try:
             marks = self.marks(snapshot, piece)
             reach("load.snapshot")
             if marks is None:
                 yield json.dumps(GONE if _is_placed(piece) else WAITING).encode(), iter(())
             else:
                 form = self.form(snapshot, piece)
-                yield json.dumps([*marks, form]).encode(), self.blocks(snapshot, pieces_of(piece), form)
+                yield json.dumps([*marks, form]).encode(), whole(self.blocks(snapshot, pieces_of(piece), form))
+        except BaseException:
+            is_over = False
+            raise
+        finally:
+            if self.kept is None or not is_over:
+                snapshot.close()
+
+    def _snapshot(self) -> SnapshotReader:
+        return self.kept.snapshot if self.kept else self.source.snapshot(self.expected_identity)
+
+    def _loader(self) -> Loader:
+        return self.kept.loader if self.kept else self.target.loader(self.rules)
 
     def form(self, snapshot: SnapshotReader, piece: Piece | Knot) -> str:
         """The form in which both ends have the piece's rows, "" for lines."""
@@ -104,18 +139,23 @@ class ChunkWork:
                 raise
             bound = log.get(job=self.job, table=str(piece.load.schema.id))
             bound.warning("chunk_read_again_as_lines", reason=refusal.message)
-        lines = replace(self, forms={})  # they tell which row it is, or are taken
+        lines = replace(self, forms={}, kept=None)  # they tell which row it is, or are taken
         with lines.read(piece) as (header, blocks):
             return lines.finish(piece, header, blocks)
 
     def _finish(
         self, piece: Piece | Knot, marks: tuple[str, str], form: str, blocks: Iterator[bytes]
     ) -> tuple[int, ...]:
-        with closing(self.target.loader(self.rules)) as loader:
+        loader, is_done = self._loader(), False
+        try:
             with loader.together() if isinstance(piece, Knot) else nullcontext():
                 rows = tuple(self._load(loader, one, marks, form, blocks) for one in pieces_of(piece))
             reach("load.committed")
+            is_done = True
             return rows
+        finally:
+            if self.kept is None or not is_done:
+                loader.close()
 
     def _load(self, loader: Loader, piece: Piece, marks: tuple[str, str], form: str, blocks: Iterator[bytes]) -> int:
         load, (low, high) = piece.load, marks

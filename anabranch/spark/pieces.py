@@ -27,7 +27,7 @@ from pyspark.util import PythonEvalType
 from anabranch.errors import AnabranchError
 from anabranch.spark.rows import arrow_type, columns_of, refused, spark_schema
 from anabranch.spark.where import Where, cut
-from anabranch.spark.work import Failure, Outcome, Work, do
+from anabranch.spark.work import Failure, Outcome, Work, do_all
 
 MOST_TOGETHER = 32  # pieces in one task: outcomes are told when it ends
 POLL = 0.1  # seconds between looks at stop() and at finished pieces
@@ -142,8 +142,7 @@ def plain(spark: SparkSession, work: Work, pieces: Sequence[Any], sizes: Sequenc
 
 
 def _do_all(work: Work, pieces: Sequence[Any]) -> Iterator[Outcome]:
-    for piece in pieces:
-        yield do(work, piece)
+    yield from do_all(work, pieces)
     _settle(type(work))
 
 

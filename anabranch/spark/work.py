@@ -5,7 +5,7 @@ What does not live here: what a piece is (load/, verify/).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -17,6 +17,9 @@ from anabranch.spark.where import Where
 
 class Work(Protocol):
     """What is done with every piece. Picklable, and the only thing that carries connectors to the tasks."""
+
+    def lasting(self) -> AbstractContextManager[Work]:
+        """The same for several pieces, one after another: it may keep connections open from one piece to the next."""
 
     def read(self, piece: Any) -> AbstractContextManager[tuple[bytes, Iterator[bytes]]]:
         """Open the piece: a header of the work's own, and its rows in blocks of whole lines."""
@@ -61,6 +64,13 @@ def do(work: Work, piece: Any) -> Outcome:
             return Outcome(piece, work.finish(piece, header, blocks))
     except AnabranchError as error:
         return Outcome(piece, failure=Failure.of(error))
+
+
+def do_all(work: Work, pieces: Iterable[Any]) -> Iterator[Outcome]:
+    """The pieces of one task."""
+    with work.lasting() as lasting:
+        for piece in pieces:
+            yield do(lasting, piece)
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ A sum, not an XOR: equal rows do not cancel each other (pitfall 48). Sums of dif
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Self
 from zlib import crc32
 
 import numpy as np
@@ -102,6 +102,10 @@ class Reading:
     target: TargetConnector
     rules: ValueRules
     expected_identity: str = ""
+
+    def lasting(self) -> AbstractContextManager[Self]:
+        """Each piece has connections of its own."""
+        return nullcontext(self)
 
     @contextmanager
     def read(self, piece: Piece) -> Iterator[tuple[bytes, Iterator[bytes]]]:

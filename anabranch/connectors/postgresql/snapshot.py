@@ -124,9 +124,7 @@ class PostgresSnapshot:
         rewrite, would find the table empty. https://www.postgresql.org/docs/current/mvcc-caveats.html"""
         connection = self._session()
         with translated("open a snapshot"):
-            if connection.info.transaction_status is not psycopg.pq.TransactionStatus.IDLE:
-                connection.execute("COMMIT")
-            connection.execute(BEGIN)
+            _begin(connection)
             connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(own_rows(table)))
             mark = _mark(connection)
         return mark, mark
@@ -156,7 +154,7 @@ class PostgresSnapshot:
         if str(table.id) not in found["files"]:
             return None
         with translated("open a shared snapshot"):
-            connection.execute(BEGIN)
+            _begin(connection)
             try:
                 connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(own_rows(table)))
                 connection.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(found["name"])))
@@ -252,6 +250,13 @@ class PostgresSnapshot:
 
         with _about(table), named(self._endpoint, table, columns, condition, "read rows"):
             yield from plain_lines(self._session(), _query(table, columns, condition), refusal)
+
+
+def _begin(connection: Connection) -> None:
+    """Behind the end of what another snapshot was read in."""
+    if connection.info.transaction_status is not psycopg.pq.TransactionStatus.IDLE:
+        connection.execute("COMMIT")
+    connection.execute(BEGIN)
 
 
 @contextmanager

@@ -35,11 +35,12 @@ from anabranch.model.ids import TableId
 from anabranch.rows.aside import RELEASE
 from anabranch.spark.continuous import EPOCH_ROWS, ContinuousEpochs
 from anabranch.spark.engine import Epochs
-from anabranch.spark.work import Bundle, Outcome, Work, do
+from anabranch.spark.work import Bundle, Outcome, Work, do_all
 from anabranch.testing.torture.local_verify import mend
 from anabranch.trail.reader import TrailReader
 
 T = TypeVar("T")
+TOGETHER = 4  # pieces of a task
 CLOCK = "ANABRANCH_TORTURE_CLOCK"  # seconds by which the wall clock jumps on SIGUSR1
 
 # The product's pauses, made short: they are there to spare servers and disks, not for what is right.
@@ -78,10 +79,12 @@ class LocalEngine:
         for bundle in bundles:
             if bundle.where:
                 raise _no_sql()
-            for piece in bundle.pieces:
-                if stop():
-                    return False
-                take(do(_travelled(work), _travelled(piece)))
+            pieces = bundle.pieces
+            for task in (pieces[n : n + TOGETHER] for n in range(0, len(pieces), TOGETHER)):
+                for outcome in do_all(_travelled(work), map(_travelled, task)):
+                    take(outcome)
+                    if stop():
+                        return False
         return True
 
     def each(self, tasks: Sequence[Callable[[], T]]) -> list[T]:
