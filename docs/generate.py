@@ -415,7 +415,7 @@ def servers() -> Iterator[str]:
     yield ""
     yield GENERATED.format("anabranch/connectors/mysql/preflight_server.py and what make test-servers showed last")
     yield "*live*: the project's tests speak to a server of this release. *recorded*: to what one once said. *contract*: to"
-    yield "what its vendor publishes. *unverified*: preflight lets it pass, a source with a warning; no test has seen it."
+    yield "what its vendor publishes. *unverified*: preflight lets it pass with a warning; no test has seen it."
     yield ""
     yield "| server | as | label | tests |"
     yield "|---|---|---|---|"

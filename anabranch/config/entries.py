@@ -29,29 +29,35 @@ def found_in(data: Mapping[str, Any], check_filter: Callable[[str], None]) -> It
         key: KeyPath = ("tables", number, "name")
         if table in seen:
             yield key, Problem(f"{entry['name']} has an entry already (number {seen[table] + 1})", expected="one entry")
-        elif rules is not None and not rules.include(table):
-            yield key, Problem(f"no rule includes {entry['name']}", expected="a table that [[rules]] include")
+        elif rules is not None and (why := rules.without(table, entry["name"])):
+            yield key, Problem(why, expected="a table that is replicated")
         seen.setdefault(table, number)
 
 
 class _Rules:
-    def __init__(self, include: list[Pattern], exclude: list[Pattern]) -> None:
+    """Patterns with the number of their rule."""
+
+    def __init__(self, include: list[tuple[int, Pattern]], exclude: list[tuple[int, Pattern]]) -> None:
         self._include, self._exclude = include, exclude
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> _Rules | None:
         """None where a rule is no rule: then nobody can say what is included."""
-        found: dict[str, list[Pattern]] = {"include": [], "exclude": []}
+        found: dict[str, list[tuple[int, Pattern]]] = {"include": [], "exclude": []}
         try:
-            for rule in data["rules"]:
+            for number, rule in enumerate(data["rules"], 1):
                 for kind, patterns in found.items():
-                    patterns += map(Pattern.parse, rule.get(kind, []))
+                    patterns += [(number, Pattern.parse(text)) for text in rule.get(kind, [])]
         except (KeyError, TypeError, AttributeError, ValueError):
             return None
         return cls(**found)
 
-    def include(self, table: TableId) -> bool:
-        return not any(p.matches(table) for p in self._exclude) and any(p.matches(table) for p in self._include)
+    def without(self, table: TableId, name: str) -> str:
+        """Why the table is not replicated; "" if it is."""
+        for number, pattern in self._exclude:
+            if pattern.matches(table):
+                return f"rule {number} excludes {name}, for all rules"
+        return "" if any(pattern.matches(table) for _, pattern in self._include) else f"no rule includes {name}"
 
 
 def _filter(number: int, entry: Mapping[str, Any], check_filter: Callable[[str], None]) -> Iterator[Found]:

@@ -180,7 +180,8 @@ class Rule(Section):
     include: list[PatternText] = Field(min_length=1)
     """Case-sensitive globs on `schema.table` (MySQL: `database.table`). A part in double quotes is taken literally."""
     exclude: list[PatternText] = []
-    """Globs of tables that are left out, whatever another rule says."""
+    """Globs of tables that are left out, whatever another rule says. Preflight warns of tables that another rule includes, and
+    names both rules."""
     target: Annotated[str, AfterValidator(_template)] = "{schema}.{table}"
     """The target table's name, with `{schema}` and `{table}` of the source. Missing target schemas are created."""
 
@@ -270,6 +271,9 @@ class Capture(Section):
     """While nothing of the job happens at a PostgreSQL and others make its log grow, a message of about 100 bytes is written
     into the log so often, which moves the job's place on and shows that the log is read; 0: never. Without effect on
     MySQL and MariaDB, whose logs are one for the whole server, and with `decoderbufs`, which shows no messages."""
+    held_log_warning_mb: int = Field(default=10240, ge=1)
+    """`status` warns when a PostgreSQL keeps more of its log for the job than this; where the server bounds it
+    (`max_slot_wal_keep_size`), already at half of that. Without effect on MySQL and MariaDB, which keep none for a job."""
     binary: bool = False
     """Values come from `pgoutput` in binary form where the server (14 and later) and the types of all tables allow it, else as
     text; the trail is the same. It is faster for tables with much `bytea`, and not for others

@@ -6,13 +6,14 @@ patterns (`config/patterns.py`), and asking a database which tables there are (p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
 from anabranch.config import JobConfig, TableEntry
 from anabranch.config.patterns import Pattern, Template
 from anabranch.ddl.choices import TypeChoices
+from anabranch.ddl.contradictions import Contradiction, contradictions
 from anabranch.errors import ConfigError, Problem, SchemaError
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
@@ -100,6 +101,10 @@ class RuleSet:
             for place, text in enumerate(rule.include)
             if not any(Pattern.parse(text).matches(table) for table in present)
         ]
+
+    def contradictions(self, tables: Collection[TableId]) -> list[Contradiction]:
+        """Where one rule takes something from another, among all of the source's tables."""
+        return contradictions(self._config, tables)
 
     def unused_types(self, tables: Iterable[TableSchema]) -> list[str]:
         """Patterns of [types.map] that match no column of these tables."""

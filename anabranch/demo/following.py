@@ -29,8 +29,10 @@ class Streamed:
     """What was seen while the job ran. `transactions`: how many of the source's the target has."""
 
     writer: Totals
+    catching_up: Distribution
     latencies: Distribution
     caught_up_after: float | None
+    steady_after: float | None
     load_seconds: float
     stream_seconds: float
     transactions: int
@@ -57,6 +59,8 @@ def follow(
             while not interrupted.wait(TICK) and (seconds is None or time.monotonic() < streaming + seconds):
                 is_well()
                 watch.check()
+                if progress.is_built:
+                    watch.begin_steady()
             stream_seconds = time.monotonic() - streaming
             totals = writer.stop()
             _drain(progress, is_well)
@@ -65,8 +69,10 @@ def follow(
     assert progress.checkpoint is not None
     return Streamed(
         writer=totals,
+        catching_up=watch.catching_up,
         latencies=watch.latencies,
         caught_up_after=watch.caught_up_after,
+        steady_after=watch.steady_after,
         load_seconds=streaming - started,
         stream_seconds=stream_seconds,
         transactions=progress.checkpoint.position.sequence,

@@ -48,13 +48,16 @@ class Distribution:
 class LatencyWatch:
     """Looks for new ledger rows at the target from its start until it is left, in a thread of its own.
 
-    What was written while the tables were still loading waits for the load, not for the stream: rows count from the
-    first one on that was visible within a second (`caught_up_after`: seconds since the start)."""
+    What was written while the tables were still loading waits for the load, not for the stream. So rows count as
+    `catching_up` until the job is steady: one was visible within a second (`caught_up_after`: seconds since the start),
+    and whoever started this said so (`begin_steady`). From then on they are `latencies`."""
 
     def __init__(self, target: Database, workers: int) -> None:
-        self.latencies = Distribution()
+        self.catching_up, self.latencies = Distribution(), Distribution()
         self.caught_up_after: float | None = None
+        self.steady_after: float | None = None
         self._target, self._workers = target, workers
+        self._started = time.time()
         self._stop = threading.Event()
         self._failures: list[Exception] = []
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -66,6 +69,11 @@ class LatencyWatch:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
+
+    def begin_steady(self) -> None:
+        """Nothing but the writer's transactions is left to do. Has no effect before the stream has caught up."""
+        if self.steady_after is None and self.caught_up_after is not None:
+            self.steady_after = time.time() - self._started
 
     def check(self) -> None:
         """Raise what ended the thread."""
@@ -83,18 +91,15 @@ class LatencyWatch:
 
     def _look(self, connection: Any) -> None:
         """A worker's transactions commit in the order of their numbers, so what is new has a higher one."""
-        started = time.time()
         newest = dict.fromkeys(range(1, self._workers + 1), 0) | dict(connection.execute(NEWEST).fetchall())
         while not self._stop.wait(POLL_SECONDS):
             for worker, number in newest.items():
                 rows = connection.execute(NEWER, (worker, number)).fetchall()
                 if rows:
                     newest[worker] = rows[-1][0]
-                    self._saw([time.time() - written.replace(tzinfo=UTC).timestamp() for _, written in rows], started)
+                    self._saw([time.time() - written.replace(tzinfo=UTC).timestamp() for _, written in rows])
 
-    def _saw(self, latencies: list[float], started: float) -> None:
+    def _saw(self, latencies: list[float]) -> None:
+        (self.catching_up if self.steady_after is None else self.latencies).add(latencies)
         if self.caught_up_after is None and latencies[-1] < CAUGHT_UP_SECONDS:
-            self.caught_up_after = time.time() - started
-            latencies = latencies[-1:]
-        if self.caught_up_after is not None:
-            self.latencies.add(latencies)
+            self.caught_up_after = time.time() - self._started

@@ -10,6 +10,7 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -55,8 +56,8 @@ class Pipeline:
     variables: dict[str, str] = field(repr=False)
 
     @classmethod
-    def write(cls, directory: Path, source: End, target: End, java_home: Path) -> Pipeline:
-        """Write job file and variables; the latter are readable by their owner only."""
+    def write(cls, directory: Path, source: End, target: End, java: Mapping[str, str]) -> Pipeline:
+        """Write job file and variables, `java` with them; the latter are readable by their owner only."""
         is_postgresql = source.database.server.name == "postgresql"
         schema, path = ("public", f"/{NAME}") if is_postgresql else (NAME, "")
         job_file = JOB_FILE.format(
@@ -66,7 +67,7 @@ class Pipeline:
             target=f"{target.database.server.name}://{ACCOUNT}:${{{PASSWORDS[1]}}}@{target.address}/{NAME}",
         )
         variables = dict(zip(PASSWORDS, (source.password, target.password), strict=True))
-        variables |= {"ANABRANCH_HOME": str(directory), "JAVA_HOME": str(java_home)}
+        variables |= {"ANABRANCH_HOME": str(directory), **java}
         pipeline = cls(directory, variables)
         pipeline.job_file.write_text(job_file)
         pipeline.env_file.touch(mode=0o600)

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from anabranch.demo import place, shop
+from anabranch.demo.archive import ClassArchive
 from anabranch.demo.following import follow
 from anabranch.demo.pipeline import Pipeline
 from anabranch.demo.summary import Summary
@@ -75,12 +76,18 @@ def say(*lines: str) -> None:
 def _on_servers(directory: Path, java_home: Path, seconds: float | None, rate: float, family: str) -> Summary:
     title, start = SOURCES[family]
     say(f"starting {title} and PostgreSQL, privately")
-    with start(directory / "source") as origin, start_postgresql(directory / "postgresql") as postgresql:
+    with (
+        ClassArchive(java_home) as archive,
+        start(directory / "source") as origin,
+        start_postgresql(directory / "postgresql") as postgresql,
+    ):
         say(f"  source  {_described(origin)}", f"  target  {_described(postgresql)}")
         source, target = shop.create_source(origin), shop.create_target(postgresql)
         rows, tables = shop.count_rows(source)
         say(f"a shop with {rows:,} rows in {tables} tables; a writer begins, {rate:.0f} transactions a second")
-        pipeline = Pipeline.write(directory, source, target, java_home)
+        if archive.is_being_made:
+            say("Spark is started once to keep an archive of its classes: each start after this takes half the time")
+        pipeline = Pipeline.write(directory, source, target, {"JAVA_HOME": str(java_home), **archive.environment()})
         say("from another terminal:", f"  . {_short(pipeline.env_file)} && {_command('status', pipeline)}")
         say("", _command("run", pipeline), f"  {_until(seconds)}, then the writer stops, and all of it is verified", "")
         streamed = follow(pipeline, source, target, seconds, rate, say)

@@ -125,7 +125,10 @@ class Pane:
             if table not in self._bars:
                 self._bars[table] = self.bars.add_task(_short(table), total=done["total"] or None)
             self.bars.update(self._bars[table], completed=done["done"], total=done["total"] or None)
-        return self.bars if self._bars else Text(f"{self._name()}{snapshot['phase']} {snapshot['detail']}".strip())
+        detail = snapshot["detail"]
+        if not self._bars:
+            return Text(f"{self._name()}{snapshot['phase']} {detail}".strip())
+        return Group(self.bars, Text(detail, style="dim")) if detail else self.bars
 
     def _name(self) -> str:
         return "".join(f"{name:<12}" for name in self._named.values())

@@ -158,7 +158,8 @@ def _source(job: Job, errors: list[str]) -> tuple[LogMark | None, Mapping[str, i
     try:
         catalog = ends.source_of(job).catalog()
         try:
-            held = catalog.held(ends.name_at_source(job.config.name, job_uuid)) if job_uuid else None
+            much = job.config.capture.held_log_warning_mb << 20
+            held = catalog.held(ends.name_at_source(job.config.name, job_uuid), much) if job_uuid else None
             return catalog.mark(), catalog.log_sizes(), {"log_held": asdict(held)} if held else {}
         finally:
             catalog.close()

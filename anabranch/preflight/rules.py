@@ -58,6 +58,8 @@ def _matches(rules: RuleSet, present: Collection[TableId], selection: Selection,
     for problem in rules.without_match(present):
         hint = f"did you mean {problem.nearest}?" if problem.nearest else "check the spelling and the user's grants"
         selection.add("job.rules", "warning", str(replace(problem, nearest="")), hint)
+    for found in rules.contradictions(present):
+        selection.add("job.rules", "warning", str(found.problem), found.hint)
     if selection.tables:
         selection.add("job.rules", "ok", f"the rules select {len(selection.tables)} tables")
     elif known.has_begun:

@@ -23,6 +23,7 @@ from anabranch.preflight.rules import Selection, select
 from anabranch.rows.compiled import compiled
 from anabranch.rows.installed import COST, REMEDY, reason, version
 
+STATE = "target.state"  # a check: may the job's user read and write its state at the target?
 FULL_IMAGES = "tables.full_images"  # in PreflightContext.user_choices: tables that need full row images (K27)
 GIVEN = "capture.given"  # in PreflightContext.user_choices: keys of [capture] that stand in the job file
 Answer = TypeVar("Answer")
@@ -41,13 +42,18 @@ def preflight(
 
     Raises the error of an end that cannot be asked at all; of two, the source's, with the other as a note."""
     errors: list[AnabranchError] = []
-    begun = _asked(known, errors) or Known()
+    unread: list[AnabranchError] = []
+    begun = _asked(known, unread) or Known()
     selection = _asked(lambda: _select(config, rules, source, begun), errors) or Selection({})
     context = _context(config, rules, selection, begun, _asked(identity, errors) or "")
     asked = [
         _asked(lambda: _run(source.checks(), context, SourceUnavailable), errors),
         _asked(lambda: _run(target.checks(), context, TargetUnavailable), errors),
     ]
+    closed = tuple(one for one in asked[1] or () if one.check == STATE and one.verdict == "failed")
+    if unread and closed and not errors:
+        return Report(config.name, closed)  # without what the job has begun the other checks would advise wrongly
+    errors = [*unread, *errors]
     for error in errors:
         error.job = error.job or config.name
     if errors:

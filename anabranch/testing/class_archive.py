@@ -1,4 +1,4 @@
-"""Spark starts in half the time from an archive of the classes it loads. For tests, which start it dozens of times.
+"""Spark starts in half the time from an archive of its classes. For tests and the demo, which start it again and again.
 
 https://docs.oracle.com/en/java/javase/17/vm/class-data-sharing.html
 """
@@ -49,7 +49,7 @@ def environment() -> dict[str, str]:
     told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     name = f"{NAME}-{hashlib.sha256(f'{spark.origin} {told}'.encode()).hexdigest()[:12]}"
     try:
-        return {"JAVA_TOOL_OPTIONS": f"-XX:SharedArchiveFile={fetched(name, _make) / FILE} {QUIET}"}
+        return {"SPARK_SUBMIT_OPTS": f"-XX:SharedArchiveFile={fetched(name, _make) / FILE} {QUIET}"}
     except (ServerUnavailable, OSError, subprocess.SubprocessError):
         return {}
 

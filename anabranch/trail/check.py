@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from anabranch.errors import TrailCorrupt
+from anabranch.errors import TrailCorrupt, TrailError
 from anabranch.rows.chunk import Part
 from anabranch.trail import open_staging, staging
 from anabranch.trail.format import Frame, Kind, SegmentName, ends_before
+from anabranch.trail.headers import check_segment
 from anabranch.trail.history import FILE as HISTORY
-from anabranch.trail.history import SchemaHistory, parse
+from anabranch.trail.history import Place, SchemaHistory, parse
 from anabranch.trail.identity import Identity
 from anabranch.trail.published import Record
 from anabranch.trail.segment import SegmentReader
@@ -38,12 +39,13 @@ def check(storage: Storage, record: Record, names: list[SegmentName], identity: 
     names = [name for name in names if name.number <= record.number]
     report.first = names[0].first_whole if names else record.sequence + 1
     report.last = names[0].next - 1 if names else record.sequence
-    history = _check_history(storage, record, report)
+    history = _check_history(storage, record, identity, report)
     for name in names:
         segment = SegmentReader(storage, str(name))
         try:
-            _check_segment(segment, name, names, record, identity, history, report)
-        except TrailCorrupt as error:
+            check_segment(storage, segment, name)
+            _check_segment(segment, name, names, record, history, report)
+        except TrailError as error:
             report.problems.append(error.message)
         finally:
             segment.close()
@@ -55,22 +57,20 @@ def check(storage: Storage, record: Record, names: list[SegmentName], identity: 
     return report
 
 
-def _check_history(storage: Storage, record: Record, report: CheckReport) -> SchemaHistory:
+def _check_history(storage: Storage, record: Record, identity: Identity, report: CheckReport) -> SchemaHistory:
     history = SchemaHistory()
     try:
-        parse(read_whole(storage, HISTORY)[: record.history], record.history, history)
+        place = Place(storage.path(HISTORY), identity.job_uuid)
+        parse(read_whole(storage, HISTORY)[: record.history], record.history, history, place)
     except TrailCorrupt as error:
         report.problems.append(error.message)
     return history
 
 
 def _check_segment(
-    segment: SegmentReader, name: SegmentName, names: list[SegmentName], record: Record, identity: Identity,
+    segment: SegmentReader, name: SegmentName, names: list[SegmentName], record: Record,
     history: SchemaHistory, report: CheckReport,
 ) -> None:  # fmt: skip
-    header = segment.header()
-    if header["job_uuid"] != identity.job_uuid or header["number"] != name.number:
-        report.problems.append(f"segment {name} is of job {header['job']}, segment {header['number']} there")
     is_last = name.number == record.number
     if is_last:
         segment.index.grow(record.end)

@@ -8,6 +8,7 @@ the line back with a `recovered` line, and the source's log brings the event aga
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,13 +21,17 @@ if TYPE_CHECKING:
     from anabranch.model.schema import TableSchema
 
 FILE = "history"
+RESTORE = "restore the file from a backup of the trail; without one, load again"
+NEWER = "use the release that wrote it, or restore the file from a backup of the trail"
+_ID = re.compile(rb'"id":\{"schema":"((?:[^"\\]|\\.)*)","name":"((?:[^"\\]|\\.)*)"')
+_TABLE = re.compile(rb'"table":"((?:[^"\\]|\\.)*)"')
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """kind: `schema` (a definition; `joined`: the table joins or joins again, no longer parked), `park`, `source`
-    (another server from here on) or `recovered` (the trail ended at `sequence`). Otherwise `sequence` is the first
-    transaction for which it holds."""
+    """kind: `job` (whose history this is: `reason` is the job's uuid), `schema` (a definition; `joined`: the table joins or
+    joins again, no longer parked), `park`, `source` (another server from here on) or `recovered` (the trail ended at
+    `sequence`). Otherwise `sequence` is the first transaction for which it holds."""
 
     kind: str
     sequence: int
@@ -55,7 +60,7 @@ class Entry:
     @classmethod
     def from_line(cls, line: bytes) -> Entry | None:
         """None for a line that is torn or damaged."""
-        if line[8:9] != b" " or line[:8] != b"%08x" % zlib.crc32(line[9:]):
+        if not _is_whole(line):
             return None
         data = json.loads(line[9:])
         table = TableId.parse(data.pop("table")) if "table" in data else None
@@ -76,6 +81,10 @@ class SchemaHistory:
         self.entries: list[Entry] = []
         self._schemas: dict[TableId, list[Entry]] = {}
         self._parked: dict[TableId, Entry] = {}
+
+    @property
+    def names_its_job(self) -> bool:
+        return any(entry.kind == "job" for entry in self.entries)
 
     def in_force(self) -> dict[TableId, TableSchema]:
         """The newest definition of every table that is not parked."""
@@ -137,16 +146,67 @@ class SchemaHistory:
             self._parked[entry.table] = entry
 
 
-def parse(data: bytes, published: int, history: SchemaHistory) -> int:
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The file, for messages, and the job whose history it has to be ("": of any)."""
+
+    path: str = FILE
+    job_uuid: str = ""
+
+
+def parse(data: bytes, published: int, history: SchemaHistory, place: Place | None = None) -> int:
     """Add the whole lines of `data` to `history`; return their length. A line that is not whole ends them; one before
     `published`, or with whole lines behind it, is damage."""
-    length = 0
+    length, place = 0, place or Place()
     while (stop := data.find(b"\n", length)) >= 0:
-        entry = Entry.from_line(data[length:stop])
+        try:
+            entry = Entry.from_line(data[length:stop])
+        except (KeyError, TypeError, ValueError):
+            raise _damage(place, data, length, "this release cannot read the line", NEWER) from None
         if entry is None:
             break
+        if entry.kind == "job" and place.job_uuid not in ("", entry.reason):
+            what = f"it belongs to the job with the uuid {entry.reason}, the trail to {place.job_uuid}"
+            raise _damage(place, data, length, what, RESTORE)
         history.add(entry)
         length = stop + 1
-    if length < published or any(Entry.from_line(line) for line in data[length:].split(b"\n")[1:]):
-        raise TrailCorrupt(f"schema history is damaged at byte {length}", hint="restore it from a backup of the trail")
+    if length < published or any(_is_whole(line) for line in data[length:].split(b"\n")[1:]):
+        what = "the line is not what was written there (its checksum is wrong)"
+        if length == len(data):
+            what = f"the file ends here, {published} bytes were published"
+        raise _damage(place, data, length, what, RESTORE)
     return length
+
+
+def _is_whole(line: bytes) -> bool:
+    return line[8:9] == b" " and line[:8] == b"%08x" % zlib.crc32(line[9:])
+
+
+def _damage(place: Place, data: bytes, at: int, what: str, hint: str) -> TrailCorrupt:
+    line, *_ = data[at:].split(b"\n", 1)
+    number = data.count(b"\n", 0, at) + 1
+    return TrailCorrupt(
+        f"schema history is damaged at byte {at}, line {number}{_about(data, at, line)}: {what} ({place.path})",
+        hint=hint,
+    )
+
+
+def _about(data: bytes, at: int, line: bytes) -> str:
+    """Whose definition a damaged line was, as far as it still says; else the table of the line before it."""
+    if found := _table_in(line):
+        return f", of table {found} as far as it can be read"
+    before = data[:at].splitlines()
+    found = next((name for text in reversed(before) if (name := _table_in(text))), "")
+    return f", behind a line of table {found}" if found else ""
+
+
+def _table_in(line: bytes) -> str:
+    if found := _ID.search(line):
+        return f"{_text(found[1])}.{_text(found[2])}"
+    found = _TABLE.search(line)
+    return _text(found[1]) if found else ""
+
+
+def _text(json_text: bytes) -> str:
+    """A text of JSON that may be damaged."""
+    return json_text.decode(errors="replace").replace('\\"', '"')

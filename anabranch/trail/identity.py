@@ -10,6 +10,8 @@ from anabranch.trail.format import FORMAT, segment_names, to_json
 from anabranch.trail.storage import Storage, read_whole
 
 FILE = "trail.json"
+NEWER = "use the newer release again"
+RESTORE = "restore the file from a backup of the trail"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ def load(storage: Storage) -> Identity | None:
     if content is None and segment_names(storage.names()):
         content = _content(storage)  # capture may begin between two looks: the file first, then a segment
         if content is None:
-            raise TrailCorrupt(f"segments without {FILE}", hint="restore the file from a backup of the trail")
+            raise TrailCorrupt(f"segments without {FILE} ({storage.path(FILE)})", hint=RESTORE)
     if content is None:
         return None
     try:
@@ -37,11 +39,22 @@ def load(storage: Storage) -> Identity | None:
         version = int(data["format"])
         if version > FORMAT:
             raise TrailError(
-                f"the trail has format {version}, this release knows {FORMAT}", hint="use the newer release again"
+                f"the trail has format {version}, this release knows {FORMAT} ({storage.path(FILE)})", hint=NEWER
             )
-        return Identity(**data)
+        return _checked(Identity(**data))
     except (ValueError, KeyError, TypeError) as error:
-        raise TrailCorrupt(f"{FILE} cannot be read: {error}", hint="restore it from a backup of the trail") from error
+        raise TrailCorrupt(f"{storage.path(FILE)} cannot be read: {error}", hint=RESTORE) from None
+
+
+def _checked(found: Identity) -> Identity:
+    """Raises ValueError for a value of a wrong kind."""
+    if type(found.format) is not int or found.format < 1:
+        raise ValueError(f"format {found.format!r} is none")
+    if not all(isinstance(text, str) and text for text in (found.job, found.job_uuid, found.source_identity)):
+        raise ValueError("job, job_uuid and source_identity have to be texts")
+    if found.logs_cascades not in (True, False, None):
+        raise ValueError("logs_cascades has to be true, false or null")
+    return found
 
 
 def _content(storage: Storage) -> bytes | None:

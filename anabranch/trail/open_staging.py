@@ -24,7 +24,8 @@ from anabranch.model.position import LogMark
 from anabranch.rows.chunk import Chunk, Part, TableRows
 from anabranch.trail.codec import TableFrame
 from anabranch.trail.failures import syncing, writing
-from anabranch.trail.format import FORMAT, Kind, SegmentName, to_json
+from anabranch.trail.format import Kind, SegmentName, to_json
+from anabranch.trail.headers import check_staged, staged_header
 from anabranch.trail.regroup import before_ordinal, ordinals
 from anabranch.trail.segment import SegmentReader, SegmentWriter
 from anabranch.trail.storage import LocalStorage, Storage, read_whole
@@ -108,7 +109,7 @@ class OpenStaging:
             self._storage.make_folder(FOLDER)
             with suppress(FileNotFoundError):
                 self._storage.remove(_OPEN)
-            segment = SegmentWriter(self._storage, _OPEN, _NO_SEGMENT, {"format": FORMAT})
+            segment = SegmentWriter(self._storage, _OPEN, _NO_SEGMENT, staged_header(self._storage))
             try:
                 for number, chunk in enumerate(chunks):
                     whole = replace(chunk, part=Part.FRAGMENT, first_sequence=0)
@@ -204,6 +205,7 @@ def problems(storage: Storage) -> list[str]:
 def _part_chunks(storage: Storage, name: str) -> Iterator[Chunk]:
     segment = SegmentReader(storage, name)
     try:
+        check_staged(storage, segment)
         for offset, frame, _ in segment.frames(0, segment.size()):
             if frame.kind == Kind.CHUNK:
                 yield segment.chunk(offset)
@@ -214,13 +216,14 @@ def _part_chunks(storage: Storage, name: str) -> Iterator[Chunk]:
 def _read(storage: Storage, name: str) -> Kept:
     segment = SegmentReader(storage, name)
     try:
+        check_staged(storage, segment)
         for _, frame, head in segment.frames(0, segment.size()):
             if frame.kind == Kind.KEPT:
                 facts = json.loads(head)
                 return Kept(**{**facts, "rows": tuple(facts["rows"]), "left_out": tuple(facts["left_out"])})
     finally:
         segment.close()
-    raise TrailCorrupt(f"{name} is damaged", hint=_DAMAGED)
+    raise TrailCorrupt(f"{storage.path(name)} is damaged: its last frame is missing", hint=_DAMAGED)
 
 
 def _ended(storage: Storage) -> dict[str, str]:

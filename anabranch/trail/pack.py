@@ -22,6 +22,7 @@ from anabranch.rows.chunk import Chunk, Part, TableRows
 from anabranch.trail import published
 from anabranch.trail.codec import TableFrame
 from anabranch.trail.format import Kind, SegmentName, ends_before, segment_names
+from anabranch.trail.headers import check_segment
 from anabranch.trail.lock import maintenance
 from anabranch.trail.regroup import Group, join
 from anabranch.trail.segment import SegmentReader, SegmentWriter
@@ -124,7 +125,7 @@ def _candidates(storage: Storage) -> list[SegmentName]:
 def _swap(directory: Path, storage: Storage, name: SegmentName, source: SegmentReader) -> bool:
     packed = SegmentName(name.number, name.epoch, name.next, name.fragments, packed=True)
     temporary = f"{packed}.{os.getpid()}.tmp"
-    target = SegmentWriter(storage, temporary, packed, source.header())
+    target = SegmentWriter(storage, temporary, packed, check_segment(storage, source, name))
     try:
         _copy(source, target)
         target.seal()

@@ -7,10 +7,12 @@ not fsynced: after a power failure it may be older than the data, never newer.
 from __future__ import annotations
 
 import struct
+import time
 import zlib
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from anabranch.errors import TrailCorrupt
 from anabranch.model.position import Position
 from anabranch.trail.format import SegmentName
 from anabranch.trail.storage import Readable, Writable
@@ -20,6 +22,8 @@ _RECORD = struct.Struct("<QQQQQQQQQ")
 _CRC = struct.Struct("<I")
 _SLOT = 128
 SIZE = 2 * _SLOT
+PAUSES = (0.001, 0.01, 0.0)  # seconds: the first record may be on its way into the file
+MEND = "start capture: it finds the end in the segments, and writes the file anew"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +63,26 @@ def write(cell: Writable, record: Record) -> None:
 
 def read(cell: Readable) -> Record:
     """The newest whole record; the empty one where there is none."""
-    data = cell.read(0, SIZE)
+    return _newest(cell.read(0, SIZE))
+
+
+def _newest(data: bytes) -> Record:
     return max(_slot(data, 0), _slot(data, _SLOT))
+
+
+def read_whole(cell: Readable, path: str) -> Record:
+    """The same for readers, to whom a record that was there and cannot be read is damage. Raises TrailCorrupt."""
+    for pause in PAUSES:
+        data = cell.read(0, SIZE)
+        record = _newest(data)
+        if len(data) == SIZE and (record.version or not any(data)):
+            return record
+        time.sleep(pause)
+    raise damage(path, f"neither of its two records is whole, of {len(data)} bytes")
+
+
+def damage(path: str, what: str) -> TrailCorrupt:
+    return TrailCorrupt(f"{path}: where the trail ends cannot be read: {what}", hint=MEND)
 
 
 def _slot(data: bytes, offset: int) -> Record:

@@ -23,8 +23,9 @@ from anabranch.rows.chunk import Chunk, Part
 from anabranch.trail import identity as identities
 from anabranch.trail import published
 from anabranch.trail.format import FORMAT, Kind, SegmentName, ends_before, segment_names
+from anabranch.trail.headers import check_segment
 from anabranch.trail.history import FILE as HISTORY
-from anabranch.trail.history import SchemaHistory, parse
+from anabranch.trail.history import Place, SchemaHistory, parse
 from anabranch.trail.identity import Identity
 from anabranch.trail.published import Record, TrailEnd
 from anabranch.trail.recovery import end_at
@@ -152,8 +153,8 @@ class TrailReader:
         """Definitions and parked tables as published; read again when the file has grown."""
         length = self._record().history
         if length != self._history_length:
-            self._history = SchemaHistory()
-            self._history_length = parse(read_whole(self._storage, HISTORY)[:length], length, self._history)
+            self._history, place = SchemaHistory(), Place(self._storage.path(HISTORY), self.identity.job_uuid)
+            self._history_length = parse(read_whole(self._storage, HISTORY)[:length], length, self._history, place)
         return self._history
 
     # --- finding chunks ---------------------------------------------------------------------------------------------
@@ -199,7 +200,7 @@ class TrailReader:
     def segments(self) -> list[SegmentFacts]:
         """What `trail ls` shows."""
         record = self._record()
-        return self._again(lambda: [self._facts(record, name) for name in self._refresh()])
+        return self._again(lambda: [f for name in self._refresh() if (f := self._facts(record, name))])
 
     def check(self) -> CheckReport:
         """Read everything and compare every checksum, count and sequence; problems are listed, not raised."""
@@ -223,7 +224,12 @@ class TrailReader:
     # --- inside -----------------------------------------------------------------------------------------------------
 
     def _record(self) -> Record:
-        return published.read(self._cell)
+        record = published.read_whole(self._cell, self._storage.path(published.FILE))
+        if not record.version and segment_names(self._storage.names()):  # a writer publishes before it makes a segment
+            record = published.read_whole(self._cell, self._storage.path(published.FILE))
+            if not record.version:
+                raise published.damage(self._storage.path(published.FILE), "it says nothing, and there are segments")
+        return record
 
     def _end_of(self, record: Record) -> TrailEnd:
         if self._end is None or self._end.version != record.version:
@@ -239,11 +245,21 @@ class TrailReader:
 
     def _segment(self, name: str) -> SegmentReader:
         if name not in self._open:
-            self._open[name] = SegmentReader(self._storage, name)
+            self._open[name] = self._opened(name)
             if len(self._open) > OPEN_SEGMENTS:
                 self._open.popitem(last=False)[1].close()
         self._open.move_to_end(name)
         return self._open[name]
+
+    def _opened(self, name: str) -> SegmentReader:
+        segment = SegmentReader(self._storage, name)
+        try:
+            if parsed := SegmentName.parse(name):
+                check_segment(self._storage, segment, parsed)
+        except BaseException:  # whatever it was: let go, and passed on
+            segment.close()
+            raise
+        return segment
 
     def _again(self, look: Callable[[], T]) -> T:
         """Files may be replaced between listing and opening: look again then."""
@@ -379,8 +395,14 @@ class TrailReader:
                 known = str(json.loads(head)["native"])
         return known
 
-    def _facts(self, record: Record, name: SegmentName) -> SegmentFacts:
-        segment = self._segment(str(name))
+    def _facts(self, record: Record, name: SegmentName) -> SegmentFacts | None:
+        """None for a file of which nothing is published yet, and whose header is not there as a whole."""
+        try:
+            segment = self._segment(str(name))
+        except TrailCorrupt:
+            if name.number > record.number:
+                return None
+            raise
         if name.number <= record.number:
             self._indexed(record, name)
         index = segment.index

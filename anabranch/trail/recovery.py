@@ -16,10 +16,12 @@ from anabranch.failpoints import reach
 from anabranch.model.position import Position
 from anabranch.rows.chunk import Part
 from anabranch.trail import history as histories
+from anabranch.trail import identity as identities
 from anabranch.trail import published
 from anabranch.trail.failures import syncing, writing
 from anabranch.trail.format import Frame, Kind, SegmentName, segment_names
-from anabranch.trail.history import Entry, SchemaHistory
+from anabranch.trail.headers import check_segment
+from anabranch.trail.history import Entry, Place, SchemaHistory
 from anabranch.trail.lock import maintenance
 from anabranch.trail.published import Record, TrailEnd
 from anabranch.trail.segment import SegmentReader
@@ -64,6 +66,7 @@ def read_end(storage: Storage, record: Record) -> TrailEnd:
         return TrailEnd(Position(0), "", 0, record.version)
     segment = SegmentReader(storage, str(record.segment))
     try:
+        check_segment(storage, segment, record.segment)
         return end_at(segment, record)
     finally:
         segment.close()
@@ -99,6 +102,8 @@ def _adopt(storage: Storage, recorded: Record) -> Record:
         epoch = name.epoch
         segment = SegmentReader(storage, str(name))
         try:
+            if name.number == recorded.number or _has_header(segment):
+                check_segment(storage, segment, name)
             start = record.end if name.number == record.number else 0
             record, open_fragments = _adopt_segment(segment, name, start, record, open_fragments)
         finally:
@@ -118,6 +123,11 @@ def _start(names: list[SegmentName], recorded: Record) -> Record:
     if recorded.number:
         raise TrailCorrupt(f"segment {recorded.segment} is missing", hint=_RESTORE)
     return recorded
+
+
+def _has_header(segment: SegmentReader) -> bool:
+    """A crash may tear the first frame of a segment that nobody was told about."""
+    return any(segment.frames(0, segment.size()))
 
 
 def _sync(storage: Storage, name: str) -> None:
@@ -169,12 +179,15 @@ def _remove_unpublished(storage: Storage, record: Record) -> None:
 def _history(storage: Storage, recorded: int, end: int) -> tuple[SchemaHistory, int]:
     """The history as the trail knows it; lines that speak of transactions that never came are taken back."""
     history = SchemaHistory()
-    length = histories.parse(read_whole(storage, histories.FILE), recorded, history)
-    lines = b""
-    if history.has_void(end):
-        entry = Entry("recovered", end)
+    who = identities.load(storage)
+    place = Place(storage.path(histories.FILE), who.job_uuid if who else "")
+    length = histories.parse(read_whole(storage, histories.FILE), recorded, history, place)
+    added = [Entry("recovered", end)] if history.has_void(end) else []
+    if who and not history.names_its_job:  # of an earlier release
+        added.append(Entry("job", 0, reason=who.job_uuid))
+    for entry in added:
         history.add(entry)
-        lines = entry.to_line()
+    lines = b"".join(entry.to_line() for entry in added)
     file = storage.reopen(histories.FILE)
     try:
         with writing("the schema history"):

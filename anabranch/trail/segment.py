@@ -38,6 +38,7 @@ _TRAILER = struct.Struct("<Q8s")  # behind the footer: its offset
 _TRAILER_MAGIC = b"anabrEND"
 _WINDOW = 64 * 1024
 _GLANCE = 4096
+RESTORE = "restore the file from a backup of the trail, or load again"
 
 
 def _codec() -> ModuleType:
@@ -147,7 +148,7 @@ class SegmentReader:
     """Finds and checks frames of one file. `index` grows with the segment."""
 
     def __init__(self, storage: Storage, file: str) -> None:
-        self.file = file
+        self.file, self.path = file, storage.path(file)
         self._readable: Readable = storage.open(file)
         self._schemas: dict[int, TableFrame] = {}
         self.index = SegmentIndex(self)
@@ -159,10 +160,16 @@ class SegmentReader:
         return self._readable.size()
 
     def header(self) -> dict[str, Any]:
+        """As it stands there: `headers.py` compares it."""
+        if not self.size():
+            raise self.damage(0, "the file is empty")
         frame, head = self.frame(0)
         if frame.kind != Kind.HEADER:
-            raise self.damage(0, "the header is missing")
-        return dict(json.loads(head))
+            raise self.damage(0, f"the header is missing, frame kind {frame.kind} is there")
+        found = json.loads(head)
+        if not isinstance(found, dict):
+            raise self.damage(0, "the header is no list of facts")
+        return found
 
     def frames(self, start: int, limit: int) -> Iterator[tuple[int, Frame, bytes]]:
         """Whole frames between two offsets with their heads, up to the first place where none is."""
@@ -216,10 +223,8 @@ class SegmentReader:
         frames = (found.table for found in self._schemas.values())
         return next(t for t in frames if (t.id, t.version) == (table, version))
 
-    def damage(self, offset: int, what: str) -> TrailCorrupt:
-        return TrailCorrupt(
-            f"segment {self.file}, offset {offset}: {what}", hint="restore the segment from a backup, or load again"
-        )
+    def damage(self, offset: int, what: str, hint: str = RESTORE) -> TrailCorrupt:
+        return TrailCorrupt(f"segment {self.file}, offset {offset}: {what} ({self.path})", hint=hint)
 
     def close(self) -> None:
         self._readable.close()

@@ -8,13 +8,16 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from anabranch.errors import TrailCorrupt
 from anabranch.model.datatype import LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema
 from anabranch.rows.chunk import META, Chunk, Op, Part, TableRows
 from anabranch.rows.lines import texts
-from anabranch.trail.reader import TrailReader
+from anabranch.trail.history import FILE as HISTORY
+from anabranch.trail.history import RESTORE
+from anabranch.trail.reader import ChunkRef, TrailReader
 
 _KEYS_OFF = "(foreign keys were off)"
 _OPERATIONS = {Op.INSERT: "insert", Op.DELETE: "delete", Op.BEFORE: "update from", Op.AFTER: "update to"}
@@ -52,7 +55,21 @@ def show(
         if table is None or ref.has_barriers or str(table) in dict(ref.tables):
             chunk = reader.load(ref)
             place = reader.position_at(ref.last_sequence) if ref.part is Part.FRAGMENT else None
-            yield from rows(chunk, reader.history.at, table=table, key=key, place=place)
+            yield from rows(chunk, _definitions(reader, ref), table=table, key=key, place=place)
+
+
+def _definitions(reader: TrailReader, ref: ChunkRef) -> Callable[[TableId, int], TableSchema]:
+    history = reader.history
+
+    def definition(table: TableId, version: int) -> TableSchema:
+        try:
+            return history.at(table, version)
+        except KeyError:
+            place = f"segment {ref.segment}, offset {ref.offset}"
+            message = f"{place}: its rows have definition {version} of {table}, which the schema history does not have"
+            raise TrailCorrupt(f"{message} ({reader.directory / HISTORY})", hint=RESTORE) from None
+
+    return definition
 
 
 def rows(

@@ -22,7 +22,8 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.rows.chunk import Chunk, Part, TableRows
 from anabranch.trail.failures import syncing, writing
-from anabranch.trail.format import FORMAT, Kind, SegmentName, encode_prefix, to_json
+from anabranch.trail.format import Kind, SegmentName, encode_prefix, to_json
+from anabranch.trail.headers import check_staged, staged_header
 from anabranch.trail.segment import SegmentReader, SegmentWriter
 from anabranch.trail.storage import LocalStorage, Storage
 
@@ -149,7 +150,7 @@ class Staging:
 
     def _create(self) -> SegmentWriter:
         self._storage.make_folder(FOLDER)
-        return SegmentWriter(self._storage, _OPEN, _NO_SEGMENT, {"format": FORMAT})
+        return SegmentWriter(self._storage, _OPEN, _NO_SEGMENT, staged_header(self._storage))
 
 
 def staged(place: Storage | Path) -> list[Staged]:
@@ -185,6 +186,7 @@ def _check(storage: Storage, name: str) -> None:
     facts, rows = _read(storage, name), 0
     segment = SegmentReader(storage, name)
     try:
+        check_staged(storage, segment)
         for offset, frame, _ in segment.frames(0, facts.place):
             if frame.kind == Kind.CHUNK:
                 rows += segment.chunk(offset).row_count
@@ -205,6 +207,7 @@ def _read(storage: Storage, name: str) -> Staged:
     segment = SegmentReader(storage, name)
     found: Staged | None = None
     try:
+        check_staged(storage, segment)
         for offset, frame, head in segment.frames(0, segment.size()):
             if frame.kind == Kind.PREPARED:
                 facts = json.loads(head)
@@ -214,7 +217,7 @@ def _read(storage: Storage, name: str) -> Staged:
     finally:
         segment.close()
     if found is None:
-        raise TrailCorrupt(f"{name} is damaged", hint=_DAMAGED)
+        raise TrailCorrupt(f"{storage.path(name)} is damaged: its last frame is missing", hint=_DAMAGED)
     return found
 
 

@@ -39,6 +39,9 @@ class Storage(Protocol):
     Delivery: names made by `create`, `make_folder`, `replace` and `rename` are durable on return, contents of `replace`
     too."""
 
+    def path(self, name: str) -> str:
+        """Where a person finds the file."""
+
     def names(self, folder: str = "") -> list[str]: ...
 
     def create(self, name: str) -> Writable:
@@ -104,6 +107,9 @@ class LocalStorage:
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self.directory = Path(directory)
+
+    def path(self, name: str) -> str:
+        return str(self.directory / name)
 
     def names(self, folder: str = "") -> list[str]:
         try:

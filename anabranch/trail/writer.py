@@ -391,7 +391,7 @@ def _identify(storage: Storage, ours: Identity) -> Identity:
     if found is None:
         with writing("a new trail"):
             storage.replace(published.FILE, bytes(published.SIZE))
-            storage.replace(HISTORY, b"")
+            storage.replace(HISTORY, Entry("job", 0, reason=ours.job_uuid).to_line())
             identities.save(storage, ours)
         return ours
     identities.refuse_mismatch(found, ours)

@@ -53,7 +53,7 @@ class Following:
 
     def held(self) -> int:
         with closing(self.connector.catalog()) as catalog:
-            found = catalog.held(self.options.name)
+            found = catalog.held(self.options.name, 10 << 30)
         assert found is not None
         return found.bytes
 

@@ -11,6 +11,8 @@ import pytest
 
 from anabranch.abc import PreflightContext
 from anabranch.connectors.postgresql import target
+from anabranch.connectors.postgresql.connection import job_digest
+from anabranch.connectors.postgresql.store import TABLES as STATE_TABLES
 from anabranch.errors import TargetError, TargetUnavailable
 from anabranch.model.checks import CheckResult
 from anabranch.model.datatype import Kind, LogicalType
@@ -285,6 +287,34 @@ def test_postgresql_preflight_rights_and_their_grants(target_database: Any, poor
     assert not bad(results) and "in an order that foreign keys accept" in message
     target_database.execute(*(r.hint for r in results if r.check.endswith(check)))
     assert (check, "foreign keys and triggers are off for this job's writes") in bad(run(endpoint, context), "ok")
+
+
+def test_postgresql_preflight_names_state_that_others_own(target_database: Any, poor_user: str) -> None:
+    """And nothing else before that: without its state the job would be told to empty what it has loaded itself."""
+    store = target(endpoint_of(target_database)).store()
+    store.prepare()
+    store.close()
+    stage = f"stage_{job_digest('job')}_1"
+    target_database.execute(
+        GOOD,
+        "INSERT INTO items VALUES (1, 'a', 1)",
+        f"ALTER TABLE items OWNER TO {poor_user}",
+        f"CREATE TABLE anabranch.{stage} (id int)",
+        "CREATE TABLE anabranch.stage_of_another_job (id int)",
+    )
+    endpoint, asked = endpoint_of(target_database, poor_user, "p"), replace(CONTEXT, loaded=frozenset([ITEMS.id]))
+    found = [result for result in run(endpoint, asked) if result.verdict == "failed"]
+    said = {result.message: result.hint for result in found}
+    assert all(result.check in ("target.state", "target.rights") for result in found), said
+    (tables,) = [message for message in said if "read and write the job's state" in message]
+    assert "belong to postgres" in tables and all(f'"{name}"' in tables for name in (*STATE_TABLES, "meta", "conflict"))
+    assert any(stage in message for message in said) and "another_job" not in str(said)
+    target_database.execute(*said.values())
+    assert not bad(run(endpoint, asked))
+    poor = target(endpoint).store()
+    poor.prepare()
+    poor.save_job("job", {"uuid": "1"})
+    poor.close()
 
 
 def test_rule_07_keys_that_act_at_both_ends_are_refused(target_database: Any, poor_user: str) -> None:

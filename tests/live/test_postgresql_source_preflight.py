@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 import pytest
 from customers import endpoint_of
+from source_preflight import results_of
 
-from anabranch.abc import PreflightContext
+from anabranch import Job
+from anabranch.abc import LogOptions, PreflightContext
 from anabranch.connectors.postgresql import large_objects as checks_of_objects
-from anabranch.connectors.postgresql import source
+from anabranch.connectors.postgresql import preflight_server, source, source_server, target
+from anabranch.connectors.postgresql.connection import connect
+from anabranch.connectors.postgresql.source_connection import open_session
+from anabranch.errors import SourceError, TargetError
 from anabranch.model.checks import CheckResult
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
@@ -27,13 +34,9 @@ def database(postgresql_source: Server, request: pytest.FixtureRequest) -> Itera
 
 
 def run(endpoint: Endpoint, administrator: Endpoint) -> dict[str, list[CheckResult]]:
-    """By check, without what is well. The administrator sees the definitions."""
-    with closing(source(administrator).catalog()) as catalog:
-        tables = catalog.tables(lambda table: True)
-    with closing(source(endpoint).checks()) as checks:
-        found = checks.run(PreflightContext("job", {"capture.decoder": "pgoutput"}, tables, {}))
+    """By check, without what is well."""
     bad: dict[str, list[CheckResult]] = {}
-    for result in found:
+    for result in results_of(endpoint, administrator):
         if result.verdict == "failed":
             bad.setdefault(result.check.removeprefix("source."), []).append(result)
     return bad
@@ -123,3 +126,118 @@ def test_postgresql_source_preflight_names_large_objects(database: Database, mon
     assert large_objects("numbers") == dict.fromkeys(expected, "ok")
     left = {TableId("public", "image"): ("raster", "other"), TableId("public", "many"): ("raster",)}
     assert large_objects(dropped=left) == {k: v for k, v in expected.items() if k.split()[0] not in ("image", "many")}
+
+
+def test_postgresql_source_preflight_without_the_right_to_a_schema(database: Database) -> None:
+    """To ask by a name in a schema that is closed is an error at the server: nothing of preflight or setup may do that."""
+    database.execute(
+        "CREATE SCHEMA vault",
+        "CREATE TABLE vault.hidden (id int PRIMARY KEY, raster oid)",
+        "CREATE TABLE vault.coded (id int, code int)",
+        "CREATE TABLE vault.parted (id int PRIMARY KEY) PARTITION BY RANGE (id)",
+        "CREATE TABLE open (id int PRIMARY KEY, raster oid)",
+    )
+    role, whole = f"{database.name}_reader", endpoint_of(database)
+    database.execute(f"CREATE ROLE {role} LOGIN REPLICATION PASSWORD 'p'", f"GRANT SELECT ON vault.coded TO {role}")
+    reader = replace(whole, user=role, password="p")
+    try:
+        for decoder in ("pgoutput", "wal2json", "decoderbufs"):
+            found = {one.check: one for one in results_of(reader, whole, decoder=decoder)}
+            assert found["source.schemas"].hint == f'GRANT USAGE ON SCHEMA "vault" TO "{role}"'
+            assert "open, vault.hidden, vault.parted" in found["source.select"].message
+            assert found["source.replica_identity"].table == "vault.coded", (
+                "what the catalogue says is checked all the same"
+            )
+        with closing(source(whole).catalog()) as catalog:
+            tables = catalog.tables(lambda table: True)
+        steps = [step.sql for step in source(reader).missing(LogOptions(1, 1.0, name="anabranch_job"), tables, True)]
+        assert steps[:2] == [found["source.schemas"].hint, found["source.select"].hint], steps
+        database.execute(*steps[:2])
+        bad = run(reader, whole)
+        assert not {"schemas", "select"} & set(bad), bad
+    finally:
+        database.execute(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+
+def test_postgresql_source_preflight_of_a_table_that_is_gone(database: Database) -> None:
+    """A job that has begun checks the tables that it knows."""
+    database.execute("CREATE TABLE stays (id int PRIMARY KEY)", "CREATE TABLE goes (id int)")
+    whole = endpoint_of(database)
+    with closing(source(whole).catalog()) as catalog:
+        tables = catalog.tables(lambda table: True)
+    database.execute("DROP TABLE goes")
+    with closing(source(whole).checks()) as checks:
+        found = checks.run(PreflightContext("job", {"capture.decoder": "pgoutput"}, tables, {}))
+    assert "goes" not in " ".join(one.message + one.table for one in found)
+
+
+def test_postgresql_source_preflight_without_the_right_to_connect(database: Database) -> None:
+    role, whole = f"{database.name}_reader", endpoint_of(database)
+    database.execute(
+        f"CREATE ROLE {role} LOGIN PASSWORD 'p'", f"REVOKE CONNECT ON DATABASE {database.name} FROM PUBLIC"
+    )
+    reader = replace(whole, user=role, password="p")
+    try:
+        for open_it in (open_session, partial(connect, application_name="test")):
+            with pytest.raises((SourceError, TargetError)) as refused:
+                open_it(reader)
+            assert refused.value.hint == f'GRANT CONNECT ON DATABASE "{database.name}" TO "{role}"'
+        database.execute(refused.value.hint)
+        open_session(reader).close()
+    finally:
+        database.execute(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+
+def test_postgresql_preflight_warns_of_releases_that_no_test_has_seen(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At both ends: the tables of what was tested lose the release of this server."""
+    whole = endpoint_of(database)
+
+    def versions() -> list[CheckResult]:
+        with closing(target(whole).checks()) as checks:
+            there = checks.run(PreflightContext("job", {}, {}, {}))
+        return [one for one in (*results_of(whole, whole), *there) if one.check.endswith(".version")]
+
+    release = str(database.query("SHOW server_version")[0][0])
+    assert versions()[0].verdict == "ok"
+    monkeypatch.setattr(source_server, "TESTED", (10,))
+    monkeypatch.setattr(preflight_server, "TESTED", (10,))
+    for one, role in zip(versions(), ("a source", "a target"), strict=True):
+        assert one.verdict == "warning" and release in one.message and f"tested as {role} (10)" in one.message
+        assert "anabranch verify job" in one.hint
+
+
+def test_preflight_of_a_job_whose_state_another_role_owns(
+    database: Database, target_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a whole: what the job has begun cannot be read, and nothing is said but that; never the advice to empty tables."""
+    monkeypatch.setenv("ANABRANCH_HOME", str(tmp_path))
+    role = f"{target_database.name}_poor"
+    database.execute("CREATE TABLE item (id int PRIMARY KEY)")
+    store = target(endpoint_of(target_database)).store()
+    store.prepare()
+    store.close()
+    target_database.execute(
+        f"CREATE ROLE {role} LOGIN PASSWORD 'p'",
+        f"GRANT CREATE ON DATABASE {target_database.name} TO {role}",
+        f"GRANT CREATE ON SCHEMA public TO {role}",
+        "CREATE TABLE item (id int PRIMARY KEY)",
+        "INSERT INTO item VALUES (1)",
+        f"ALTER TABLE item OWNER TO {role}",
+    )
+    server = target_database.server
+    file = tmp_path / "job.toml"
+    file.write_text(
+        f'name = "job"\n[source]\nurl = "{database.url}"\n[target]\n'
+        f'url = "postgresql://{role}:p@{server.host}:{server.port}/{target_database.name}"\n'
+        '[[rules]]\ninclude = ["public.*"]\ntarget = "public.{table}"\n'
+    )
+    try:
+        failed = [one for one in Job.from_file(str(file)).preflight().results if one.verdict == "failed"]
+        assert failed and {one.check for one in failed} == {"target.state"}, failed
+        target_database.execute(*(one.hint for one in failed))
+        after = Job.from_file(str(file)).preflight().results
+        assert "target.existing" in {one.check for one in after if one.verdict == "failed"}, "now it is asked"
+    finally:
+        target_database.execute(f"DROP OWNED BY {role} CASCADE", f"DROP ROLE {role}")

@@ -104,3 +104,17 @@ def what_changed_is_loaded_again(made: Scenario) -> None:
     run.stop()
     made.run_until_caught_up()
     made.cli("verify", seconds=120)
+
+
+def test_an_exclusion_that_takes_tables_from_another_rule_is_said(mariadb: Server, scenario: Make) -> None:
+    made = scenario(mariadb, "CREATE TABLE keep (id INT PRIMARY KEY)", "CREATE TABLE tmp_a (id INT PRIMARY KEY)")
+    name = made.source.name
+    first = f'[[rules]]\ninclude = ["{name}.none"]\nexclude = ["*.tmp_*"]\ntarget = "public.{{table}}"\n'
+    made.write_job("", rules=first + f'[[rules]]\ninclude = ["{name}.*"]\ntarget = "public.{{table}}"\n')
+    said = f"'*.tmp_*' of rule 1 leaves out {name}.tmp_a, which rule 2 (line "
+    checks = made.cli("preflight", "--json").json["checks"]
+    [found] = [one for one in checks if said in one["message"]]
+    assert (found["check"], found["verdict"]) == ("job.rules", "warning") and "holds for all rules" in found["hint"]
+    assert said in made.cli("setup").stderr
+    assert said in made.run_until_caught_up().stderr
+    assert set(made.states()) == {"keep", "scenario_mark"}

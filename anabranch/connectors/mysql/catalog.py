@@ -68,7 +68,7 @@ class MysqlCatalog:
 
         return prepared(self._connection)
 
-    def held(self, name: str) -> None:
+    def held(self, name: str, much: int) -> None:
         return None
 
     def in_progress(self) -> frozenset[str]:

@@ -5,13 +5,19 @@ What does not live here: the other checks of a source (source_checks.py), what a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from contextlib import closing
+
+import psycopg
 
 from anabranch.abc import PreflightContext
 from anabranch.connectors.postgresql.connection import Connection
-from anabranch.connectors.postgresql.ddl import qualified
 from anabranch.connectors.postgresql.decoders import DECODERS, Decoder
+from anabranch.connectors.postgresql.errors import describe
+from anabranch.connectors.postgresql.held_log import read_slot
 from anabranch.connectors.postgresql.native_types import bare
+from anabranch.connectors.postgresql.source_connection import open_session
+from anabranch.connectors.postgresql.source_facts import Live
 from anabranch.connectors.postgresql.truncate_notes import SCHEMA
 from anabranch.model.checks import CheckResult
 from anabranch.model.schema import TableSchema
@@ -20,15 +26,19 @@ from anabranch.model.schema import TableSchema
 ALLOWED = "output_plugin_libraries"
 CHECK = "source.decoder"
 AS_UTF8 = ("UTF8", "SQL_ASCII")  # encodings whose text is read as UTF-8
+OURS = "pgoutput"  # a part of every server
 _OTHER = '[capture] decoder = "pgoutput"'
+TRIAL_MS = 3000  # a slot waits for transactions that are open; the file is found, or missing, before
+_TRIAL = "SELECT pg_catalog.pg_create_logical_replication_slot(%s, %s, true)"
+_NO_FILE = ("58P01", "42704", "42883")  # no such file; a file that is no decoder
 
 
-def check_decoder(
-    connection: Connection, settings: Mapping[str, str], context: PreflightContext
-) -> Iterator[CheckResult]:
+def check_decoder(live: Live) -> Iterator[CheckResult]:
+    connection, context = live.connection, live.context
     decoder = DECODERS[context.user_choices.get("capture.decoder") or "pgoutput"]
-    found = [*_allowed(settings, decoder), *_truncates(connection, decoder)]
-    found += unconverted(settings.get("server_encoding", ""), decoder)
+    found = list(_allowed(live.value(ALLOWED), decoder)) or list(_installed(live, decoder))
+    found += _truncates(connection, decoder)
+    found += unconverted(live.value("server_encoding") or "", decoder)
     for _, schema in sorted(context.tables.items(), key=lambda one: str(one[0])):
         found += _partitioned(connection, decoder, schema)
         found += _types(decoder, schema)
@@ -40,8 +50,24 @@ def check_decoder(
     yield from found or [CheckResult(CHECK, "ok", f"decoder {decoder.plugin}: {how}")]
 
 
-def _allowed(settings: Mapping[str, str], decoder: Decoder) -> Iterator[CheckResult]:
-    listed = settings.get(ALLOWED)
+def _installed(live: Live, decoder: Decoder) -> Iterator[CheckResult]:
+    """The server loads a decoder's file when a slot is made, before it waits for anybody; nobody but a superuser may ask for
+    the file itself. So a slot is made that ends with this session, where the job has none that shows it."""
+    if decoder.plugin == OURS or read_slot(live.connection, live.context.source_name):
+        return
+    with closing(open_session(live.endpoint)) as beside:
+        try:
+            beside.execute(f"SET statement_timeout = {TRIAL_MS}".encode())
+            beside.execute(_TRIAL, [f"anabranch_trial_{beside.info.backend_pid}", decoder.plugin])
+        except psycopg.Error as error:
+            if error.sqlstate in _NO_FILE:
+                why = f"the server does not have {decoder.plugin}: {describe(error)}"
+                package = f"postgresql-{live.version // 10_000}-{decoder.plugin}"
+                hint = f"install it at the source (Debian: the package {package}), or {_OTHER}"
+                yield CheckResult(CHECK, "failed", why, hint)
+
+
+def _allowed(listed: str | None, decoder: Decoder) -> Iterator[CheckResult]:
     if listed is not None and decoder.plugin not in [name.strip(' "') for name in listed.split(",")]:
         more = ", ".join(filter(None, (listed, decoder.plugin)))  # each a word: one text would be one name
         hint = f"ALTER SYSTEM SET {ALLOWED} = {more} at the source, and SELECT pg_reload_conf(); or {_OTHER}"
@@ -73,8 +99,10 @@ def _truncates(connection: Connection, decoder: Decoder) -> Iterator[CheckResult
 def _partitioned(connection: Connection, decoder: Decoder, schema: TableSchema) -> Iterator[CheckResult]:
     if decoder.roots:
         return
-    query = "SELECT relkind = 'p' FROM pg_catalog.pg_class WHERE oid = pg_catalog.to_regclass(%s)"
-    row = connection.execute(query, [qualified(schema.id)]).fetchone()
+    query = """
+        SELECT c.relkind = 'p' FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+         WHERE n.nspname = %s AND c.relname = %s"""
+    row = connection.execute(query, [schema.id.schema, schema.id.name]).fetchone()
     if row and row[0]:
         why = f"partitioned: {decoder.plugin} names its rows by their partitions"
         yield CheckResult(CHECK, "failed", why, f"{_OTHER}, or leave it out ([[rules]] exclude)", str(schema.id))

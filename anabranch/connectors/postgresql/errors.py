@@ -13,6 +13,7 @@ from enum import Enum
 from typing import NamedTuple
 
 import psycopg
+from psycopg import sql
 
 from anabranch.errors import TargetBusy, TargetError, TargetFull, TargetUnavailable
 from anabranch.model.ids import TableId
@@ -229,6 +230,7 @@ def translate(
     kind, hint = meaning(error)
     if "row-level security" in str(error):  # our sessions do not let policies filter (settings.py)
         hint = "ALTER ROLE … BYPASSRLS for the job's user at the target: a policy would hide rows from it; preflight names it"
+    hint = connect_grant(error) or hint
     what = f"{doing}: {describe(error)}"
     if error.sqlstate == LOCKED and (who := said()):
         hint = f"{hint}: {who}"
@@ -237,6 +239,16 @@ def translate(
 
         return Conflict(table, what + (f" — {hint}" if hint else ""), key)
     return WAITED_FOR.get(kind, TargetError)(what, hint=hint, table=str(table) if table else None)
+
+
+def connect_grant(error: psycopg.Error) -> str:
+    """The statement that lets the user into a database which it may not enter; "" for every other error."""
+    found = re.search(r'permission denied for database "(.*)"', str(error))
+    if found is None:
+        return ""
+    user = error.pgconn.user.decode() if error.pgconn else ""
+    role = sql.Identifier(user).as_string(None) if user else "the job's user"
+    return f"GRANT CONNECT ON DATABASE {sql.Identifier(found[1]).as_string(None)} TO {role}"
 
 
 def missing_parent(error: psycopg.Error) -> dict[str, str | None]:

@@ -13,12 +13,19 @@ from anabranch.connectors.postgresql.positions import lsn_of
 from anabranch.connectors.postgresql.source_connection import log_end, one
 from anabranch.model.position import HeldLog
 
-MUCH = 10 << 30  # bytes of log from which on a slot without a limit is told of
+MUCH_MB = 10_240  # of log from which on it is told of, unless the job says
 _LIMIT = "SELECT setting FROM pg_catalog.pg_settings WHERE name = 'max_slot_wal_keep_size'"
 _WAL_STATUS = 130_000  # https://www.postgresql.org/docs/13/view-pg-replication-slots.html
+_REASON = 170_000  # https://www.postgresql.org/docs/17/view-pg-replication-slots.html
+_REMOVED = "the server has removed log that it needs (max_slot_wal_keep_size)"
+_REASONS = {
+    "idle_timeout": "nobody has read it for longer than idle_replication_slot_timeout",
+    "wal_level_insufficient": "wal_level was lowered meanwhile",
+    "rows_removed": "the server has removed rows of the catalogue that it needs",
+}
 _SLOT = """
 SELECT plugin::text, database::text, coalesce(confirmed_flush_lsn::text, '0/0'), coalesce(restart_lsn::text, '0/0'),
-       active_pid, {status} FROM pg_catalog.pg_replication_slots WHERE slot_name = %s
+       active_pid, {status}, {reason} FROM pg_catalog.pg_replication_slots WHERE slot_name = %s
 """
 
 
@@ -36,16 +43,17 @@ class Slot:
 
 def read_slot(connection: Connection, name: str) -> Slot | None:
     status = "wal_status::text" if connection.info.server_version >= _WAL_STATUS else "NULL::text"
-    row = connection.execute(_SLOT.format(status=status).encode(), [name]).fetchone()
+    reason = "invalidation_reason::text" if connection.info.server_version >= _REASON else "NULL::text"
+    row = connection.execute(_SLOT.format(status=status, reason=reason).encode(), [name]).fetchone()
     if row is None:
         return None
-    plugin, database, confirmed, restart, reader, status = row
-    lost = "the server has removed log that it needs (max_slot_wal_keep_size)" if status == "lost" else ""
+    plugin, database, confirmed, restart, reader, status, reason = row
+    lost = _REASONS.get(reason, _REMOVED) if status == "lost" else ""
     return Slot(str(plugin), str(database), lsn_of(confirmed), lsn_of(restart), reader, lost)
 
 
-def held(connection: Connection, name: str) -> HeldLog | None:
-    """Log that the slot keeps, with transactions that were open where it begins."""
+def held(connection: Connection, name: str, much: int) -> HeldLog | None:
+    """Log that the slot keeps, with transactions that were open where it begins. From `much` bytes on somebody should look."""
     slot = read_slot(connection, name)
     if slot is None:
         return None
@@ -57,6 +65,7 @@ def held(connection: Connection, name: str) -> HeldLog | None:
     warning = ""
     if limit is not None and size > limit // 2:
         warning = "more than half of max_slot_wal_keep_size: beyond it the slot is lost, and all tables load again"
-    elif limit is None and size > MUCH:
-        warning = "nothing bounds it (max_slot_wal_keep_size): it may fill the disk"
+    elif size > much:
+        bound = "" if limit is not None else "; nothing bounds it (max_slot_wal_keep_size): it may fill the disk"
+        warning = f"more than [capture] held_log_warning_mb = {much >> 20}{bound}"
     return HeldLog(size, limit, warning)

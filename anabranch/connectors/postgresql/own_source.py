@@ -23,7 +23,8 @@ PAIRS = "SELECT source_table, target_table FROM anabranch.table_state WHERE job 
 # Rows of a partition, or of a child by INHERITS, are rows of every table above it.
 # https://www.postgresql.org/docs/current/catalog-pg-inherits.html
 RELATIVES = """
-WITH RECURSIVE start AS (SELECT to_regclass(format('%%I.%%I', %(schema)s::text, %(name)s::text))::oid AS oid),
+WITH RECURSIVE start AS (SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+                          WHERE n.nspname = %(schema)s AND c.relname = %(name)s),
      above AS (SELECT oid FROM start UNION SELECT i.inhparent FROM pg_inherits i JOIN above a ON i.inhrelid = a.oid),
      below AS (SELECT oid FROM start UNION SELECT i.inhrelid FROM pg_inherits i JOIN below b ON i.inhparent = b.oid)
 SELECT n.nspname::text, c.relname::text FROM (SELECT oid FROM above UNION SELECT oid FROM below) AS r

@@ -21,9 +21,11 @@ from anabranch.connectors.postgresql.preflight_acting import (
 from anabranch.connectors.postgresql.preflight_extensions import check_extensions, check_lacking, check_needs
 from anabranch.connectors.postgresql.preflight_facts import Live
 from anabranch.connectors.postgresql.preflight_server import (
+    STATE,
     check_connections,
     check_encoding,
     check_schemas,
+    check_state,
     check_table_rights,
     check_version,
     check_writable,
@@ -61,7 +63,10 @@ class PostgresChecks:
             self._connection = connect(self._endpoint, "anabranch-preflight", autocommit=True)
         with translated("check the target"):
             live = Live(self._connection, context)
-            found = [result for check in LIVE_CHECKS for result in check(live)]
+            found = [result for check in SERVER_CHECKS for result in check(live)]
+            if any(result.check == STATE and result.verdict == "failed" for result in found):
+                return found  # what the job has here cannot be read: of its tables every answer would be a guess
+            found += [result for check in LIVE_CHECKS for result in check(live)]
         found += [*check_names(context), *check_key_sizes(context)]
         return [*found, *check_types(context), *check_not_carried(context)]
 
@@ -71,12 +76,16 @@ class PostgresChecks:
             self._connection = None
 
 
-LIVE_CHECKS: tuple[Callable[[Live], Iterator[CheckResult]], ...] = (
+Check = Callable[[Live], Iterator[CheckResult]]
+SERVER_CHECKS: tuple[Check, ...] = (
     check_version,
     check_encoding,
     check_writable,
     check_connections,
     check_schemas,
+    check_state,
+)
+LIVE_CHECKS: tuple[Check, ...] = (
     check_table_rights,
     check_bypass,
     check_logged_actions,

@@ -7,9 +7,26 @@ from collections.abc import Iterator
 from anabranch.connectors.postgresql import ddl
 from anabranch.connectors.postgresql.partitions import plan_partitions
 from anabranch.connectors.postgresql.preflight_facts import WRITABLE, Live, failed, ok, warning
+from anabranch.connectors.postgresql.sweep import stage_prefix
 from anabranch.model.checks import CheckResult
 
 OLDEST = 120000  # shortest float text: https://www.postgresql.org/docs/release/12.0/
+TESTED = (18,)  # releases that this project's own test runs have written to
+STATE = "target.state"
+_NOT_OPEN = """
+SELECT EXISTS (SELECT FROM pg_namespace n WHERE n.nspname = 'anabranch' AND NOT has_schema_privilege(n.oid, 'USAGE'))
+"""
+# Tables of our schema that the job cannot use: state without the rights to it, and its staging tables of another owner.
+_CLOSED = """
+SELECT c.relname::text, pg_get_userbyid(c.relowner)::text, starts_with(c.relname::text, 'stage_')
+  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+ WHERE n.nspname = 'anabranch' AND c.relkind = 'r'
+   AND CASE WHEN starts_with(c.relname::text, 'stage_')
+            THEN starts_with(c.relname::text, %s) AND NOT pg_has_role(c.relowner, 'USAGE')
+            ELSE NOT (has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'INSERT')
+                      AND has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE')) END
+ ORDER BY 1
+"""
 OUR_CONNECTIONS = 4  # apply, its index builder, state, status; a load adds its parallel tasks
 
 
@@ -17,6 +34,12 @@ def check_version(live: Live) -> Iterator[CheckResult]:
     name = live.one("SELECT current_setting('server_version')")
     if live.version < OLDEST:
         yield failed("version", f"PostgreSQL {name} is too old", "use PostgreSQL 12 or later")
+    elif live.version // 10_000 not in TESTED:
+        tested = ", ".join(map(str, TESTED))
+        hint = f"use PostgreSQL {tested}, or let anabranch verify {live.context.job} compare both ends"
+        yield warning(
+            "version", f"PostgreSQL {name} is not among the versions that were tested as a target ({tested})", hint
+        )
     else:
         yield ok("version", f"PostgreSQL {name}")
 
@@ -67,6 +90,27 @@ def check_schemas(live: Live) -> Iterator[CheckResult]:
         ):
             grant = f"GRANT CREATE, USAGE ON SCHEMA {ddl.quote(schema)} TO {user}"
             yield failed("rights", f"{live.user} may not create tables in schema {schema}", grant)
+
+
+def check_state(live: Live) -> Iterator[CheckResult]:
+    """Schema `anabranch` may have been made by another role: an administrator, or another job's user."""
+    user = ddl.quote(live.user)
+    if live.true(_NOT_OPEN):
+        yield failed(
+            "state",
+            f"{live.user} may not use the schema anabranch",
+            f"GRANT CREATE, USAGE ON SCHEMA anabranch TO {user}",
+        )
+    found = live.connection.execute(_CLOSED.encode(), [stage_prefix(live.context.job)]).fetchall()
+    tables = [(name, owner) for name, owner, is_stage in found if not is_stage]
+    for owner in sorted({owner for _, owner in tables}):
+        listed = [f"anabranch.{ddl.quote(name)}" for name, whose in tables if whose == owner]
+        why = f"{live.user} may not read and write the job's state in {', '.join(listed)}, which belong to {owner}"
+        yield failed("state", why, f"GRANT SELECT, INSERT, UPDATE, DELETE ON {', '.join(listed)} TO {user}")
+    for name, owner, is_stage in found:
+        if is_stage:
+            why = f"anabranch.{name}, a staging table of this job, belongs to {owner}: {live.user} cannot remove it"
+            yield failed("state", why, f"ALTER TABLE anabranch.{ddl.quote(name)} OWNER TO {user}")
 
 
 def check_table_rights(live: Live) -> Iterator[CheckResult]:

@@ -16,7 +16,11 @@ from anabranch.model.ids import TableId
 from anabranch.model.state import KEPT
 from anabranch.rows.net import TargetTable
 
-HAS_STATES = "SELECT to_regclass('anabranch.table_state') IS NOT NULL"
+# Not `to_regclass`: with a schema that the user may not use that one is an error.
+HAS_STATES = """
+SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+                WHERE n.nspname = 'anabranch' AND c.relname = 'table_state')
+"""
 OTHERS = """
 SELECT job, state = 'parked' OR (state = 'streaming' AND facts ? 'built')
        OR (state = 'pending' AND generation = 0 AND job COLLATE "C" > %(job)s)
@@ -24,10 +28,11 @@ SELECT job, state = 'parked' OR (state = 'streaming' AND facts ? 'built')
 """
 # Above a partition, the nearest first. https://www.postgresql.org/docs/current/functions-info.html#FUNCTIONS-INFO-PARTITION
 WHOLES = """
-SELECT DISTINCT s.target_table FROM pg_partition_ancestors(to_regclass(format('%%I.%%I', %s::text, %s::text))) AS a
+SELECT DISTINCT s.target_table FROM pg_class t JOIN pg_namespace tn ON tn.oid = t.relnamespace
+  CROSS JOIN LATERAL pg_partition_ancestors(t.oid) AS a
   JOIN pg_class c ON c.oid = a.relid JOIN pg_namespace n ON n.oid = c.relnamespace
   JOIN anabranch.table_state s ON s.target_table = n.nspname || '.' || c.relname
- WHERE (n.nspname, c.relname) <> (%s::text, %s::text)
+ WHERE tn.nspname = %s AND t.relname = %s AND (n.nspname, c.relname) <> (%s::text, %s::text)
 """
 ONE_ASKS = "SELECT pg_advisory_xact_lock(7168358)"
 IS_KEPT = "SELECT facts ? %s FROM anabranch.table_state WHERE job = %s AND source_table = %s"

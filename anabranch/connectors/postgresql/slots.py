@@ -14,6 +14,7 @@ from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.ddl import qualified, quote
 from anabranch.connectors.postgresql.held_log import read_slot
 from anabranch.connectors.postgresql.source_connection import one
+from anabranch.connectors.postgresql.source_rights import MAY_READ_LOG, rights
 from anabranch.connectors.postgresql.terms import literal
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 FAILOVER = 170_000
 ROOTS = 130_000  # from here on rows of partitions may come as rows of their root
-_MAY_SELECT = "SELECT pg_catalog.has_table_privilege(%s, 'SELECT')"
 _IS_WHOLE = """
 SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate{roots} FROM pg_catalog.pg_publication WHERE pubname = %s
 """
@@ -33,11 +33,14 @@ _FILTERS = 150_000  # of rows and columns
 # https://www.postgresql.org/docs/18/logical-replication-gencols.html
 REFUSES_COMPUTED = 180_000
 _HAS_COMPUTED = """
-SELECT EXISTS (SELECT FROM unnest(%s::text[]::regclass[]) AS w (root)
- CROSS JOIN LATERAL (SELECT w.root AS oid UNION SELECT relid FROM pg_catalog.pg_partition_tree(w.root)) AS t
+WITH wanted AS (SELECT r.oid, w.is_full FROM unnest(%s::text[], %s::text[], %s::bool[]) AS w (schema, name, is_full)
+                  JOIN pg_catalog.pg_namespace n ON n.nspname = w.schema
+                  JOIN pg_catalog.pg_class r ON r.relnamespace = n.oid AND r.relname = w.name)
+SELECT EXISTS (SELECT FROM wanted AS w
+ CROSS JOIN LATERAL (SELECT w.oid UNION SELECT relid FROM pg_catalog.pg_partition_tree(w.oid)) AS t
   JOIN pg_catalog.pg_class c ON c.oid = t.oid
   JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attgenerated = 's' AND NOT a.attisdropped
- WHERE c.relreplident = 'f' OR c.oid = ANY(%s::text[]::regclass[])
+ WHERE c.relreplident = 'f' OR (w.is_full AND c.oid = w.oid)
     OR (c.relreplident = 'i' AND EXISTS (SELECT FROM pg_catalog.pg_index x
          WHERE x.indrelid = c.oid AND x.indisreplident AND a.attnum = ANY(x.indkey::int2[]))))
 """
@@ -124,21 +127,19 @@ def _is_computed(connection: Connection, tables: Collection[TableId], identities
     """Are stored computed columns a part of the replica identity of a table, or a partition, as it will be?"""
     if connection.info.server_version < REFUSES_COMPUTED:
         return False
-    full = [qualified(table) for step in identities for table in step.tables]
-    return bool(one(connection, _HAS_COMPUTED, [list(map(qualified, tables)), full]))
+    full = {table for step in identities for table in step.tables}
+    wanted = sorted(full.union(tables))
+    places = [t.schema for t in wanted], [t.name for t in wanted], [t in full for t in wanted]
+    return bool(one(connection, _HAS_COMPUTED, places))
 
 
 def _rights(connection: Connection, tables: Mapping[TableId, TableSchema]) -> list[SetUpStep]:
     """What an administrator gives our user."""
-    user = quote(str(one(connection, "SELECT current_user")))
-    may_read_log = "SELECT rolreplication OR rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user"
-    found = [] if one(connection, may_read_log) else [SetUpStep(f"ALTER ROLE {user} REPLICATION")]
-    lacking = tuple(t for t in sorted(tables) if not one(connection, _MAY_SELECT, [qualified(t)]))
-    if lacking:
-        schemas = ", ".join(quote(schema) for schema in dict.fromkeys(table.schema for table in lacking))
-        found.append(SetUpStep(f"GRANT USAGE ON SCHEMA {schemas} TO {user}", lacking))
-        found.append(SetUpStep(f"GRANT SELECT ON TABLE {', '.join(map(qualified, lacking))} TO {user}", lacking))
-    return found
+    user = str(one(connection, "SELECT current_user"))
+    found = [] if one(connection, MAY_READ_LOG) else [SetUpStep(f"ALTER ROLE {quote(user)} REPLICATION")]
+    lacking = rights(connection, tables)
+    named = tuple(t for t in lacking.there if t.schema in lacking.closed or t in lacking.unread)
+    return found + [SetUpStep(statement, named) for statement in lacking.grants(user)]
 
 
 def _slot(connection: Connection, name: str, is_older: bool, plugin: str) -> tuple[list[SetUpStep], list[SetUpStep]]:

@@ -99,9 +99,9 @@ class PostgresCatalog:
         """The log has rows where they are committed."""
         return frozenset()
 
-    def held(self, name: str) -> HeldLog | None:
+    def held(self, name: str, much: int) -> HeldLog | None:
         with translated("look at the slot"):
-            return held(self._connection, name)
+            return held(self._connection, name, much)
 
     def in_progress(self) -> frozenset[str]:
         with translated("read the transactions of the source"):

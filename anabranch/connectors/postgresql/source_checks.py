@@ -1,17 +1,19 @@
-"""Is this server ready to be the job's source? Reads only; what fails says what mends it.
+"""Is this server ready to be the job's source? What fails says what mends it. The checks of tables live here.
 
-https://www.postgresql.org/docs/current/runtime-config-replication.html
-What does not live here: the target (preflight.py), what setup does (slots.py).
+Nothing is changed: to see whether the log can be read a connection is opened, and for a decoder that is no part of the
+server a slot, which ends with its session.
+What does not live here: the server (source_server.py), rights (source_rights.py), the target (preflight.py), what setup
+does (slots.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from anabranch.abc import PreflightContext
 from anabranch.connectors.postgresql.connection import Connection
-from anabranch.connectors.postgresql.ddl import qualified, quote
+from anabranch.connectors.postgresql.ddl import qualified
 from anabranch.connectors.postgresql.decoder_checks import ALLOWED, check_decoder
 from anabranch.connectors.postgresql.large_objects import check_large_objects
 from anabranch.connectors.postgresql.publication_checks import check_publication
@@ -20,34 +22,31 @@ from anabranch.connectors.postgresql.slots import REFUSES_COMPUTED
 from anabranch.connectors.postgresql.source_connection import one, open_session
 from anabranch.connectors.postgresql.source_definitions import STORED, UNLOGGED
 from anabranch.connectors.postgresql.source_errors import translated
+from anabranch.connectors.postgresql.source_facts import Live, Setting, some, warning
 from anabranch.connectors.postgresql.source_objects import objects
+from anabranch.connectors.postgresql.source_rights import check_rights, rights
+from anabranch.connectors.postgresql.source_server import (
+    SETTINGS,
+    check_encoding,
+    check_idle_slots,
+    check_kept_log,
+    check_log_connection,
+    check_primary,
+    check_sender_timeout,
+    check_slots,
+    check_version,
+    check_wal_level,
+)
 from anabranch.model.checks import CheckResult
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 
-OLDEST, OLDEST_NAME = 110_000, "11"
-KEEP = "max_slot_wal_keep_size"  # none before 13
-SHOWN = 8  # names in one message
 GIVEN = "capture.given"  # the engine's list of keys of [capture] that stand in the job file
 OF_OPEN_TRANSACTIONS = ("memory_limit_mb", "transaction_staging_timeout_s")
-_SETTINGS = (
-    "wal_level",
-    "max_replication_slots",
-    "max_wal_senders",
-    "max_slot_wal_keep_size",
-    "wal_sender_timeout",
-    ALLOWED,
-    "server_encoding",
-)
-
-
-@dataclass(frozen=True)
-class Live:
-    """What the checks share."""
-
-    connection: Connection
-    settings: Mapping[str, str]
-    context: PreflightContext
+# https://www.postgresql.org/docs/current/view-pg-settings.html
+_SETTINGS = """
+SELECT name::text, setting::text, pending_restart, coalesce(unit, '') FROM pg_catalog.pg_settings WHERE name = ANY(%s)
+"""
 
 
 class PostgresSourceChecks:
@@ -62,57 +61,21 @@ class PostgresSourceChecks:
         if self._connection is None:
             self._connection = open_session(self._endpoint)
         with translated("check the source"):
-            query = "SELECT name::text, setting::text FROM pg_catalog.pg_settings WHERE name = ANY(%s)"
-            rows = self._connection.execute(query, [list(_SETTINGS)]).fetchall()
-            live = Live(self._connection, dict(rows), context)
-            filtered = list(check_row_security(live))
-            named = {result.table for result in filtered}
-            seen = {table: schema for table, schema in context.tables.items() if str(table) not in named}
-            live = replace(live, context=replace(context, tables=seen))  # no check can read those that are filtered
-            return filtered + [result for check in CHECKS for result in check(live)]
+            rows = self._connection.execute(_SETTINGS, [[*SETTINGS, ALLOWED]]).fetchall()
+            settings = {name: Setting(*facts) for name, *facts in rows}
+            user = str(one(self._connection, "SELECT current_user"))
+            live = Live(self._connection, settings, context, self._endpoint, user)
+            found = rights(self._connection, context.tables)
+            first = [*check_row_security(live), *check_rights(live, found)]
+            filtered = {result.table for result in first}
+            seen = {table: context.tables[table] for table in found.there if str(table) not in filtered}
+            live = replace(live, context=replace(context, tables=seen))  # no check can read the others
+            return first + [result for check in CHECKS for result in check(live)]
 
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-
-
-def check_version(live: Live) -> Iterator[CheckResult]:
-    number = live.connection.info.server_version
-    shown = str(one(live.connection, "SHOW server_version"))
-    if number < OLDEST:
-        yield _failed(
-            "version", f"PostgreSQL {shown} has no pgoutput that we read", f"PostgreSQL {OLDEST_NAME} or later"
-        )
-    else:
-        yield _ok("version", f"PostgreSQL {shown}")
-
-
-def check_primary(live: Live) -> Iterator[CheckResult]:
-    if one(live.connection, "SELECT pg_catalog.pg_is_in_recovery()"):
-        yield _failed("primary", "the source is a standby", "point the job at the primary")
-
-
-def check_wal_level(live: Live) -> Iterator[CheckResult]:
-    level = live.settings["wal_level"]
-    if level == "logical":
-        yield _ok("wal_level", "wal_level = logical")
-    else:
-        hint = "ALTER SYSTEM SET wal_level = logical at the source, and restart it"
-        yield _failed("wal_level", f"wal_level = {level}: the log has no rows that can be read", hint)
-
-
-def check_slots(live: Live) -> Iterator[CheckResult]:
-    """One slot and one sender are needed; ours may be there already."""
-    used = "SELECT count(*) FROM pg_catalog.pg_replication_slots WHERE slot_name NOT LIKE 'anabranch\\_%'"
-    senders = "SELECT count(*) FROM pg_catalog.pg_stat_replication"
-    for setting, query in (("max_replication_slots", used), ("max_wal_senders", senders)):
-        most, taken = int(live.settings[setting]), int(one(live.connection, query.encode()))
-        if most - taken < 1:
-            hint = f"ALTER SYSTEM SET {setting} = {most + 4} at the source, and restart it"
-            yield _failed(setting, f"{setting} = {most}, and {taken} are in use", hint)
-        else:
-            yield _ok(setting, f"{setting} = {most}, {taken} in use")
 
 
 def check_unused(live: Live) -> Iterator[CheckResult]:
@@ -123,37 +86,11 @@ def check_unused(live: Live) -> Iterator[CheckResult]:
         unused |= dict.fromkeys(OF_OPEN_TRANSACTIONS, "without streaming = true the source keeps open transactions")
     for key in choices.get(GIVEN, "").split(", "):
         if key in unused:
-            yield _warning("settings", f"[capture] {key} has no effect: {unused[key]}", "take it out of the job file")
+            yield warning("settings", f"[capture] {key} has no effect: {unused[key]}", "take it out of the job file")
 
 
 def check_plugin(live: Live) -> Iterator[CheckResult]:
-    yield from check_decoder(live.connection, live.settings, live.context)
-
-
-def check_kept_log(live: Live) -> Iterator[CheckResult]:
-    """https://www.postgresql.org/docs/current/runtime-config-replication.html#GUC-MAX-SLOT-WAL-KEEP-SIZE"""
-    most = live.settings.get("max_slot_wal_keep_size")
-    if most == "-1":
-        hint = f"ALTER SYSTEM SET {KEEP} = '50GB', as the disk allows; a slot that needs more is lost, its tables load again"
-        yield _warning(KEEP, "nothing bounds the log that is kept while capture is away: it may fill the disk", hint)
-    elif most is not None:
-        yield _ok(KEEP, f"{KEEP} = {most} MB: capture that is away for longer has to load again")
-
-
-def check_rights(live: Live) -> Iterator[CheckResult]:
-    query = "SELECT rolreplication OR rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user"
-    if not one(live.connection, query):
-        user = str(one(live.connection, "SELECT current_user"))
-        yield _failed("replication", f"the user {user} may not read the log", f"ALTER ROLE {quote(user)} REPLICATION")
-    lacking = [
-        table
-        for table in sorted(live.context.tables)
-        if not one(live.connection, "SELECT has_table_privilege(%s, 'SELECT')", [qualified(table)])
-    ]
-    if lacking:
-        user = quote(str(one(live.connection, "SELECT current_user")))
-        hint = f"GRANT SELECT ON TABLE {', '.join(map(qualified, lacking))} TO {user}"
-        yield _failed("select", f"the user may not read {_some(list(map(str, lacking)))}", hint)
+    yield from check_decoder(live)
 
 
 def check_published(live: Live) -> Iterator[CheckResult]:
@@ -188,9 +125,10 @@ def check_identity(live: Live) -> Iterator[CheckResult]:
                  (SELECT array_agg(a.attname::text) FROM pg_catalog.pg_index x
                     JOIN pg_catalog.pg_attribute a ON a.attrelid = x.indrelid AND a.attnum = ANY(x.indkey::int2[])
                    WHERE x.indrelid = c.oid AND x.indisreplident), '{}')
-          FROM pg_catalog.pg_class c WHERE c.oid = %s::regclass"""
+          FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+         WHERE n.nspname = %s AND c.relname = %s"""
     for table, schema in sorted(live.context.tables.items(), key=str):
-        kind, is_late, columns = live.connection.execute(query, [qualified(table)]).fetchall()[0]
+        kind, is_late, columns = live.connection.execute(query, [table.schema, table.name]).fetchall()[0]
         place = f"ALTER TABLE {qualified(table)} REPLICA IDENTITY"
         if schema.primary_key and kind == "n":
             why = "its log does not tell which rows are changed (REPLICA IDENTITY NOTHING)"
@@ -233,8 +171,10 @@ def check_inheritance(live: Live) -> Iterator[CheckResult]:
          WHERE pn.nspname || '.' || p.relname = ANY(%s) GROUP BY 1, 2 ORDER BY 1, 2"""
     for schema, name, children in live.connection.execute(query, [parents]).fetchall():
         without = [child for child in children if child not in parents]
-        why = f"{_some(children)} inherit from it: each table gets its own rows (ONLY), and inherits nothing at the target"
-        why += f"; the rules leave out {_some(without)}" * bool(without)
+        why = (
+            f"{some(children)} inherit from it: each table gets its own rows (ONLY), and inherits nothing at the target"
+        )
+        why += f"; the rules leave out {some(without)}" * bool(without)
         hint = "include the children, and read them together by a view of UNION ALL where the application needs it"
         yield CheckResult("source.inheritance", "warning", why, hint, str(TableId(schema, name)))
 
@@ -244,15 +184,17 @@ def check_computed(live: Live) -> Iterator[CheckResult]:
     https://www.postgresql.org/docs/18/logical-replication-gencols.html"""
     if live.connection.info.server_version < REFUSES_COMPUTED:
         return
-    query = "SELECT relreplident::text FROM pg_catalog.pg_class WHERE oid = %s::regclass"
+    query = """
+        SELECT c.relreplident::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+         WHERE n.nspname = %s AND c.relname = %s"""
     for table, schema in sorted(live.context.tables.items(), key=str):
         columns = [column.name for column in schema.columns if column.expression.endswith(STORED["v"])]
-        if not columns or (schema.primary_key and one(live.connection, query, [qualified(table)]) != "f"):
+        if not columns or (schema.primary_key and one(live.connection, query, [table.schema, table.name]) != "f"):
             continue
         why = (
             "the server refuses UPDATE and DELETE of a published table whose REPLICA IDENTITY FULL has VIRTUAL columns"
         )
-        why += f": {_some(columns)}"
+        why += f": {some(columns)}"
         hint = f"ALTER TABLE {qualified(table)} REPLICA IDENTITY DEFAULT"
         hint = hint if schema.primary_key else "give it a primary key, or leave the table out ([[rules]] exclude)"
         yield CheckResult("source.computed", "failed", why, hint, str(table))
@@ -273,13 +215,6 @@ def check_objects(live: Live) -> Iterator[CheckResult]:
     yield from objects(live.connection, live.context.tables)
 
 
-def check_encoding(live: Live) -> Iterator[CheckResult]:
-    encoding = live.settings["server_encoding"]
-    if encoding == "SQL_ASCII":
-        why = "the database has no encoding (SQL_ASCII): text that is not UTF-8 stops the job"
-        yield _warning("encoding", why, "make sure that its text is UTF-8")
-
-
 Check = Callable[[Live], Iterator[CheckResult]]
 CHECKS: tuple[Check, ...] = (
     check_version,
@@ -287,9 +222,11 @@ CHECKS: tuple[Check, ...] = (
     check_wal_level,
     check_slots,
     check_unused,
+    check_log_connection,
+    check_sender_timeout,
+    check_idle_slots,
     check_plugin,
     check_kept_log,
-    check_rights,
     check_published,
     check_encoding,
     check_unlogged,
@@ -301,20 +238,3 @@ CHECKS: tuple[Check, ...] = (
     check_values,
     check_objects,
 )
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
-
-
-def _ok(check: str, message: str) -> CheckResult:
-    return CheckResult(f"source.{check}", "ok", message)
-
-
-def _warning(check: str, message: str, hint: str) -> CheckResult:
-    return CheckResult(f"source.{check}", "warning", message, hint)
-
-
-def _failed(check: str, message: str, hint: str) -> CheckResult:
-    return CheckResult(f"source.{check}", "failed", message, hint)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import psycopg
 
-from anabranch.connectors.postgresql.errors import LOCKED, Meaning, describe, meaning, state_of
+from anabranch.connectors.postgresql.errors import LOCKED, Meaning, connect_grant, describe, meaning, state_of
 from anabranch.errors import SourceError, SourceUnavailable, ValueRefused
 from anabranch.waits import said
 
@@ -54,6 +54,7 @@ def translated(doing: str) -> Iterator[None]:
 def translate(error: psycopg.Error, doing: str) -> SourceError:
     kind, _ = meaning(error)
     hint = (said() if error.sqlstate == LOCKED else "") or hint_of(state_of(error))
+    hint = connect_grant(error) or hint
     if FILTERED in str(error):
         hint = ROW_SECURITY
     made = SourceUnavailable if kind in _LATER else ValueRefused if state_of(error) in UNCONVERTED else SourceError

@@ -51,10 +51,36 @@ def trail(job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     def call(verb: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         with pytest.raises(SystemExit) as end:
             main(["trail", verb, str(job), *arguments])
-        return subprocess.CompletedProcess(verb, end.value.code, capsys.readouterr().out)
+        captured = capsys.readouterr()
+        return subprocess.CompletedProcess(verb, end.value.code, captured.out, captured.err)
 
     yield call
     structlog.reset_defaults()
+
+
+def test_damage_is_one_clear_error(trail: Trail, job: Path) -> None:
+    for path, place in (
+        (next((job.parent / "shop" / "trail").glob("*.segment")), "offset 0"),
+        (history(job), "line 2"),
+    ):
+        content = path.read_bytes()
+        at = 30 if place == "offset 0" else content.index(b"\n") + 90
+        path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+        try:
+            for verb, *arguments in (("ls",), ("show", "--from", "0"), ("check",)):
+                found = trail(verb, *arguments)
+                if verb == "ls" and path.name == "history":
+                    assert found.returncode == 0
+                    continue
+                assert found.returncode == 7
+                text = found.stdout + found.stderr
+                assert str(path) in text and place in text and "Traceback" not in text, (verb, text)
+        finally:
+            path.write_bytes(content)
+
+
+def history(job: Path) -> Path:
+    return job.parent / "shop" / "trail" / "history"
 
 
 def test_ls(trail: Trail) -> None:

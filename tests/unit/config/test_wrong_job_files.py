@@ -261,7 +261,7 @@ CASES: dict[str, tuple[str, list[str]]] = {
         [
             "line 10, [[tables]] where: is no filter",
             "line 12, [[tables]] name: shop.a has an entry already (number 1); expected one entry",
-            "line 14, [[tables]] name: no rule includes crm.x; expected a table that [[rules]] include",
+            "line 14, [[tables]] name: no rule includes crm.x; expected a table that is replicated",
             "line 16, [load] parallel: 0 is too small; expected at least 1",
         ],
     ),
@@ -341,7 +341,11 @@ CASES: dict[str, tuple[str, list[str]]] = {
     ),
     "entry for a table no rule includes": (
         more('[[tables]]\nname = "crm.people"\n'),
-        ["line 9, [[tables]] name: no rule includes crm.people; expected a table that [[rules]] include"],
+        ["line 9, [[tables]] name: no rule includes crm.people; expected a table that is replicated"],
+    ),
+    "entry for a table that another rule excludes": (
+        more('exclude = ["crm.p*"]\n[[rules]]\ninclude = ["crm.*"]\n[[tables]]\nname = "crm.people"\n'),
+        ["line 12, [[tables]] name: rule 1 excludes crm.people, for all rules; expected a table that is replicated"],
     ),
     "two entries for a table": (
         more('[[tables]]\nname = "shop.a"\n[[tables]]\nname = "shop.a"\n'),

@@ -221,3 +221,68 @@ def test_columns_that_the_target_computes_are_neither_written_nor_refused(tmp_pa
     assert dropped.computed == () and dropped.columns == ("id", "fname")
     for other in (replace(spoken, dialect=""), replace(spoken, primary_key=("id", "total"))):
         assert found.refused(other) == [total], "nobody computes it, or rows are found by it"
+
+
+CONTRADICTIONS = {
+    "an exclusion of one rule takes tables from another": (
+        '[[rules]]\ninclude = ["shop.*"]\nexclude = ["*.tmp_*"]\n[[rules]]\ninclude = ["crm.*"]\n',
+        ["line 8, [[rules]] exclude: '*.tmp_*' of rule 1 leaves out crm.tmp_b, which rule 2 (line 9) includes"],
+    ),
+    "so does one of a later rule": (
+        '[[rules]]\ninclude = ["*.*"]\n[[rules]]\ninclude = ["none.*"]\nexclude = ["crm.a", "shop.a"]\n',
+        [
+            "line 10, [[rules]] exclude: 'crm.a' of rule 2 leaves out crm.a, which rule 1 (line 6) includes",
+            "line 10, [[rules]] exclude: 'shop.a' of rule 2 leaves out shop.a, which rule 1 (line 6) includes",
+        ],
+    ),
+    "also where it is included by its very name": (
+        '[[rules]]\ninclude = ["shop.*"]\nexclude = ["shop.tmp_*"]\n[[rules]]\ninclude = ["shop.tmp_b"]\n',
+        ["line 8, [[rules]] exclude: 'shop.tmp_*' of rule 1 leaves out shop.tmp_b, which rule 2 (line 9) includes"],
+    ),
+    "and from several": (
+        '[[rules]]\ninclude = ["crm.*"]\n[[rules]]\ninclude = ["shop.a"]\n[[rules]]\ninclude = ["x.y"]\nexclude = ["*.a"]\n',
+        [
+            "line 12, [[rules]] exclude: '*.a' of rule 3 leaves out crm.a, which rule 1 (line 6) includes",
+            "line 12, [[rules]] exclude: '*.a' of rule 3 leaves out shop.a, which rule 2 (line 8) includes",
+        ],
+    ),
+    "rules that agree say nothing": (
+        '[[rules]]\ninclude = ["shop.*"]\nexclude = ["*.tmp_*"]\n[[rules]]\ninclude = ["crm.*"]\nexclude = ["*.tmp_b"]\n',
+        [],
+    ),
+    "an exclusion that takes nothing from others says nothing": (
+        '[[rules]]\ninclude = ["shop.*"]\nexclude = ["shop.tmp_*", "shop.none"]\n[[rules]]\ninclude = ["crm.*"]\n',
+        [],
+    ),
+    "a rule takes all from itself": (
+        '[[rules]]\ninclude = ["shop.a", "crm.*"]\nexclude = ["shop.*"]\n',
+        ["line 7, [[rules]] include: 'shop.a' selects nothing: rule 1 itself excludes shop.a"],
+    ),
+    "a rule that comes too late": (
+        '[[rules]]\ninclude = ["shop.*"]\n[[rules]]\ninclude = ["crm.*"]\n'
+        '[[rules]]\ninclude = ["shop.a", "crm.a"]\ntarget = "x.y"\n',
+        [
+            "line 10, [[rules]]: rule 3 has no effect: of several rules the first gives the target, and rule 1 (line 6),"
+            " rule 2 (line 8) include before it: crm.a, shop.a"
+        ],
+    ),
+    "the narrow one before the wide one": ('[[rules]]\ninclude = ["shop.a"]\n[[rules]]\ninclude = ["*.*"]\n', []),
+    "a name that is nearly there": (
+        '[[rules]]\ninclude = ["shop.*"]\nexclude = ["shop.TMP_B"]\n',
+        ["line 8, [[rules]] exclude: 'shop.TMP_B' matches no table"],
+    ),
+}
+
+
+@pytest.mark.parametrize("text, expected", CONTRADICTIONS.values(), ids=CONTRADICTIONS)
+def test_what_one_rule_takes_from_another_is_said_with_both(tmp_path: Path, text: str, expected: list[str]) -> None:
+    present = [TableId(schema, name) for schema in ("shop", "crm") for name in ("a", "tmp_b")]
+    found = rules(tmp_path, text).contradictions(present)
+    assert [str(one.problem) for one in found] == expected
+    assert all(one.hint for one in found)
+
+
+def test_a_contradiction_lists_ten_tables_and_counts_the_others(tmp_path: Path) -> None:
+    found = rules(tmp_path, '[[rules]]\ninclude = ["a.*"]\n[[rules]]\ninclude = ["b.*"]\nexclude = ["*.t*"]\n')
+    [one] = found.contradictions([TableId("a", f"t{number:02}") for number in range(25)])
+    assert "a.t08, a.t09 and 15 more, which rule 1 (line 6) includes" in one.problem.message

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -27,14 +26,15 @@ BROKEN = STOCK | {
 def summary(
     *tables: dict[str, Any], parked: tuple[dict[str, str], ...] = (), latencies: tuple[float, ...] = ()
 ) -> Summary:
-    found = Distribution()
+    before, found = Distribution(), Distribution()
+    before.add((41.2, 3.0))
     found.add(latencies)
+    caught_up, steady = (3.2, 5.2) if latencies else (None, None)
     status = {"targets": [{"tables": [{"rows_loaded": 100_000, "changes_applied": 2_500}] * len(tables)}]}
     identical = all(table["identical"] for table in tables)
     verification = {"identical": identical, "tables": list(tables), "parked": list(parked)}
-    return Summary(
-        status, verification, Streamed(Totals(2_000, 30, 4), found, 3.2 if latencies else None, 21.4, 60.2, 2_010)
-    )
+    streamed = Streamed(Totals(2_000, 30, 4), before, found, caught_up, steady, 21.4, 60.2, 2_010)
+    return Summary(status, verification, streamed)
 
 
 def test_real_numbers_of_a_good_run() -> None:
@@ -43,8 +43,9 @@ def test_real_numbers_of_a_good_run() -> None:
     text = "\n".join(good.lines())
     assert "loaded      200,000 rows of 2 tables" in text
     assert "applied     2,010 transactions, 5,000 changes" in text
-    assert "streamed    for 60 s, from 3 s on within a second of the writer" in text
-    assert "p50 60 ms, p99 900 ms" in text
+    assert "caught up   within a second of the writer after 3 s of streaming: 2 transactions" in text
+    assert "the oldest 41 s before it was visible" in text
+    assert "streamed    for 55 s from then on" in text and "p50 60 ms, p99 900 ms" in text
     assert "2,000 committed, 30 rolled back, 4 refused" in text
     assert good.lines()[-1] == "identical:  2 of 2 tables (30,500 rows compared)"
 
@@ -65,20 +66,27 @@ def test_a_parked_table_counts_and_is_a_failure() -> None:
 
 
 def test_a_stream_that_never_caught_up_has_no_latency() -> None:
-    assert "latency     not measured: the stream never came within a second of the writer" in summary(ORDERS).lines()
+    lines = summary(ORDERS).lines()
+    assert "caught up   not within a second of the writer" in lines
+    assert "streamed    for 60 s, never steadily: latency not measured" in lines
 
 
 def test_nothing_compared_is_no_success() -> None:
     assert summary().exit_code != 0
 
 
-def test_latency_counts_from_the_first_row_that_was_visible_at_once() -> None:
+def test_latency_counts_from_when_the_job_is_steady() -> None:
+    """Whoever says so before the stream has caught up is not heard."""
     watch = LatencyWatch(Database(Server("postgresql", "18", "127.0.0.1", 1, "postgres", ""), "shop"), 2)
-    for seen in ([40.0, 30.0], [20.0, 0.4], [0.1, 0.2]):
-        watch._saw(seen, started=time.time() - 5)
-    assert watch.latencies.total == 3
-    assert watch.latencies.percentile(1.0) == 400
-    assert watch.caught_up_after == pytest.approx(5, abs=1)
+    watch._saw([40.0, 30.0])
+    watch.begin_steady()
+    watch._saw([20.0, 0.4])
+    assert watch.caught_up_after is not None and watch.steady_after is None
+    watch._saw([0.9])  # indexes are still being built
+    watch.begin_steady()
+    watch._saw([0.1, 0.2])
+    assert watch.catching_up.total == 5 and watch.catching_up.percentile(1.0) == 40_000
+    assert watch.latencies.total == 2 and watch.latencies.percentile(1.0) == 200
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,60 @@
+"""What the checks of a source share: the server as it answers, and how a finding is said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from anabranch.abc import PreflightContext
+from anabranch.connectors.postgresql.connection import Connection
+from anabranch.model.checks import CheckResult
+from anabranch.model.endpoint import Endpoint
+
+SHOWN = 8  # names in one message
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A server's setting as it is in force. `waits`: the configuration says otherwise, which a restart brings into force."""
+
+    value: str
+    waits: bool = False
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Live:
+    """What the checks share."""
+
+    connection: Connection
+    settings: Mapping[str, Setting]
+    context: PreflightContext
+    endpoint: Endpoint
+    user: str
+
+    @property
+    def version(self) -> int:
+        return self.connection.info.server_version
+
+    def value(self, name: str) -> str | None:
+        """None for a setting that this release does not have."""
+        found = self.settings.get(name)
+        return None if found is None else found.value
+
+
+def some(names: Iterable[str]) -> str:
+    listed = list(names)
+    more = f" and {len(listed) - SHOWN} more" if len(listed) > SHOWN else ""
+    return ", ".join(listed[:SHOWN]) + more
+
+
+def ok(check: str, message: str) -> CheckResult:
+    return CheckResult(f"source.{check}", "ok", message)
+
+
+def warning(check: str, message: str, hint: str) -> CheckResult:
+    return CheckResult(f"source.{check}", "warning", message, hint)
+
+
+def failed(check: str, message: str, hint: str) -> CheckResult:
+    return CheckResult(f"source.{check}", "failed", message, hint)

@@ -1,0 +1,101 @@
+"""What the first frame of a file says of it: whose it is, which segment, of which source, in which format.
+
+Every reader compares it when it opens the file, so that a file that was damaged, put in from another trail or renamed is
+refused before anything of it is believed. What does not live here: frames and their checksums (`segment.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anabranch.errors import TrailError
+from anabranch.trail import history as histories
+from anabranch.trail import identity as identities
+from anabranch.trail.format import FORMAT, SegmentName
+from anabranch.trail.history import SchemaHistory
+from anabranch.trail.identity import Identity
+from anabranch.trail.segment import SegmentReader
+from anabranch.trail.storage import Storage, read_whole
+
+NAMED = ("number", "epoch", "next", "fragments")  # what a segment's name says, too
+KINDS: dict[str, type | tuple[type, ...]] = {
+    "format": int,
+    "job": str,
+    "job_uuid": str,
+    "source_identity": str,
+    "native": str,
+    "resume": str,
+    "created": (int, float),
+    **dict.fromkeys(NAMED, int),
+}
+MIXED = "put the file of this job back from a backup of the trail, or load again"
+
+
+def check_segment(storage: Storage, segment: SegmentReader, name: SegmentName) -> dict[str, Any]:
+    """The header of a segment that belongs to this trail. Raises TrailCorrupt, TrailError for a newer format."""
+    header = segment.header()
+    _check_format(segment, header)
+    for key, kind in KINDS.items():
+        if not isinstance(header.get(key), kind):
+            raise segment.damage(0, f"the header says nothing usable of {key!r}")
+    for key in NAMED:
+        if header[key] != getattr(name, key):
+            message = f"the file's name says {key} {getattr(name, key)}, its header {header[key]}"
+            raise segment.damage(
+                0, message, "give the file its own name again, or restore it from a backup of the trail"
+            )
+    ours = _identity(storage, segment)
+    _check_job(segment, header, ours)
+    source = header["source_identity"]
+    if source != ours.source_identity and source not in _former_sources(storage, ours):
+        message = f"it was captured from source {source}, the trail from {ours.source_identity} ({identities.FILE})"
+        raise segment.damage(0, message, MIXED)
+    return header
+
+
+def check_staged(storage: Storage, segment: SegmentReader) -> None:
+    """The same for rows of an open or prepared transaction; files of an earlier release do not say whose they are."""
+    header = segment.header()
+    _check_format(segment, header)
+    if "job_uuid" in header:
+        _check_job(segment, header, _identity(storage, segment))
+
+
+def staged_header(storage: Storage) -> dict[str, Any]:
+    """What `check_staged` compares."""
+    found = identities.load(storage)
+    whose = {"job": found.job, "job_uuid": found.job_uuid} if found else {}
+    return {"format": FORMAT} | whose
+
+
+def _check_format(segment: SegmentReader, header: dict[str, Any]) -> None:
+    version = header.get("format")
+    if type(version) is not int or version < 1:
+        raise segment.damage(0, f"the header has no usable format: {version!r}")
+    if version > FORMAT:
+        raise TrailError(
+            f"segment {segment.file} has format {version}, this release knows {FORMAT} ({segment.path})",
+            hint=identities.NEWER,
+        )
+
+
+def _identity(storage: Storage, segment: SegmentReader) -> Identity:
+    found = identities.load(storage)
+    if found is None:
+        raise segment.damage(0, f"there is no {storage.path(identities.FILE)}", MIXED)
+    return found
+
+
+def _check_job(segment: SegmentReader, header: dict[str, Any], ours: Identity) -> None:
+    if header["job_uuid"] != ours.job_uuid:
+        theirs = f"job {header.get('job')} ({header['job_uuid']})"
+        message = f"it belongs to {theirs}, the trail to job {ours.job} ({ours.job_uuid}, {identities.FILE})"
+        raise segment.damage(0, message, MIXED)
+
+
+def _former_sources(storage: Storage, ours: Identity) -> set[str]:
+    """Servers that the trail was captured from before another one took over."""
+    history = SchemaHistory()
+    data = read_whole(storage, histories.FILE)
+    histories.parse(data, 0, history, histories.Place(storage.path(histories.FILE), ours.job_uuid))
+    return {source for entry in history.entries if entry.kind == "source" for source in (entry.reason, entry.statement)}
