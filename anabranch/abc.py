@@ -129,9 +129,10 @@ class SourceCatalog(Protocol):
         """All tables that `tables` would find now, by their names alone: one cheap query, asked again and again. Of each: why
         the log does not have its rows, "" where it has."""
 
-    def gone(self, tables: Collection[TableId]) -> frozenset[TableId]:
-        """Those of which the source has no table any more, for certain: a name that a view has by now is one, a table that this
-        user may not see is none. Raises SourceUnavailable."""
+    def gone(self, tables: Collection[TableId]) -> dict[TableId, str]:
+        """Those of which the source has no table of their own any more, for certain: a name that a view has by now is one, a
+        table that this user may not see is none. Of each: what it is now, "" where it was dropped or renamed. Raises
+        SourceUnavailable."""
 
     def mark(self) -> LogMark:
         """The log's end now, for read-position / definitions / position (K19)."""

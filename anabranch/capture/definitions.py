@@ -31,10 +31,9 @@ VANISHES = frozenset({"drop", "rename", "partition"})
 PREPARE_SECONDS = 10.0  # between two tries to prepare a table that others are in the way of
 WARN_SECONDS = 60.0  # between two warnings of the same table
 REMEDY = "anabranch load JOB --table {table} brings it in"
-GONE = (
-    f"{DROPPED}, or renamed there: no table has this name any more; exclude it in the job file and run anabranch plan JOB, "
-    "or load it when there is one again"
-)
+GONE = f"{DROPPED}, or renamed there: no table has this name any more"
+BECAME = f"{DROPPED} as a table of its own: it is "
+REMEDY_GONE = "exclude it in the job file and run anabranch plan JOB, or load it when there is one again"
 
 
 @dataclass(frozen=True)
@@ -188,14 +187,15 @@ class DefinitionKeeper:
         """Their rows cannot be followed any more, for a reason that no statement gives."""
         return self._park(tables, reason, "")
 
-    def drop(self, table: TableId) -> list[Barrier]:
-        """A parked table is gone at the source: a target that never had it forgets it there."""
+    def drop(self, table: TableId, what: str = "") -> list[Barrier]:
+        """A parked table is gone at the source, or is `what` now: a target that never had it forgets it there."""
         entry = self.trail.history.parked_by(table)
         is_known = entry is not None and entry.reason.partition(" ")[0] in VANISHES
         statement = self._went.pop(table, entry.statement if entry and is_known else "")
-        self.trail.park(table, GONE, statement)
-        log.get().info("table_dropped", table=str(table), statement=statement)
-        return [Barrier(0, 0, BarrierKind.PARK, table, statement, GONE)]
+        why = f"{BECAME + what if what else GONE}; {REMEDY_GONE}"
+        self.trail.park(table, why, statement)
+        log.get().info("table_dropped", table=str(table), reason=why, statement=statement)
+        return [Barrier(0, 0, BarrierKind.PARK, table, statement, why)]
 
     def park_at(self, barrier: Barrier) -> list[Barrier]:
         """The barrier's table, at its place; nothing where it is parked by now, with another one."""

@@ -33,7 +33,7 @@ class Newcomers:
     def __init__(self, source: SourceConnector, trail: TrailWriter, wanted: Wanted) -> None:
         self._source, self._trail, self._wanted = source, trail, wanted
         self._names: Mapping[TableId, str] = {}
-        self._gone: frozenset[TableId] = frozenset()
+        self._gone: Mapping[TableId, str] = {}
         self._mark: LogMark | None = None
 
     def look(self) -> None:
@@ -49,16 +49,17 @@ class Newcomers:
 
     def forget(self) -> None:
         """Drops what was seen: another server's log has other places."""
-        self._names, self._gone, self._mark = {}, frozenset(), None
+        self._names, self._gone, self._mark = {}, {}, None
 
     @property
     def is_waiting(self) -> bool:
         return self._mark is not None
 
-    def due(self, place: LogMark) -> tuple[dict[TableId, str], list[TableId]]:
-        """New tables with why they are parked, and parked ones that are gone; none that a `load --table` waits for."""
+    def due(self, place: LogMark) -> tuple[dict[TableId, str], dict[TableId, str]]:
+        """New tables with why they are parked, and parked ones that are gone with what each is now; none that a `load --table`
+        waits for."""
         if self._mark is None or not self._source.order.includes(place, self._mark.native, None):
-            return {}, []
+            return {}, {}
         history, names, left = self._trail.history, self._names, self._gone
         self.forget()
         asked = {request.table for request in requests.pending(self._trail.directory)}
@@ -67,7 +68,7 @@ class Newcomers:
             for table in unknown(names, self._wanted, history)
             if table not in asked
         }
-        return new, _sorted(left & _undropped(history) - asked)
+        return new, {table: left[table] for table in _sorted(left.keys() & _undropped(history) - asked)}
 
 
 def unknown(names: Mapping[TableId, str], wanted: Wanted, history: SchemaHistory) -> Iterator[TableId]:
@@ -84,10 +85,11 @@ def unknown(names: Mapping[TableId, str], wanted: Wanted, history: SchemaHistory
 
 def gone(
     catalog: SourceCatalog, names: Mapping[TableId, str], wanted: Wanted, history: SchemaHistory
-) -> frozenset[TableId]:
-    """Wanted tables that are parked, that the source has no longer, and of which the history does not say so yet."""
+) -> dict[TableId, str]:
+    """Wanted tables that are parked, that the source has no longer, and of which the history does not say so yet; what each is
+    now."""
     missing = [table for table in _undropped(history) if table not in names and wanted(table)]
-    return catalog.gone(missing) if missing else frozenset()
+    return catalog.gone(missing) if missing else {}
 
 
 def _undropped(history: SchemaHistory) -> set[TableId]:

@@ -153,8 +153,8 @@ class Capture:
         new, gone = self.newcomers.due(self._place())
         for table, reason in new.items():
             self._write(alone(self.keeper.park([table], reason), self._place(), None))
-        for table in gone:
-            self._write(alone(self.keeper.drop(table), self._place(), None))
+        for table, what in gone.items():
+            self._write(alone(self.keeper.drop(table, what), self._place(), None))
 
     def _note_cascades(self) -> None:
         """The server may be another one, or a newer version."""

@@ -79,8 +79,13 @@ def test_a_dropped_table_is_told_from_a_hidden_one_at_a_postgresql(
     )
     try:
         at = endpoint(shop, user, shop.name)  # without USAGE on the schema, without SELECT on anything
-        found = gone(at, "vault", *TABLES, "another", "root", 'q"t')
-        assert found == {"goes", "renamed", "viewed", "hidden_and_gone", 'q"t'}
+        with closing(connectors.source(at).catalog()) as catalog:
+            names = catalog.names().keys()
+            found = catalog.gone([TableId("vault", name) for name in (*TABLES, "another", "root", 'q"t')])
+        expected = dict.fromkeys(("goes", "renamed", "viewed", "hidden_and_gone", 'q"t'), "")
+        if TableId("vault", "another") not in names:  # before 13 a partition is a table
+            expected["another"] = "a partition of vault.root"
+        assert {table.name: what for table, what in found.items()} == expected
         assert gone(at, "no_such_schema", "t") == {"t"}
     finally:
         shop.execute(f"DROP ROLE {user}")

@@ -131,7 +131,12 @@ def test_names_that_came_and_went_at_a_postgresql(
     logical_postgresql: Server, scenario: Callable[..., FromPostgres]
 ) -> None:
     names = ("orders", "had", "moved", "again")
-    made = scenario(logical_postgresql, *(f"CREATE TABLE {name} (id int PRIMARY KEY)" for name in names))
+    made = scenario(
+        logical_postgresql,
+        *(f"CREATE TABLE {name} (id int PRIMARY KEY)" for name in names),
+        "CREATE TABLE root (id int PRIMARY KEY) PARTITION BY RANGE (id)",
+    )
+    names = (*names, "root")
     known = dict.fromkeys((*names, *MARK), "streaming")
     running = made.start("run")
     made.wait_streaming(running)
@@ -154,8 +159,10 @@ def test_names_that_came_and_went_at_a_postgresql(
     known |= {"had": "dropped", "moved": "dropped", "again": "parked"}
     shows(made, running, known)
     assert made.target.query("SELECT id FROM public.had") == [(1,)]
-    made.source.execute("CREATE TABLE had (id int PRIMARY KEY)")
-    shows(made, running, known | {"had": "parked"})
+    made.source.execute("CREATE TABLE had (id int PRIMARY KEY)", "CREATE TABLE part (id int PRIMARY KEY)")
+    shows(made, running, known | {"had": "parked", "part": "parked"})
+    made.source.execute("ALTER TABLE root ATTACH PARTITION part FOR VALUES FROM (0) TO (9)", "DROP TABLE had")
+    shows(made, running, known | {"root": "parked"})
     running.stop()
 
 

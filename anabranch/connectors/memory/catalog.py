@@ -27,8 +27,8 @@ class MemoryCatalog:
     def names(self) -> dict[TableId, str]:
         return dict.fromkeys(self.tables(lambda table: True), "")
 
-    def gone(self, tables: Collection[TableId]) -> frozenset[TableId]:
-        return frozenset(tables) - self.names().keys()
+    def gone(self, tables: Collection[TableId]) -> dict[TableId, str]:
+        return dict.fromkeys(set(tables) - self.names().keys(), "")
 
     def mark(self) -> LogMark:
         with self._database.lock:

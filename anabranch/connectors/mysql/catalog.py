@@ -44,11 +44,11 @@ class MysqlCatalog:
         ask(self._connection, "SET SESSION lock_wait_timeout = 2")
         return dict.fromkeys(Definitions(self._connection).names(), "")
 
-    def gone(self, tables: Collection[TableId]) -> frozenset[TableId]:
+    def gone(self, tables: Collection[TableId]) -> dict[TableId, str]:
         from anabranch.connectors.mysql.gone import is_gone
 
         ask(self._connection, "SET SESSION lock_wait_timeout = 2")
-        return frozenset(table for table in tables if is_gone(self._connection, table))
+        return {table: "" for table in tables if is_gone(self._connection, table)}
 
     def mark(self) -> LogMark:
         return log_end_with_gtids(self._connection).mark()

@@ -42,13 +42,16 @@ SELECT coalesce(array_agg(backend_xid::text) FILTER (WHERE wait_event = 'SyncRep
          AS is_all, pg_catalog.pg_current_wal_flush_lsn()::text
   FROM pg_catalog.pg_stat_activity
 """
-# Everybody may read these, whatever rights he has to the tables. Partitions and tables of extensions are there as well.
-_PRESENT = b"""
-SELECT n.nspname::text, c.relname::text
+# Everybody may read these, whatever rights he has to the tables. Tables of extensions are there as well.
+_PRESENT = """
+SELECT n.nspname::text, c.relname::text, rn.nspname::text, r.relname::text
   FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+  LEFT JOIN pg_catalog.pg_class r ON {root}
+  LEFT JOIN pg_catalog.pg_namespace rn ON rn.oid = r.relnamespace
  WHERE c.relkind IN ('r', 'p')
    AND (n.nspname::text, c.relname::text) IN (SELECT * FROM unnest(%s::text[], %s::text[]))
 """
+_ROOT = "c.relispartition AND r.oid = pg_catalog.pg_partition_root(c.oid)"  # with which its rows come
 
 
 class PostgresCatalog:
@@ -75,11 +78,17 @@ class PostgresCatalog:
 
         return Definitions(self._connection).names()
 
-    def gone(self, tables: Collection[TableId]) -> frozenset[TableId]:
+    def gone(self, tables: Collection[TableId]) -> dict[TableId, str]:
+        from anabranch.connectors.postgresql.source_definitions import ROOTS
+
         asked = [[table.schema for table in tables], [table.name for table in tables]]
+        query = _PRESENT.format(root=_ROOT if self._connection.info.server_version >= ROOTS else "false")
         with translated("look which tables the source has no more"):
-            rows = self._connection.execute(_PRESENT, asked).fetchall()
-        return frozenset(tables) - {TableId(schema, name) for schema, name in rows}
+            rows = self._connection.execute(query.encode(), asked).fetchall()
+        there = {
+            TableId(schema, name): f"a partition of {of[0]}.{of[1]}" if of[0] else "" for schema, name, *of in rows
+        }
+        return {table: there.get(table, "") for table in tables if table not in there or there[table]}
 
     def mark(self) -> LogMark:
         with translated("read the position of the source's log"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -55,9 +55,10 @@ def looks(shop: Database, trail: TrailWriter) -> Newcomers:
     return Newcomers(source, trail, lambda table: table != OUTSIDE)
 
 
-def found(looks: Newcomers, shop: Database, at: int = 0) -> tuple[Mapping[TableId, str], Collection[TableId]]:
+def found(looks: Newcomers, shop: Database, at: int = 0) -> tuple[Mapping[TableId, str], list[TableId]]:
     looks.look()
-    return looks.due(mark(shop.identity, at or len(shop.log)))
+    new, gone = looks.due(mark(shop.identity, at or len(shop.log)))
+    return new, list(gone)
 
 
 def test_what_is_gone_is_said_once(shop: Database, trail: TrailWriter, looks: Newcomers) -> None:
@@ -83,9 +84,9 @@ def test_the_log_is_read_up_to_there_first(shop: Database, trail: TrailWriter, l
     """What it says until then counts: one of them is in force again by a request."""
     shop.execute("DROP TABLE never", "shop")
     looks.look()
-    assert looks.due(mark(shop.identity, 0)) == ({}, []) and looks.is_waiting
+    assert looks.due(mark(shop.identity, 0)) == ({}, {}) and looks.is_waiting
     trail.schema(definition(NEVER), joined=True)
-    assert looks.due(mark(shop.identity, 1)) == ({}, [HAD])
+    assert looks.due(mark(shop.identity, 1)) == ({}, {HAD: ""})
 
 
 def test_a_table_that_is_asked_for_is_left_to_its_request(
@@ -108,11 +109,11 @@ def test_an_answer_that_is_lost_says_nothing(
         patch.setattr(MemoryCatalog, lost, lose)
         with suppress(SourceUnavailable):
             looks.look()
-    assert not looks.is_waiting and looks.due(mark(shop.identity, 0)) == ({}, [])
+    assert not looks.is_waiting and looks.due(mark(shop.identity, 0)) == ({}, {})
     assert found(looks, shop)[1] == [HAD, NEVER]
 
 
 def test_what_is_only_hidden_is_not_gone(shop: Database, looks: Newcomers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MemoryCatalog, "gone", lambda catalog, tables: frozenset())
+    monkeypatch.setattr(MemoryCatalog, "gone", lambda catalog, tables: {})
     assert found(looks, shop) == ({}, [])
-    assert newcomers.gone(MemoryCatalog(shop), {}, lambda table: True, looks._trail.history) == frozenset()
+    assert newcomers.gone(MemoryCatalog(shop), {}, lambda table: True, looks._trail.history) == {}

@@ -17,6 +17,7 @@ from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.schema import Column, TableSchema
+from anabranch.model.state import DROPPED
 from anabranch.rows.chunk import Barrier, BarrierKind, Chunk
 from anabranch.rows.log_items import LogStatement
 from anabranch.trail.writer import TrailWriter
@@ -92,6 +93,28 @@ def test_torture_seed_1368_a_schema_that_holds_none_of_ours_may_go(keep: Callabl
     for statement in ("DROP DATABASE other", "DROP SCHEMA IF EXISTS other", "CREATE OR REPLACE DATABASE other"):
         assert seen(keeper, statement) == []
     assert seen(keeper, "DROP DATABASE shop") == [(BarrierKind.PARK, "orders")]
+
+
+def test_what_may_have_taken_parked_tables_away_is_kept_for_when_the_source_says_so(keep: Callable) -> None:
+    keeper = keep(table("orders"), table("other"))
+    for statement in (
+        "DROP TABLE elsewhere",
+        "DROP DATABASE other",
+        "DROP TEMPORARY TABLE t",
+        "ALTER TABLE orders ADD a INT",
+    ):
+        seen(keeper, statement)
+    assert not keeper.may_be_gone, "nothing that is parked"
+    seen(keeper, "DROP TABLE other, orders")
+    assert keeper.may_be_gone
+    (barrier,) = keeper.drop(TableId("shop", "orders"))
+    assert barrier.statement == "DROP TABLE other, orders" and barrier.reason.startswith(DROPPED)
+    seen(keeper, "DROP DATABASE shop")
+    (barrier,) = keeper.drop(TableId("shop", "other"), "a partition of shop.root")
+    assert barrier.statement == "DROP DATABASE shop" and "it is a partition of shop.root; exclude it" in barrier.reason
+    seen(keeper, "CREATE TABLE orders (id INT)")
+    entry = keeper.trail.history.parked_by(TableId("shop", "orders"))
+    assert entry is not None and entry.reason.startswith("created after start")
 
 
 @pytest.mark.parametrize(
