@@ -106,7 +106,7 @@ class DefinitionKeeper:
             return None
         shown = replace(statement, sql=self.source.dialect.shown(statement.sql))
         barriers = self._barriers(facts, shown)
-        if facts.kind in VANISHES:
+        if facts.kind in VANISHES or facts.schema:
             self._note_vanishing(facts, shown.sql)
         log.get().info("statement_seen", kind=facts.kind, statement=shown.sql, barriers=len(barriers))
         return alone(barriers, statement.mark, statement.gtid) if barriers else None
@@ -140,7 +140,7 @@ class DefinitionKeeper:
             return self._park(named, "its columns or keys were altered at the source", statement.sql)
         if facts.kind in VANISHES:
             parked = self._park(named, f"{facts.kind} at the source", statement.sql)
-            return parked + self._new_tables(facts.tables, statement)
+            return parked if facts.kind == "drop" else parked + self._new_tables(facts.tables, statement)
         return self._compared(facts, named, statement)
 
     def _warn_of_triggers(self, tables: Iterable[TableId]) -> None:
