@@ -13,6 +13,7 @@ from customers import endpoint_of
 from waiting import Doing
 
 from anabranch.connectors.mysql.connection import ask, connect
+from anabranch.connectors.mysql.packets import RawRows
 from anabranch.errors import SourceUnavailable
 from anabranch.model.endpoint import EndLimits
 from anabranch.testing.databases import Database
@@ -53,6 +54,24 @@ def test_a_server_that_stops_answering_in_the_middle(shop: Database) -> None:
             with pytest.raises(SourceUnavailable):
                 doing.done(SOON)
             assert time.monotonic() - begun > 3.0
+        proxy.restore()
+
+
+def test_a_server_that_falls_silent_in_the_middle_of_a_result(shop: Database) -> None:
+    """Rows of a load have no limit of time: the first have come, and the next never do."""
+    shop.execute(
+        "CREATE TABLE n (v CHAR(200))", "INSERT INTO n VALUES ('a'), ('b'), ('c'), ('d'), ('e'), ('f'), ('g'), ('h')"
+    )
+    rows = f"SELECT CONCAT(a.v, REPEAT('x', 1000)) FROM {', '.join(f'n AS {name}' for name in 'abcdefgh')}"
+    with Proxy(shop.server.host, shop.server.port) as proxy:
+        end = replace(endpoint_of(shop), host="127.0.0.1", port=proxy.port, limits=EndLimits(connect=2.0, silence=5.0))
+        with closing(connect(end, read_timeout=None)) as ours:
+            coming = RawRows(ours, rows).payloads()
+            assert next(coming)
+            doing = Doing(lambda: sum(len(some) for some in coming))
+            proxy.stall()
+            with pytest.raises(SourceUnavailable):
+                doing.done(SOON)
         proxy.restore()
 
 

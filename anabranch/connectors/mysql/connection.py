@@ -81,7 +81,7 @@ def _tell(connection: Connection, endpoint: Endpoint) -> None:
 
 
 def is_busy(connection: Connection) -> bool:
-    """Waits for the first word of an answer: nothing is asked."""
+    """Waits for the server, which is not asked for that."""
     return connection.is_waiting
 
 

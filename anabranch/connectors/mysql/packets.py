@@ -99,10 +99,13 @@ class RawRows:
         return self._finished
 
     def _read(self, most: int = READ) -> bytes:
+        self._connection.is_waiting = True  # a server that falls silent in the middle is told of as well
         try:
             data: bytes = self._file.read1(most)
         except OSError as error:
             raise translate(error) from error
+        finally:
+            self._connection.is_waiting = False
         if not data:
             raise SourceUnavailable("the source closed the connection in the middle of a result")
         return data

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from itertools import groupby
 from typing import Any
 
@@ -31,6 +31,7 @@ from anabranch.connectors.postgresql.merge import Action, Piece, Texts
 from anabranch.connectors.postgresql.newer import refuse_newer
 from anabranch.connectors.postgresql.own_source import OwnSource
 from anabranch.connectors.postgresql.pipelined import Pipeline
+from anabranch.connectors.postgresql.row_security import policies_named
 from anabranch.connectors.postgresql.shared import refuse_truncate
 from anabranch.connectors.postgresql.staging import ANALYZE_ROWS, StagingTables, copy_rows
 from anabranch.connectors.postgresql.store import (
@@ -170,7 +171,11 @@ class PostgresWriter:
     def merge(self, net: TableNet) -> list[Texts]:
         connection, stages = self._transaction(writes=net.table)
         again: list[Texts] = []
-        with self._knowing_labels(net.table.source), translated(f"merge into {net.table.target}", net.table.source):
+        with (
+            self._policies_named(),
+            self._knowing_labels(net.table.source),
+            translated(f"merge into {net.table.target}", net.table.source),
+        ):
             few = 1 if net.refers_to_itself else FEW_ROWS
             for contend, pieces in groupby(merge.pieces(net), key=lambda one: one[0].contends):
                 if contend:
@@ -227,19 +232,23 @@ class PostgresWriter:
 
     def merge_staged(self, staged: StagedNet) -> list[Texts]:
         connection, _ = self._transaction(writes=staged.table)
-        with translated(f"merge staged changes into {staged.table.target}", staged.table.source):
+        with (
+            self._policies_named(),
+            translated(f"merge staged changes into {staged.table.target}", staged.table.source),
+        ):
             return stage.merge_staged(connection, staged)
 
     def cascade(self, cascade: Cascade, rules: Sequence[CascadeRule]) -> list[Texts]:
         connection, stages = self._transaction(writes=cascade.child)
-        with translated(f"carry out a foreign key's action on {cascade.child.target}", cascade.child.source):
+        doing = f"carry out a foreign key's action on {cascade.child.target}"
+        with self._policies_named(), translated(doing, cascade.child.source):
             keys_act = self._followers is not None
             return cascades.carry_out(connection, stages, cascade, rules, self._rules.nul, keys_act)
 
     def change(self, row: RowChange) -> bool:
         connection, stages = self._transaction(writes=row.table)
         source, doing = row.table.source, f"{row.operation} in {row.table.target}"
-        with self._knowing_labels(source), translated(doing, source, onerow.key(row)):
+        with self._policies_named(), self._knowing_labels(source), translated(doing, source, onerow.key(row)):
             if not self._waits:  # unique keys too: their rows may meet on the way to where the source took them
                 self._defer(connection)
             if self._followers is not None and row.keys_off and row.operation != "insert":
@@ -248,7 +257,7 @@ class PostgresWriter:
 
     def row(self, table: TargetTable, key: Mapping[str, str | None], age: Age | None) -> FoundRow | None:
         connection, _ = self._transaction()
-        with translated(f"look at a row of {table.target}", table.source, dict(key)):
+        with self._policies_named(), translated(f"look at a row of {table.target}", table.source, dict(key)):
             return conflicts.row(connection, table, key, age, self._rules.nul)
 
     def note(self, job: str, conflict: NotedConflict) -> None:
@@ -285,14 +294,14 @@ class PostgresWriter:
         connection, _ = self._transaction()
         targets = [table.target for table in tables]
         for table in tables:
-            with translated(f"empty {table.target}", table.source):
+            with self._policies_named(), translated(f"empty {table.target}", table.source):
                 refuse_truncate(connection, self._job, table)
                 if self._followers is not None:
                     self._followers.refuse_truncate(table, targets)
         for target in targets:
             self._types.writes(target)
         names = [table_name(target) for target in targets]
-        with translated(f"empty {', '.join(map(str, targets))}", tables[0].source):
+        with self._policies_named(), translated(f"empty {', '.join(map(str, targets))}", tables[0].source):
             shown = [name.as_string(connection) for name in names]
             row = connection.execute(REFERENCED, [shown, shown]).fetchone()
             if how == "delete" or (row and row[0]) or self._followers is not None:  # whose checks may be pending
@@ -411,6 +420,9 @@ class PostgresWriter:
         except psycopg.Error as error:
             raise translate(error, "check a row alone", self._table_of(error), missing_parent(error)) from None
         connection.execute(DEFER)
+
+    def _policies_named(self) -> AbstractContextManager[None]:
+        return policies_named(lambda: connect(self._endpoint, "anabranch-apply-policies", autocommit=True))
 
     def _table_of(self, error: psycopg.Error) -> TableId | None:
         """The target table that a deferred constraint names, or a partition of which it does. Asked over another connection:

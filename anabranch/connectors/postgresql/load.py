@@ -36,6 +36,7 @@ from anabranch.connectors.postgresql.errors import (
 from anabranch.connectors.postgresql.heirs import refuse_heirs
 from anabranch.connectors.postgresql.own_source import OwnSource
 from anabranch.connectors.postgresql.partitions import plan_partitions, taken
+from anabranch.connectors.postgresql.row_security import policies_named
 from anabranch.connectors.postgresql.script import script
 from anabranch.connectors.postgresql.typemap import EXTENSIONS
 from anabranch.connectors.postgresql.unique import unique_keys
@@ -246,7 +247,8 @@ class PostgresLoader:
         then the chunk's own ledger row is updated: the transaction's first change, and a lock against a second attempt.
         """
         connection = self._session()
-        with translated(f"load chunk {chunk[-1]} of {table.target}"), connection.transaction():
+        looked_at = policies_named(lambda: connect(self._endpoint, "anabranch-load-policies", autocommit=True))
+        with looked_at, translated(f"load chunk {chunk[-1]} of {table.target}"), connection.transaction():
             done = _enter(connection, chunk)
             if done is not None:
                 return done

@@ -7,11 +7,15 @@ What does not live here: the setting itself (settings.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
 from typing import NamedTuple
+
+import psycopg
 
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.ddl import qualified, quote
+from anabranch.errors import SourceError, TargetError
 from anabranch.model.ids import TableId
 
 # row_security_active knows the user: https://www.postgresql.org/docs/current/functions-info.html#FUNCTIONS-INFO-ACCESS
@@ -44,3 +48,28 @@ def hidden(connection: Connection, tables: Iterable[TableId], own_schema: str = 
         message = f"row security of {table} hides rows from {user} ({by})"
         force = f"ALTER TABLE {qualified(table)} NO FORCE ROW LEVEL SECURITY"
         yield Hidden(table, message, force if is_owner else f"ALTER ROLE {quote(user)} BYPASSRLS")
+
+
+@contextmanager
+def policies_named(connect: Callable[[], Connection]) -> Iterator[None]:
+    """Adds to an error of row security, which names a table alone, the policies and the statement that lets the job go on: a
+    policy may come at any moment. `connect` opens another session: that of the error is in a transaction that has failed."""
+    try:
+        yield
+    except (SourceError, TargetError) as error:
+        if "row-level security" in error.message:
+            with suppress(SourceError, TargetError, psycopg.Error), closing(connect()) as beside:
+                found = [one for one in every(beside) if f'"{one.table.name}"' in error.message]
+                if found:
+                    error.message += "".join(f"; {one.message}" for one in found)
+                    error.hint = "; ".join(one.mending for one in found)
+        raise
+
+
+def every(connection: Connection) -> Iterator[Hidden]:
+    """Those of all tables, of which an error tells the name without the schema."""
+    rows = connection.execute(
+        "SELECT n.nspname::text, c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " WHERE c.relrowsecurity"
+    ).fetchall()
+    return hidden(connection, [TableId(*row) for row in rows])
