@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Self
 
 from anabranch.demo.child import descendants
 from anabranch.testing.servers import Server
 from anabranch.testing.usage import kind_of
-from bench.processes import Cost, Program, Use, cpu, peak_rss
+from bench.processes import Cost, Program, Use, cpu, own_cpu, peak_rss
 
 QUIET, LOOK, LONGEST = 0.05, 2.0, 120.0  # cores; seconds between two looks, and of waiting at most
+OFTEN = 0.1
 
 
 def until_quiet(servers: Mapping[str, Server]) -> float:
@@ -61,3 +65,41 @@ def _tree(program: Program) -> Callable[[], list[int]]:
 
 def _family(server: Server) -> list[int]:
     return [server.pid, *descendants(server.pid)] if server.pid is not None else []
+
+
+class Sampled:
+    """What a program and all that it starts take while the context is open, also where they end meanwhile: by looking often.
+    What a process does behind the last look at it is not seen."""
+
+    def __init__(self, program: Program) -> None:
+        self._program, self._ending = program, threading.Event()
+        self._spent: dict[int, tuple[str, float]] = {}
+
+    def __enter__(self) -> Self:
+        self._begin = time.monotonic()
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._ending.set()
+        self._thread.join()
+
+    def _follow(self) -> None:
+        while not self._ending.wait(OFTEN):
+            self._look()
+
+    def _look(self) -> None:
+        for pid in self._program.tree:
+            if spent := own_cpu(pid):
+                known = self._spent.get(pid)
+                self._spent[pid] = (known[0] if known and known[1] > 0.5 else kind_of(pid), spent)
+
+    def cost(self) -> Cost:
+        """Until now."""
+        self._look()
+        each: dict[str, float] = {}
+        for kind, spent in list(self._spent.values()):
+            each[kind] = each.get(kind, 0.0) + spent
+        uses = {kind: Use(spent, 0.0) for kind, spent in sorted(each.items())}
+        return Cost(time.monotonic() - self._begin, sum(each.values()), peak_rss(self._program.tree), uses)

@@ -158,6 +158,11 @@ def cpu(pids: Sequence[int]) -> float:
     return sum(sum(map(int, facts[11:15])) / TICKS for pid in pids if (facts := _stat(pid)))
 
 
+def own_cpu(pid: int) -> float:
+    """Processor seconds of a process alone."""
+    return sum(map(int, _stat(pid)[11:13])) / TICKS
+
+
 def peak_rss(pids: Sequence[int]) -> float:
     """MB that the largest of these processes had resident at most."""
     return max((_status(pid).get("VmHWM", 0.0) for pid in pids), default=0.0)

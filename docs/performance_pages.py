@@ -22,6 +22,7 @@ TITLES = {
     "W7": "Verification",
     "W8": "Growth",
     "W9": "Transactions one by one",
+    "W10": "Many tables",
     "presence": "Being there",
 }
 # A figure's curve: its title, what is across, whether it goes up by powers of ten, what its goals are lines of.
