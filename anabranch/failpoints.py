@@ -234,7 +234,7 @@ def _note(point: _Point, line: str) -> None:
 
 
 def _is_first(point: _Point, action: _Action) -> bool:
-    """Of all processes that share the log: then it says so there."""
+    """Is this process the first, of all that share the log, to carry the action out? Then it says so there."""
     if point.log is None:
         return True
     fcntl.flock(point.log, fcntl.LOCK_EX)

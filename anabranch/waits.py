@@ -62,7 +62,8 @@ class Lookout(Protocol):
     """A connection of its own to one server. Raises AnabranchError."""
 
     def look(self, numbers: Sequence[int], others: bool) -> list[Wait]:
-        """Those of these sessions that wait. `others`: also those of processes that this one has started (Spark's tasks)."""
+        """Lists the sessions, of these, that wait. `others`: also those of processes that this one has started
+        (Spark's tasks)."""
 
     def cancel(self, number: int) -> None:
         """End what this session of ours does at the moment."""

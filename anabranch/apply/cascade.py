@@ -106,7 +106,7 @@ def closure(table: TableId, context: ApplyContext) -> set[TableId]:
 
 
 def removed_with(table: TableId, context: ApplyContext) -> set[TableId]:
-    """The table and all of which rows go with its own."""
+    """Lists the table and all tables whose rows go when rows of it go."""
     return _reached(table, context, lambda rule: rule.on_delete is CascadeAction.DELETE)
 
 
@@ -123,8 +123,9 @@ def hangs_on_hidden_rows(context: ApplyContext, table: TableId) -> bool:
 def refuse_far_cascades(
     context: ApplyContext, states: Mapping[TableId, TableState], others: Collection[TableId]
 ) -> None:
-    """What a parent's change does to children finds them by value: among rows of other jobs, or of nobody, only where the
-    parents' values are as far apart. `others`: target tables that other jobs write to. Raises StateError."""
+    """Refuse keys whose action would reach rows of other jobs, or of nobody. An action finds children by value, so a
+    child table that is shared needs a parent table that is shared as well. `others`: target tables that other jobs write
+    to. Raises StateError."""
     for rule in context.cascades:
         child, parent = rule.child, rule.parent
         shared = [t.target in others or KEPT in states[t.source].facts for t in (child, parent)]
@@ -139,16 +140,17 @@ def refuse_far_cascades(
 
 @dataclass(frozen=True)
 class Follow:
-    """What a foreign key of the source does to children of parents that go (`is_removal`) or get another value."""
+    """The action of a foreign key of the source on children of parents that go (`is_removal`) or get another value."""
 
     rule: CascadeRule
     is_removal: bool
     cascade: Cascade
 
     def ahead(self, context: ApplyContext) -> Cascade | None:
-        """What of it may be done just before the parents change: keys that stand at the target then find nothing to do, whose
-        own doing would end where the next key does not stand. Not what follows parents to their new values, nor what takes
-        along rows of the parents' table, where a parent may be among them: of those only what hangs on them."""
+        """The part of it that may be done just before the parents change. Keys that stand at the target then find
+        nothing to do; if they did it themselves, the actions would stop at the next key that is missing there. Left
+        out is what gives children the parents' new values. Of an action that removes rows of the parents' own table,
+        where a parent may be among them, only their children are taken."""
         parent, child = self.rule.parent, self.rule.child.source
         if self.cascade.action is CascadeAction.UPDATE or (not parent.key and parent.source in closure(child, context)):
             return None

@@ -95,7 +95,7 @@ class _Keyed:
         unique: Collection[str],
         ages: pa.ChunkedArray | None,
     ) -> Iterator[Updates]:
-        """Those that contend first, then those that move, then all others."""
+        """Orders updates: rows that contend first, then rows that move, then all others."""
         if not len(chosen):
             return
         old, new = rows.old[chosen], rows.new[chosen]

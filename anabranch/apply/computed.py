@@ -64,7 +64,8 @@ def changed_columns(rules: Sequence[CascadeRule]) -> Mapping[TableId, frozenset[
 def computed_of(
     tables: Mapping[TableId, Followed], rules: Sequence[CascadeRule], asked: AskedSource | None
 ) -> dict[TableId, Computed]:
-    """For every table whose computed columns such a key reaches. Raises StateError for what cannot be followed."""
+    """Finds how to follow the computed columns of every table that such a key reaches. Raises StateError for what
+    cannot be followed."""
     found = {}
     for child, changed in changed_columns(rules).items():
         made = _computed(tables[child], changed, asked)

@@ -1,4 +1,4 @@
-"""Where the cascades of an epoch cut it into stages (K1): what may not be merged over.
+"""Finds where the cascades of an epoch cut it into stages (K1): what may not be merged over.
 
 Cascades come at the end of a stage. That is the same as doing each at its ordinal as long as no later image of the stage
 puts a child row under a parent value that a pending cascade is about to clear, or is of a row that one is about to move;
@@ -62,7 +62,7 @@ class _Parent:
 
     @property
     def begin(self) -> int:
-        """Of its images: an update's two stay together."""
+        """The order of its first image: an update's two stay together."""
         return self.changes[0].order - self.kind.is_move
 
 

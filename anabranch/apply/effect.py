@@ -60,7 +60,7 @@ class Effect:
 
 
 def effect_of(rules: Sequence[CascadeRule], is_gone: bool, context: ApplyContext) -> Effect:
-    """Of a parent row that goes or that gets other values for all of these keys."""
+    """Effect of a parent row that goes or that gets other values for all of these keys."""
     first = [(rule, rule.on_delete if is_gone else rule.on_update) for rule in rules]
     start = {_Edge(rule, action, not is_gone) for rule, action in first if action is not None}
     edges = {edge for one in start for edge in reached(one, lambda edge: edge.below(context))}

@@ -87,7 +87,7 @@ class Finisher:
         return False
 
     def raise_sequences(self, states: Mapping[TableId, TableState]) -> None:
-        """Where apply ends: rows that came by the stream have their numbers from the source."""
+        """Raises sequences where apply ends: rows that came by the stream have their numbers from the source."""
         tables = [self.target_table(s.schema) for s in states.values() if s.state == "streaming" and s.schema]
         loader = self.target.loader(self.rules)
         try:

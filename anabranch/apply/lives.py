@@ -67,7 +67,8 @@ class Rows:
 
 
 def rows_of_keys(images: Images, keys: Groups) -> Rows:
-    """Where no image changes a key: whether the row was there is told by the first image, whether it is there by the last."""
+    """Tells lives where no image changes a key: whether the row was there is told by the first image, whether it is
+    there by the last."""
     removal, numbers = images.is_removal, np.arange(len(keys.first))
     old = np.where(removal[keys.first_image], numbers, NOWHERE)
     new = np.where(removal[keys.last_image], NOWHERE, numbers)
@@ -75,7 +76,7 @@ def rows_of_keys(images: Images, keys: Groups) -> Rows:
 
 
 def rows_of_lives(images: Images, keys: Groups) -> Rows:
-    """Where rows change their keys. The images of each key must alternate."""
+    """Tells lives where rows change their keys. The images of each key must alternate."""
     removal = images.is_removal
     lives = Groups.by_number(_beginnings(images, keys))
     begin, end = lives.first_image, lives.last_image

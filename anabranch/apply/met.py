@@ -43,7 +43,7 @@ class Met:
 
 
 class Orders:
-    """Of one table, where changes begin: an update's two images stay together."""
+    """Marks, in the images of one table, where changes begin: an update's two images stay together."""
 
     def __init__(self, images: Images | None) -> None:
         self._images = images

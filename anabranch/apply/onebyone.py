@@ -163,7 +163,7 @@ class _Reader:
         return not self.table.key
 
     def changes(self, places: Sequence[int]) -> Iterator[RowChange | TableNet]:
-        """Of one image, or of the images of a run."""
+        """Gives the change of one image, or the net change of the images of a run."""
         if len(places) > 1:
             first = places[0] - int(self.images.op[places[0]] == Op.AFTER)
             start, stop = int(self.images.order[first]), int(self.images.order[places[-1]]) + 1

@@ -60,8 +60,9 @@ class Kind:
             yield from self._again(changes)
 
     def _again(self, changes: Sequence[ParentChange]) -> Iterator[int]:
-        """Where keys of the target act, what another key than the primary one refers to may not come again under the same
-        primary key: the target would see one change where the source made two."""
+        """Gives the orders before which a stage has to end. Where keys of the target act, a value that another key than
+        the primary one refers to may not come again under the same primary key: the target would see one change where the
+        source made two."""
         for change, is_other in zip(changes, self._by_another_key, strict=True):
             if is_other and (change.new is None or None in change.new):
                 yield self._parents.next_of("puts" if change.new is None else "all", change.order)

@@ -17,7 +17,7 @@ STEP = 0.1  # seconds between two questions whether to stop
 
 @dataclass
 class Patience:
-    """Of one thing that is tried again until it works. Not for two threads."""
+    """Limits and pauses of one thing that is tried again until it works. Not for two threads."""
 
     stop: Callable[[], bool] = lambda: False
     retry: EndLimits = USUAL

@@ -196,8 +196,8 @@ def _stage(part: Group, context: ApplyContext, start: int) -> Stage:
 def _ahead(
     nets: Sequence[TableNet], follow: Sequence[cascade.Follow], context: ApplyContext
 ) -> tuple[dict[int, tuple[Cascade, ...]], tuple[Cascade, ...]]:
-    """Those that come just before the net at a place, and those that come last. A parent that gets another value may go in
-    the end, and children may come under its former one meanwhile: what clears them comes each time."""
+    """Splits cascades: some come just before the net at a place, the others last. A parent that gets another value may
+    go in the end, and children may come under its former one meanwhile: what clears them comes each time."""
     checked = [(place, net) for place, net in enumerate(nets) if net.checked]
     go = {net.table.source: place for place, net in checked if _only_deletes(net)}
     change = {net.table.source: place for place, net in checked if net.updates}

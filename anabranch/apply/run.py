@@ -206,7 +206,7 @@ class ApplyRun:
         return None
 
     def _with_room(self, action: Callable[[], T]) -> T | None:
-        """Where the disk beside the trail is full it is waited for, as capture does; None when stopped before."""
+        """Does it; waits meanwhile for room on the disk beside the trail, as capture does. None when stopped before."""
         while not self.stop():
             try:
                 return action()

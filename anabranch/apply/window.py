@@ -111,7 +111,7 @@ class WindowResolver:
         return self._known
 
     def _transactions(self, ref: ChunkRef) -> Iterator[tuple[int, str, str | None]]:
-        """Those of the source's log: what brings a definition in is our own and stands in no log."""
+        """Keeps the transactions of the source's log: what brings a definition in is our own and stands in no log."""
         if ref.has_barriers and ref.rows == 0 and self.trail.load(ref).is_ours:
             return iter(())
         directory = self.trail.transactions(ref)

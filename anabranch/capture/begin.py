@@ -1,4 +1,4 @@
-"""Where a new trail begins: a position, and definitions that are valid at it (K19)."""
+"""Begins a new trail: a position, and definitions that are valid at it (K19)."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _as_noted(schema: TableSchema, former: TableSchema | None) -> TableSchema:
 def _undisturbed(
     source: SourceConnector, reader: LogReader, catalog: SourceCatalog, wanted: Wanted, patience: Patience
 ) -> tuple[Definitions, frozenset[str]] | None:
-    """With what was prepared before and may be decided after it: listed before it, or prepared in between as the log says.
+    """Adds what was prepared before and may be decided after it: listed before it, or prepared in between as the log says.
     Who is asked later only does not name what has ended by then. None: stopped meanwhile."""
     for _ in range(TRIES):
         earlier = catalog.mark()

@@ -11,7 +11,7 @@ from anabranch.rows.chunk import BarrierKind, Chunk, Op, Part
 
 @dataclass
 class Counts:
-    """Of transactions that the trail has as a whole: how many, their row changes (an update is one). `bytes`: written to the
+    """Counts the transactions that the trail has as a whole, and their row changes (an update is one). `bytes`: written to the
     trail. `inside`: changes of a large transaction whose end has not come. `open`: transactions that wait for their end beside
     the trail, or in memory."""
 

@@ -260,7 +260,7 @@ class DefinitionKeeper:
         return True
 
     def _is_settled(self, table: TableId, catalog: SourceCatalog) -> bool:
-        """Of transactions that were open when it was asked for the log may lack rows: they have to end."""
+        """Have the transactions ended that were open when it was asked for? The log may lack rows of theirs."""
         in_progress = catalog.in_progress()
         before = self._settling.get(table, in_progress)
         left = before & in_progress

@@ -266,7 +266,7 @@ class Capture:
             self._heartbeat(mark)
 
     def _tell_read(self, item: LogItem) -> None:
-        """Of a fragment nothing: where its transaction ends is not known yet."""
+        """Tells the watcher what was read; nothing of a fragment, whose transaction's end is not known yet."""
         sequence = self.trail.appended.position.sequence
         if not isinstance(item, Chunk):
             self.watcher.read(Position(sequence, item.mark.native), item.mark.commit_time)

@@ -218,7 +218,7 @@ def _size(chunk: Chunk) -> int:
 
 
 def _numbered(parts: Iterable[Iterable[Chunk]]) -> Iterator[Chunk]:
-    """With ordinals that rise over all of them: a reader that began again counted anew."""
+    """Gives the chunks with ordinals that rise over all of them: a reader that began again counted anew."""
     following = 0
     for chunks in parts:
         for chunk in chunks:

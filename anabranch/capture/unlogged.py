@@ -47,7 +47,7 @@ def altered_unlogged(
 
 
 def _reaches(source: SourceConnector, mark: LogMark, end: LogMark) -> bool:
-    """Where the server was switched, not before the first mark in its own log."""
+    """Does the mark contain the end? No where the server was switched: its log does not know the mark."""
     try:
         return source.order.includes(mark, end.native, None)
     except LogLost:
@@ -62,7 +62,7 @@ def _named(
     tables: Iterable[TableId],
     stop: Callable[[], bool],
 ) -> Iterable[TableId]:
-    """Those of `tables` that a statement between the two marks may have altered."""
+    """Picks the tables that a statement between the two marks may have altered."""
     mark = after
     reader.start(after, lambda table: None)
     while not _reaches(source, mark, end) and not stop():

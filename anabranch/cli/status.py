@@ -128,7 +128,7 @@ def _part(part: Mapping[str, Any]) -> str:
 
 
 def _target(target: Mapping[str, Any]) -> Iterable[str]:
-    """Of several, each has a phase of its own."""
+    """Shows one target; of several each has a state and a phase of its own."""
     yield f"target      {target['name']}" + (f"  {target['url']}" if "url" in target else "")
     if "state" in target:
         yield from _state(target)

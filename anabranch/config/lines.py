@@ -1,4 +1,4 @@
-"""Where a key stands in TOML text: its path (names and list indexes) -> line. `tomllib` gives values without places.
+"""Finds the line of a key in TOML text: its path (names and list indexes) -> line. `tomllib` gives values without places.
 
 Works on text that tomllib has already accepted, so it needs no error cases of its own. What does not live here:
 reading values.

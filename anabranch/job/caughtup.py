@@ -171,7 +171,7 @@ class CaughtUp:
             return None
 
     def _sequence_of_goal(self) -> int | None:
-        """Where the trail ends once it has the goal behind it: everything up to there has to be applied."""
+        """Asks where the trail ends once it has the goal behind it: everything up to there has to be applied."""
         assert self._goal is not None
         if not exists(self.progress.job.trail):
             return None

@@ -255,7 +255,7 @@ def prepare_source(
 
 
 def tables_at_source(job: Job, source: SourceConnector) -> dict[TableId, TableSchema]:
-    """Those that the rules include, as they are now."""
+    """Reads the definitions of the tables that the rules include, as they are now."""
     catalog = source.catalog()
     try:
         return catalog.tables(job.rules.includes)

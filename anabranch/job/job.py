@@ -46,7 +46,7 @@ class Job:
 
     @cached_property
     def rules(self) -> RuleSet:
-        """Of no use to who asks for states and ends only."""
+        """Made when it is asked for: states and ends do without."""
         from anabranch.ddl.rules import RuleSet
 
         return RuleSet(self.config)
@@ -93,7 +93,7 @@ class Job:
 
     @property
     def names(self) -> Names:
-        """Of what this target holds of the trail."""
+        """Names of what this target holds of the trail."""
         return Names("" if self.target == ONLY else self.target)
 
     @property

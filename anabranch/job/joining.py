@@ -159,7 +159,7 @@ class Joining:
         return self.await_leaving([*reversed(children), table])
 
     def await_leaving(self, tables: Sequence[TableId]) -> bool:
-        """Those that are followed are taken out, by apply where it runs. False when stopped before."""
+        """Takes tables that are followed out, by apply where it runs. False when stopped before."""
         is_told = False
         while followed := [s for t in tables if (s := self.states().get(t)) and _is_followed(s)]:
             if self.stop():
@@ -195,7 +195,8 @@ class Joining:
             store.close()
 
     def require_room(self, schema: TableSchema) -> None:
-        """Where the job file has given the table another target: nobody else's rows are there. Raises PreflightFailed."""
+        """Refuses a new target of the table (the job file gave it another one) that holds somebody else's rows.
+        Raises PreflightFailed."""
         target = self.job.rules.target_table(schema)
         choices = {"load.existing": self.job.config.load.existing, "types.json": self.job.config.types.json}
         checks = self.target.checks()

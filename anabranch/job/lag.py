@@ -21,7 +21,7 @@ MICROSECONDS = 1_000_000
 
 
 class Lag:
-    """Of one job; asked again and again by `run`, once by `status`."""
+    """Lag of one job; asked again and again by `run`, once by `status`."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -75,7 +75,7 @@ def lives(snapshot: dict[str, Any], part: str) -> bool:
 
 
 def _commit_time_behind(trail: TrailReader, sequence: int) -> int:
-    """Of the first transaction behind it, which the trail has."""
+    """Commit time of the first transaction behind it, which the trail has."""
     refs = trail.descriptors(sequence, limit_rows=1)
     ref = next(ref for ref in refs if ref.part is not Part.FRAGMENT)
     if ref.part is Part.LAST:

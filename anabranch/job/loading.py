@@ -76,7 +76,7 @@ class Loading:
             self._tell_parked()
 
     def _hand_on(self) -> None:
-        """Where another target's apply reads the trail already, nothing of it may go before this one's has registered."""
+        """Holds the trail until this target's apply has registered, where another target's reads it already."""
         names = self.job.names
         if not self.job.is_one_of_several or names.apply in retention.readers(self.job.trail):
             return

@@ -71,8 +71,8 @@ def _told(job: Job, state: TableState, trail: TrailReader | None) -> ParkedTable
 
 
 def resumes_after(state: TableState, trail: TrailReader) -> int | None:
-    """Where a parked table can go on; None where it has to be loaded again: the source's definition changed since, or the
-    trail does not reach back."""
+    """Finds the place where a parked table can go on; None where it has to be loaded again: the source's definition
+    changed since, or the trail does not reach back."""
     if RESUMES not in state.facts or trail.history.parked_by(state.source):
         return None
     after, latest = int(state.facts[RESUMES]), trail.history.latest(state.source)
@@ -100,7 +100,7 @@ def resume(job: Job, table: TableId | None) -> list[TableId]:
 
 
 def _groups(job: Job, states: Mapping[TableId, TableState], table: TableId | None) -> Sequence[TableState]:
-    """Those that are to go on. Raises ConfigError where none of them can."""
+    """Picks the tables that are to go on. Raises ConfigError where none of them can."""
     parked = [state for state in states.values() if state.state == "parked"]
     if table is None:
         wanted = {state.facts[RESUMES] for state in parked if RESUMES in state.facts}
@@ -129,7 +129,7 @@ def _groups(job: Job, states: Mapping[TableId, TableState], table: TableId | Non
 
 
 def _by_knot(tables: Sequence[TableState], states: Mapping[TableId, TableState]) -> list[list[TableState]]:
-    """Those that were parked together, each once."""
+    """Groups the tables that were parked together, each table once."""
     groups: list[list[TableState]] = []
     for state in tables:
         if not any(state in group for group in groups):
@@ -138,14 +138,14 @@ def _by_knot(tables: Sequence[TableState], states: Mapping[TableId, TableState])
 
 
 def _lost(group: Sequence[TableState], states: Mapping[TableId, TableState], trail: TrailReader) -> list[TableId]:
-    """Those of tables that were parked together for whose sake none of them can go on."""
+    """Picks, of tables that were parked together, the ones that keep the others from going on."""
     lost = [state.source for state in group if resumes_after(state, trail) is None]
     return lost or _without_the_rest(group, states)
 
 
 def _without_the_rest(group: Sequence[TableState], states: Mapping[TableId, TableState]) -> list[TableId]:
-    """Those that foreign keys connect with a table which is not among them: it was loaded again, and what its changes do to
-    them in between is told by nothing."""
+    """Picks the tables that foreign keys connect with one which is not among them: it was loaded again, and what its
+    changes do to them in between is told by nothing."""
     schemas = {table: state.schema for table, state in states.items() if state.schema}
     names = {state.source for state in group}
     return [name for name in sorted(names) if component([name], schemas) - names]

@@ -71,7 +71,7 @@ def unskip(job: Job, position: str) -> int:
 
 
 def sequence_of(job: Job, position: str) -> int:
-    """Of a position as messages have it, or of its sequence alone. Raises ConfigError."""
+    """Reads the sequence of a position as messages have it, or a sequence alone. Raises ConfigError."""
     number = position.partition("@")[0]
     if not (number.isascii() and number.isdigit()):
         raise ConfigError(f"{position!r} is no position", job=job.config.name, hint="like 4711@mysql-bin.000003:15499")

@@ -117,7 +117,7 @@ def _parts(snapshots: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _phase(targets: Sequence[dict[str, Any]], snapshot: dict[str, Any]) -> dict[str, str]:
-    """Of several targets that which is the furthest from streaming, of those that go on at all."""
+    """Picks, of several targets, the one that is the furthest from streaming, of those that go on at all."""
     if len(targets) == 1:
         return {"phase": snapshot["phase"], "detail": snapshot["detail"]}
     last = min(targets, key=lambda one: PHASES.index(one["phase"]))

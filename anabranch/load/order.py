@@ -139,6 +139,6 @@ def _level(table: TableId, between: Mapping[TableId, set[TableId]]) -> int:
 
 
 def _together(table: TableId, between: Mapping[TableId, set[TableId]]) -> frozenset[TableId]:
-    """Those that have to come before this one and behind it, with itself."""
+    """Collects what has to come before this one and behind it, with itself."""
     first = _ancestors(table, between)
     return frozenset({table} | {t for t in first if table in _ancestors(t, between)})

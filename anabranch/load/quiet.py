@@ -48,7 +48,7 @@ def _chunks_with(trail: TrailReader, tables: frozenset[TableId]) -> Iterator[Chu
 
 
 def _transactions(chunk: Chunk) -> Iterator[tuple[str, str | None]]:
-    """Those of the source's log: what brings a definition in is our own and stands in no log."""
+    """Keeps the transactions of the source's log: what brings a definition in is our own and stands in no log."""
     if chunk.is_ours:
         return iter(())
     natives, gtids = (chunk.transactions.column(name).to_pylist() for name in ("native", "gtid"))

@@ -214,7 +214,7 @@ class _Load:
             )
 
     def size(self, table: TableId) -> float:
-        """Of one of its chunks, as the part of a task that it fills: chunks of a large table have one each."""
+        """Size of one of its chunks, as the part of a task that it fills: chunks of a large table have one each."""
         planned = self.tables[table]
         return planned.estimate / ROWS_PER_TASK if len(planned.chunks) == 1 else 1.0
 
@@ -266,7 +266,7 @@ class _Load:
                 del self.open[table]
 
     def close(self) -> None:
-        """Of what hands over; it connects again when it is asked again."""
+        """Closes the connections that hand tables over; they are opened again when they are asked again."""
         self.store.close()
         self.loader.close()
 

@@ -1,4 +1,4 @@
-"""Where a database is and how to enter it; its text never shows the password."""
+"""Endpoint: the place of a database and how to enter it; its text never shows the password."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where we are: the trail's own sequence, with the source's native position beside it (K18).
+"""Positions: the trail's own sequence, with the source's native position beside it (K18).
 
 Order is the sequence and nothing else. `native` is text that only its connector understands.
 """

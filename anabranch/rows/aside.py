@@ -65,7 +65,7 @@ class AsideChange:
 
 @dataclass(frozen=True)
 class Aside:
-    """Of one table: the changes that wait, in their order, and how many may."""
+    """Changes of one table that wait, in their order, and how many may."""
 
     limit: int
     changes: tuple[AsideChange, ...] = ()
@@ -78,7 +78,8 @@ class AsideStore(Protocol):
     """The part of a TargetStore that tells what is set aside, and hands over what is to come of it."""
 
     def set_aside(self, job: str, table: TableId | None = None, discarded: bool = False) -> list[AsideChange]:
-        """Those that wait, in the order of their numbers, of one source table or all; or those that were discarded."""
+        """Lists changes that wait, in the order of their numbers, of one source table or all; or the ones that were
+        discarded."""
 
     def asked(self, job: str) -> bool:
         """Is anything wanted of them? Cheap to repeat."""

@@ -1,4 +1,4 @@
-"""Where a target has not what a change expects: what the job declares for it, what is looked at, what is noted.
+"""Conflicts, where a target has not what a change expects: what the job declares for it, what is looked at, what is noted.
 
 Values only. What does not live here: deciding (`apply/conflict.py`), reading and writing them at a target (a Writer).
 """

@@ -78,8 +78,8 @@ def are_hashed(types: Sequence[LogicalType]) -> bool:
 
 
 def of_lines(blocks: Iterable[bytes], columns: Sequence[Hashed]) -> Fingerprint | None:
-    """Of the rows of whole lines, by compiled code. None where it is not installed, or a row is not what it was to be: a NULL
-    where none may be, a value without the form of its column."""
+    """Sums up the rows of whole lines, by compiled code. None where it is not installed, or a row is not what it was
+    to be: a NULL where none may be, a value without the form of its column."""
     from anabranch.rows.compiled import NATIVE  # with Arrow, which readers of this page's words do not need
 
     if NATIVE is None:

@@ -86,7 +86,8 @@ def _renamed(names: Iterable[str], table: TargetTable) -> tuple[str, ...]:
 def differences(
     enforced: Iterable[EnforcedKey], schemas: Mapping[TableId, TableSchema], targets: Mapping[TableId, TargetTable]
 ) -> Iterator[Difference]:
-    """Of keys between the job's own target tables. What a table of others does with our parents is its owner's affair."""
+    """Keeps the keys between the job's own target tables. What a table of others does with our parents is its owner's
+    affair."""
     ours = {table.target for table in targets.values()}
     known: dict[tuple[TableId, TableId, frozenset[tuple[str, str]]], EnforcedKey] = {}
     for _, key in source_keys(schemas, targets):

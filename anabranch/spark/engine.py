@@ -1,4 +1,4 @@
-"""Where the work of load and apply is done: one small contract, and Spark behind it.
+"""Engines that do the work of load and apply: one small contract, and Spark behind it.
 
 The other implementation is the torture kit's, in one process (testing/torture/local.py). What does not live here: what a
 piece is, what an epoch does.

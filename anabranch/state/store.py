@@ -136,7 +136,7 @@ class StateStore:
         self._write("put_position", kind=kind, text=str(position), commit_time=commit_time)
 
     def slow_epochs(self, count: int, epochs: int, reason: str) -> None:
-        """Of apply since it started: how many went row by row, of how many so far, and why the last one did."""
+        """Counts epochs of apply since it started: how many went row by row, of how many so far, and why the last one did."""
         self._write("put_slow", count=count, epochs=epochs, reason=reason)
 
     def last_error(

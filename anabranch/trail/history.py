@@ -95,7 +95,7 @@ class SchemaHistory:
         return {table: entry.reason for table, entry in self._parked.items()}
 
     def parked_by(self, table: TableId) -> Entry | None:
-        """With statement and sequence."""
+        """Entry that parked the table, with statement and sequence."""
         return self._parked.get(table)
 
     def joined_after(self, table: TableId, sequence: int) -> bool:

@@ -1,4 +1,4 @@
-"""Whose trail this is: job, job uuid, source, format version. Whoever does not match is refused."""
+"""Identity of a trail: job, job uuid, source, format version. Whoever does not match is refused."""
 
 from __future__ import annotations
 

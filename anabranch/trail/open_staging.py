@@ -55,7 +55,7 @@ class Kept:
         return len(self.rows)
 
     def and_then(self, other: Kept) -> Kept:
-        """With the part that follows."""
+        """Joins the part that follows."""
         left_out = tuple(sorted({*self.left_out, *other.left_out}))
         return replace(self, upto=other.upto, rows=(*self.rows, *other.rows), left_out=left_out)
 
@@ -87,7 +87,7 @@ class OpenStaging:
         return list(self._kept.values())
 
     def lacking(self, table: TableId) -> list[str]:
-        """Those that have rows of `table` which were left out."""
+        """Lists transactions that have rows of `table` which were left out."""
         return [one.xid for one in self._kept.values() if str(table) in one.left_out]
 
     def keep(

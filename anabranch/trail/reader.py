@@ -384,7 +384,7 @@ class TrailReader:
         )
 
     def _native_before(self, name: SegmentName, record: Record) -> str:
-        """Where the trail's first segment begins; a new trail's start is its first heartbeat."""
+        """Finds where the trail's first segment begins; a new trail's start is its first heartbeat."""
         segment = self._segment(str(name))
         known = str(segment.header()["native"])
         limit = record.end if name.number == record.number else segment.size()

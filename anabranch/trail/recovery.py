@@ -115,7 +115,7 @@ def _adopt(storage: Storage, recorded: Record) -> Record:
 
 
 def _start(names: list[SegmentName], recorded: Record) -> Record:
-    """Where looking for whole frames begins: the recorded end, or the trail's start where the record was lost."""
+    """Finds where looking for whole frames begins: the recorded end, or the trail's start where the record was lost."""
     if recorded.segment in names:
         return recorded
     if names and names[-1].number > recorded.number:

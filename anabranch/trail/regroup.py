@@ -40,7 +40,7 @@ def ordinals(chunk: Chunk) -> tuple[int, int] | None:
 
 
 def before_ordinal(chunk: Chunk, ordinal: int) -> Chunk:
-    """Of a chunk of one transaction what comes before that place in it; the chunk itself where that is all of it."""
+    """Cuts a chunk of one transaction before that place in it; the chunk itself where that is all of it."""
     found = ordinals(chunk)
     if found is None or found[1] < ordinal:
         return chunk
@@ -56,7 +56,7 @@ def before_ordinal(chunk: Chunk, ordinal: int) -> Chunk:
 
 
 def shifted(chunk: Chunk, by: int) -> Chunk:
-    """With ordinals that are larger by so much."""
+    """Makes all ordinals larger by so much."""
     if not by:
         return chunk
     tables = (

@@ -74,7 +74,7 @@ class Names:
 
     @classmethod
     def of(cls, name: str) -> Names:
-        """Whose a reader or hold is."""
+        """Names the owner of a reader or hold."""
         return cls(name.partition(" ")[0].partition("@")[2])
 
     def _first(self, word: str) -> str:

@@ -205,7 +205,7 @@ class SegmentReader:
         return chunk
 
     def transactions(self, offset: int) -> pa.RecordBatch:
-        """Of the chunk there, without its rows (rows/chunk_schema.py, TRANSACTION_SCHEMA)."""
+        """Transactions of the chunk there, without its rows (rows/chunk_schema.py, TRANSACTION_SCHEMA)."""
         frame, head = self.frame(offset)
         found: pa.RecordBatch = _codec().decode_transactions(head, self.body(offset, frame))
         return found

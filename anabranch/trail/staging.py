@@ -165,7 +165,7 @@ def staged(place: Storage | Path) -> list[Staged]:
 
 
 def waiting(directory: Path) -> list[Staged]:
-    """Those whose rows wait for a commit: not what is older than the trail, and has ended."""
+    """Lists prepared transactions whose rows wait for a commit: not what is older than the trail, and has ended."""
     return [one for one in staged(directory) if not one.is_older]
 
 

@@ -1,4 +1,4 @@
-"""Where the trail's bytes are: a small interface, and local files behind it.
+"""Storage of the trail's bytes: a small interface, and local files behind it.
 
 Offsets are the callers' business: a write that fails half-way leaves bytes that nobody is told about. Errors are
 OSError here; `failures.py` makes them errors of the trail.

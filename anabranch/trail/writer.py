@@ -127,12 +127,12 @@ class TrailWriter:
 
     @property
     def history(self) -> SchemaHistory:
-        """With what was added since the last flush."""
+        """History with what was added since the last flush."""
         return self._history
 
     @property
     def next_sequence(self) -> int:
-        """Of the next transaction, or of the large one whose fragments are being written."""
+        """Sequence of the next transaction, or of the large one whose fragments are being written."""
         return self._appended.end.position.sequence + 1
 
     def append(self, chunk: Chunk) -> Chunk:

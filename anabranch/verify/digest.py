@@ -43,7 +43,7 @@ def bucket_of(key: bytes) -> int:
 
 
 class Sums:
-    """Of a bag of rows, per bucket: how many there are, and the sum of their digests, word by word modulo 2**64.
+    """Sums of a bag of rows, per bucket: how many there are, and the sum of their digests, word by word modulo 2**64.
 
     `rows` int64[BUCKETS], `digests` uint64[BUCKETS, 2]. Pickled it has the buckets with rows alone."""
 

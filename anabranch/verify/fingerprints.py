@@ -24,8 +24,8 @@ from anabranch.verify.plan import Piece, VerifyTable
 def possible(
     source: SourceConnector, target: TargetConnector, tables: Sequence[VerifyTable], rules: ValueRules
 ) -> list[VerifyTable]:
-    """Those of which both ends may have fingerprints: a target that makes them, and a source that does or whose lines compiled
-    code goes through."""
+    """Picks the tables of which both ends may have fingerprints: a target that makes them, and a source that does or
+    whose lines compiled code goes through."""
     with closing(target.reader(rules)) as reader, closing(source.snapshot()) as snapshot:
         is_made = isinstance(snapshot, HashingSnapshot) or compiled.NATIVE is not None
         if not isinstance(reader, HashingReader) or not is_made:
@@ -62,7 +62,7 @@ class Fingerprinting(Reading):
 
 @dataclass
 class Both:
-    """Of one table, as its pieces come; `pieces` are still to come."""
+    """Fingerprints of one table, as its pieces come; `pieces` are still to come."""
 
     pieces: int
     _found: dict[bool, Fingerprint | None] = field(default_factory=lambda: dict.fromkeys((True, False), Fingerprint()))

@@ -61,7 +61,7 @@ def cut(
 
 
 def _pieces(snapshot: SnapshotReader, reader: TargetReader, one: VerifyTable, rows_per_piece: int) -> list[Piece]:
-    """Of both sides in turns: both servers are at work all the time."""
+    """Mixes the pieces of both sides in turns: both servers are at work all the time."""
     there = _by_place(snapshot, one, rows_per_piece)
     there = there or [Piece(one, bounds=bounds) for bounds in snapshot.bounds(one.schema, rows_per_piece)]
     here = [Piece(one, condition=condition) for condition in reader.pieces(one.table, rows_per_piece)]

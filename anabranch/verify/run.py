@@ -114,7 +114,7 @@ class _Run:
     stop: Callable[[], bool]
 
     def equal(self, work: Work, tables: Collection[TableId]) -> dict[TableId, _Sides] | None:
-        """Those of these tables that are equal by their fingerprints."""
+        """Finds the tables, of these, that are equal by their fingerprints."""
         pieces = [piece for piece in self.pieces if piece.one.table.source in tables]
         found = fingerprints.waiting(pieces)
         if not self._take(work, pieces, found):

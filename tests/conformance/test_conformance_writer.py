@@ -1,4 +1,4 @@
-"""Conformance of the writer role, on the twin and on real servers."""
+"""Conformance of the roles of a target, on the twin and on real servers."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from anabranch.testing.conformance import asides, disagreement, writer
+from anabranch.testing.conformance import asides, disagreement, loader, writer
 
 
 @pytest.mark.parametrize(
-    "check", (*writer.CHECKS, *disagreement.CHECKS, *asides.CHECKS), ids=lambda check: check.__name__
+    "check", (*writer.CHECKS, *loader.CHECKS, *disagreement.CHECKS, *asides.CHECKS), ids=lambda check: check.__name__
 )
 def test_writer(check: Callable[[Any], None], target: Any) -> None:
     check(target)

@@ -117,13 +117,13 @@ def load_query(body: bytes) -> bytes:
 
 
 def sql_place(body: bytes) -> int:
-    """Where in a QUERY event the statement's text begins."""
+    """Finds where in a QUERY event the statement's text begins."""
     _, _, schema_length, _, status_length = _QUERY.unpack_from(body)
     return _QUERY.size + int(status_length) + int(schema_length) + 1
 
 
 def event_length(data: bytes, at: int) -> int:
-    """Of the event whose header is at `at`, with its header."""
+    """Length of the event whose header is at `at`, with its header."""
     return int.from_bytes(data[at + 9 : at + 13], "little")
 
 
@@ -192,7 +192,7 @@ def parse_rotate(body: bytes) -> tuple[str, int]:
 
 
 def has_checksum(event: bytes) -> bool:
-    """Of a whole FORMAT event: do events of this log end in a CRC32? Raises ValueError where its own does not fit.
+    """Asks a whole FORMAT event: do events of this log end in a CRC32? Raises ValueError where its own does not fit.
 
     The algorithm's number is the byte before the event's own checksum, which is there even if the algorithm is 0 (then it
     is of other bytes); servers before 5.6.1 write neither. https://dev.mysql.com/worklog/task/?id=2540"""

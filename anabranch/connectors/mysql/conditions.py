@@ -198,7 +198,8 @@ class _Reader:
         raise _unknown(tree)
 
     def _arithmetic(self, tree: exp.Expr) -> Term:
-        """Of integers, and sums of decimals: products and quotients are rounded in each database's own way."""
+        """Renders arithmetic of integers, and sums of decimals: products and quotients are rounded in each database's
+        own way."""
         op = ARITHMETIC[type(tree)]
         operands = tuple(self._number(t, exact=True) for t in (tree.this, tree.expression))
         if op in "*%" and not all(self._is_whole(term) for term in operands):

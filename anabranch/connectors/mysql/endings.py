@@ -31,7 +31,7 @@ FULL_IMAGES, FULL_BYTES = 20_000, 4 << 20  # a chunk is full from here on
 
 @dataclass(slots=True)
 class Cursor:
-    """Where the log is read: after the event read last. Events up to `skip_to` were read before."""
+    """Place where the log is read: after the event read last. Events up to `skip_to` were read before."""
 
     file: str
     offset: int
@@ -54,7 +54,7 @@ class Endings:
 
     @property
     def holds_statements(self) -> bool:
-        """Of the open transaction, which are told before its rows."""
+        """Are there statements of the open transaction, which are told before its rows?"""
         return bool(self._held)
 
     def flush(self) -> None:

@@ -67,7 +67,7 @@ def inflated_rows(kind: int, event: bytes) -> Packets:
 
 
 def _values_place(kind: int, event: bytes) -> int:
-    """Where the values begin: behind the present columns, one bitmap or for an update two."""
+    """Finds where the values begin: behind the present columns, one bitmap or for an update two."""
     plain = _PLAIN_ROWS[kind]
     at = b.HEADER + 8
     if plain >= b.WRITE[1]:

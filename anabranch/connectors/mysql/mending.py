@@ -35,7 +35,7 @@ def standing_key(table: TableSchema) -> Index | None:
 
 
 def _key(table: TableSchema) -> str:
-    """Of columns that are unique and never NULL already, else a number of its own for each row."""
+    """Makes a key of columns that are unique and never NULL already, else of a number of its own for each row."""
     key = standing_key(table)
     if key is not None:
         return f"ADD PRIMARY KEY ({', '.join(map(name, key.columns))})"

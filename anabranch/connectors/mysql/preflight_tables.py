@@ -54,7 +54,8 @@ def check_keys(live: Live) -> Iterator[CheckResult]:
 
 
 def check_standing_keys(live: Live) -> Iterator[CheckResult]:
-    """Where images are partial, a row's image before it changed has nothing but the key that the server takes for primary."""
+    """Checks tables whose images are partial: a row's image before it changed has nothing but the key that the server takes for
+    primary."""
     image = live.variables.get("binlog_row_image", "FULL").upper()
     found = live.tables(lambda schema: mending.standing_key(schema) is not None)
     if image != "FULL" and found:

@@ -403,7 +403,7 @@ class PostgresWriter:
             connection.execute(NEW_PLANS)
 
     def _let_keys_wait(self, connection: Connection) -> None:
-        """Where keys act: those that can are asked at the end of the transaction."""
+        """Defers the keys that can wait to the end of the transaction, where keys act."""
         self._followers = None if self.bypasses() else Followers(connection)
         self._waits = self.bypasses()
         if self._bypass and not self._may_bypass:

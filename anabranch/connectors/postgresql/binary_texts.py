@@ -30,7 +30,7 @@ _YEAR, _DATE, _TIME, _FRACTION = 7, 13, 8, 7  # characters: of a year, a date, a
 
 
 def texts(values: pa.LargeBinaryArray, slots: Slots, kept: Any = None) -> pa.Array:
-    """Of each value that is there its `slots`, those that are `kept`: an array of text, null where `values` is."""
+    """Joins, of each value that is there, the `slots` that are `kept`: an array of text, null where `values` is."""
     if kept is None:
         return _text(values, slots, np.full(len(slots), slots.shape[1], np.int64))
     return _text(values, slots[kept], kept.sum(1))
@@ -104,7 +104,7 @@ def _dated(days: Numbers, more: int) -> tuple[Slots, Any, Any]:
 
 
 def _put_time(slots: Slots, kept: Any, moments: Numbers) -> None:
-    """Of a day's `moments` hour, minute, second, and the fraction without zeros at its end."""
+    """Spells a day's `moments`: hour, minute, second, and the fraction without zeros at its end."""
     seconds, fraction = np.divmod(moments, _SECOND)
     minutes, second = np.divmod(seconds, 60)
     hour, minute = np.divmod(minutes, 60)
@@ -223,7 +223,7 @@ def _with_special(values: pa.LargeBinaryArray, made: Slots, lengths: Numbers, si
 
 
 def _text(values: pa.LargeBinaryArray, data: Slots, lengths: Numbers) -> pa.Array:
-    """Of the values that are there `data`, so many bytes each."""
+    """Cuts `data` of the values that are there, so many bytes each."""
     offsets = np.zeros(len(values) + 1, np.int32)
     full = np.zeros(len(values), np.int64)
     full[np.asarray(values.is_valid())] = lengths

@@ -33,8 +33,8 @@ SELECT a.attname::text, a.atttypid::bigint, a.atttypmod FROM pg_catalog.pg_attri
 
 
 def reader(connection: Connection, oid: int, modifier: int) -> Reader | None:
-    """Of a column's type; None where only its text is read: of all types that are not the server's own, and of numbers without
-    a precision, a few bytes of which may be a text of any size."""
+    """Binary form of a column's type; None where only its text is read: of all types that are not the server's own,
+    and of numbers without a precision, a few bytes of which may be a text of any size."""
     row = connection.execute(_BASE, [modifier, oid]).fetchone()
     if row is None:
         return None

@@ -94,7 +94,7 @@ class _Levels:
                     self.do(next_step, below, path, gone)
 
     def spare(self, step: Step, stage: Stage) -> None:
-        """What hangs on the step's rows, and on those that go with them by keys of the table to itself."""
+        """Finds and changes the children of the step's rows, and of the rows that keys of the table to itself take along."""
         child = step[0]
         own = self._own(child)
         mine = [rule for rule in self.rules if rule.parent.target == child.target]
@@ -113,12 +113,12 @@ class _Levels:
                         self.do(below, next_stage, frozenset(), frozenset([child.target]))
 
     def _own(self, table: TargetTable) -> list[CascadeRule]:
-        """By which its rows take along others of its rows."""
+        """Keys of the table to itself, by which a row that goes takes others of the same table along."""
         deletes = (rule for rule in self.rules if rule.on_delete is CascadeAction.DELETE)
         return [rule for rule in deletes if rule.parent.target == rule.child.target == table.target]
 
     def _change(self, step: Step, stage: Stage) -> None:
-        """Where children take values that other children leave, all leave first: the values may be unique (K8)."""
+        """Takes all children out first, where some take values that others leave: the values may be unique (K8)."""
         child, columns, action = step
         if action is CascadeAction.DELETE:
             self.connection.execute(_delete(step, stage))
@@ -186,7 +186,7 @@ def _keys_piece(table: TargetTable) -> Piece:
 
 
 def _gather(table: TargetTable, gone: Stage, which: sql.Composable) -> sql.Composed:
-    """Put the keys of rows `t` into `gone`, those that are not there."""
+    """Put the keys of rows `t` into `gone`, unless they are there already."""
     return sql.SQL(
         "INSERT INTO {} SELECT {} FROM {} AS t WHERE {} AND NOT EXISTS (SELECT FROM {} AS g WHERE {})"
     ).format(
@@ -294,12 +294,12 @@ def _look_ahead(
 
 
 def _differ(one: sql.Composable, other: sql.Composable) -> sql.Composed:
-    """As they are written: a source follows also from "a" to "A"."""
+    """Compares values as they are written: a source follows also from "a" to "A"."""
     return sql.SQL('{}::text COLLATE "C" IS DISTINCT FROM {}::text COLLATE "C"').format(one, other)
 
 
 def _value_before(step: Step, name: str) -> sql.Composable:
-    """What a column of a child held before it followed its parent, which it may have done already."""
+    """The value of a child's column before it followed its parent, which it may have done already."""
     return sql.Identifier("s", f"p{step[1].index(name)}") if name in step[1] else sql.Identifier("t", name)
 
 
@@ -309,8 +309,8 @@ def _has_followed(step: Step) -> sql.Composed:
 
 
 def _has_followed_here(step: Step) -> sql.Composed:
-    """Those that a key of the target may have changed already, in this transaction: they are known by what they have now, be
-    it NULL. A row that is not of them is computed to what it is."""
+    """The condition for children that a key of the target may have changed already in this transaction: they are known by
+    the values that they have now, be it NULL. Any other row is computed to what it is already."""
     _, columns, action = step
     after = [
         sql.Identifier("s", f"r{i}") if action is CascadeAction.UPDATE else sql.SQL("NULL") for i in range(len(columns))
@@ -326,7 +326,7 @@ def _replacement(step: Step, name: str) -> sql.Composable:
 
 
 def _value_after(step: Step, name: str) -> sql.Composable:
-    """What a column of the child will hold, with its type also where that is NULL."""
+    """The value that a column of the child gets, with its type also where that is NULL."""
     if name not in step[1]:
         return sql.Identifier("t", name)
     if step[2] is CascadeAction.UPDATE:

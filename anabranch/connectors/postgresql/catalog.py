@@ -160,7 +160,7 @@ class ExistingTable:
 
 
 def read_tables(connection: Connection, wanted: Iterable[TableId]) -> dict[TableId, ExistingTable]:
-    """Those of the wanted tables (or views) that are there."""
+    """Finds the wanted tables (or views) that are there."""
     ids = list(wanted)
     where = ([t.schema for t in ids], [t.name for t in ids])
     rows = connection.execute(TABLES, where).fetchall()

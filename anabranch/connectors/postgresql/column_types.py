@@ -37,7 +37,7 @@ SELECT CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg
 
 
 class ColumnTypes:
-    """Of the tables that one connection has written to. Not for two threads."""
+    """Column types of the tables that one connection has written to. Not for two threads."""
 
     def __init__(self) -> None:
         self._known: dict[TableId, str] = {}

@@ -24,8 +24,9 @@ Values = Mapping[str, sql.Composable]  # column -> what it holds
 
 
 def ask_source(connection: Connection, computed: Computed, rows: sql.Composable, after: Values) -> Values:
-    """What the computed columns of `rows` (FROM and WHERE, the table as `t`) have to be set to. `after`: what their columns
-    will hold, where that is not what they hold. Raises RowRefused for a row whose value the source cannot say."""
+    """Have the source compute the computed columns of `rows` (FROM and WHERE, the table as `t`). Returns the values to set them
+    to. `after`: new values of other columns of these rows, which the computed ones may use. Raises RowRefused for a row whose
+    value the source cannot say."""
     inputs: Values = {name: after.get(name, sql.Identifier("t", name)) for name in computed.inputs}
     connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(table_name(TOLD)))
     connection.execute(_create(computed))
@@ -47,7 +48,7 @@ def ask_source(connection: Connection, computed: Computed, rows: sql.Composable,
 
 
 def _create(computed: Computed) -> sql.Composed:
-    """With the types of the target's columns; `x` has all inputs as one text."""
+    """Creates the table of inputs with the types of the target's columns; `x` has all inputs as one text."""
     columns = [
         sql.SQL("t.{} AS {}").format(sql.Identifier(name), sql.Identifier(f"{letter}{i}"))
         for letter, names in (("i", computed.inputs), ("c", computed.columns))

@@ -182,7 +182,7 @@ def _keepalive(silence: float) -> dict[str, int]:
 
 
 def _tls(endpoint: Endpoint) -> dict[str, str]:
-    """With a certificate authority and no mode the server is verified in full."""
+    """Chooses libpq's mode: with a certificate authority and no mode the server is verified in full."""
     mode = endpoint.option("ssl_mode", "verify-full" if endpoint.option("ssl_ca") else "prefer")
     if mode.lower() not in SSL_MODES:
         raise ConfigError(f"ssl_mode={mode} in the URL of {endpoint} is not known", hint=" | ".join(SSL_MODES))

@@ -149,14 +149,14 @@ def own_relations(schema: TableSchema, table: TargetTable, rules: ValueRules, be
 
 
 def key_name(schema: TableSchema, table: TargetTable, beside: Collection[TableId]) -> str:
-    """Of the primary key: as at the source, if it has one there that is free here."""
+    """Names the primary key: as at the source, if it has one there that is free here."""
     name = schema.key_name
     is_free = name and TableId(table.target.schema, name) not in beside
     return name if is_free else own_name(table, "pkey", beside)
 
 
 def own_name(table: TargetTable, what: str, beside: Collection[TableId]) -> str:
-    """Of a relation that comes with a table: what PostgreSQL would call it, unless a table has that name or it is cut."""
+    """Names a relation that comes with a table: what PostgreSQL would call it, unless a table has that name or it is cut."""
     name = _usual_name(table, what)
     is_free = fits(name) and TableId(table.target.schema, name) not in beside
     return name if is_free else with_digest(name, f"{table.target}.{what}")
@@ -167,7 +167,7 @@ def _usual_name(table: TargetTable, what: str) -> str:
 
 
 def sequence_name(table: TargetTable, column: str) -> str:
-    """Of no other relation in the schema."""
+    """Makes a name that no other relation in the schema has."""
     return with_digest(f"{table.target.name}_{column}_seq", f"{table.target}.{column}")
 
 
@@ -369,7 +369,7 @@ class Planned:
 
     @property
     def is_valid(self) -> bool:
-        """Of a foreign key: does the source say that no row breaks it?"""
+        """Does the source say of a foreign key that no row breaks it?"""
         return self.options is None or not self.options.endswith((NOT_VALID, NOT_ENFORCED))
 
 
@@ -395,12 +395,12 @@ class PlannedCheck:
         return validate(self.table, self.name)
 
     def renamed(self) -> PlannedCheck:
-        """With the name to take where another constraint has the planned one."""
+        """The same check with the name to take where another constraint has the planned one."""
         return replace(self, name=with_digest(self.name, f"{self.table.target}.{self.source}"))
 
 
 def plan_checks(schema: TableSchema, table: TargetTable, rules: ValueRules) -> dict[str, PlannedCheck | NotCarried]:
-    """Of every CHECK of the source what makes it, or why there is nothing."""
+    """Gives, for every CHECK of the source, what makes it, or why there is nothing."""
     found: dict[str, PlannedCheck | NotCarried] = {}
     taken = {_usual_name(table, what) for what in ("pkey", *(f"{column}_not_null" for column in table.columns))}
     taken |= {shortened(key.name) for key in schema.foreign_keys}  # they are made later, and may have a check's name
@@ -440,7 +440,7 @@ def _check(check: Check, table: TargetTable, rules: ValueRules) -> PlannedCheck:
 
 
 def validate(table: TargetTable, name: str) -> str:
-    """Of a constraint that was added NOT VALID."""
+    """Statement that validates a constraint which was added NOT VALID."""
     return f"ALTER TABLE {qualified(table.target)} VALIDATE CONSTRAINT {quote(name)}"
 
 

@@ -61,8 +61,9 @@ def fingerprint(
     condition: sql.Composable,
     rows: sql.Composable | None = None,
 ) -> Fingerprint | None:
-    """Of the rows for which the condition holds; `rows`: how a query names them, if not by the table. None where the server has
-    other hashes, no UTF-8, or other types than these columns were to have, and where one has a NULL that is to have none."""
+    """Asks the server for the fingerprint of the rows for which the condition holds. `rows`: how a query names them,
+    if not by the table. None where the server has other hashes, no UTF-8, or other types than these columns were to
+    have, and where one has a NULL that is to have none."""
     name = table_name(table)
     query = sql.SQL(_SUM).format(
         probe=sql.SQL(PROBE),

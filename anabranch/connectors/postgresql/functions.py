@@ -125,8 +125,9 @@ class _Names:
         self._built_in = {name for (name,) in connection.execute(BUILT_IN).fetchall()}
 
     def of(self, body: str) -> Iterator[tuple[str, str, int, bool]]:
-        """What the text names: what it is, its name, its number, is it qualified? A name that may mean it counts: a variable of
-        the same name is one too many, and the function is left out, never made as it would not work."""
+        """Lists the objects that the text names: kind, name, number, and whether the text qualifies it. A name that may mean an
+        object counts as one. A variable with the name of an object then leaves the function out; never is a function made
+        that would not work."""
         text = _NOISE.sub(" ", body)
         for match in _NAMED.finditer(text):
             schema, name = _folded(match[1] or ""), _folded(match[2])

@@ -64,7 +64,8 @@ class Form(StrEnum):
 
 
 class Forms:
-    """Of types as format_type() spells them, over a connection of the caller's; each is asked for once, by a column of it."""
+    """Judges types as format_type() spells them, over a connection of the caller's; each is asked for once, by a
+    column of it."""
 
     def __init__(self, connection: Callable[[], Connection]) -> None:
         self._connection = connection

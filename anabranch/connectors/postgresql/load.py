@@ -453,7 +453,7 @@ def _create_partitions(
 
 
 def _create_schema(connection: Connection, name: str) -> None:
-    """Where it is there already, nobody asks for the right to create it."""
+    """Creates the schema unless it is there: nobody then asks for the right to create it."""
     if not connection.execute(SCHEMA_EXISTS, [name]).fetchone():
         _run(connection, ddl.create_schema(name))
 

@@ -175,7 +175,7 @@ def _shapes(codes: Sequence[np.ndarray[Any, Any]]) -> tuple[Any, tuple[Shape, ..
 
 
 def shape_of(codes: Any) -> Shape:
-    """Of an image, by the codes of its columns."""
+    """Shape of an image, by the codes of its columns."""
     return Shape(_truths(codes == 1), _truths(codes == 2) if (codes == 2).any() else ())
 
 

@@ -17,8 +17,9 @@ FULL, FLUSH = 1, 2  # what is to be done next
 
 
 class Followed(NamedTuple):
-    """Where it stopped: the number of the next message, the open transaction (its id, where its commit is, its images), where
-    the last one ended, and when it was committed; `next`: FULL, FLUSH, or 0, Python has to look."""
+    """State where the loop stopped: the number of the next message, the open transaction (its id, where its commit
+    is, its images), where the last one ended, and when it was committed; `next`: FULL, FLUSH, or 0, Python has to
+    look."""
 
     at: int
     xid: int | None

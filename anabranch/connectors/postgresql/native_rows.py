@@ -150,7 +150,7 @@ class NativeMessageBuffer(MessageBuffer):
         return shape, tuple(shape_of(np.frombuffer(every[used[place]], np.uint8)) for place in order)
 
     def _number(self, codes: bytes) -> int:
-        """Of the shape with these codes: by column 1 present, 2 unchanged, 0 neither."""
+        """Index of the shape with these codes: by column 1 present, 2 unchanged, 0 neither."""
         return self._numbers.setdefault(codes, len(self._numbers))
 
     def _seal(self) -> None:

@@ -176,7 +176,7 @@ def _definition(kind: str, name: str, body: str | None, checks: list[str]) -> st
 
 
 def labels(definition: str) -> list[str]:
-    """Of an enum, quoted as SQL."""
+    """Labels of an enum, quoted as SQL."""
     return re.findall(r"E?'(?:[^']|'')*'", definition.partition(" AS ENUM ")[2])
 
 
@@ -278,7 +278,7 @@ def states_of(types: Mapping[int, Type], wanted: Iterable[int]) -> dict[str, str
 
 
 def read_collations(connection: Connection, names: Iterable[str]) -> dict[str, Need]:
-    """Those among them that are users'."""
+    """Reads the collations, of these, that users made."""
     rows = connection.execute(COLLATIONS, [sorted(names)]).fetchall()
     return {
         name: Need(COLLATION, name, schema, f"CREATE COLLATION {name} ({options})") for name, schema, options in rows
@@ -289,7 +289,7 @@ def read_collations(connection: Connection, names: Iterable[str]) -> dict[str, N
 
 
 def present(connection: Connection, needs: Iterable[Need]) -> dict[Need, str]:
-    """Of what is there already, how this server would have it made."""
+    """Asks how this server would have made what is there already."""
     needs = list(dict.fromkeys(needs))
     asked = [need.name for need in needs if need.kind not in (EXTENSION, COLLATION, FUNCTION)]
     numbers: dict[str, int] = dict(connection.execute(NUMBERS, [asked]).fetchall())

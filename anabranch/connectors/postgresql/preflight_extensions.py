@@ -43,7 +43,7 @@ SELECT coalesce(bool_or(r.rolsuper OR NOT v.superuser OR
 
 
 def check_needs(live: Live) -> Iterator[CheckResult]:
-    """Of a source in our words."""
+    """Checks what the tables of a source of our own kind need: extensions, types, functions."""
     by_need: dict[Need, list[str]] = defaultdict(list)
     for table in live.context.targets.values():
         for need in live.context.tables[table.source].needs:

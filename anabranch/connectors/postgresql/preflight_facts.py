@@ -66,7 +66,7 @@ class Live:
                 yield table, self.existing[table.target]
 
     def first_loads(self) -> Iterator[tuple[TargetTable, ExistingTable]]:
-        """Those of them that this job did not load."""
+        """Keeps the tables that this job did not load."""
         return ((t, e) for t, e in self.tables() if t.source not in self.context.loaded)
 
 

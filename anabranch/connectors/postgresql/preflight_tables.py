@@ -88,7 +88,7 @@ def _may_read(live: Live, existing: ExistingTable) -> bool:
 
 
 def check_partitions(live: Live) -> Iterator[CheckResult]:
-    """Those that the load makes: all of a table in one transaction, which holds a lock of each and of what comes with it."""
+    """Tables that the load makes: all of a table in one transaction, which holds a lock of each and of what comes with it."""
     each, connections = (int(live.one(f"SHOW {name}")) for name in ("max_locks_per_transaction", "max_connections"))
     room, names = each * connections, []
     for table in live.context.targets.values():

@@ -94,7 +94,7 @@ class Relations:
 def layout(
     relation: Relation, schema: TableSchema, type_text: TypeText, head: int = ROW_HEAD, reader: ReaderOf | None = None
 ) -> Layout:
-    """Where the relation's columns stand in the definition. Raises Unfit where it is another one, NeedsText."""
+    """Finds where the relation's columns stand in the definition. Raises Unfit where it is another one, NeedsText."""
     if schema.oid and relation.oid != schema.oid:
         raise Unfit("another table has its name now")
     there = {one.name for one in relation.columns}

@@ -75,8 +75,8 @@ class Images:
 
 
 def images(messages: Sequence[bytes], key: Sequence[bool], head: int = _HEAD) -> Images:
-    """Of Insert, Update and Delete messages of one relation, whose columns are in its replica identity where `key` is true.
-    `head`: bytes before the first tuple's mark, four more within a streamed transaction.
+    """Decodes Insert, Update and Delete messages of one relation, whose columns are in its replica identity where
+    `key` is true. `head`: bytes before the first tuple's mark, four more within a streamed transaction.
 
     A column outside the identity is absent from an image of the identity, where the log writes NULL. An update that keeps its
     key has an image of it all the same. What an update left as it was is UNCHANGED, or what the whole row before says.
@@ -180,5 +180,5 @@ def _split(data: Bytes, at: Places, columns: int) -> tuple[Cells, Places]:
 
 
 def _numbers(data: Bytes, form: str) -> np.ndarray[Any, Any]:
-    """Those that begin at each byte, the highest byte first."""
+    """Reads the numbers that begin at each byte, the highest byte first."""
     return np.ndarray(len(data) - np.dtype(form).itemsize + 1, form, data, strides=(1,))

@@ -39,7 +39,8 @@ class Hidden(NamedTuple):
 
 
 def hidden(connection: Connection, tables: Iterable[TableId], own_schema: str = "anabranch") -> Iterator[Hidden]:
-    """Those of `tables`, and of our own schema, that are filtered for the session's user. Raises psycopg.Error."""
+    """Lists the tables, of `tables` and of our own schema, whose rows are filtered for the session's user. Raises
+    psycopg.Error."""
     wanted = list(tables)
     names = [table.schema for table in wanted], [table.name for table in wanted]
     for schema, name, is_owner, user, policies in connection.execute(_ACTIVE, [own_schema, *names]).fetchall():

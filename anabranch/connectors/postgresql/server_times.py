@@ -15,13 +15,13 @@ _MARCH = 719_468  # days from 1 March of year 0 to 1970
 
 
 def date_text(days: int) -> str:
-    """Of a number of 32 bits."""
+    """Date of a number of 32 bits."""
     since = _wrapped(days - _EPOCH, 32)
     return _infinity(since, 32) or _shown(since + _EPOCH, "")
 
 
 def timestamp_text(microseconds: int, zone: str = "") -> str:
-    """Of a number of 64 bits; `zone`: as the server prints it behind the time."""
+    """Moment of a number of 64 bits; `zone`: as the server prints it behind the time."""
     if end := _infinity(microseconds, 64):
         return end
     since = _wrapped(microseconds - _EPOCH * _DAY, 64)

@@ -1,4 +1,5 @@
-"""What is built behind the consistent point, of tables that are small: each with one script, many in one transaction.
+"""Builds indexes, checks and foreign keys of small tables behind the consistent point: a script for each table, many tables
+in one transaction.
 
 Of a small table CONCURRENTLY costs more than it spares: the lock of a plain index is held for milliseconds. A script waits
 for no lock: a table that somebody is at is left to `build` (load.py), as is whatever is not simply new, and what the
@@ -80,8 +81,9 @@ class _Script:
 def build_small(
     connection: Connection, job: str, tables: Tables, rules: ValueRules, resolve: Resolve
 ) -> dict[TableId, list[str]]:
-    """What could not be made, and why, of each table that is done; the others are left as they were. Behind one that is
-    left no table with foreign keys is done: keys that remove rows are built in the order of the tables."""
+    """Builds tables in their order. Returns, for each table that is done, what could not be made and why; tables that are
+    not in the answer are as they were. Once one is left, no table with foreign keys is built behind it, because keys that
+    remove rows are built in the order of the tables."""
     with translated("read what is built"):
         plan = _Plan(connection, job, tables, rules, resolve)
         scripts = [(schema, table, plan.script(schema, table)) for schema, table in tables]
@@ -98,7 +100,7 @@ def build_small(
 
 
 def _run(connection: Connection, script: _Script, table: TargetTable) -> bool:
-    """In one go, or not at all."""
+    """Runs the script in one go, or not at all."""
     connection.execute("SAVEPOINT small")  # by itself: of a script with an error of syntax nothing is carried out
     try:
         connection.execute(script.text(table.target).encode(), prepare=False)

@@ -287,7 +287,7 @@ def _mark(connection: Connection) -> LogMark:
 
 
 def _files(connection: Connection, table: TableSchema) -> list[int]:
-    """Where the rows of a table and its partitions are now, whatever the transaction's snapshot: another place after a
+    """Asks where the rows of a table and its partitions are now, whatever the transaction's snapshot: another place after a
     TRUNCATE or a rewrite. https://www.postgresql.org/docs/current/functions-admin.html#FUNCTIONS-ADMIN-DBLOCATION"""
     leaves = " UNION SELECT relid FROM pg_catalog.pg_partition_tree(%(table)s::regclass)"
     parts = leaves if connection.info.server_version >= _TREES else ""

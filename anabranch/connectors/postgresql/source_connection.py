@@ -62,7 +62,7 @@ def refuse_unsettled(connection: Connection, endpoint: Endpoint, walsender: bool
 
 
 def identity(connection: Connection) -> str:
-    """Of the server's data and the database in it."""
+    """Identity of the server's data and the database in it."""
     return str(one(connection, _IDENTITY))
 
 
@@ -81,7 +81,7 @@ def refuse_other(connection: Connection, expected: str) -> None:
 
 
 def log_end(connection: Connection) -> int:
-    """Where the last record ends: whatever is seen to be committed now is before it."""
+    """Asks where the last record ends: whatever is seen to be committed now is before it."""
     text, segment = connection.execute(_END).fetchall()[0]
     lsn = lsn_of(text)
     if lsn % int(segment) == _FIRST_HEADER:

@@ -170,7 +170,7 @@ def _used(text: str, columns: Iterable[Column]) -> tuple[str, ...]:
 
 
 def _constraint(kind: str | None, has_period: bool, deferrable: bool, deferred: bool, definition: str | None) -> str:
-    """Of UNIQUE only what its index does not say."""
+    """The definition of a constraint; of UNIQUE only what its index does not say."""
     if kind != "u" or has_period:
         return definition or ""
     return "UNIQUE" + " DEFERRABLE" * deferrable + " INITIALLY DEFERRED" * deferred

@@ -119,7 +119,7 @@ def is_partitioned(schema: TableSchema, table: TargetTable) -> bool:
 
 
 def check_parts(check: Check) -> tuple[str, str, bool]:
-    """Of `CHECK (…) NO INHERIT NOT VALID`: the condition, what stays behind it, is it to be validated?"""
+    """Splits `CHECK (…) NO INHERIT NOT VALID`: the condition, what stays behind it, is it to be validated?"""
     text, tail, is_valid = check.text, "", True
     for word in (NOT_ENFORCED, NOT_VALID, NO_INHERIT):
         if text.endswith(word):

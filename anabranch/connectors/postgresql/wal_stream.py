@@ -60,7 +60,7 @@ class WalStream:
         self.codec = codec_of(self._connection)
 
     def left_at(self, timeline: int) -> int | None:
-        """Where the server's history left an earlier timeline; None for one that it has never been on."""
+        """Asks where the server's history left an earlier timeline; None for one that it has never been on."""
         history = self._asked(f"TIMELINE_HISTORY {self.timeline}".encode(), 1) if self.timeline > 1 else b""
         found = (line.split()[:2] for line in history.decode().splitlines() if line[:1].isdigit())
         return next((lsn_of(place) for number, place in found if int(number) == timeline), None)

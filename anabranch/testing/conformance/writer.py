@@ -1,16 +1,15 @@
-"""Conformance of a target: Writer, Stager, Loader and TargetStore, seen through its own TargetReader."""
+"""Conformance of a target: Writer, Stager and TargetStore, seen through its own TargetReader. The Loader: `loader.py`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
 
 import pyarrow as pa
 
 from anabranch.abc import Bounds, Conflict, TargetConnector, ValueRules, Writer
-from anabranch.errors import Fenced, RowRefused, StateError, TargetError, TargetUnavailable
+from anabranch.errors import Fenced, StateError, TargetUnavailable
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
@@ -496,98 +495,6 @@ def rule_01_cascades_run_over_levels(target: Target) -> None:
     assert rows(target, child) == [("11", None, "b"), ("12", None, "c")]
 
 
-# --- load -------------------------------------------------------------------------------------------------------------
-
-
-def rule_29_a_chunk_is_loaded_once(target: Target) -> None:
-    of = table("a")
-    with closing(target.connector.loader(RULES)) as loader:
-        loader.create_table(schema(of), of, RULES, False)
-        loader.begin_generation(JOB, of, 1, [Bounds(None, ("5",)), Bounds(("5",), None)], False)
-        for _ in range(2):
-            assert loader.load_chunk(JOB, of, 1, 0, ("low", "high"), [b"1\t\\N\tone\n2\t1\ttwo\n"]) == 2
-        done, open_ = loader.chunks(JOB, of.source, 1)
-    assert (done.rows, done.low, done.high, done.bounds.upper) == (2, "low", "high", ("5",))
-    assert (open_.rows, open_.low, open_.bounds) == (None, "", Bounds(("5",), None))
-    assert rows(target, of) == [("1", None, "one"), ("2", "1", "two")]
-    with closing(target.connector.store()) as store:
-        state = store.tables(JOB)[of.source]
-    assert (state.state, state.generation) == ("loading", 1)
-
-
-def a_chunk_that_breaks_leaves_nothing(target: Target) -> None:
-    of = table("a")
-
-    def broken() -> Iterator[bytes]:
-        yield b"1\t\\N\tone\n"
-        raise ConnectionResetError("the source went away")
-
-    with closing(target.connector.loader(RULES)) as loader:
-        loader.create_table(schema(of), of, RULES, False)
-        loader.begin_generation(JOB, of, 1, [Bounds()], False)
-        refuses(Exception, lambda: loader.load_chunk(JOB, of, 1, 0, ("", ""), broken()))
-    with closing(target.connector.loader(RULES)) as loader:
-        assert loader.chunks(JOB, of.source, 1)[0].rows is None
-        error = refuses(RowRefused, lambda: loader.load_chunk(JOB, of, 1, 0, ("", ""), [b"1\t\\N\ta\n77\toops\tb\n"]))
-        assert "77" in str(error)
-        assert loader.load_chunk(JOB, of, 1, 0, ("", ""), [b"1\t\\N\tone\n"]) == 1
-    assert rows(target, of) == [("1", None, "one")]
-
-
-def chunks_that_are_loaded_together_come_together(target: Target) -> None:
-    one, other = table("a"), table("b")
-    good, bad = [b"1\t\\N\tone\n"], [b"1\t\\N\tone\n77\toops\tb\n"]
-    with closing(target.connector.loader(RULES)) as loader:
-        for of in (one, other):
-            loader.create_table(schema(of), of, RULES, False)
-            loader.begin_generation(JOB, of, 1, [Bounds()], False)
-
-    def both(last: list[bytes]) -> None:
-        with closing(target.connector.loader(RULES)) as loader, loader.together():
-            assert loader.load_chunk(JOB, one, 1, 0, ("at", "at"), good) == 1
-            loader.load_chunk(JOB, other, 1, 0, ("at", "at"), last)
-
-    refuses(RowRefused, lambda: both(bad))
-    assert (rows(target, one), rows(target, other)) == ([], [])
-    both(good)
-    both(good)
-    assert rows(target, one) == rows(target, other) == [("1", None, "one")]
-    with closing(target.connector.loader(RULES)) as loader:
-        assert [loader.chunks(JOB, of.source, 1)[0].low for of in (one, other)] == ["at", "at"]
-
-
-def rule_29_a_later_load_fences_the_earlier(target: Target) -> None:
-    of = three(target)
-    with closing(target.connector.loader(RULES)) as loader:
-        refuses(TargetError, lambda: loader.begin_generation(JOB, of, 2, [Bounds()], False))
-        loader.begin_generation(JOB, of, 2, [Bounds()], True)
-        assert rows(target, of) == []
-        refuses(Fenced, lambda: loader.load_chunk(JOB, of, 1, 0, ("", ""), [b"9\t\\N\tzombie\n"]))
-        refuses(Fenced, lambda: loader.begin_generation(JOB, of, 1, [Bounds()], True))
-    assert rows(target, of) == []
-
-
-def rule_29_a_load_that_comes_too_late_drops_no_table(target: Target) -> None:
-    """Two that make a table anew, of which one stood still: what the other has loaded since stays."""
-    of = three(target)
-    with closing(target.connector.loader(RULES)) as loader:
-        for late in ((JOB, 1), (JOB, 0)):
-            refuses(Fenced, partial(loader.create_table, schema(of), of, RULES, True, load=late))
-        assert len(rows(target, of)) == 3
-        loader.create_table(schema(of), of, RULES, True, load=(JOB, 2))
-    assert rows(target, of) == []
-
-
-def rule_29_a_state_changes_for_who_has_seen_it(target: Target) -> None:
-    of = make(target, table("seen"))
-    with closing(target.connector.store()) as store:
-        loading = store.tables(JOB)[of.source]
-        noted = replace(loading, facts={**loading.facts, "loaded": "yes"})
-        store.save_table(JOB, noted, loading)
-        refuses(Fenced, lambda: store.save_table(JOB, replace(loading, reason="stale"), loading))
-        assert store.tables(JOB)[of.source].facts["loaded"] == "yes"
-
-
 CHECKS: tuple[Callable[[Target], None], ...] = (
     without_a_checkpoint_nothing_is_claimed,
     rule_09_the_row_says_where_an_epoch_stands,
@@ -615,10 +522,4 @@ CHECKS: tuple[Callable[[Target], None], ...] = (
     a_truncate_empties_the_table,
     rule_07_keys_accept_what_comes_in_their_order,
     rule_01_cascades_run_over_levels,
-    rule_29_a_chunk_is_loaded_once,
-    a_chunk_that_breaks_leaves_nothing,
-    chunks_that_are_loaded_together_come_together,
-    rule_29_a_later_load_fences_the_earlier,
-    rule_29_a_load_that_comes_too_late_drops_no_table,
-    rule_29_a_state_changes_for_who_has_seen_it,
 )

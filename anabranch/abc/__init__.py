@@ -1,31 +1,70 @@
 """Every contract between engines and connectors. Protocols only; the docstring is the specification.
 
-An engine reaches these through `connectors.get(scheme)`; a connector implements them and knows no engine.
+An engine reaches these through `connectors.get(scheme)`; a connector implements them and knows no engine. Here is what every
+source and target can do; the target's side of the load is in `loading.py`, what only some can do in `abilities.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol
 
+from anabranch.abc.abilities import (
+    HashingReader,
+    HashingSnapshot,
+    PipelinedWriter,
+    RawLoader,
+    RawReader,
+    SharingReader,
+)
+from anabranch.abc.loading import LoadedChunk, Loader, NewLoad
 from anabranch.model.checks import CheckResult
 from anabranch.model.datatype import Fit, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.position import HeldLog, LogMark, Position
 from anabranch.model.schema import TableSchema
 from anabranch.model.state import Checkpoint, Skipped, TableState
-from anabranch.model.steps import DdlStep, SetUpStep
+from anabranch.model.steps import SetUpStep
 from anabranch.rows.aside import AsideStore, AsideWriter
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict
-from anabranch.rows.keys import EnforcedKey
 from anabranch.rows.log_items import LogItem, StatementFacts
-from anabranch.rows.net import Cascade, CascadeRule, RowChange, SmallTransaction, StagedNet, TableNet, TargetTable
+from anabranch.rows.net import Cascade, CascadeRule, RowChange, StagedNet, TableNet, TargetTable
 
 if TYPE_CHECKING:
     from anabranch.rows.chunk import Barrier, Chunk
-    from anabranch.rows.fingerprint import Fingerprint, Hashed
+
+__all__ = [
+    "Bounds",
+    "Checks",
+    "Conflict",
+    "Dialect",
+    "HashingReader",
+    "HashingSnapshot",
+    "LoadedChunk",
+    "Loader",
+    "LogOptions",
+    "LogOrder",
+    "LogReader",
+    "NewLoad",
+    "PipelinedWriter",
+    "PreflightContext",
+    "RawLoader",
+    "RawReader",
+    "Select",
+    "SharingReader",
+    "SnapshotReader",
+    "SourceCatalog",
+    "SourceConnector",
+    "Stager",
+    "TargetConnector",
+    "TargetReader",
+    "TargetStore",
+    "TypeMap",
+    "ValueGuard",
+    "ValueRules",
+    "Writer",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +169,9 @@ class SourceCatalog(Protocol):
         the log does not have its rows, "" where it has."""
 
     def gone(self, tables: Collection[TableId]) -> dict[TableId, str]:
-        """Those of which the source has no table of their own any more, for certain: a name that a view has by now is one, a
-        table that this user may not see is none. Of each: what it is now, "" where it was dropped or renamed. Raises
-        SourceUnavailable."""
+        """Picks the names of which the source has no table of its own any more, for certain: a name that a view has
+        by now is one, a table that this user may not see is none. Of each: what it is now, "" where it was dropped or
+        renamed. Raises SourceUnavailable."""
 
     def mark(self) -> LogMark:
         """The log's end now, for read-position / definitions / position (K19)."""
@@ -214,45 +253,6 @@ class SnapshotReader(Protocol):
         """The rows that have one of these primary keys (source column -> text form), as `lines` gives them (K3)."""
 
     def close(self) -> None: ...
-
-
-@runtime_checkable
-class SharingReader(Protocol):
-    """What a SnapshotReader has besides where several connections can read in one snapshot."""
-
-    def share(self, tables: Sequence[TableSchema]) -> str:
-        """Open a snapshot and keep it until `close`; what others need to read these tables in it, "" if it cannot be had now.
-        No lock is kept."""
-
-    def open_shared(self, table: TableSchema, shared: str) -> LogMark | None:
-        """Read in the snapshot that another reader shares; None where it is gone, or the table was truncated or rewritten since
-        (a snapshot does not keep that): `open` then."""
-
-    def places(self, table: TableSchema, rows_per_chunk: int) -> list[Bounds]:
-        """Cut a table by where its rows lie, a schema without a key; [Bounds()] where it is small, or that cannot be. A change
-        moves a row: the pieces are the table only if all are read in one shared snapshot."""
-
-
-@runtime_checkable
-class RawReader(Protocol):
-    """What a SnapshotReader has besides where rows can leave it in a form of the database's own, that nobody reads on the
-    way."""
-
-    def raw_form(self, table: TableSchema, columns: Sequence[str]) -> str:
-        """Names the form that rows of these columns have in `raw`, by their types in the snapshot that is open; "" where there
-        is none. A row of a form means the same to every RawLoader that names it alike."""
-
-    def raw(self, table: TableSchema, columns: Sequence[str], bounds: Bounds) -> Generator[bytes, None, int]:
-        """The rows that `lines` gives, in that form: one stream from its beginning to its end, in blocks of about 1 MB that are
-        cut anywhere, nothing buffered beyond. Returns how many rows the server says they are."""
-
-
-@runtime_checkable
-class HashingSnapshot(Protocol):
-    """What a SnapshotReader has besides where the server makes fingerprints of its rows (rows/fingerprint.py)."""
-
-    def fingerprint(self, table: TableSchema, columns: Sequence[Hashed], bounds: Bounds) -> Fingerprint | None:
-        """Of the rows that `lines` gives; None where this server cannot say."""
 
 
 # --- target ----------------------------------------------------------------------------------------------
@@ -368,7 +368,8 @@ class Writer(AsideWriter, Protocol):
         """Into anabranch.conflict, in the transaction."""
 
     def truncate(self, tables: Sequence[TargetTable], how: str) -> None:
-        """Those that one statement of the source emptied, at once. `how`: "truncate" or "delete". Raises Conflict."""
+        """Empties the tables that one statement of the source emptied, at once. `how`: "truncate" or "delete". Raises
+        Conflict."""
 
     def save_table(self, job: str, state: TableState) -> None:
         """As TargetStore.save_table, with the epoch's commit; a state without schema keeps the one that is there."""
@@ -387,16 +388,6 @@ class Writer(AsideWriter, Protocol):
     def close(self) -> None: ...
 
 
-@runtime_checkable
-class PipelinedWriter(Protocol):
-    """Lets a Writer carry out many source transactions without waiting for each of them; an ability that not all have."""
-
-    def one_by_one(self, now: Checkpoint, transactions: Sequence[SmallTransaction]) -> Checkpoint:
-        """From `now` on, each in a target transaction of its own whose first statement moves the checkpoint, one epoch each,
-        up to the first one that is refused for any reason. Returns where the checkpoint is then; raises Fenced for another
-        owner. What was committed is certain to survive only once a later epoch has been committed by `commit`."""
-
-
 class Stager(Protocol):
     """The part of a Writer that executors may do: put a net change into staging tables of its own attempt (K10)."""
 
@@ -404,148 +395,6 @@ class Stager(Protocol):
         """COPY each net into staging tables named by a fresh uuid, commit, and say what must be found there."""
 
     def close(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class LoadedChunk:
-    """A row of anabranch.load_chunk: `low`, `high` are LogMark.resume texts, set once `rows` is not None (= done)."""
-
-    number: int
-    bounds: Bounds
-    rows: int | None = None
-    low: str = ""
-    high: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class NewLoad:
-    """The first load of a table: the `state` that it begins with, and the one `before`; the chunks of its ledger."""
-
-    schema: TableSchema
-    table: TargetTable
-    state: TableState
-    before: TableState | None
-    bounds: Sequence[Bounds]
-
-
-class Loader(Protocol):
-    """The target's side of the initial load. One connection; tables and ledger by the load's driver, chunks by tasks.
-
-    Delivery: a chunk's rows and its ledger row commit together; a chunk that is done is never loaded again."""
-
-    def create_table(
-        self,
-        schema: TableSchema,
-        table: TargetTable,
-        rules: ValueRules,
-        recreate: bool,
-        beside: Collection[TableId] = (),
-        load: tuple[str, int] | None = None,
-    ) -> None:
-        """Create target schema and table with primary key and nothing else, unless the table is there. Nothing that comes
-        with it takes the name of a table in `beside`: all target tables of the load. A table that is there is dropped to
-        `recreate` it; not where the `load` (job, generation) that asks for it has begun already, or a later one: Fenced."""
-
-    def ddl(self, schema: TableSchema, table: TargetTable) -> list[str]:
-        """The statements that `create_table` would run where the table is not there."""
-
-    def script(self, tables: Sequence[tuple[TableSchema, TargetTable]]) -> Iterator[DdlStep]:
-        """All that a load of these tables into an empty target runs, in its order. Does not ask the target."""
-
-    def begin_generation(
-        self, job: str, table: TargetTable, generation: int, bounds: Sequence[Bounds], empty: bool, keep: bool = False
-    ) -> None:
-        """In one transaction: table state `loading` with `generation`, the ledger's chunks, the table emptied if asked.
-        TargetError for one with rows, unless they are to `keep`, and for emptying one that another job writes to."""
-
-    def begin_new(
-        self, job: str, loads: Sequence[NewLoad], rules: ValueRules, beside: Collection[TableId]
-    ) -> frozenset[TableId]:
-        """`create_table` and `begin_generation` of those that the target has nothing of, with their states, in one
-        transaction. The source tables that are begun; the others are as they were."""
-
-    def take_off_keys(self, job: str, table: TargetTable) -> None:
-        """What rows out of order may break, foreign keys at both ends and other unique keys; `build` puts them back."""
-
-    def chunks(self, job: str, source: TableId, generation: int) -> list[LoadedChunk]: ...
-
-    def ledgers(self, job: str, generations: Mapping[TableId, int]) -> dict[TableId, list[LoadedChunk]]:
-        """`chunks` of several source tables."""
-
-    def together(self) -> AbstractContextManager[None]:
-        """Inside: chunks that are loaded commit when it ends, or not at all. One that is done already is left out, as
-        always."""
-
-    def load_chunk(
-        self,
-        job: str,
-        table: TargetTable,
-        generation: int,
-        number: int,
-        marks: tuple[str, str],
-        lines: Iterable[bytes],
-    ) -> int:
-        """COPY the lines and write the ledger row, in one transaction whose first statement updates the generation's
-        row (K29, K21). Returns rows. A newer generation raises Fenced; a refused line RowRefused with the row's key; a
-        server that took fewer rows than there are lines TargetError, and nothing stays."""
-
-    def unique_columns(self, tables: Sequence[TargetTable]) -> Mapping[TableId, frozenset[str]]:
-        """Source table -> columns of ours on which its target table's unique keys beside the primary depend in any way,
-        where there are any: also through expressions, conditions, generated columns, exclusion."""
-
-    def has_guards(self, tables: Sequence[TargetTable]) -> bool:
-        """Do foreign keys or triggers of these target tables react to rows?"""
-
-    def foreign_keys(self, tables: Sequence[TargetTable]) -> Sequence[EnforcedKey]:
-        """Those that stand at the target now and lead to or from one of these tables."""
-
-    def index_cascades(self, schema: TableSchema, table: TargetTable) -> None:
-        """Before the stream: the plain indexes by which foreign keys find the rows that they change, each once, found
-        by name. What cannot be made is left to `build`."""
-
-    def build(
-        self, job: str, schema: TableSchema, table: TargetTable, resolve: Callable[[TableId], TargetTable | None]
-    ) -> list[str]:
-        """After the consistent point: secondary indexes CONCURRENTLY, checks and foreign keys NOT VALID then VALIDATE,
-        sequences, ANALYZE; each once, found by name. Returns what could not be made and why (e.g. a key left NOT VALID:
-        orphans at the source)."""
-
-    def build_small(
-        self,
-        job: str,
-        tables: Sequence[tuple[TableSchema, TargetTable]],
-        resolve: Callable[[TableId], TargetTable | None],
-    ) -> dict[TableId, list[str]]:
-        """`build` of those of the tables that are small and that nobody is at, all in one transaction. What is not in the
-        answer is as it was, and left to `build`."""
-
-    def raise_sequences(self, tables: Sequence[TargetTable]) -> list[str]:
-        """Whoever writes to the target next gets numbers behind those that the source has given. Returns problems."""
-
-    def close(self) -> None: ...
-
-
-@runtime_checkable
-class RawLoader(Protocol):
-    """What a Loader has besides where it takes rows as a RawReader gives them."""
-
-    def raw_forms(self, tables: Sequence[TargetTable]) -> Mapping[TableId, str]:
-        """Source table -> the form that its target table takes for the columns we write, by their types now, where there is
-        one."""
-
-    def load_raw(
-        self,
-        job: str,
-        table: TargetTable,
-        generation: int,
-        number: int,
-        marks: tuple[str, str],
-        form: str,
-        blocks: Iterable[bytes],
-    ) -> int:
-        """As `load_chunk`, of one stream of RawReader.raw. RowRefused for whatever the target does not take, also where the
-        table takes another form by now, or counts other rows than `blocks` returns: it need not name the row, the same chunk
-        as lines does."""
 
 
 # --- verification and preflight --------------------------------------------------------------------------
@@ -560,14 +409,6 @@ class TargetReader(Protocol):
     def lines(self, table: TargetTable, piece: str) -> Iterator[bytes]: ...
 
     def close(self) -> None: ...
-
-
-@runtime_checkable
-class HashingReader(Protocol):
-    """What a TargetReader has besides where the server makes fingerprints of its rows (rows/fingerprint.py)."""
-
-    def fingerprint(self, table: TargetTable, columns: Sequence[Hashed], piece: str) -> Fingerprint | None:
-        """Of the rows that `lines` gives; None where this server cannot say."""
 
 
 @dataclass(frozen=True)
@@ -635,8 +476,8 @@ class SourceConnector(Protocol):
         nothing needs to be prepared. Only a log that `begins` gets what its place depends on."""
 
     def astray(self, options: LogOptions, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
-        """Those of these tables that the log does not tell of, or not as they were, by what the source says now, and why. None
-        where the log itself has statements that say so."""
+        """Names the tables, of these, that the log does not tell of, or not as they were, by what the source says
+        now, and why. None where the log itself has statements that say so."""
 
     def guard(self, options: LogOptions, dropped: Callable[[TableId], Collection[str]]) -> ValueGuard | None:
         """`dropped`: columns of a table that the job leaves out. None where rows say all that they mean, or the job's rules
