@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from anabranch.connectors.postgresql.needs import ENUM, EXTENSION
-from anabranch.model.schema import TableSchema
+from anabranch.connectors.postgresql.labels import missing_labels
+from anabranch.connectors.postgresql.needs import ENUM, EXTENSION, FUNCTION, labels
+from anabranch.model.schema import Need, TableSchema
 
 LABEL = re.compile(r"(\d+)=(E?'(?:[^']|'')*')")  # in the state of an enum: needs.TYPES
 
@@ -19,14 +20,24 @@ LABEL = re.compile(r"(\d+)=(E?'(?:[^']|'')*')")  # in the state of an enum: need
 def changed_types(then: TableSchema, now: TableSchema) -> str:
     """Why rows of the table may hold other values than the log has shown; "" where none does. A type that only one of the two
     names is no change of a type: the column has another one, which is seen by its name."""
+    return next(_changes(then, now), "")
+
+
+def _changes(then: TableSchema, now: TableSchema) -> Iterator[str]:
     states = dict(then.type_states)
-    found = (
-        why
-        for what, state in now.type_states
-        if states.get(what, state) != state
-        for why in _change(what, states[what], state)
-    )
-    return next(found, "")
+    for what, state in now.type_states:
+        if states.get(what, state) != state:
+            yield from _change(what, states[what], state)
+    before = {(need.kind, need.name): need for need in then.needs}
+    pairs = [(before[need.kind, need.name], need) for need in now.needs if (need.kind, need.name) in before]
+    for was, need in pairs:
+        if need.kind == ENUM and not states:  # a trail of an earlier release: its definitions have the labels alone
+            yield from _changed_definition(was, need)
+        if need.kind == FUNCTION and now.computed and was.definition != need.definition:
+            yield (
+                f"the function {need.name} was replaced at the source, which computes other values by it than the target"
+                " (at the target, too: CREATE OR REPLACE FUNCTION as at the source)"
+            )
 
 
 def _change(what: str, before: str, now: str) -> Iterator[str]:
@@ -40,6 +51,16 @@ def _change(what: str, before: str, now: str) -> Iterator[str]:
         )
     else:
         yield f"{what} was altered at the source (at the target, too, if its definition differs: anabranch preflight JOB)"
+
+
+def _changed_definition(was: Need, need: Need) -> Iterator[str]:
+    before, now = labels(was.definition), labels(need.definition)
+    if before and not missing_labels(before, now) and before != now:
+        lost = ", ".join(label for label in before if label not in now) or "their order"
+        yield (
+            f"labels of the enum {need.name} were renamed at the source, and with them rows: {lost} of before"
+            f" (at the target, too: ALTER TYPE {need.name} RENAME VALUE … TO …)"
+        )
 
 
 def _changed_labels(name: str, before: dict[str, str], now: dict[str, str]) -> Iterator[str]:
