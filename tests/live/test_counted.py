@@ -193,7 +193,7 @@ def test_verify_counts_what_it_reads_at_the_target(ends: Ends, more: int) -> Non
         pieces = reader.pieces(at, 1000)
         ends.line.change(MESSAGE, FAULTS[more])
         with pytest.raises(
-            TargetError, match=r"read public.orders: the server counts \d+ rows in the piece ctid"
+            TargetError, match=r"read public.orders: the server counts \d+ rows in the (piece ctid|whole table)"
         ) as told:
             for piece in pieces:
                 list(reader.lines(at, piece))
