@@ -71,12 +71,13 @@ __all__ = [
 class ValueRules:
     """`[types]` of the job file, for load and stream alike."""
 
-    zero_date: str = "stop"  # "stop" | "null"
+    zero_date: str = "stop"  # "stop" | "null" | a date
     nul: str = "stop"  # "stop" | "strip"
     json: str = "jsonb"  # "jsonb" | "json" | "text"
     geometry: str = "bytea"  # "bytea" | "geometry"
     vector: str = "real[]"  # "real[]" | "vector"
     large_objects: str = "stop"  # "stop" | "numbers"
+    zero_dates: tuple[tuple[str, str, str], ...] = ()  # source table, column -> as zero_date, before which it goes
 
 
 # --- source: log -----------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import math
 import re
 import warnings
 from collections.abc import Iterator, Mapping
+from datetime import date
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -98,6 +99,17 @@ def _target_name(text: str) -> str:
     if not re.fullmatch(TARGET_NAME, text):
         expected = "1 to 31 small letters, digits, '_' or '-', beginning with a letter (it names a directory)"
         raise refuse(Problem(f"{text!r} cannot be a target's name", expected=expected))
+    return text
+
+
+def _zero_date(text: str) -> str:
+    if text not in ("stop", "null", "-infinity", "infinity"):
+        try:
+            if date.fromisoformat(text).isoformat() != text:
+                raise ValueError
+        except ValueError:
+            expected = '"stop", "null", "-infinity", "infinity" or a date like "0001-01-01"'
+            raise refuse(Problem(f"{text!r} is no date", expected=expected)) from None
     return text
 
 
@@ -195,6 +207,8 @@ class Columns(Section):
     """Source column -> target column."""
     type: dict[str, str] = {}
     """Source column -> target type, as in `[types.map]`, before which it goes."""
+    zero_date: dict[str, Annotated[str, AfterValidator(_zero_date)]] = {}
+    """Source column -> what becomes of its dates that are none, as `[types] zero_date`, before which it goes."""
 
     @model_validator(mode="after")
     def _no_contradiction(self) -> Self:
@@ -334,8 +348,10 @@ with warnings.catch_warnings():
     class Types(Section):
         """Decisions about values that the target cannot hold."""
 
-        zero_date: Literal["stop", "null"] = "stop"
-        """A date of zeros (0000-00-00, 2024-00-15): stop with the row's key, or write NULL."""
+        zero_date: Annotated[str, AfterValidator(_zero_date)] = "stop"
+        """A date that is none (0000-00-00, 2024-00-15): `"stop"` with the row's key, write NULL (`"null"`), or the date that
+        stands for it, at midnight UTC: `"0001-01-01"`, `"-infinity"`, `"infinity"`. In a primary key an infinite one alone is
+        taken, for 0000-00-00 alone: two rows must not become one. For one column: `[[tables]] columns.zero_date`."""
         nul: Literal["stop", "strip"] = "stop"
         """A NUL character in text: stop with the row's key, or leave the character out."""
         json: Literal["jsonb", "json", "text"] = "jsonb"  # type: ignore[assignment]  # the key is called json, as a method of pydantic is
@@ -455,6 +471,15 @@ class JobConfig(Section):
         """The targets by their names; that of `[target]` is ONLY."""
         alone = {ONLY: self.target.endpoint} if self.target else {}
         return alone | {one.name: one.endpoint for one in self.targets}
+
+    @property
+    def zero_dates(self) -> tuple[tuple[str, str, str], ...]:
+        """Source table, column, and what becomes of its dates that are none."""
+        return tuple(
+            (str(entry.id), column, chosen)
+            for entry in self.tables
+            for column, chosen in entry.columns.zero_date.items()
+        )
 
     def line_of(self, *path: str | int) -> int | None:
         """The line of a key in the job file, for messages of later checks."""

@@ -256,7 +256,12 @@ def _refused_columns(table: TableId, columns: list[Column]) -> SchemaError:
 def _unknown_columns(entry: TableEntry, schema: TableSchema) -> Iterator[tuple[tuple[str, ...], str]]:
     known = [column.name for column in schema.columns]
     columns = entry.columns
-    for what, names in (("drop", columns.drop), ("rename", list(columns.rename)), ("type", list(columns.type))):
+    for what, names in (
+        ("drop", columns.drop),
+        ("rename", list(columns.rename)),
+        ("type", list(columns.type)),
+        ("zero_date", list(columns.zero_date)),
+    ):
         for name in names:
             if name not in known:
                 nearest = "".join(f"; did you mean {n}?" for n in get_close_matches(name, known, 1))

@@ -81,8 +81,8 @@ def told(job: Job, error: AnabranchError) -> str:
 def value_rules(job: Job) -> ValueRules:
     from anabranch.abc import ValueRules
 
-    types = job.config.types
-    return ValueRules(types.zero_date, types.nul, types.json, types.geometry, types.vector, types.large_objects)
+    types, dates = job.config.types, job.config.zero_dates
+    return ValueRules(types.zero_date, types.nul, types.json, types.geometry, types.vector, types.large_objects, dates)
 
 
 def log_options(job: Job, job_uuid: str) -> LogOptions:

@@ -6,6 +6,7 @@ What does not live here: what is checked (`rules.py`, `cascades.py`, `connectors
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -20,6 +21,7 @@ from anabranch.preflight.cascades import check_cascades
 from anabranch.preflight.known import Known
 from anabranch.preflight.report import Report
 from anabranch.preflight.rules import Selection, select
+from anabranch.rows import zero_dates
 from anabranch.rows.compiled import compiled
 from anabranch.rows.installed import COST, REMEDY, reason, version
 
@@ -128,7 +130,8 @@ def _run(checks: Checks, context: PreflightContext, unreachable: type[AnabranchE
 
 def _values(config: JobConfig) -> ValueRules:
     types = config.types
-    return ValueRules(types.zero_date, types.nul, types.json, types.geometry, types.vector)
+    dates = config.zero_dates
+    return ValueRules(types.zero_date, types.nul, types.json, types.geometry, types.vector, zero_dates=dates)
 
 
 def _context(config: JobConfig, rules: RuleSet, selection: Selection, known: Known, identity: str) -> PreflightContext:
@@ -137,6 +140,7 @@ def _context(config: JobConfig, rules: RuleSet, selection: Selection, known: Kno
         for section in ("load", "capture", "apply", "types")
         for key, value in getattr(config, section).model_dump(by_alias=True).items()
     }
+    choices[zero_dates.ASKED] = json.dumps(config.zero_dates)
     choices[GIVEN] = ", ".join(sorted(config.capture.model_fields_set))
     choices[FULL_IMAGES] = ", ".join(map(str, selection.needs_full_images))
     dropped = {table: rules.dropped(table) for table in selection.tables if rules.dropped(table)}

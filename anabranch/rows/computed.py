@@ -80,4 +80,5 @@ def _loss(type: LogicalType, rules: ValueRules) -> str:
         return f"for which the job chooses the type {type.target}"
     if type.kind in WORDS and rules.nul != "stop":
         return 'of which [types] nul = "strip" takes characters away'
-    return "of which [types] zero_date changes values" if type.kind in CLOCKS and rules.zero_date != "stop" else ""
+    is_changed = rules.zero_date != "stop" or any(choice != "stop" for *_, choice in rules.zero_dates)
+    return "of which [types] zero_date changes values" if type.kind in CLOCKS and is_changed else ""

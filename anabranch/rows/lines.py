@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.rows.arrow import arrow_type
+from anabranch.rows.raw import FARTHEST
 
 NULL = "\\N"
 ESCAPES = ((b"\\", "\\\\"), (b"\t", "\\t"), (b"\n", "\\n"), (b"\r", "\\r"))  # the backslash first
@@ -244,13 +245,26 @@ def _digits(numbers: Any, width: int) -> Any:
     return pc.utf8_lpad(pc.cast(numbers, pa.string()), width, "0")
 
 
+def _clock(type: LogicalType, array: Any) -> Any:
+    """A date or a moment. The farthest ones are infinite (rows/raw.py)."""
+    form = _instant if type.kind is Kind.INSTANT else _plain
+    numbers = array.view(pa.int32() if type.kind is Kind.DATE else pa.int64())
+    most = FARTHEST[type.kind]
+    ends = pc.min_max(numbers)
+    if ends["min"].as_py() != -most - 1 and ends["max"].as_py() != most:
+        return form(type, array)
+    low, high = pc.equal(numbers, -most - 1), pc.equal(numbers, most)
+    near = pc.if_else(pc.or_(low, high), pa.scalar(0, numbers.type), numbers).view(array.type)
+    return pc.case_when(pc.make_struct(low, high), "-infinity", "infinity", form(type, near))
+
+
 _FORMS: Mapping[Kind, Callable[[LogicalType, Any], Any]] = {
     Kind.DECIMAL: _decimal,
     Kind.BINARY: _binary,
     Kind.GEOMETRY: _geometry,
     Kind.VECTOR: _vector,
     Kind.BIT: _bit,
-    Kind.INSTANT: _instant,
+    **dict.fromkeys(FARTHEST, _clock),
     Kind.DURATION: _duration,
 }
 _WORDS = frozenset(

@@ -15,6 +15,10 @@ EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 SECOND = 1_000_000  # microseconds
 DAY = 86_400 * SECOND
 
+# As PostgreSQL stores them: no date of a source is so far away.
+INFINITE = {"-infinity": -1, "infinity": 1}
+FARTHEST = {Kind.DATE: (1 << 31) - 1, Kind.TIMESTAMP: (1 << 63) - 1, Kind.INSTANT: (1 << 63) - 1}
+
 _DATE = re.compile(r"(\d{4,})-(\d\d)-(\d\d)$")
 _MOMENT = re.compile(r"(\d{4,}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d(?:\.\d{1,6})?)(?:\+00(?::?00)?|Z)?$")
 _DURATION = re.compile(r"(-?)(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?$")
@@ -67,12 +71,20 @@ def _bits(type: LogicalType, text: str) -> int:
     return int(text, 2)
 
 
+def _infinite(type: LogicalType, text: str) -> int:
+    return FARTHEST[type.kind] if INFINITE[text] > 0 else -FARTHEST[type.kind] - 1
+
+
 def _days(type: LogicalType, text: str) -> int:
+    if text in INFINITE:
+        return _infinite(type, text)
     year, month, day = (int(part) for part in _matched(_DATE, text).groups())
     return date(year, month, day).toordinal() - EPOCH_ORDINAL
 
 
 def _moment(type: LogicalType, text: str) -> int:
+    if text in INFINITE:
+        return _infinite(type, text)
     day, clock = _matched(_MOMENT, text).groups()
     return _days(type, day) * DAY + _duration(type, clock)
 

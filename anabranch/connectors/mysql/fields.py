@@ -6,6 +6,7 @@ the pieces use besides their own (`midnight`, `clock`, …) are bound by `enviro
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,6 +18,7 @@ from anabranch.connectors.mysql.json_binary import to_text
 from anabranch.connectors.mysql.json_partial import patched
 from anabranch.connectors.mysql.tablemap import LogColumn, native_of
 from anabranch.connectors.mysql.values import (
+    Zero,
     clock_table,
     days_table,
     duration,
@@ -61,17 +63,26 @@ class Field:
     by_zero: dict[str, Callable[[Any], Any]] = field(default_factory=dict)
 
 
-def environment(zero: Any) -> dict[str, Any]:
-    """What the pieces refer to. `zero`: what becomes of dates that are none (values.py)."""
+def of_dates(zero: Zero) -> dict[str, Any]:
+    """What the pieces of columns of dates refer to (OF_DATES). `zero`: what becomes of dates that are none."""
+    return {
+        "midnight": midnight_table(zero.moment),
+        "days": days_table(zero.day),
+        "zero": zero_instant(zero.moment),
+        "old_datetime": old_datetime(zero.moment),
+        "hires_datetime": hires_datetime(zero.moment),
+    }
+
+
+OF_DATES = re.compile(r"\b(?:midnight|days|zero|old_datetime|hires_datetime)\b")
+
+
+def environment() -> dict[str, Any]:
+    """What the pieces refer to beside that."""
     return {
         "from_bytes": int.from_bytes,
-        "midnight": midnight_table(zero),
         "clock": clock_table(),
-        "days": days_table(zero),
-        "zero": zero_instant(zero),
-        "old_datetime": old_datetime(zero),
         "old_duration": old_duration,
-        "hires_datetime": hires_datetime(zero),
         "duration0": duration(0),
         "duration1": duration(1),
         "duration2": duration(2),

@@ -16,11 +16,14 @@ import pyarrow.compute as pc
 from anabranch.abc import ValueRules
 from anabranch.connectors.mysql.coded import text_form
 from anabranch.connectors.mysql.expressions import CODED, DATE, FLOAT32, FLOAT64, NULL, ROW, SEPARATOR, code_of
+from anabranch.connectors.mysql.values import ZERO_DATE_HINT
 from anabranch.errors import ValueRefused
 from anabranch.model.datatype import Kind
 from anabranch.model.schema import TableSchema
 from anabranch.rows.lines import unescape
 from anabranch.rows.refused import LEAVE_OUT, readable, refused
+from anabranch.rows.zero_dates import NULL as NULL_CHOICE
+from anabranch.rows.zero_dates import STOP, choice, text_of
 
 BLOCK = 1_000_000  # bytes of lines that are finished together
 _ESCAPES = ((b"\\", b"\\\\"), (b"\t", b"\\t"), (b"\n", b"\\n"), (b"\r", b"\\r"))
@@ -47,6 +50,11 @@ class Finisher:
         self._table, self._columns, self._rules = table, columns, rules
         kinds = {column.type.kind for name in columns if (column := table.column(name)).type}
         self._has_coded = any(code_of(column) for name in columns if (column := table.column(name)).type)
+        self._zero = {
+            name: choice(rules, table, name)
+            for name in columns
+            if (column := table.column(name)).type and column.type.kind in _KINDS_OF_DATES
+        }
         self._has_dates = not kinds.isdisjoint(_KINDS_OF_DATES)
         self._floats = [entry for entry in _FLOATS if entry[0] in kinds]
 
@@ -108,19 +116,29 @@ class Finisher:
         return block.replace(b"\0", b"")
 
     def _with_real_dates(self, block: bytes) -> bytes:
-        if self._rules.zero_date == "null":
+        if set(self._zero.values()) == {NULL_CHOICE}:
             return _NO_DATE.sub(NULL, block)
-        found = _NO_DATE.search(block)
-        if found:
-            value = found[0][1:].decode()
-            hint = 'correct the row, or set [types] zero_date = "null"'
-            raise self._refusal(block, found.start(), f"the date {value!r}, which is none", hint)
-        return block
+
+        def instead(found: re.Match[bytes]) -> bytes:
+            name = self._column_at(block, found.start())
+            choice = self._zero[name]
+            is_partly = name in self._table.primary_key and found[0][1:].strip(b"0-: .+") != b""
+            if choice == STOP or is_partly:
+                value = found[0][1:].decode()
+                raise self._refusal(block, found.start(), f"the date {value!r}, which is none", ZERO_DATE_HINT)
+            type = self._table.column(name).type
+            assert type is not None
+            return NULL if choice == NULL_CHOICE else DATE + text_of(type, choice).encode()
+
+        return _NO_DATE.sub(instead, block)
+
+    def _column_at(self, block: bytes, at: int) -> str:
+        return self._columns[block.count(SEPARATOR, block.rfind(ROW, 0, at) + 1, at)]
 
     def _refusal(self, block: bytes, at: int, what: str, hint: str, is_escaped: bool = True) -> ValueRefused:
         """Names table, row and column of the value at `at`."""
         start = block.rfind(ROW, 0, at) + 1
-        column = self._columns[block.count(SEPARATOR, start, at)]
+        column = self._column_at(block, at)
         row = block[start : block.index(ROW, at)].translate(None, _MARKS).split(SEPARATOR)
         named = dict(zip(self._columns, row, strict=True))
         read = unescape if is_escaped else bytes

@@ -26,6 +26,7 @@ from anabranch.rows.builder import ChunkBuilder, TableBuffer, misfit
 from anabranch.rows.chunk import TableRows
 from anabranch.rows.compiled import CompiledDirectory, given_arrays, given_meta, made_table, width
 from anabranch.rows.sections import Sections
+from anabranch.rows.zero_dates import KINDS, NULL, choice
 
 
 def compiled_lines() -> Front | None:
@@ -160,7 +161,9 @@ class NativeDecoders(TableDecoders):
         assert isinstance(buffer, NativeBuffer)
         self.native = buffer
         fields = described(seen.columns, self.schema.columns)
-        is_null = rules.zero_date == "null"
+        dates = [c for c in self.schema.columns if c.type is not None and c.type.kind in KINDS]
+        # What a date stands for Python puts in its place.
+        is_null = bool(dates) and all(choice(rules, self.schema, c.name) == NULL for c in dates)
         self.layout = (
             compiled.NATIVE.Layout(buffer.table, fields, is_null, self._width, len(self._count), self.least)
             if fields is not None

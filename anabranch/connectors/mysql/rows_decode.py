@@ -16,15 +16,17 @@ from typing import Any
 
 from anabranch.abc import ValueRules
 from anabranch.connectors.mysql import binlog as b
-from anabranch.connectors.mysql.fields import Field, Unfit, environment, field_of
+from anabranch.connectors.mysql.fields import OF_DATES, Field, Unfit, environment, field_of, of_dates
 from anabranch.connectors.mysql.json_partial import OPTION
 from anabranch.connectors.mysql.tablemap import JSON, TableMap, mismatch
-from anabranch.connectors.mysql.values import BAD, STOP
+from anabranch.connectors.mysql.values import BAD, STOP, zero_of
 from anabranch.model.schema import Column, TableSchema
 from anabranch.rows.builder import TableBuffer
 from anabranch.rows.chunk import Op
 from anabranch.rows.raw import parse_text
 from anabranch.rows.refused import raw_text
+from anabranch.rows.zero_dates import KINDS, NULL, choice
+from anabranch.rows.zero_dates import STOP as STOP_CHOICE
 
 Decode = Callable[[bytes, int, int], int]
 """(data, first row, end of rows) -> images. Raises BadValue; IndexError, ValueError, struct.error for rows that do not fit."""
@@ -103,8 +105,7 @@ class TableDecoders:
         fill = _defaults(schema, images[0]) if op is Op.INSERT else {}
         if op is Op.BEFORE and not LOGS_COMPUTED[self.family]:
             _check_computed(schema, images[1])
-        zero = None if self.rules.zero_date == "null" else STOP
-        decode = self._generate(kind, images, fill, self.lists, zero)
+        decode = self._generate(kind, images, fill, self.lists, STOP)
         ours = len(self.buffer.columns)
         carried = [
             tuple(
@@ -135,10 +136,12 @@ class TableDecoders:
         return [[bool(part[i // 8] >> i % 8 & 1) for i in range(len(self.seen.columns))] for part in parts]
 
     def _generate(
-        self, kind: int, images: list[list[bool]], fill: Mapping[int, Any], lists: list[list[Any]], zero: Any
+        self, kind: int, images: list[list[bool]], fill: Mapping[int, Any], lists: list[list[Any]], bad: Any
     ) -> Decode:
+        """`bad`: what becomes of values that nothing stands for: STOP raises, BAD is put in their place."""
         is_partial = kind == b.PARTIAL_UPDATE
-        return _Generator(self.seen, self.schema, self._fields, fill, lists, is_partial).function(images, zero)
+        generator = _Generator(self.seen, self.schema, self._fields, fill, lists, self.rules, is_partial)
+        return generator.function(images, bad)
 
 
 def _defaults(schema: TableSchema, present: Sequence[bool]) -> dict[int, Any]:
@@ -182,21 +185,25 @@ class _Generator:
     fields: tuple[Field, ...]
     fill: Mapping[int, Any]
     lists: list[list[Any]]
+    rules: ValueRules
     is_partial: bool = False
     _bound: dict[str, Any] = field(default_factory=dict)
     _difference_bits: dict[int, int] = field(default_factory=dict)
-    _zero: Any = None
+    _bad: Any = STOP
+    _zeros: dict[str, int] = field(default_factory=dict)
+    _of_dates: dict[str, Any] = field(default_factory=dict)
 
-    def function(self, images: list[list[bool]], zero: Any) -> Decode:
+    def function(self, images: list[list[bool]], bad: Any) -> Decode:
         """`images`: the present columns of an image, or of a before and an after image."""
         body: list[str] = []
-        self._zero = zero
+        self._bad = bad
         for place, image in enumerate(images):
             if self.is_partial and place == 1:
                 body += self._options()
             body += self._image(image)
         used = set(_NAME.findall("\n".join(body)))  # every default of a parameter costs a little at every call
-        bound = {name: value for name, value in environment(zero).items() if name in used} | self._bound
+        every = environment() | self._of_dates
+        bound = {name: value for name, value in every.items() if name in used} | self._bound
         lines = [
             f"def decode(data, p, end, {', '.join(f'{name}={name}' for name in bound)}):",
             "    images = 0",
@@ -327,13 +334,27 @@ class _Generator:
         for name, value in one.names.items():
             self._bind(f"{name}{place}", value)
         for name, make in one.by_zero.items():
-            self._bind(f"{name}{place}", make(self._zero))
-        lines += [line.format(**bound) for line in one.lines]
-        value = one.value.format(**bound)
+            self._bind(f"{name}{place}", make(self._bad))
+        lines += [self._for_column(line.format(**bound), place) for line in one.lines]
+        value = self._for_column(one.value.format(**bound), place)
         if place in self._difference_bits:
             before = self._bind(f"c{place}", self.lists[place])
             value = f"patched({before}[-1], {a}) if j & {self._difference_bits[place]} else {value}"
         return [*lines, f"{self._append(place)}({value})"]
+
+    def _for_column(self, code: str, place: int) -> str:
+        """With what the job chose for dates of the column that are none. Columns of one choice share what they remember."""
+        column = self.schema.columns[place]
+        if column.type is None or column.type.kind not in KINDS:
+            return code
+        wanted, in_key = choice(self.rules, self.schema, column.name), column.name in self.schema.primary_key
+        kind = f"{wanted}/{column.type.kind}/{in_key}" if wanted not in (STOP_CHOICE, NULL) else wanted
+        if kind not in self._zeros:
+            number = len(self._zeros)
+            self._zeros[kind] = number
+            made = of_dates(zero_of(column, wanted, in_key, self._bad))
+            self._of_dates |= {f"{name}_{number}": value for name, value in made.items()}
+        return OF_DATES.sub(lambda found: f"{found[0]}_{self._zeros[kind]}", code)
 
 
 def _bitmap(width: int) -> str:

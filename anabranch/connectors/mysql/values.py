@@ -8,19 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import date
-from typing import Any
+from typing import Any, NamedTuple
 
 from anabranch.connectors.mysql.charsets import BadText, BadValue, decoder
 from anabranch.model.schema import Column
 from anabranch.rows.raw import DAY, EPOCH_ORDINAL, SECOND
+from anabranch.rows.zero_dates import NULL as CHOSEN_NULL
+from anabranch.rows.zero_dates import STOP as CHOSEN_STOP
+from anabranch.rows.zero_dates import raw_of
 
+ZERO_DATE_HINT = (
+    'to make it NULL, set [types] zero_date = "null"; where it may not be NULL, set zero_date to a date that stands for it'
+    ' ("0001-01-01"; in a primary key "-infinity"); for one column: [[tables]] columns.zero_date'
+)
 _KEPT = 100_000  # entries of a table before it starts over
 
 
 class NoDate(BadValue):
     """A zero or half-zero date, or a day that the calendar does not have."""
 
-    hint = 'to make it NULL, set [types] zero_date = "null"'
+    hint = ZERO_DATE_HINT
 
     def __init__(self, date: str) -> None:
         super().__init__(f"{date}, which is no date")
@@ -35,6 +42,39 @@ class _Bad:
 
 BAD = _Bad()
 STOP = object()  # instead of a value for zero dates: raise NoDate
+
+
+class Instead(int):
+    """A raw value that stands for a date that is none, and for its time of day. `partly`: STOP or BAD where it stands for
+    0000-00-00 00:00:00 alone, as it does in a primary key; else None."""
+
+    partly: Any = None
+
+    def __add__(self, other: Any) -> Any:
+        if not other or self.partly is None:
+            return self
+        if self.partly is STOP:
+            raise NoDate("0000-00-00 with a time of day")
+        return self.partly
+
+
+class Zero(NamedTuple):
+    """What becomes of dates that are none: STOP, BAD, None or Instead."""
+
+    day: Any
+    moment: Any
+
+
+def zero_of(column: Column, choice: str, in_key: bool, bad: Any) -> Zero:
+    """As the job chose (rows/zero_dates.py). `bad`: what comes where nothing is chosen."""
+    if choice == CHOSEN_STOP:
+        return Zero(bad, bad)
+    if choice == CHOSEN_NULL:
+        return Zero(None, None)
+    assert column.type is not None
+    found = Instead(raw_of(column.type, choice))
+    found.partly = bad if in_key else None
+    return Zero(found, found)
 
 
 class Table(dict[int, Any]):
@@ -62,7 +102,7 @@ def midnight_table(zero: Any) -> Table:
     def midnight(packed: int) -> Any:
         month = (packed & 0x3FFFFF) >> 5
         days = _days(month // 13, month % 13, packed & 31, zero)
-        return days * DAY if isinstance(days, int) else days
+        return days * DAY if type(days) is int else days
 
     return Table(midnight)
 
@@ -86,7 +126,7 @@ def old_datetime(zero: Any) -> Callable[[int], Any]:
         day, clock = divmod(number, 1_000_000)
         days = _days(day // 10000, day // 100 % 100, day % 100, zero)
         seconds = (clock // 10000 * 60 + clock // 100 % 100) * 60 + clock % 100
-        return days * DAY + seconds * SECOND if isinstance(days, int) else days
+        return _at(days, seconds * SECOND)
 
     return value
 
@@ -99,7 +139,7 @@ def hires_datetime(zero: Any) -> Callable[[int, int], Any]:
         day, clock = divmod(number * unit, DAY)
         year_month, day = divmod(day, 32)
         days = _days(*divmod(year_month, 13), day, zero)
-        return days * DAY + clock if isinstance(days, int) else days
+        return _at(days, clock)
 
     return value
 
@@ -137,10 +177,19 @@ def old_duration(number: int) -> int:
     return -micros if number < 0 else micros
 
 
+def _at(days: Any, clock: int) -> Any:
+    """Microseconds since 1970, or what stands for them."""
+    if days is None:
+        return None
+    return days * DAY + clock if type(days) is int else days + clock
+
+
 def _days(year: int, month: int, day: int, zero: Any) -> Any:
     try:
         return date(year, month, day).toordinal() - EPOCH_ORDINAL
     except ValueError:
+        if isinstance(zero, Instead) and zero.partly is not None and (year or month or day):
+            zero = zero.partly
         if zero is STOP:
             raise NoDate(f"{year:04}-{month:02}-{day:02}") from None
         return zero

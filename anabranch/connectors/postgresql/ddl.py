@@ -21,11 +21,11 @@ from anabranch.model.ids import TableId
 from anabranch.model.schema import Action, Check, Column, ForeignKey, TableSchema
 from anabranch.rows.net import TargetTable
 from anabranch.rows.raw import parse_text
+from anabranch.rows.zero_dates import KINDS, NULL, STOP, choice
 
 NAME_BYTES = 63  # https://www.postgresql.org/docs/current/limits.html
 IDENTITY_TYPES = ("smallint", "integer", "bigint")
 NUMBER_TYPES = (*IDENTITY_TYPES, "numeric", "real", "double precision")
-ZERO_DATE_KINDS = (Kind.DATE, Kind.TIMESTAMP, Kind.INSTANT)
 NO_DEFAULT_KINDS = (Kind.JSON, Kind.GEOMETRY, Kind.VECTOR)
 RESTRICT = " RESTRICT"
 LATEST = 180000  # a server version, where none is at hand
@@ -219,7 +219,7 @@ def _column(
         parts.append(f"DEFAULT {literal(default)}")
     elif column.default_term and (expression := terms.default(column.default_term, logical, version)):
         parts.append(f"DEFAULT {expression}")
-    if in_key or not may_be_null(column, logical, rules):
+    if in_key or not may_be_null(schema, column, logical, rules):
         parts.append("NOT NULL")
     return " ".join(parts)
 
@@ -236,9 +236,9 @@ def _enum_labels(logical: LogicalType) -> tuple[str, ...]:
     return logical.values if "" in logical.values else (*logical.values, "")
 
 
-def may_be_null(column: Column, logical: LogicalType, rules: ValueRules) -> bool:
+def may_be_null(schema: TableSchema, column: Column, logical: LogicalType, rules: ValueRules) -> bool:
     """Nullable at the target: also where the job turns zero dates into NULL."""
-    return column.nullable or (rules.zero_date == "null" and logical.kind in ZERO_DATE_KINDS)
+    return column.nullable or (logical.kind in KINDS and choice(rules, schema, column.name) == NULL)
 
 
 def default_of(column: Column, logical: LogicalType) -> str | None:
@@ -246,7 +246,7 @@ def default_of(column: Column, logical: LogicalType) -> str | None:
     text = column.default
     if not column.has_default or column.default_is_expression or text is None or "\x00" in text:
         return None
-    if logical.kind in NO_DEFAULT_KINDS or (logical.kind in ZERO_DATE_KINDS and not _is_date(logical, text)):
+    if logical.kind in NO_DEFAULT_KINDS or (logical.kind in KINDS and not _is_date(logical, text)):
         return None
     return choices.constant(logical, text) if logical.target else text
 
@@ -406,7 +406,7 @@ def plan_checks(schema: TableSchema, table: TargetTable, rules: ValueRules) -> d
     taken |= {shortened(key.name) for key in schema.foreign_keys}  # they are made later, and may have a check's name
     for check in schema.checks:
         try:
-            planned = _own_check(check, schema, table) if is_ours(schema) else _check(check, table, rules)
+            planned = _own_check(check, schema, table) if is_ours(schema) else _check(check, schema, table, rules)
             planned = planned.renamed() if planned.name in taken else planned
             found[check.name] = planned
             taken.add(planned.name)
@@ -421,13 +421,14 @@ def _own_check(check: Check, schema: TableSchema, table: TargetTable) -> Planned
     return PlannedCheck(table, check.name, shortened(check.name), condition, tail, is_valid)
 
 
-def _check(check: Check, table: TargetTable, rules: ValueRules) -> PlannedCheck:
+def _check(check: Check, schema: TableSchema, table: TargetTable, rules: ValueRules) -> PlannedCheck:
     if check.term is None:
         raise NotCarried(check.refusal)
-    columns = mapped(tuple(check.term.columns()), table)
+    named = tuple(check.term.columns())
+    columns = mapped(named, table)
     kinds = {table.type_of(column).kind for column in columns}
-    if rules.zero_date == "null" and kinds & set(ZERO_DATE_KINDS):
-        raise NotCarried('it names dates, of which [types] zero_date = "null" makes NULL')
+    if kinds & set(KINDS) and any(choice(rules, schema, column) != STOP for column in named):
+        raise NotCarried("it names dates, of which [types] zero_date makes others")
     if rules.nul == "strip" and Kind.TEXT in kinds:
         raise NotCarried('it names texts, which [types] nul = "strip" shortens')
     if any(table.type_of(column).target for column in columns):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
@@ -15,6 +16,7 @@ from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.own_source import is_source, read_by_the_job
 from anabranch.model.checks import CheckResult
 from anabranch.model.ids import TableId
+from anabranch.rows import zero_dates
 from anabranch.rows.net import TargetTable
 
 WRITABLE = ("table", "partitioned table")
@@ -72,7 +74,9 @@ class Live:
 
 def value_rules(context: PreflightContext) -> ValueRules:
     chosen = {name: context.user_choices.get(f"types.{name}") for name in VALUE_RULES}
-    return ValueRules(**{name: value for name, value in chosen.items() if value})
+    found = json.loads(context.user_choices.get(zero_dates.ASKED) or "[]")
+    dates = tuple((table, column, date) for table, column, date in found)
+    return ValueRules(**{name: value for name, value in chosen.items() if value}, zero_dates=dates)
 
 
 def some(names: Iterable[str]) -> str:

@@ -141,7 +141,7 @@ def check_not_null(live: Live) -> Iterator[CheckResult]:
         schema = live.context.tables[table.source]
         strict = {c.name for c in existing.columns if c.not_null}
         for source, target in ddl.target_columns(table).items():
-            nullable = ddl.may_be_null(schema.column(source), table.type_of(target), value_rules(live.context))
+            nullable = ddl.may_be_null(schema, schema.column(source), table.type_of(target), value_rules(live.context))
             if target in strict and target not in table.key and nullable:
                 hint = f"ALTER TABLE {ddl.qualified(existing.id)} ALTER {ddl.quote(target)} DROP NOT NULL"
                 yield failed("columns", f"column {target} is NOT NULL at the target, not at the source", hint, table)

@@ -133,6 +133,7 @@ def _chosen_loss(kind: Kind, rules: ValueRules) -> str:
     """What the user's own [types] choices lose, "" for nothing."""
     if kind is Kind.TEXT and rules.nul == "strip":
         return 'NUL characters are removed ([types] nul = "strip")'
-    if kind in (Kind.DATE, Kind.TIMESTAMP, Kind.INSTANT) and rules.zero_date == "null":
-        return 'zero dates become NULL ([types] zero_date = "null")'
+    if kind in (Kind.DATE, Kind.TIMESTAMP, Kind.INSTANT) and rules.zero_date != "stop":
+        into = "NULL" if rules.zero_date == "null" else rules.zero_date
+        return f'zero dates become {into} ([types] zero_date = "{rules.zero_date}")'
     return ""

@@ -223,3 +223,73 @@ def test_pitfall_32_zero_dates_stop_or_become_null(
     images = tolerant.images("z")
     assert len(images) == 2 + len(bad)
     assert all((i["d"], i["dt"], i["ts"]) == (None, None, None) for i in images if i["k"] == "b")
+
+
+@pytest.mark.every_server("fractions")
+def test_pitfall_32_zero_dates_become_a_date(
+    mysql_family: Server, source_database: Callable[[Server], Database], follow: Callable
+) -> None:
+    """The log and the load make the same of them, whatever time of day they have, and of a column that has its own choice. The
+    dates of the calendar stay as they are."""
+    database = source_database(mysql_family)
+    database.execute(
+        "CREATE TABLE z (id int PRIMARY KEY, d date NOT NULL, dt datetime NOT NULL, f datetime(3) NOT NULL,"
+        " ts timestamp(2) NULL, own date NULL, t varchar(9) CHARACTER SET gbk)",
+        "CREATE TABLE k (d date, n int, at datetime, PRIMARY KEY (d, n, at))",
+    )
+    zeros = ((f"{database.name}.z", "own", "null"), (f"{database.name}.z", "f", "infinity"))
+    finite, infinite = "0001-01-01", "-infinity"
+    followers = {day: follow(database, ValueRules(zero_date=day, zero_dates=zeros)) for day in (finite, infinite)}
+    for follower in followers.values():
+        follower.begin()
+    database.execute(
+        "SET sql_mode = 'ALLOW_INVALID_DATES', time_zone = '+00:00'",
+        "INSERT INTO z VALUES (1, '0000-00-00', '0000-00-00', '0000-00-00', 0, '0000-00-00', 'a'),"
+        " (2, '2024-00-15', '2024-05-00 10:11:12', '2023-02-31 10:11:12.345', '2024-01-01', '2024-00-01', 'b'),"
+        " (3, '2024-02-29', '1999-12-31 23:59:59', '2023-02-28 10:11:12.345', '1970-01-02', '2024-01-01', 'c')",
+        "UPDATE z SET d = '0000-00-00', ts = 0 WHERE id = 3",
+    )
+    moment = {finite: f"{finite} 00:00:00.000000", infinite: infinite}
+    zone = {finite: "+00", infinite: ""}
+    for day, follower in followers.items():
+        follower.take()
+        at = moment[day]
+        rows = [
+            ["1", day, at, "infinity", at + zone[day], "\\N", "a"],
+            ["2", day, at, "infinity", "2024-01-01 00:00:00.000000+00", "\\N", "b"],
+            ["3", day, "1999-12-31 23:59:59.000000", "2023-02-28 10:11:12.345000", at + zone[day], "2024-01-01", "c"],
+        ]
+        expected = [("\t".join(row) + "\n").encode() for row in rows]
+        assert follower.read("z") == expected
+        assert follower.told("z") == expected
+    database.execute("SET sql_mode = 'ALLOW_INVALID_DATES'", "INSERT INTO k VALUES ('0000-00-00', 1, '0000-00-00')")
+    followers[infinite].take()
+    expected = [b"-infinity\t1\t-infinity\n"]
+    assert followers[infinite].told("k") == followers[infinite].read("k") == expected
+    for follower, values in ((followers[finite], None), (followers[infinite], "('2024-00-15', 2, '2024-01-01')")):
+        if values:  # another row's key must not become the same
+            database.execute("SET sql_mode = 'ALLOW_INVALID_DATES'", f"INSERT INTO k VALUES {values}")
+        for read in (follower.take, lambda follower=follower: follower.read("k")):
+            with pytest.raises(ValueRefused, match="column d of the row with") as refused:
+                read()
+            assert "columns.zero_date" in refused.value.hint
+        follower.stop()
+
+
+@pytest.mark.every_server("fractions")
+def test_pitfall_32_the_value_that_is_refused_is_named_beside_others(
+    mysql_family: Server, source_database: Callable[[Server], Database], follow: Callable
+) -> None:
+    """A zero date that became something else is not the one."""
+    database = source_database(mysql_family)
+    database.execute("CREATE TABLE z (id int PRIMARY KEY, d date, t varchar(9) CHARACTER SET gbk, e date)")
+    for zero_date, bad, column in (("null", "_gbk x'61a161', NULL", "t"), ("0001-01-01", "'fine', '0000-00-00'", "e")):
+        rules = ValueRules(zero_date=zero_date, zero_dates=((f"{database.name}.z", "e", "stop"),))
+        database.execute("DELETE FROM z")
+        follower = follow(database, rules)
+        follower.begin()
+        database.execute("SET sql_mode = ''", f"INSERT INTO z VALUES (7, '0000-00-00', {bad})")
+        for read in (follower.take, lambda follower=follower: follower.read("z")):
+            with pytest.raises(ValueRefused, match=f"column {column} of the row with id=7 holds"):
+                read()
+        follower.stop()

@@ -14,6 +14,7 @@ from anabranch.config.job import Section
 from anabranch.config.lines import key_lines
 from anabranch.config.patterns import Pattern, Template
 from anabranch.config.url import SCHEMES, parse_url
+from anabranch.errors import ConfigError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 
@@ -234,3 +235,13 @@ def test_what_needs_a_load(tmp_path: Path, before: str, after: str, line: str) -
     old = load(tmp_path).fingerprint()
     assert before in GOOD
     assert describe_change(old, load(tmp_path, GOOD.replace(before, after)).fingerprint()) == [line]
+
+
+def test_what_stands_for_a_zero_date(tmp_path: Path) -> None:
+    for text in ("stop", "null", "0001-01-01", "9999-12-31", "-infinity", "infinity"):
+        columns = f'["notes"], zero_date = {{ at = "{text}" }}'
+        job = load(tmp_path, GOOD.replace('["notes"]', columns) + f'[types]\nzero_date = "{text}"\n')
+        assert job.types.zero_date == text and job.zero_dates == (("shop.customers", "at", text),)
+    for text in ("", "0000-00-00", "2023-02-29", "20240101", "now", "-0001-01-01", "10000-01-01"):
+        with pytest.raises(ConfigError, match="is no date"):
+            load(tmp_path, GOOD + f'[types]\nzero_date = "{text}"\n')

@@ -65,7 +65,7 @@ CASES: dict[str, tuple[str, list[str]]] = {
     ),
     "key of a later release": (
         more('[[tables]]\nname = "shop.a"\ncolumns = { mask = { email = "sha256" } }\n'),
-        ["line 10, [[tables]] columns.mask: unknown key; expected one of drop, rename, type"],
+        ["line 10, [[tables]] columns.mask: unknown key; expected one of drop, rename, type, zero_date"],
     ),
     "unknown key at the top": (
         "parallel = 2\n" + GOOD,

@@ -108,7 +108,7 @@ def test_pitfall_32_replay_of_zero_dates(recording: Callable, told: Callable, fa
     with pytest.raises(ValueRefused) as refused:
         assembler.advance()
     assert "column d of the row with id=3 holds 2024-00-15" in str(refused.value)
-    assert refused.value.hint.endswith('[types] zero_date = "null"')
+    assert '[types] zero_date = "null"' in refused.value.hint
 
 
 @pytest.mark.parametrize("family", FAMILIES)
