@@ -3,6 +3,7 @@ who holds a lock, those are named that can have it."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -66,6 +67,22 @@ def test_every_kind_of_lock_names_its_holder(shop: Database, heard: Told, kind: 
             assert "since" in text
             assert doing.goes_on
         doing.done()
+
+
+@pytest.mark.parametrize("shop", ["mysql"], indirect=True)
+def test_the_global_lock_behind_a_long_select_names_it(shop: Database, heard: Told) -> None:
+    """MySQL's waits until no table is in use; MariaDB's does not wait for those that are only read."""
+    with closing(connect(replace(endpoint_of(shop), database=shop.name))) as ours, closing(shop.connect()) as reader:
+        Doing(lambda: ask(reader, "SELECT SLEEP(600) FROM item"))
+        while not any("SLEEP(600)" in str(row) for row in shop.query("SHOW PROCESSLIST")):
+            time.sleep(0.1)
+        doing = Doing(lambda: waiting_for(ours, "FLUSH TABLES WITH READ LOCK"))
+        assert "since" in heard.first(
+            "tables that are in use", f"session {reader.thread_id()} (user {shop.server.user}"
+        )
+        shop.execute(f"KILL QUERY {reader.thread_id()}")
+        doing.done()
+        ask(ours, "UNLOCK TABLES")
 
 
 def test_a_prepared_transaction_holds_a_row(shop: Database, heard: Told) -> None:
