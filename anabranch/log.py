@@ -8,13 +8,17 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
+Tap = Callable[[str, str, Mapping[str, Any]], None]  # (level, event, everything that the line says)
+TAPPED = ("info", "warning", "error")
 _chosen: tuple[str, bool] | None = None  # not in force yet: a tenth of a second's imports wait for the first line
 _as_json = False
 _level = ""  # as chosen by `configure`
+_taps: list[Tap] = []
 _ABOUT: dict[str, Any] = {}  # of all threads: a context variable would be the calling thread's
 
 
@@ -25,6 +29,16 @@ def configure(level: str = "info", *, json: bool | None = None) -> None:
     _chosen = level, _as_json
     if "structlog" in sys.modules:
         _in_force()
+
+
+@contextmanager
+def tapped(tap: Tap) -> Iterator[None]:
+    """Lines of this process, all but the debug ones, go there too meanwhile, also those that are not shown."""
+    _taps.append(tap)
+    try:
+        yield
+    finally:
+        _taps.remove(tap)
 
 
 def is_json() -> bool:
@@ -46,13 +60,31 @@ def _in_force() -> None:
             structlog.contextvars.merge_contextvars,
             lambda _, __, event: {**_ABOUT, **event},
             structlog.processors.add_log_level,
+            _tap,
+            partial(_shown, getattr(logging, level.upper())),
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             renderer,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
+        wrapper_class=structlog.make_filtering_bound_logger(min(getattr(logging, level.upper()), logging.INFO)),
         logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),  # as it is then
         cache_logger_on_first_use=False,
     )
+
+
+def _tap(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    if event["level"] in TAPPED:
+        for tap in _taps:
+            tap(event["level"], str(event["event"]), event)
+    return event
+
+
+def _shown(least: int, _: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Taps want more than people do."""
+    import structlog
+
+    if getattr(logging, str(event["level"]).upper()) < least:
+        raise structlog.DropEvent
+    return event
 
 
 @contextmanager

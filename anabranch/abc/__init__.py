@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from anabranch.abc.abilities import (
     HashingReader,
@@ -320,6 +320,13 @@ class TargetStore(AsideStore, Protocol):
 
     def forget_conflicts(self, job: str, upto: int) -> int:
         """Remove those with numbers up to `upto`; how many they were."""
+
+    def add_trace(self, job: str, entries: Sequence[Mapping[str, Any]], oldest: str) -> bool:
+        """Entries of the job's trace (`state/trace.py`): those that are there stay, those with lesser ids than `oldest` go.
+        False: the job has no state there yet. Raises TargetBusy at once where somebody locks the table."""
+
+    def trace(self, job: str, first: str = "") -> list[dict[str, Any]]:
+        """Entries in their order, with ids from `first` on."""
 
     def drop(self, job: str) -> None: ...
 

@@ -31,6 +31,7 @@ VERBS = (
     "setup",
     "plan",
     "status",
+    "trace",
     "verify",
     "schema",
     "trail",

@@ -434,6 +434,13 @@ class Retry(Section):
     """How often in an hour `run` starts a part again that died; -1: always. One more, and `run` ends with its code."""
 
 
+class Trace(Section):
+    """What is kept of what happened to the job: in its home, and in `anabranch.trace` at each target."""
+
+    retain_hours: int = Field(default=168, ge=1, le=8784)
+    """How long. `anabranch trace JOB` shows it."""
+
+
 class JobConfig(Section):
     """A job: one source, one target or several, rules, settings."""
 
@@ -451,6 +458,7 @@ class JobConfig(Section):
     types: Types = Types.model_construct()
     spark: Spark = Spark.model_construct()
     retry: Retry = Retry.model_construct()
+    trace: Trace = Trace.model_construct()
 
     _home: Path = PrivateAttr(default=Path(".anabranch"))
     _file: Path | None = PrivateAttr(default=None)

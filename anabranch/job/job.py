@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -120,7 +121,9 @@ class Job:
     ) -> None:
         """Copy what is not loaded yet; or one table, new or again, with those that foreign keys change with it if told. `keep`:
         what its target table has stays."""
-        with self._named():
+        with self._named(
+            "load", changes=table is not None, table=table, recreate=recreate, with_children=with_children, keep=keep
+        ):
             from anabranch.job.parts import run_load
 
             run_load(self, TableId.parse(table) if table else None, recreate, with_children, keep=keep)
@@ -140,7 +143,7 @@ class Job:
 
     def setup(self, execute: bool = False, remove: bool = False) -> list[str]:
         """Statements that prepare the source for capture, or take that away; run if told. None where nothing is to be done."""
-        with self._named():
+        with self._named("setup", changes=execute, execute=execute, remove=remove):
             from anabranch.job.setting_up import setup
 
             return setup(self, execute, remove)
@@ -161,15 +164,22 @@ class Job:
 
     def reset_counters(self) -> None:
         """Count anew what `status` shows since the last reset; while it runs, too."""
-        with self._named():
+        with self._named("status", reset_counters=True):
             from anabranch.job.counters import reset
 
             reset(self)
 
+    def trace(self, since: datetime | None = None, at_target: bool = False) -> list[dict[str, Any]]:
+        """What happened to the job, the oldest first: as its home has it, or a target. The keys: docs/reference/trace.md."""
+        with self._named():
+            from anabranch.job.shipping import entries
+
+            return entries(self, since, at_target)
+
     def verify(self, repair: bool = False, by_rows: bool = False) -> Verification:
         """Compare every loaded table; with `repair` put right what differs, and compare again. `by_rows`: read all rows, also
         where servers can sum up their own. Raises nothing for differences: look at the result."""
-        with self._named():
+        with self._named("verify", changes=repair, repair=repair, by_rows=by_rows):
             from anabranch.job.parts import run_verify
 
             return run_verify(self, repair, by_rows)
@@ -184,7 +194,7 @@ class Job:
 
     def forget_conflicts(self, upto: int) -> int:
         """Remove what was noted, up to a number: how many they were."""
-        with self._named():
+        with self._named("conflicts", forget=upto):
             from anabranch.job.ends import forget_conflicts
 
             return forget_conflicts(self, upto)
@@ -198,14 +208,14 @@ class Job:
 
     def resume(self, table: str | None = None) -> list[TableId]:
         """Let tables that apply has parked go on where they stood: all, or one with those that were parked with it."""
-        with self._named():
+        with self._named("parked", resume=table or "all"):
             from anabranch.job.parking import resume
 
             return resume(self, TableId.parse(table) if table else None)
 
     def give_up(self, table: str) -> int:
         """Hold nothing of the trail for a parked table any more: how many bytes that was. Only a load brings it back."""
-        with self._named():
+        with self._named("parked", give_up=table):
             from anabranch.job.parking import give_up
 
             return give_up(self, TableId.parse(table))
@@ -222,14 +232,14 @@ class Job:
     ) -> list[AsideChange]:
         """Ask apply to "release" or to "discard" rows of a table that are set aside: the one with this key, the one that the
         number belongs to, or all. Returns the changes that go with it."""
-        with self._named():
+        with self._named("parked", wish=wish, table=table, number=number):
             from anabranch.job.asides import ask
 
             return ask(self, TableId.parse(table), wish, key or {}, number)
 
     def skip(self, position: str, execute: bool = False) -> Skipped:
         """What a source transaction holds; left out from the next start of apply on, if told."""
-        with self._named():
+        with self._named("skip", changes=execute, add=position):
             from anabranch.job.skipping import skip
 
             return skip(self, position, execute)
@@ -243,21 +253,21 @@ class Job:
 
     def unskip(self, position: str) -> int:
         """Take `skip` back, as long as apply has not come to it. Returns the sequence."""
-        with self._named():
+        with self._named("skip", remove=position):
             from anabranch.job.skipping import unskip
 
             return unskip(self, position)
 
     def rewind(self, position: str, execute: bool = False) -> Rewound:
         """What going back to an earlier place of the trail means; done, if told."""
-        with self._named():
+        with self._named("rewind", changes=execute, position=position, execute=execute):
             from anabranch.job.rewinding import rewind
 
             return rewind(self, position, execute)
 
     def plan(self, execute: bool = False) -> Plan | None:
         """What the job file says otherwise than when the job last ran; taken over if told. None: it has never run."""
-        with self._named():
+        with self._named("plan", changes=execute, execute=execute):
             from anabranch.job.planning import plan
 
             return plan(self, execute)
@@ -277,14 +287,14 @@ class Job:
         execute: bool = False,
     ) -> Pruned:
         """Segments of the trail that every reader is past and that these limits, or the job's, do not keep; dropped if told."""
-        with self._named():
+        with self._named("trail prune", changes=execute, hours=hours, megabytes=megabytes, segments=segments):
             from anabranch.job.pruning import prune
 
             return prune(self, hours, megabytes, segments, execute)
 
     def prune_by_force(self, upto: int) -> tuple[list[str], list[str]]:
         """Drop what ends at `upto`, also where somebody needs it: names of segments, and of the readers left behind."""
-        with self._named():
+        with self._named("trail prune", force=True, upto=upto):
             from anabranch.job.pruning import prune_by_force
 
             return prune_by_force(self, upto)
@@ -297,14 +307,17 @@ class Job:
             return drop(self, execute)
 
     @contextmanager
-    def _named(self) -> Iterator[None]:
+    def _named(self, command: str = "", changes: bool = True, **facts: Any) -> Iterator[None]:
         """Errors say which job they are about, and what has to be installed where a package is missing; of others who are in
-        the way the log tells."""
+        the way the log tells. A `command` that changes something goes into the trace."""
+        is_traced = bool(command) and changes
         try:
             with waits.listening(lambda server, text: None):
                 yield
         except AnabranchError as error:
             error.job = error.job or self.label
+            if is_traced:
+                self._trace(command, facts, error)
             raise
         except ModuleNotFoundError as missing:
             if (missing.name or "").partition(".")[0] != "pyspark":
@@ -312,6 +325,13 @@ class Job:
             raise ConfigError(
                 "Spark is not installed (pyspark)", hint=install_hint("spark"), job=self.config.name
             ) from missing
+        if is_traced:
+            self._trace(command, facts)
+
+    def _trace(self, command: str, facts: Mapping[str, Any], error: AnabranchError | None = None) -> None:
+        from anabranch.job.tracing import commanded
+
+        commanded(self, command, facts, error)
 
     @property
     def trail(self) -> Path:

@@ -127,26 +127,32 @@ def _stopping(alive: Mapping[str, Any]) -> Condition | None:
 def _running(snapshot: Mapping[str, Any], alive: Mapping[str, Any], is_idle: bool) -> Condition:
     phase, detail, about = snapshot["phase"], snapshot["detail"], snapshot["about"]
     since, error = snapshot["phase_since"] or _first(alive), snapshot["phase_error"]
-    if phase == "preflight":
-        return Condition("starting", "preflight", detail, since)
-    if about == "begin":
-        return Condition("starting", "parts", detail, since)
-    if phase == "loading":
-        return Condition("loading", "window" if about == "window" else "rows", detail, since)
-    if phase in FOLLOWING:
-        return Condition("streaming", "idle" if is_idle else "working", detail, since)
-    if phase == "waiting":
-        return Condition(
-            "waiting",
-            about if about in STATES["waiting"] else "part",
-            detail,
-            since,
-            error or _tried_again(snapshot, alive),
-        )
+    state, sub_state = named(phase, about)
+    if state == "waiting":
+        return Condition(state, sub_state, detail, since, error or _tried_again(snapshot, alive))
+    if state == "streaming":
+        return Condition(state, "idle" if is_idle else "working", detail, since)
+    if state != "stopped":
+        return Condition(state, sub_state, detail, since)
     missing = next((name for name in ("capture", "apply") if name not in alive), "")
     if "run" not in alive and missing and "how" in alive.get("capture", {"how": ""}):
         return Condition("waiting", "part", f"for {missing}, which is not running", since)
     return Condition("starting", "parts", "", since)
+
+
+def named(phase: str, about: str) -> tuple[str, str]:
+    """State and sub-state that a part's phase stands for."""
+    if phase == "preflight":
+        return "starting", "preflight"
+    if about == "begin":
+        return "starting", "parts"
+    if phase == "loading":
+        return "loading", "window" if about == "window" else "rows"
+    if phase in FOLLOWING:
+        return "streaming", "working"
+    if phase == "waiting":
+        return "waiting", about if about in STATES["waiting"] else "part"
+    return "stopped", "in_order"
 
 
 def _tried_again(snapshot: Mapping[str, Any], alive: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 from anabranch import log, waits
 from anabranch.errors import AnabranchError, NotCaughtUp, Side, TablesParked
 from anabranch.job.children import PartFailed
+from anabranch.job.shipping import shipping
+from anabranch.job.signals import SUPERVISED
+from anabranch.job.tracing import PartTrace
 from anabranch.model.condition import Waiting
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
@@ -31,6 +34,7 @@ SPARK_STARTS = "Spark is starting: rows come behind that"
 
 OF_TARGET = ("load", "apply")
 BEAT = 2.0  # seconds between two words of a part that it is there
+CLEAN = 600.0  # seconds between two looks for what of the trace is too old
 TICK = 0.25  # seconds between two looks whether it has to stop
 IN_ORDER = (TablesParked, NotCaughtUp)  # it did what it was told to do, and has something to say
 ABOUT = {"target_busy": Waiting.OTHERS, "target_full": Waiting.ROOM, "storage_full": Waiting.ROOM}
@@ -43,33 +47,43 @@ def part(job: Job, name: str, stops: Callable[[], bool] = lambda: False) -> Iter
     state, host = StateStore(job.target_home if name in OF_TARGET else job.config.home), os.uname().nodename
     is_named = name in OF_TARGET and job.is_one_of_several
     task = "/".join([job.config.name, name, *([job.target] if is_named else [])])
-    state.task = task
+    traced, gone = PartTrace(job, task), state.snapshot()["gone"]
+    state.task, state.noted = task, traced.phase
     state.part(name, os.getpid(), host)
-    has_failed = False
-    try:
-        about = log.about(task=task, **({"target": job.target} if is_named else {}))
-        with about, waits.listening(partial(state.waits, name)), _beating(state, name, stops):
-            yield state
-    except Exception as error:  # the part's outermost: how it ended is told, and the error goes on
-        has_failed = not isinstance(error, IN_ORDER)
-        _tell(state, job, name, task, error)
-        raise
-    finally:
-        state.part_ended(name, os.getpid(), host, has_failed)
-        state.close()
+    traced.started(name, gone)
+    about = log.about(task=task, **({"target": job.target} if is_named else {}))
+    with log.tapped(traced.logged), shipping(_shipped(job, name)):
+        has_failed, told = False, None
+        try:
+            with about, waits.listening(partial(state.waits, name)), _beating(state, name, stops, traced):
+                yield state
+        except Exception as error:  # the part's outermost: how it ended is told, and the error goes on
+            has_failed, told = not isinstance(error, IN_ORDER), _tell(state, job, name, task, error)
+            raise
+        finally:
+            state.part_ended(name, os.getpid(), host, has_failed)
+            traced.ended(name, told)
+            state.close()
 
 
-def _tell(state: StateStore, job: Job, name: str, task: str, error: Exception) -> None:
+def _shipped(job: Job, name: str) -> list[Job]:
+    """The targets that a part sends the trace to: capture needs none, and `run` does it for its parts."""
+    return [] if name == "capture" or (os.environ.get(SUPERVISED) and name != "run") else job.targets()
+
+
+def _tell(state: StateStore, job: Job, name: str, task: str, error: Exception) -> dict[str, Any]:
+    """What the part ended with."""
     for one in _ours(error):
         one.job, one.task = one.job or job.label, one.task or task
         if not (isinstance(one, PartFailed) and _is_told(job)):
             state.last_error(str(one), one.exit_code, name, one.retry, one.facts())
-        return
+        return one.facts() | {"message": str(one)}
     unexpected = AnabranchError("").facts() | {"code": "unexpected", "class": type(error).__name__, "task": task}
     message = (
         f"job {job.label}: unexpected error: {type(error).__name__} (this is a bug; the traceback is in the job's logs)"
     )
     state.last_error(message, 1, name, facts=unexpected)
+    return unexpected | {"message": message}
 
 
 def _ours(error: BaseException) -> list[AnabranchError]:
@@ -87,16 +101,22 @@ def _is_told(job: Job) -> bool:
 
 
 @contextmanager
-def _beating(state: StateStore, name: str, stops: Callable[[], bool]) -> Iterator[None]:
+def _beating(state: StateStore, name: str, stops: Callable[[], bool], traced: PartTrace) -> Iterator[None]:
     """A thread says now and then that the part is there, what it has counted, and that it has been asked to stop."""
     done = threading.Event()
 
     def beat() -> None:
-        due, has_said = time.monotonic() + BEAT, False
+        due, has_said, clean = time.monotonic() + BEAT, False, 0.0
         while not done.wait(TICK):
-            if time.monotonic() >= due or (stops() and not has_said):
-                due, has_said = time.monotonic() + BEAT, stops()
+            is_asked = stops() and not has_said
+            if time.monotonic() >= due or is_asked:
+                due, has_said = time.monotonic() + BEAT, has_said or is_asked
                 state.seen(name, has_said)
+            if is_asked:
+                traced.stops(name)
+            if time.monotonic() >= clean:
+                clean = time.monotonic() + CLEAN
+                traced.drop_old()
 
     thread = threading.Thread(target=beat, name="anabranch-beat", daemon=True)
     thread.start()

@@ -12,7 +12,7 @@ import json
 import re
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.resources import files
@@ -53,6 +53,8 @@ class StateStore:
 
     def __init__(self, home: Path) -> None:
         self.task = ""  # of this process: job and part, for errors
+        self.noted: Callable[[str, str, str, Mapping[str, Any] | None], None] = lambda *_: None  # of each new phase
+        self._phase = ("", "")
         self._path = home / FILE
         self._queries = _queries()
         self._connection: sqlite3.Connection | None = None
@@ -121,6 +123,9 @@ class StateStore:
         `error` what it met there."""
         part, told = next(reversed(self._parts), ""), json.dumps(error) if error else None
         self._write("put_phase", part=part, phase=phase, detail=detail, about=str(about), error=told)
+        if self._phase != (phase, about):
+            self._phase = phase, about
+            self.noted(phase, str(about), detail, error)
 
     def drains(self) -> None:
         """Streaming goes on up to a place that is known, and ends there. Any other phase stays."""

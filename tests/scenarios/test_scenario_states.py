@@ -41,6 +41,10 @@ def test_every_state_of_a_job(mariadb: Server, target_database: Database, scenar
         stopped_in_order_it_is(made)
         a_part_alone_that_is_killed_has_died(made)
         what_cannot_go_on_has_failed_with_its_code(made)
+        the_trace_tells_all_of_it(made)
+        the_target_has_it_too_also_of_when_it_was_away(made)
+        a_target_that_locks_its_trace_holds_up_nobody(made)
+        drop_takes_it_away(made)
 
 
 def look(made: Scenario) -> dict[str, Any]:
@@ -71,9 +75,9 @@ def what_it_counts(made: Scenario, run: Running) -> None:
     writes = [f"INSERT INTO item VALUES ({n}, 'x'), ({n + 1}, 'x'), ({n + 2}, 'x')" for n in range(100, 130, 3)]
     made.source.execute(*writes)
     made.sync(run)
-    assert more(made, before, "transactions_completed") == 11 and more(made, before, "changes_read") == 31
+    wait_until(lambda: read(made, before) == (11, 31), 60, "what capture has counted", run.tail, run)
     wait_until(lambda: applied(made, before) == (11, 31), 60, "what apply has counted", run.tail, run)
-    assert more(made, before, "bytes_written") > 0
+    assert look(made)["counters"]["since_start"]["bytes_written"] > 0
     made.cli("status", "--reset-counters")
     found = look(made)["counters"]
     assert found["since_reset"]["changes_read"] == 0 and found["since_start"]["changes_read"] >= 31
@@ -83,19 +87,20 @@ def what_it_counts(made: Scenario, run: Running) -> None:
     assert "since its start" in made.cli("status").stdout
 
 
-def more(made: Scenario, before: dict[str, Any], name: str) -> int:
-    """What capture has counted since: it tells so every two seconds."""
-    known = (before["counters"] or {"since_start": {}})["since_start"].get(name, 0)
-    first = look(made)["counters"]["at"]
-    wait_until(lambda: look(made)["counters"]["at"] > first, 60, "new figures")
-    return int(look(made)["counters"]["since_start"][name]) - int(known)
+def read(made: Scenario, before: dict[str, Any]) -> tuple[int, int]:
+    return counted_since(before, look(made), "transactions_completed", "changes_read")
 
 
 def applied(made: Scenario, before: dict[str, Any]) -> tuple[int, int]:
-    then = (before["targets"][0]["counters"] or {"since_start": {}})["since_start"]
-    now = look(made)["targets"][0]["counters"]["since_start"]
-    names = "transactions_applied", "changes_applied"
-    return tuple(now[name] - then.get(name, 0) for name in names)  # type: ignore[return-value]  # of two
+    then, now = (found["targets"][0] for found in (before, look(made)))
+    return counted_since(then, now, "transactions_applied", "changes_applied")
+
+
+def counted_since(before: dict[str, Any], found: dict[str, Any], *names: str) -> tuple[int, int]:
+    """Parts tell what they have counted every two seconds."""
+    then, now = ((one["counters"] or {"since_start": {}})["since_start"] for one in (before, found))
+    transactions, changes = (now.get(name, 0) - then.get(name, 0) for name in names)
+    return transactions, changes
 
 
 def a_target_that_is_away_is_waited_for(made: Scenario, run: Running, to_target: Proxy) -> None:
@@ -173,6 +178,63 @@ def what_cannot_go_on_has_failed_with_its_code(made: Scenario) -> None:
     assert set(told) == {"row_refused", "part_failed"}
     assert told["row_refused"]["task"] == f"{made.name}/apply" and told["row_refused"]["side"] == "target"
     assert told["part_failed"]["task"] == f"{made.name}/run" and "dddd" not in run.stderr
+
+
+def entries(made: Scenario, *options: str) -> list[dict[str, Any]]:
+    found = made.cli("trace", "--json", "--limit", "0", *options).json
+    assert (found["version"], found["job"]) == (1, made.name)
+    return list(found["entries"])
+
+
+def the_trace_tells_all_of_it(made: Scenario) -> None:
+    """AT-51: each state with an entry of the same name; AT-24: also what the log warned of, and the command."""
+    found = entries(made)
+    assert [entry["at"] for entry in found] == sorted(entry["at"] for entry in found)
+    states = {(entry["state"], entry["sub_state"]) for entry in found if "state" in entry}
+    assert {("starting", "preflight"), ("loading", "rows"), ("streaming", "working"), ("waiting", "target")} <= states
+    assert {("stopping", "in_order"), ("stopped", "in_order"), ("failed", "target")} <= states
+    assert all(sub_state in STATES[state] for state, sub_state in states if state != "died")
+    seen = {(entry["event"], entry["task"].removeprefix(f"{made.name}/")) for entry in found}
+    assert {("part_restarts", "run"), ("part_died", "run"), ("part_died", "apply"), ("command", "status")} <= seen
+    assert ("target_lost", "apply") in seen or ("end_lost", "apply") in seen
+    (refused,) = (entry for entry in found if entry.get("code") == "row_refused")
+    assert refused["level"] == "error" and refused["side"] == "target" and refused["task"] == f"{made.name}/apply"
+    text = json.dumps(found)
+    assert "dddd" not in text and made.source.server.password not in text
+    assert entries(made, "--level", "error") == [entry for entry in found if entry["level"] == "error"]
+    assert entries(made, "--since", refused["at"])[0] == refused
+
+
+def the_target_has_it_too_also_of_when_it_was_away(made: Scenario) -> None:
+    """Each once, however often it was brought."""
+    here = {entry["id"]: entry for entry in entries(made)}
+    wait_until(lambda: {e["id"] for e in entries(made, "--at-target")} >= set(here), 60, "the target has it")
+    there = {entry["id"]: entry for entry in entries(made, "--at-target")}
+    assert all(there[name] == entry for name, entry in here.items())
+    query = "SELECT count(*), count(DISTINCT id) FROM anabranch.trace WHERE job = %s AND state = 'waiting'"
+    number, distinct = made.target.query(query, [made.name])[0]
+    assert number == distinct > 0
+
+
+def a_target_that_locks_its_trace_holds_up_nobody(made: Scenario) -> None:
+    made.target.execute("ALTER TABLE public.item DROP CONSTRAINT IF EXISTS short")
+    with closing(made.target.connect(autocommit=False)) as holder:
+        holder.execute("LOCK TABLE anabranch.trace IN ACCESS EXCLUSIVE MODE")
+        run = made.start("run")
+        made.sync(run, seconds=200)
+        found = is_in(made, run, "streaming", "idle")
+        assert found["waits"] == [] and [entry for entry in entries(made) if entry["pid"] == run.pid]
+        holder.rollback()
+    last = entries(made)[-1]["id"]
+    query = "SELECT count(*) FROM anabranch.trace WHERE id = %s"
+    wait_until(lambda: made.target.query(query, [last])[0][0] == 1, 120, "it comes later", run.tail, run)
+    run.stop()
+
+
+def drop_takes_it_away(made: Scenario) -> None:
+    made.cli("drop", "--execute")
+    assert not made.target.query("SELECT to_regclass('anabranch.trace') IS NOT NULL")[0][0]
+    assert entries(made) == [] and not made.home.exists()
 
 
 def counted(found: dict[str, Any]) -> list[bool]:

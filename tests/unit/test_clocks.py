@@ -11,6 +11,8 @@ READ_IN = {
     "job/lag.py": "shown: a lag is by the clocks of the source and of this machine, and never below nothing",
     "job/status.py": "shown: when the picture was made",
     "state/store.py": "shown: when something was noted",
+    "state/trace.py": "shown: when something was noted; how long it is kept",
+    "cli/trace.py": "what a person asks for: the last two hours",
     "state/living.py": "a part elsewhere is believed by its clock and ours: shown, and asked for by nobody else than drop",
     "trail/requests.py": "requests are seen to in this order; any order would do",
     "trail/retention.py": "how long a segment was past: jumps are taken out (retention.Clock); when a reader came is shown",

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field
+from typing import Any
 
 from anabranch.abc import LoadedChunk
 from anabranch.errors import TargetError
@@ -113,6 +114,7 @@ class JobState:
     conflicts: list[NotedConflict] = field(default_factory=list)
     aside: dict[int, AsideChange] = field(default_factory=dict)  # by number
     skipped: dict[int, Skipped] = field(default_factory=dict)
+    trace: dict[str, dict[str, Any]] = field(default_factory=dict)  # by id
 
 
 @dataclass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from anabranch.connectors.memory.database import Database, JobState
 from anabranch.errors import Fenced, StateError
@@ -116,6 +117,20 @@ class MemoryStore:
             before = len(state.conflicts)
             state.conflicts = [one for one in state.conflicts if one.number > upto]
             return before - len(state.conflicts)
+
+    def add_trace(self, job: str, entries: Sequence[Mapping[str, Any]], oldest: str) -> bool:
+        with self._database.lock:
+            if self.job(job) is None:
+                return False
+            kept = self._database.job(job).trace
+            kept.update({str(entry["id"]): dict(entry) for entry in entries if str(entry["id"]) not in kept})
+            for one in [one for one in kept if one < oldest]:
+                del kept[one]
+            return True
+
+    def trace(self, job: str, first: str = "") -> list[dict[str, Any]]:
+        with self._database.lock:
+            return [entry for one, entry in sorted(self._database.job(job).trace.items()) if one >= first]
 
     def drop(self, job: str) -> None:
         with self._database.lock:

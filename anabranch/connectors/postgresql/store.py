@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, LiteralString
 import psycopg
 from psycopg.types.json import Jsonb
 
-from anabranch.connectors.postgresql import aside, conflicts, skipped
+from anabranch.connectors.postgresql import aside, conflicts, skipped, trace
 from anabranch.connectors.postgresql.connection import Connection, connect
 from anabranch.connectors.postgresql.errors import translated
 from anabranch.connectors.postgresql.sweep import sweep
@@ -33,8 +33,13 @@ TARGET = "target"  # the checkpoint row's name of a job's only target
 LOCK = 0x616E61  # pg_advisory_xact_lock: one process at a time makes or removes the schema
 TABLES = ("load_chunk", "table_state", "checkpoint", "job")  # rows of jobs
 # made when they are needed, and where an earlier release has made the others
-MORE_TABLES = ("taken_off", "conflict", "skipped", "set_aside")
-LATER_TABLES = {"conflict": conflicts.CREATE, "skipped": skipped.CREATE, "set_aside": aside.CREATE}
+MORE_TABLES = ("taken_off", "conflict", "skipped", "set_aside", "trace")
+LATER_TABLES = {
+    "conflict": conflicts.CREATE,
+    "skipped": skipped.CREATE,
+    "set_aside": aside.CREATE,
+    "trace": trace.CREATE,
+}
 COLUMNS = ("uuid", "source_identity", "definition")  # of a job; what else it says goes into facts
 
 READ_VERSION = "SELECT version FROM anabranch.meta"
@@ -231,6 +236,19 @@ class PostgresStore:
             if not _exists(connection, "conflict"):
                 return 0
             return connection.execute(conflicts.FORGET, [job, upto]).rowcount
+
+    def add_trace(self, job: str, entries: Sequence[Mapping[str, Any]], oldest: str) -> bool:
+        if self.job(job) is None:
+            return False
+        with self._session("write the trace") as connection:
+            if not _exists(connection, "trace"):
+                return False
+            trace.add(connection, job, entries, oldest)
+            return True
+
+    def trace(self, job: str, first: str = "") -> list[dict[str, Any]]:
+        with self._session("read the trace") as connection:
+            return trace.read(connection, job, first) if _exists(connection, "trace") else []
 
     def drop(self, job: str) -> None:
         """The job's rows and staging tables; with the last job our tables and, if nothing else is in it, the schema."""

@@ -26,6 +26,9 @@ HEAVY = {"pyspark", "pydantic", "pyarrow", "structlog", "rich", "sqlglot", "pymy
 NOT_FOR_STATUS = {
     "anabranch.abc",
     "anabranch.job.children",
+    "anabranch.job.shipping",
+    "anabranch.job.tracing",
+    "anabranch.state.trace",
     "anabranch.job.watching",
     "anabranch.ddl.rules",
     "anabranch.model.datatype",

@@ -1,0 +1,114 @@
+"""`anabranch trace`: what happened to a job, and what was asked of it.
+
+What does not live here: the entries (`Job.trace`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from anabranch.cli.options import job_argument, json_option, log_level, target_option, write_json
+
+if TYPE_CHECKING:
+    from anabranch.job import Job
+
+LEVELS = ("debug", "info", "warning", "error")
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+STYLES = {"warning": "yellow", "error": "red"}
+FOLLOW_S, AGAIN = 0.5, timedelta(seconds=5)
+
+
+def _since(context: click.Context, parameter: click.Parameter, text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    if found := re.fullmatch(r"(\d{1,6})([smhd])", text):
+        return datetime.now(UTC) - timedelta(seconds=int(found[1]) * UNITS[found[2]])
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter("30m, 2h, 7d, or a time as 2026-03-01T10:20:30Z", context, parameter) from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+@click.command()
+@job_argument
+@click.option("--since", metavar="T", callback=_since, help="From then on: 30m, 2h, 7d, or a time (UTC).")
+@click.option(
+    "--level", type=click.Choice(LEVELS), default="info", help="The least important to show.  [default: info]"
+)
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=200, help="The last N, 0 for all.  [default: 200]", metavar="N"
+)
+@click.option("--follow", is_flag=True, help="Go on with what comes, until Ctrl-C; with --json an object a line.")
+@click.option("--at-target", is_flag=True, help="What the target has, instead of the job's home.")
+@target_option
+@json_option
+@log_level("warning")
+def trace(
+    job: str,
+    since: datetime | None,
+    level: str,
+    limit: int,
+    follow: bool,
+    at_target: bool,
+    target: str | None,
+    as_json: bool,
+) -> None:
+    """Starts and ends of parts, states, errors, retries and commands, the oldest first. Kept as long as [trace] says."""
+    from anabranch.job import Job
+
+    if follow and at_target:
+        raise click.UsageError("--follow shows what comes into the job's home: leave --at-target out")
+    opened = Job.from_file(job)
+    if at_target or target:
+        opened = opened.on(target)
+    found = _chosen(opened.trace(since, at_target=at_target), level)
+    found = found[-limit:] if limit else found
+    if as_json and not follow:
+        write_json({"version": 1, "job": opened.config.name, "entries": found})
+        return
+    _show(found, as_json)
+    if follow:
+        _follow(opened, found, level, as_json)
+
+
+def _follow(job: Job, found: list[dict[str, Any]], level: str, as_json: bool) -> None:
+    """What several processes write at once comes a little out of order: the last seconds are looked at again."""
+    shown, since = {entry["id"] for entry in found}, datetime.now(UTC)
+    while True:
+        time.sleep(FOLLOW_S)
+        begun = datetime.now(UTC)
+        recent = _chosen(job.trace(since - AGAIN), level)
+        _show([entry for entry in recent if entry["id"] not in shown], as_json)
+        shown, since = {entry["id"] for entry in recent}, begun
+
+
+def _chosen(entries: Iterable[dict[str, Any]], level: str) -> list[dict[str, Any]]:
+    least = LEVELS.index(level)
+    return [entry for entry in entries if entry["level"] not in LEVELS or LEVELS.index(entry["level"]) >= least]
+
+
+def _show(entries: Iterable[Mapping[str, Any]], as_json: bool) -> None:
+    for entry in entries:
+        click.echo(json.dumps(entry, ensure_ascii=False) if as_json else line(entry))
+
+
+def line(entry: Mapping[str, Any]) -> str:
+    """Time, level, part, event, and what there is to say."""
+    state = "/".join(filter(None, (entry.get("state"), entry.get("sub_state"))))
+    code = f"[{entry['code']}]" if "code" in entry else ""
+    facts = entry.get("facts") or {}
+    times = f"(and {facts['repeated']:,} times before)" if facts.get("repeated") else ""
+    rest = " ".join(
+        f"{name}={value}" for name, value in facts.items() if name not in ("repeated", "part", "job", "class", "retry")
+    )
+    level = click.style(f"{entry['level']:<7}", fg=STYLES.get(entry["level"]))
+    words = (state, code, str(entry.get("message", "")).replace("\n", " "), rest, times)
+    return f"{entry['at']}  {level}  {entry['task']:<16}  {entry['event']}  {' '.join(filter(None, words))}".rstrip()

@@ -1,0 +1,137 @@
+"""The trace on its way from the home to a target, `anabranch.trace`: by a thread, in batches, later where that is away.
+
+Of several processes that would do it one does. Delivery: every entry of the home once, as long as the home keeps it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anabranch import log
+from anabranch.errors import AnabranchError
+from anabranch.job import ends
+from anabranch.state import trace
+from anabranch.trail.lock import LockHeld, OsLock
+
+if TYPE_CHECKING:
+    from anabranch.job.job import Job
+
+SHIP_S, AWAY_S = 5.0, 60.0  # seconds between two looks for entries, and between two tries at most
+LAST_S = 3.0  # that a part waits at its end for what it noted last
+BATCH = 500
+
+
+class Shipper:
+    """One target's. `job` is that target's view."""
+
+    def __init__(self, job: Job) -> None:
+        self._job, self._done = job, threading.Event()
+        self._home, name = job.config.home, job.target
+        self._lock, self._places = (self._home / trace.FOLDER / f"{name}.{end}" for end in ("lock", "sent"))
+        self._thread = threading.Thread(target=self._run, name=f"anabranch-trace-{name}", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """What was noted last goes along, if that does not take long; else the next start brings it."""
+        self._done.set()
+        self._thread.join(LAST_S)
+
+    def _run(self) -> None:
+        pause, is_over = SHIP_S, False
+        while not is_over:
+            is_over = self._done.wait(pause)
+            try:
+                while self._ship():
+                    pass
+                pause = SHIP_S
+            except AnabranchError as error:
+                log.get(job=self._job.config.name).debug("trace_waits", error=error.message)
+                pause = min(2 * pause, AWAY_S)
+            except Exception as error:  # noqa: BLE001 - the thread's outermost loop: a trace that does not come stops nobody
+                log.get(job=self._job.config.name).debug("trace_waits", error=repr(error))
+
+    def _ship(self) -> bool:
+        """One batch. Was there one?"""
+        if not (self._home / trace.FOLDER).is_dir():
+            return False
+        with suppress(LockHeld):
+            lock = OsLock(self._lock)
+            try:
+                places = self._known()
+                batch, places = _next(self._home, places, self._job.target if self._job.is_one_of_several else "")
+                if not batch or self._send(batch):
+                    self._note(places)
+                    return bool(batch)
+            finally:
+                lock.close()
+        return False
+
+    def _send(self, batch: Sequence[dict[str, Any]]) -> bool:
+        """False where the target has no table for it yet: a load or apply makes it."""
+        oldest = trace.id_before(self._job.config.trace.retain_hours)
+        store = ends.target_of(self._job).store()
+        try:
+            return store.add_trace(self._job.config.name, batch, oldest)
+        finally:
+            store.close()
+
+    def _known(self) -> dict[str, int]:
+        """How far each file was sent."""
+        with suppress(FileNotFoundError, ValueError):
+            found = json.loads(self._places.read_text())
+            return found if isinstance(found, dict) else {}
+        return {}
+
+    def _note(self, places: dict[str, int]) -> None:
+        new = self._places.with_suffix(f".{os.getpid()}")
+        new.write_text(json.dumps(places))
+        new.replace(self._places)
+
+
+def _next(home: Path, places: dict[str, int], target: str) -> tuple[list[dict[str, Any]], dict[str, int]]:
+    """Entries that were not sent, at least a batch of them if there are so many, and how far they reach. Of several targets,
+    without what is another one's."""
+    batch: list[dict[str, Any]] = []
+    reached: dict[str, int] = {}
+    for file in trace.files(home):
+        reached[file.name] = places.get(file.name, 0)
+        if len(batch) < BATCH and file.stat().st_size > reached[file.name]:
+            found, reached[file.name] = trace.read(file, reached[file.name])
+            batch += [entry for entry in found if not target or _is_for(entry, target)]
+    return batch, reached
+
+
+def _is_for(entry: dict[str, Any], target: str) -> bool:
+    """`task` is job/part, or job/part/target."""
+    _, _, named = str(entry.get("task", "")).partition("/")[2].partition("/")
+    return named in ("", target)
+
+
+def entries(job: Job, since: datetime | None, at_target: bool) -> list[dict[str, Any]]:
+    """Of the home, or of a target, in their order."""
+    if not at_target:
+        return list(trace.entries(job.config.home, since))
+    store = ends.target_of(job).store()
+    try:
+        first = f"{int(since.timestamp() * 1_000_000_000):020d}" if since else ""
+        return store.trace(job.config.name, first)
+    finally:
+        store.close()
+
+
+@contextmanager
+def shipping(views: Sequence[Job]) -> Iterator[None]:
+    """To these targets meanwhile."""
+    shippers = [Shipper(view) for view in views]
+    try:
+        yield
+    finally:
+        for shipper in shippers:
+            shipper.close()
