@@ -1,5 +1,5 @@
-"""Keys whose order is not that of pg_catalog's operators, as citext's: each row is in exactly one piece, is found by its key,
-and is verified and changed as any other. In the schema public and in another one."""
+"""Keys whose order is not that of pg_catalog's operators, as citext's: each row is in exactly one piece, and is found by its
+key. In the schema public and in another one."""
 
 from __future__ import annotations
 
