@@ -7,6 +7,7 @@ source and target can do; the target's side of the load is in `loading.py`, what
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -26,6 +27,7 @@ from anabranch.model.position import HeldLog, LogMark, Position
 from anabranch.model.schema import TableSchema
 from anabranch.model.state import Checkpoint, Skipped, TableState
 from anabranch.model.steps import SetUpStep
+from anabranch.model.writers import SourceWriter
 from anabranch.rows.aside import AsideStore, AsideWriter
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict
 from anabranch.rows.log_items import LogItem, StatementFacts
@@ -173,6 +175,9 @@ class SourceCatalog(Protocol):
         """Picks the names of which the source has no table of its own any more, for certain: a name that a view has
         by now is one, a table that this user may not see is none. Of each: what it is now, "" where it was dropped or
         renamed. Raises SourceUnavailable."""
+
+    def writers(self) -> list[SourceWriter]:
+        """Replications whose target this database is, as far as this user may see them; none where none can be."""
 
     def mark(self) -> LogMark:
         """The log's end now, for read-position / definitions / position (K19)."""
@@ -433,7 +438,8 @@ class PreflightContext:
     waiting: frozenset[TableId] = frozenset()  # included and not followed at present: new ones, and parked ones
     source_name: str = ""  # LogOptions.name, where the job has one already
     source_identity: str = ""  # LogReader.identity, as the source gives it now; "" where nobody asked
-    both: frozenset[TableId] = frozenset()  # names of target tables that are also names of tables the rules include
+    witness: str = ""  # SourceConnector.witness, while it is open
+    writers: tuple[SourceWriter, ...] = ()  # SourceCatalog.writers, without the job itself
 
 
 class Checks(Protocol):
@@ -503,6 +509,10 @@ class SourceConnector(Protocol):
         """`expected`: the LogReader.identity that capture follows; every connection to another server is refused (K29)."""
 
     def checks(self) -> Checks: ...
+
+    def witness(self) -> AbstractContextManager[str]:
+        """While it is open, the checks of a target can tell by its text whether they ask the very database that this source
+        is, whatever the URLs say. "" where no target can be."""
 
 
 class TargetConnector(Protocol):

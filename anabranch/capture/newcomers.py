@@ -7,11 +7,12 @@ does not live here: how a table is parked (definitions.py), what became of table
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 from anabranch.model.state import DROPPED
+from anabranch.model.writers import own_targets
 from anabranch.trail import requests
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Newcomers:
             return
         with closing(self._source.catalog()) as catalog:
             names = catalog.names()
-            found = set(unknown(names, self._wanted, self._trail.history))
+            found = set(unknown(names, self._wanted, self._trail.history, self._own(catalog)))
             self._gone = gone(catalog, names, self._wanted, self._trail.history)
             if found or self._gone:
                 self._names, self._mark = {table: names[table] for table in found}, catalog.mark()
@@ -70,16 +71,21 @@ class Newcomers:
         }
         return new, {table: left[table] for table in _sorted(left.keys() & _undropped(history) - asked)}
 
+    def _own(self, catalog: SourceCatalog) -> frozenset[TableId]:
+        return own_targets(catalog.writers(), self._trail.job_uuid)
 
-def unknown(names: Mapping[TableId, str], wanted: Wanted, history: SchemaHistory) -> Iterator[TableId]:
+
+def unknown(
+    names: Mapping[TableId, str], wanted: Wanted, history: SchemaHistory, own: Collection[TableId] = ()
+) -> Iterator[TableId]:
     """Wanted tables that the history has nothing of, and those that could not be followed when they were parked, or were
-    dropped, and can be now."""
+    dropped, and can be now; without those that the job writes itself (`own`)."""
     parked = history.parked()
     for table in _sorted(names):
         why = parked.get(table, "")
         is_known = history.latest(table) is not None or table in parked
         is_better = why.startswith(DROPPED) or (why.startswith(BUT) and not names[table])
-        if (is_better or not is_known) and wanted(table):
+        if (is_better or not is_known) and table not in own and wanted(table):
             yield table
 
 

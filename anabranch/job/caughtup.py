@@ -16,6 +16,7 @@ from anabranch.job.alone import is_loading_again
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.state import SET_ASIDE, Checkpoint, TableState
+from anabranch.model.writers import own_targets
 from anabranch.trail.reader import TrailReader, exists
 
 if TYPE_CHECKING:
@@ -147,9 +148,9 @@ class CaughtUp:
             history = trail.history
         try:
             with closing(self.source.catalog()) as catalog:
-                names = catalog.names()
+                names, own = catalog.names(), own_targets(catalog.writers(), job_uuid)
                 left = [
-                    *unknown(names, job.rules.includes, history),
+                    *unknown(names, job.rules.includes, history, own),
                     *gone(catalog, names, job.rules.includes, history),
                 ]
             left += self.source.astray(ends.log_options(job, job_uuid), history.in_force())

@@ -414,6 +414,7 @@ def known(job: Job) -> Known:
         frozenset(table for table, state in states.items() if state.generation > 0),
         frozenset((*parked, *left_out, *(table for table, state in states.items() if state.state == "parked"))),
         name_at_source(job.config.name, job_uuid) if job_uuid else "",
+        job_uuid or "",
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ from anabranch.job.drop import running
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.model.state import JOINS, RECREATE, WINDOW, TableState
+from anabranch.model.writers import own_targets
 from anabranch.preflight.cascades import ancestors, cascading_parents, check_cascades
 from anabranch.preflight.report import Report
 from anabranch.trail import requests, retention
@@ -211,13 +212,37 @@ class Joining:
         catalog = self.source.catalog()
         try:
             now = catalog.tables(self.job.rules.includes)
+            mine = [w for w in catalog.writers() if w.key == ends.trail_uuid(self.job)]
         finally:
             catalog.close()
+        if mine:
+            now = self._without_own(table, now, own_targets(mine, mine[0].key))
         if table not in now:
             hint = "check the name and the user's grants; a table that is gone for good belongs into [[rules]] exclude"
             raise SchemaError("the source has no such table", table=str(table), job=self.name, hint=hint)
         self.job.rules.target_table(now[table])
         return now
+
+    def _without_own(
+        self, table: TableId, now: Mapping[TableId, TableSchema], own: Collection[TableId]
+    ) -> dict[TableId, TableSchema]:
+        """Of a job whose target is its source: without the tables that it writes itself. Raises ConfigError for one of them,
+        and for a table that would be written to one that is there and is not the job's."""
+        read = self.states().keys()
+        if table in own - read:
+            hint = "load the table that is written to it, or give this one's copy to another job"
+            raise ConfigError(
+                f"{table} is the job's own target, in the database that it reads", job=self.name, hint=hint
+            )
+        target = self.job.rules.target_of(table)
+        if target in read or (target in now and target not in own):
+            hint = "give it another target ([[rules]] target), or leave that table out ([[rules]] exclude); a table that a load"
+            raise ConfigError(
+                f"source and target are the same database, and {target} is a table that the job reads",
+                job=self.name,
+                hint=f"{hint} which was killed has left there is dropped by hand",
+            )
+        return {one: schema for one, schema in now.items() if one not in own or one in read}
 
     def _source_report(self, table: TableId, now: Mapping[TableId, TableSchema]) -> Report:
         """What the source's preflight has against this table."""

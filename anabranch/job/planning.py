@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from anabranch.model.datatype import Kind
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema, component
 from anabranch.model.state import JOINS, RECREATE, RESUMES, TableState
+from anabranch.model.writers import own_targets
 from anabranch.preflight.cascades import ancestors, check_cascades
 from anabranch.preflight.report import Report
 from anabranch.rows.net import TargetTable
@@ -111,7 +112,7 @@ def _plan(job: Job, before: dict[str, Any], states: Mapping[TableId, TableState]
     schemas = {table: state.schema for table, state in states.items() if state.schema}
     if not lines:
         return Plan((), ())
-    former, (present, logs_cascades) = RuleSet(_former(job.config, before)), _source(job)
+    former, (present, logs_cascades) = RuleSet(_former(job.config, before)), _source(job, states.keys())
     job.rules.targets({*states, *present})  # none shares its target with another
     if not logs_cascades:
         Report(job.config.name, tuple(check_cascades(job.rules, present.values(), ends.value_rules(job)))).require()
@@ -157,11 +158,14 @@ def _former(config: JobConfig, before: Mapping[str, Any]) -> JobConfig:
     return config.model_copy(update={"rules": rules, "tables": entries, "types": Types.model_validate(types)})
 
 
-def _source(job: Job) -> tuple[dict[TableId, TableSchema], bool]:
-    """The definitions that the source has of included tables now, and whether its log has what foreign keys change."""
+def _source(job: Job, read: Collection[TableId]) -> tuple[dict[TableId, TableSchema], bool]:
+    """The definitions that the source has of included tables now, without those that the job writes itself and has not `read`;
+    and whether its log has what foreign keys change."""
     catalog = ends.source_of(job).catalog()
     try:
-        return catalog.tables(job.rules.includes, whole=False), catalog.logs_cascades()
+        own = own_targets(catalog.writers(), ends.trail_uuid(job) or "").difference(read)
+        wanted = catalog.tables(lambda table: table not in own and job.rules.includes(table), whole=False)
+        return wanted, catalog.logs_cascades()
     finally:
         catalog.close()
 

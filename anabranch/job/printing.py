@@ -11,6 +11,7 @@ from anabranch.job import ends
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.model.steps import DdlStep
+from anabranch.model.writers import own_targets
 
 if TYPE_CHECKING:
     from anabranch.job.job import Job
@@ -78,7 +79,8 @@ def _definitions(job: Job, table: TableId | None) -> dict[TableId, TableSchema]:
         raise ConfigError(f"no rule includes {table}", hint="name it as schema.table")
     catalog = ends.source_of(job).catalog()
     try:
-        found = catalog.tables(job.rules.includes)
+        own = own_targets(catalog.writers(), ends.trail_uuid(job) or "")
+        found = catalog.tables(lambda table: table not in own and job.rules.includes(table))
     finally:
         catalog.close()
     if table is not None and table not in found:

@@ -21,12 +21,14 @@ JOIN = "anabranch load JOB --table {table} brings it in then"
 @dataclass(frozen=True)
 class Known:
     """`definitions`: those that the job replicates its tables by, none before it has begun. `loaded`: its target tables
-    may hold rows. `parked`: left alone at present. `source_name`: LogOptions.name, where the job has one already."""
+    may hold rows. `parked`: left alone at present. `source_name`: LogOptions.name, where the job has one already. `uuid`: the
+    job's, likewise."""
 
     definitions: Mapping[TableId, TableSchema] = field(default_factory=dict)
     loaded: frozenset[TableId] = frozenset()
     parked: frozenset[TableId] = frozenset()
     source_name: str = ""
+    uuid: str = ""
 
     @property
     def has_begun(self) -> bool:

@@ -13,6 +13,7 @@ from anabranch.errors import ConfigError, SchemaError
 from anabranch.model.checks import CheckResult
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
+from anabranch.model.writers import SourceWriter
 from anabranch.preflight.known import Known
 from anabranch.rows.conflict import NEWEST, SOURCE_WINS
 from anabranch.rows.net import TargetTable
@@ -31,6 +32,7 @@ class Selection:
     results: list[CheckResult] = field(default_factory=list)
     logs_cascades: bool = False
     waiting: frozenset[TableId] = frozenset()  # included and not followed at present
+    writers: tuple[SourceWriter, ...] = ()  # to tables of the source, without the job itself
 
     def add(self, check: str, verdict: str, message: str, hint: str = "", table: TableId | None = None) -> None:
         self.results.append(CheckResult(check, verdict, message, hint, str(table) if table else ""))

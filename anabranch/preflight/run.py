@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
 from anabranch.abc import Checks, PreflightContext, SourceConnector, TargetConnector, ValueRules
@@ -17,6 +18,7 @@ from anabranch.errors import AnabranchError, SourceError, SourceUnavailable, Tar
 from anabranch.model.checks import CheckResult
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
+from anabranch.model.writers import own_targets
 from anabranch.preflight.cascades import check_cascades
 from anabranch.preflight.known import Known
 from anabranch.preflight.report import Report
@@ -50,7 +52,7 @@ def preflight(
     context = _context(config, rules, selection, begun, _asked(identity, errors) or "")
     asked = [
         _asked(lambda: _run(source.checks(), context, SourceUnavailable), errors),
-        _asked(lambda: _run(target.checks(), context, TargetUnavailable), errors),
+        _asked(lambda: _witnessed(source, target, context), errors),
     ]
     closed = tuple(one for one in asked[1] or () if one.check == STATE and one.verdict == "failed")
     if unread and closed and not errors:
@@ -99,21 +101,32 @@ def _select(config: JobConfig, rules: RuleSet, source: SourceConnector, known: K
     present: list[TableId] = []
 
     def wanted(table: TableId) -> bool:
+        if table in own:
+            return False
         present.append(table)
         return rules.includes(table) and table not in known.parked
 
     catalog = source.catalog()
     try:
+        writers = catalog.writers()
+        own = own_targets(writers, known.uuid) - known.definitions.keys() - known.parked
         now: dict[TableId, TableSchema] = catalog.tables(wanted, whole=False)
         logs_cascades = catalog.logs_cascades()
     finally:
         catalog.close()
     selection = select(rules, present, now, known)
     selection.logs_cascades = logs_cascades
+    selection.writers = tuple(writer for writer in writers if writer.key != known.uuid)
     selection.waiting = frozenset(filter(rules.includes, present)) - selection.tables.keys()
     if not logs_cascades:
         selection.results += check_cascades(rules, selection.tables.values(), _values(config))
     return selection
+
+
+def _witnessed(source: SourceConnector, target: TargetConnector, context: PreflightContext) -> list[CheckResult]:
+    """The target's checks, while the source lets them see whether it is their own database."""
+    with source.witness() as witness:
+        return _run(target.checks(), replace(context, witness=witness), TargetUnavailable)
 
 
 def _run(checks: Checks, context: PreflightContext, unreachable: type[AnabranchError]) -> list[CheckResult]:
@@ -155,7 +168,7 @@ def _context(config: JobConfig, rules: RuleSet, selection: Selection, known: Kno
         selection.waiting,
         known.source_name,
         identity,
-        frozenset(t.target for t in selection.targets.values() if rules.includes(t.target)),
+        writers=selection.writers,
     )
 
 

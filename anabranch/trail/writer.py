@@ -116,6 +116,10 @@ class TrailWriter:
         return writer
 
     @property
+    def job_uuid(self) -> str:
+        return self._identity.job_uuid
+
+    @property
     def end(self) -> TrailEnd:
         """The last published place: where reading the source's log resumes after a start."""
         return self._published.end

@@ -7,6 +7,7 @@ named by the endpoint's `database` and live as long as the process (`database.py
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from anabranch.abc import (
     Checks,
@@ -73,6 +74,9 @@ class MemorySource:
 
     def checks(self) -> Checks:
         return MemoryChecks(self.endpoint.database)
+
+    def witness(self) -> AbstractContextManager[str]:
+        return nullcontext("")
 
 
 class MemoryTarget:

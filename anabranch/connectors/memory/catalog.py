@@ -10,6 +10,7 @@ from anabranch.connectors.memory.database import Database
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
+from anabranch.model.writers import SourceWriter
 from anabranch.rows.log_items import StatementFacts
 
 _TRUNCATE = re.compile(r"\s*TRUNCATE\s+TABLE\s+(\w+)\s*$", re.IGNORECASE)
@@ -29,6 +30,9 @@ class MemoryCatalog:
 
     def gone(self, tables: Collection[TableId]) -> dict[TableId, str]:
         return dict.fromkeys(set(tables) - self.names().keys(), "")
+
+    def writers(self) -> list[SourceWriter]:
+        return []
 
     def mark(self) -> LogMark:
         with self._database.lock:

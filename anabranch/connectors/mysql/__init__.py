@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from anabranch.abc import Checks, LogOptions, LogOrder, LogReader, SourceCatalog, SourceConnector
     from anabranch.connectors.mysql.ddl import MysqlDialect
@@ -83,6 +85,10 @@ class MysqlSource:
         from anabranch.connectors.mysql.preflight import MysqlChecks
 
         return MysqlChecks(self.endpoint, self.family)
+
+    def witness(self) -> AbstractContextManager[str]:
+        """No target is a MySQL."""
+        return nullcontext("")
 
 
 def source(endpoint: Endpoint) -> SourceConnector:

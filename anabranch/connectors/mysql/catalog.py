@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from anabranch.model.ids import TableId
     from anabranch.model.position import LogMark
     from anabranch.model.schema import TableSchema
+    from anabranch.model.writers import SourceWriter
 
 # From which version on the log has the rows that foreign-key actions change (K1); None: not in any version.
 # https://dev.mysql.com/doc/refman/9.7/en/replication-features-foreign-keys.html · https://mariadb.com/kb/en/foreign-keys/
@@ -49,6 +50,10 @@ class MysqlCatalog:
 
         ask(self._connection, "SET SESSION lock_wait_timeout = 2")
         return {table: "" for table in tables if is_gone(self._connection, table)}
+
+    def writers(self) -> list[SourceWriter]:
+        """No job writes to a MySQL; what its own replication writes comes from elsewhere."""
+        return []
 
     def mark(self) -> LogMark:
         return log_end_with_gtids(self._connection).mark()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from anabranch.abc import (
         Checks,
@@ -97,6 +98,11 @@ class PostgresSource:
         from anabranch.connectors.postgresql.source_checks import PostgresSourceChecks
 
         return PostgresSourceChecks(self.endpoint)
+
+    def witness(self) -> AbstractContextManager[str]:
+        from anabranch.connectors.postgresql.own_source import witness
+
+        return witness(self.endpoint)
 
 
 @dataclass

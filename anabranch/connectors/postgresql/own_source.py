@@ -1,24 +1,39 @@
 """Is the target the database that the job reads, and would it write there to tables that it reads?
 
-Servers tell who they are; URLs do not: names, sockets, ports and proxies differ. What does not live here: the source's side
-(source_connection.py), other jobs that write to the same tables (shared.py).
+Two facts tell, without any right: before a job begins, the target's session sees a lock that the source's holds, or does
+not; once it has begun, its slot is in the database that it reads. URLs do not tell (names, sockets, ports, proxies differ), and
+each copy of a server's files has its system identifier. What does not live here: other jobs (shared.py, registered.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import secrets
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from anabranch.connectors.postgresql.connection import Connection
-from anabranch.connectors.postgresql.source_connection import server
+from anabranch.connectors.postgresql.registered import may_read
+from anabranch.connectors.postgresql.source_connection import open_session
+from anabranch.connectors.postgresql.source_errors import translated
 from anabranch.errors import TargetError
+from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 
-# https://www.postgresql.org/docs/current/functions-info.html#FUNCTIONS-INFO-CONTROLDATA
-MAY_ASK = """
-SELECT NOT pg_is_in_recovery() AND has_function_privilege('pg_catalog.pg_control_system()', 'EXECUTE')
+# https://www.postgresql.org/docs/current/view-pg-locks.html: all may read it; a key of 64 bits stands there in halves. It has
+# the locks of this server alone: those of a primary are not seen at its standbys.
+IS_SEEN = """
+SELECT EXISTS (SELECT FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_database d ON d.oid = l.database
+ WHERE d.datname = current_database() AND l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
+   AND l.classid::bigint << 32 | l.objid::bigint = %s::bigint)
 """
-FOLLOWED = "SELECT source_identity FROM anabranch.job WHERE job = %s"
+# A slot leaves its server with a copy of all files, or as one that a standby keeps for a failover: what is left of it there
+# holds that server's log, and has to go anyway.
+SLOT = r"""
+SELECT s.slot_name::text FROM anabranch.job j
+  JOIN pg_catalog.pg_replication_slots s ON s.slot_name LIKE 'anabranch\_%%' AND right(s.slot_name, 8) = left(j.uuid, 8)
+ WHERE j.job = %s AND s.database = current_database()
+"""
 PAIRS = "SELECT source_table, target_table FROM anabranch.table_state WHERE job = %s"
 # Rows of a partition, or of a child by INHERITS, are rows of every table above it.
 # https://www.postgresql.org/docs/current/catalog-pg-inherits.html
@@ -32,12 +47,24 @@ SELECT n.nspname::text, c.relname::text FROM (SELECT oid FROM above UNION SELECT
 """
 REMEDY = "write it to a table that the job does not read ([[rules]] target), or leave that one out ([[rules]] exclude)"
 
+STATE = "anabranch"  # the schema of state.sql
+STATE_REMEDY = "choose another schema for it ([[rules]] target)"
 
-def is_source(connection: Connection, identity: str) -> bool:
-    """Does the connection lead to the database whose identity the source gave? False for a server that cannot tell,
-    which can be no source either. Two copies of a server's files tell the same until one of them is promoted."""
-    may = connection.execute(MAY_ASK).fetchone()
-    return bool(identity and may and may[0]) and server(connection) == identity
+
+@contextmanager
+def witness(endpoint: Endpoint) -> Iterator[str]:
+    """The key of a lock that a session at this database holds meanwhile. A transaction holds it: poolers give sessions away."""
+    key = str(secrets.randbits(63))
+    with open_session(endpoint) as connection, translated("take a lock at the source"), connection.transaction():
+        connection.execute("SELECT pg_catalog.pg_advisory_xact_lock(%s::bigint)", [key])
+        yield key
+
+
+def sees(connection: Connection, key: str) -> bool:
+    """Does the connection lead to the database whose session holds the lock? False without a key: the source is of another
+    kind."""
+    row = connection.execute(IS_SEEN, [key]).fetchone() if key else None
+    return bool(row and row[0])
 
 
 def read_by_the_job(connection: Connection, target: TableId, sources: Collection[TableId]) -> TableId | None:
@@ -53,25 +80,42 @@ def why(target: TableId, found: TableId) -> str:
     return f"source and target are the same database, and {target} {same}"
 
 
+def is_state(target: TableId) -> str:
+    return f"{target} would be in the schema in which jobs keep their state"
+
+
+def followed(connection: Connection, job: str) -> set[TableId]:
+    """The tables that a job reads that has begun, where it reads this database; none elsewhere."""
+    if not may_read(connection) or connection.execute(SLOT, [job]).fetchone() is None:
+        return set()
+    return {TableId.parse(source) for source, _ in connection.execute(PAIRS, [job]).fetchall()}
+
+
 @dataclass
 class OwnSource:
     """The answer for one connection: asked once, however many tables come."""
 
-    _asked: dict[tuple[int, str], bool] = field(default_factory=dict)
+    _asked: dict[tuple[int, str], str] = field(default_factory=dict)
 
     def refuse(self, connection: Connection, job: str, targets: Iterable[TableId] = ()) -> None:
-        """Raises TargetError where one of these target tables (without any: of all that the job has) is read by the job."""
-        if not self._is_own(connection, job):
+        """Raises TargetError where one of these target tables (without any: of all that the job has) is read by the job, or is
+        among what jobs keep their state in."""
+        targets = tuple(targets)
+        if state := next((target for target in targets if target.schema == STATE), None):
+            raise TargetError(is_state(state), hint=STATE_REMEDY, job=job)
+        slot = self._slot(connection, job)
+        if not slot:
             return
         pairs = connection.execute(PAIRS, [job]).fetchall()
         sources = {TableId.parse(source) for source, _ in pairs}
-        for target in tuple(targets) or [TableId.parse(target) for _, target in pairs]:
+        for target in targets or [TableId.parse(target) for _, target in pairs]:
             if found := read_by_the_job(connection, target, sources):
-                raise TargetError(why(target, found), hint=REMEDY, job=job)
+                hint = f"{REMEDY}; in a copy of the source: SELECT pg_drop_replication_slot('{slot}') there"
+                raise TargetError(why(target, found), hint=hint, job=job)
 
-    def _is_own(self, connection: Connection, job: str) -> bool:
+    def _slot(self, connection: Connection, job: str) -> str:
         asked = (connection.info.backend_pid, job)
         if asked not in self._asked:
-            row = connection.execute(FOLLOWED, [job]).fetchone()
-            self._asked = {asked: bool(row and row[0]) and is_source(connection, row[0] if row else "")}
+            row = connection.execute(SLOT, [job]).fetchone()
+            self._asked = {asked: str(row[0]) if row else ""}
         return self._asked[asked]

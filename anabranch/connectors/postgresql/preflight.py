@@ -28,7 +28,6 @@ from anabranch.connectors.postgresql.preflight_server import (
     check_state,
     check_table_rights,
     check_version,
-    check_writable,
 )
 from anabranch.connectors.postgresql.preflight_tables import (
     check_columns,
@@ -46,6 +45,7 @@ from anabranch.connectors.postgresql.preflight_types import (
     check_not_carried,
     check_types,
 )
+from anabranch.connectors.postgresql.preflight_writers import check_loops, check_subscriptions, check_writable
 from anabranch.model.checks import CheckResult
 from anabranch.model.endpoint import Endpoint
 
@@ -92,6 +92,8 @@ LIVE_CHECKS: tuple[Check, ...] = (
     check_extensions,
     check_needs,
     check_own_source,
+    check_loops,
+    check_subscriptions,
     check_lacking,
     check_existing,
     check_partitions,

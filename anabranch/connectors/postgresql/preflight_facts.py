@@ -13,7 +13,7 @@ from anabranch.connectors.postgresql.catalog import (
     read_tables,
 )
 from anabranch.connectors.postgresql.connection import Connection
-from anabranch.connectors.postgresql.own_source import is_source, read_by_the_job
+from anabranch.connectors.postgresql.own_source import followed, read_by_the_job, sees
 from anabranch.model.checks import CheckResult
 from anabranch.model.ids import TableId
 from anabranch.rows import zero_dates
@@ -48,9 +48,11 @@ class Live:
         self.defer_constraints = self.context.user_choices.get("load.defer_constraints", "").lower() == "true"
 
     def _own_source(self) -> dict[TableId, TableId]:
-        if not is_source(self.connection, self.context.source_identity):
+        read = followed(self.connection, self.context.job)
+        if sees(self.connection, self.context.witness):
+            read |= {*self.context.tables, *self.context.waiting}
+        if not read:
             return {}
-        read = {*self.context.tables, *self.context.waiting, *self.context.both}
         found = {t.source: read_by_the_job(self.connection, t.target, read) for t in self.context.targets.values()}
         return {source: table for source, table in found.items() if table}
 

@@ -53,11 +53,6 @@ def check_encoding(live: Live) -> Iterator[CheckResult]:
         yield failed("encoding", f"the database stores text as {encoding}: not every character fits", hint)
 
 
-def check_writable(live: Live) -> Iterator[CheckResult]:
-    if live.true("SELECT pg_is_in_recovery() OR current_setting('default_transaction_read_only')::bool"):
-        yield failed("writable", "the target is read-only", "point the job at the primary")
-
-
 def check_connections(live: Live) -> Iterator[CheckResult]:
     needed = OUR_CONNECTIONS + int(live.context.user_choices.get("load.parallel") or 4)
     free = live.one("""

@@ -23,7 +23,10 @@ LOCKS_EACH = 4  # a table, its key's index, what holds its large values, with th
 
 
 def check_own_source(live: Live) -> Iterator[CheckResult]:
-    """Emptying or writing such a table would change the rows that are to be copied."""
+    """Emptying or writing such a table would change the rows that are to be copied, or where the jobs are."""
+    for table in live.context.targets.values():
+        if table.target.schema == own_source.STATE:
+            yield failed("own_source", own_source.is_state(table.target), own_source.STATE_REMEDY, table)
     for source, found in live.own.items():
         table = live.context.targets[source]
         yield failed("own_source", own_source.why(table.target, found), own_source.REMEDY, table)
@@ -33,7 +36,7 @@ def check_existing(live: Live) -> Iterator[CheckResult]:
     """Absent or empty, unless the job says otherwise or loaded it itself (K29)."""
     choice = live.context.user_choices.get("load.existing")
     for table, existing in live.first_loads():
-        if table.source in live.own:
+        if table.source in live.own or table.target.schema == own_source.STATE:
             continue  # said already; to empty it would empty the source
         if existing.kind not in WRITABLE:
             yield failed("existing", f"{existing.id} is a {existing.kind}", "choose another target name", table)

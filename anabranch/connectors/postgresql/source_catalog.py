@@ -13,6 +13,7 @@ from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.held_log import held
 from anabranch.connectors.postgresql.lookout import who_has
 from anabranch.connectors.postgresql.positions import Place, lsn_of
+from anabranch.connectors.postgresql.registered import writers
 from anabranch.connectors.postgresql.source_connection import identity, log_end, open_session
 from anabranch.connectors.postgresql.source_errors import translated
 from anabranch.model.ids import TableId
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from anabranch.model.endpoint import Endpoint
     from anabranch.model.position import HeldLog, LogMark
     from anabranch.model.schema import TableSchema
+    from anabranch.model.writers import SourceWriter
 
 STILL = 1.0  # seconds after which a commit that waits for no standby is through
 # Each holds its own id until others see what it did; a snapshot does not name the newest. Of this database alone.
@@ -89,6 +91,10 @@ class PostgresCatalog:
             TableId(schema, name): f"a partition of {of[0]}.{of[1]}" if of[0] else "" for schema, name, *of in rows
         }
         return {table: there.get(table, "") for table in tables if table not in there or there[table]}
+
+    def writers(self) -> list[SourceWriter]:
+        with translated("ask who writes to tables of the source"):
+            return writers(self._connection)
 
     def mark(self) -> LogMark:
         with translated("read the position of the source's log"):

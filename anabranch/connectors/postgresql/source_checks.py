@@ -13,10 +13,11 @@ from dataclasses import replace
 
 from anabranch.abc import PreflightContext
 from anabranch.connectors.postgresql.connection import Connection
-from anabranch.connectors.postgresql.ddl import qualified
+from anabranch.connectors.postgresql.ddl import qualified, quote
 from anabranch.connectors.postgresql.decoder_checks import ALLOWED, check_decoder
 from anabranch.connectors.postgresql.large_objects import check_large_objects
 from anabranch.connectors.postgresql.publication_checks import check_publication
+from anabranch.connectors.postgresql.registered import may_read
 from anabranch.connectors.postgresql.row_security import hidden
 from anabranch.connectors.postgresql.slots import REFUSES_COMPUTED
 from anabranch.connectors.postgresql.source_connection import one, open_session
@@ -76,6 +77,17 @@ class PostgresSourceChecks:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def check_registered(live: Live) -> Iterator[CheckResult]:
+    """Without it a job's own targets look like tables of the source, and nobody sees who writes back to it."""
+    if may_read(live.connection) is False:
+        user = quote(live.user)
+        grant = (
+            f"GRANT USAGE ON SCHEMA anabranch TO {user}; GRANT SELECT ON anabranch.job, anabranch.table_state TO {user}"
+        )
+        message = "jobs write to this database, and the user may not read to which tables: loops are not noticed"
+        yield warning("registered", message, grant)
 
 
 def check_unused(live: Live) -> Iterator[CheckResult]:
@@ -219,6 +231,7 @@ Check = Callable[[Live], Iterator[CheckResult]]
 CHECKS: tuple[Check, ...] = (
     check_version,
     check_primary,
+    check_registered,
     check_wal_level,
     check_slots,
     check_unused,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from anabranch.model.checks import CheckResult
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
+from anabranch.model.writers import SourceWriter
 from anabranch.preflight import Report, preflight
 from anabranch.preflight.known import Known
 
@@ -49,6 +51,12 @@ class End:
 
     def tables(self, wanted: Callable[[TableId], bool], whole: bool = True) -> dict[TableId, TableSchema]:
         return {t.id: t for t in self.found if wanted(t.id)}
+
+    def writers(self) -> list[SourceWriter]:
+        return []
+
+    def witness(self) -> AbstractContextManager[str]:
+        return nullcontext("")
 
     def logs_cascades(self) -> bool:
         return self.shows_cascades

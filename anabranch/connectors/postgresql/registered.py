@@ -1,0 +1,74 @@
+"""Who else writes to tables of this database: jobs, by the state that they keep here, and subscriptions of the server's own.
+
+A PostgreSQL that is the source is asked for what may come back to it, one that is the target for what writes beside the job.
+What does not live here: other jobs at the target, and what a job may not do to their rows (shared.py).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from anabranch.connectors.postgresql.connection import Connection
+from anabranch.model.ids import TableId
+from anabranch.model.writers import SourceWriter
+
+# No row: no job has its state here. to_regclass would raise an error for a schema that is closed to the user.
+MAY_READ = """
+SELECT bool_and(has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT'))
+  FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid
+ WHERE n.nspname = 'anabranch' AND c.relname IN ('job', 'table_state') HAVING count(*) = 2
+"""
+# A table that was parked before its first load is written by nobody.
+JOBS = """
+SELECT 'the job ' || s.job, j.uuid, s.source_table, s.target_table FROM anabranch.table_state s JOIN anabranch.job j USING (job)
+ WHERE j.uuid IS NOT NULL AND (s.state <> 'parked' OR s.generation > 0) ORDER BY 1, 3
+"""
+# Before 14 only superusers may read the oids of pg_subscription; the view has them for all.
+# https://www.postgresql.org/docs/current/catalog-pg-subscription.html
+SUBSCRIPTIONS = """
+SELECT DISTINCT 'the subscription ' || s.subname, coalesce(s.subslotname::text, ''), n.nspname::text, c.relname::text
+  FROM pg_catalog.pg_subscription s JOIN pg_catalog.pg_database d ON d.oid = s.subdbid
+  JOIN pg_catalog.pg_stat_subscription v ON v.subname = s.subname
+  JOIN pg_catalog.pg_subscription_rel r ON r.srsubid = v.subid
+  JOIN pg_catalog.pg_class c ON c.oid = r.srrelid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+ WHERE d.datname = current_database() AND s.subenabled ORDER BY 1, 3, 4
+"""
+# The slot of a job ends with the first digits of its uuid.
+READS_HERE = r"""
+SELECT EXISTS (SELECT FROM pg_catalog.pg_replication_slots
+ WHERE database = current_database() AND %(key)s <> ''
+   AND (slot_name = %(key)s OR (slot_name LIKE 'anabranch\_%%' AND right(slot_name, 8) = left(%(key)s, 8))))
+"""
+
+
+def may_read(connection: Connection) -> bool | None:
+    """May this user see the state that jobs keep in the database? None where none has any."""
+    row = connection.execute(MAY_READ).fetchone()
+    return bool(row[0]) if row else None
+
+
+def writers(connection: Connection) -> list[SourceWriter]:
+    """Jobs, where this user may read their state, and subscriptions: whatever writes to tables here."""
+    rows = connection.execute(JOBS).fetchall() if may_read(connection) else []
+    found = [(name, key, TableId.parse(read), TableId.parse(written)) for name, key, read, written in rows]
+    return _grouped(found) + subscriptions(connection)
+
+
+def subscriptions(connection: Connection) -> list[SourceWriter]:
+    """Those that are switched on. A table has one name at both ends of them."""
+    rows = connection.execute(SUBSCRIPTIONS).fetchall()
+    return _grouped((name, key, TableId(*table), TableId(*table)) for name, key, *table in rows)
+
+
+def reads_here(connection: Connection, writer: SourceWriter) -> bool:
+    """Does it read the database that this connection leads to? Its slot is there then."""
+    row = connection.execute(READS_HERE, {"key": writer.key}).fetchone()
+    return bool(row and row[0])
+
+
+def _grouped(rows: Iterable[tuple[str, str, TableId, TableId]]) -> list[SourceWriter]:
+    pairs = defaultdict(list)
+    for name, key, read, written in rows:
+        pairs[name, key].append((read, written))
+    return [SourceWriter(name, key, tuple(found)) for (name, key), found in pairs.items()]
