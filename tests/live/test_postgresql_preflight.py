@@ -99,6 +99,23 @@ def test_postgresql_preflight_refuses(
     assert all(r.hint for r in run(endpoint) if r.verdict == "failed")
 
 
+def test_pitfall_32_postgresql_preflight_names_both_ways_out_for_a_date_that_may_not_be_null(
+    target_database: Any, endpoint: Endpoint
+) -> None:
+    born = LogicalType(Kind.DATE)
+    schema = replace(ITEMS, columns=(*ITEMS.columns, Column("born", born, "date", nullable=False)))
+    table = replace(ITEM, columns=(*ITEM.columns, "born"), types=(*ITEM.types, born))
+    target_database.execute(GOOD[:-1] + ", born date NOT NULL)")
+    for zero_date, expected in (("null", 1), ("0001-01-01", 0)):
+        choices = {**CONTEXT.user_choices, "types.zero_date": zero_date}
+        found = run(endpoint, PreflightContext("job", choices, {schema.id: schema}, {schema.id: table}))
+        failed = [result for result in found if result.verdict == "failed"]
+        assert len(failed) == expected, failed
+        for result in failed:
+            assert 'zero_date = "null" writes NULL' in result.message
+            assert "DROP NOT NULL" in result.hint and 'columns.zero_date = { born = "0001-01-01" }' in result.hint
+
+
 def test_postgresql_preflight_hints_mend(target_database: Any, endpoint: Endpoint) -> None:
     target_database.execute(
         "CREATE TABLE items (id int PRIMARY KEY GENERATED ALWAYS AS IDENTITY, name varchar(9), more int NOT NULL)"

@@ -147,7 +147,11 @@ def check_not_null(live: Live) -> Iterator[CheckResult]:
             nullable = ddl.may_be_null(schema, schema.column(source), table.type_of(target), value_rules(live.context))
             if target in strict and target not in table.key and nullable:
                 hint = f"ALTER TABLE {ddl.qualified(existing.id)} ALTER {ddl.quote(target)} DROP NOT NULL"
-                yield failed("columns", f"column {target} is NOT NULL at the target, not at the source", hint, table)
+                message = f"column {target} is NOT NULL at the target, not at the source"
+                if not schema.column(source).nullable:  # only a zero date makes it NULL
+                    message = f'column {target} is NOT NULL at the target, where zero_date = "null" writes NULL'
+                    hint += f'; or columns.zero_date = {{ {source} = "0001-01-01" }} in its [[tables]]'
+                yield failed("columns", message, hint, table)
 
 
 def check_keys(live: Live) -> Iterator[CheckResult]:
