@@ -578,16 +578,23 @@ class Applier:
                 self.writer.save_table(self.job, replace(state, schema=None) if same else state)
                 reach("apply.saved")
         forgotten = self.states.keys() - work.states.keys()
-        for table in forgotten:  # a load that begins now reads its state before it holds the trail, and is fenced
-            retention.unregister(self.trail.directory, self.names.table(table))
+        for table in forgotten:
             self.writer.forget_table(self.job, table)
         reach("apply.commit")
         self.writer.commit()
         reach("apply.committed")
         self._patience.success()
-        tell(self.job, self.checkpoint, then, work, forgotten)
+        kept = self._let_go(forgotten)
+        tell(self.job, self.checkpoint, then, work, forgotten - kept.keys())
         self.totals.transactions += then.position.sequence - self.checkpoint.position.sequence
         self.totals.changes += sum(work.counts.values())
         self.totals.epochs += 1
-        self.checkpoint, self.context, self.states = then, work.context, work.states
+        self.checkpoint, self.context, self.states = then, work.context, {**work.states, **kept}
         self._is_in_doubt = False
+
+    def _let_go(self, forgotten: Iterable[TableId]) -> dict[TableId, TableState]:
+        """Holds the trail no longer for tables whose rows are gone. Returns those of which a load had begun before."""
+        found = {table: self.store.table(self.job, table) for table in forgotten}
+        for table in (table for table, state in found.items() if state is None):
+            retention.unregister(self.trail.directory, self.names.table(table))
+        return {table: state for table, state in found.items() if state is not None}

@@ -79,10 +79,11 @@ class ChunkWork:
         """The connection stays open for the next piece where all rows of this one were taken from it."""
         snapshot, is_over = self._snapshot(), False
 
-        def whole(blocks: Iterator[bytes]) -> Iterator[bytes]:
+        def whole(blocks: Generator[bytes, None, int | None]) -> Generator[bytes, None, int | None]:
             nonlocal is_over
-            yield from blocks
+            told = yield from blocks
             is_over = True
+            return told
 
         try:
             marks = self.marks(snapshot, piece)

@@ -255,8 +255,8 @@ class _Load:
             some = tables[first : first + AT_ONCE]
             reach("load.handover")
             try:
-                loads = [(self.tables[table].load, self.parked(table)) for table in some]
-                hand_over_all(self.store, self.loader, self.work.job, loads)
+                loads = [self.tables[table].load for table in some]
+                hand_over_all(self.store, self.loader, self.work.job, loads, self.parked)
             except UNAVAILABLE as error:
                 self.unavailable.append(error)
                 self.close()
@@ -303,25 +303,29 @@ class _Load:
         return seconds > (limits.lock if isinstance(error, TargetBusy) else limits.away) or self.tries > limits.tries
 
 
-def hand_over_all(store: TargetStore, loader: Loader, job: str, loads: Sequence[tuple[LoadTable, str]]) -> None:
-    """`hand_over` of many at once, each with why it is parked; one by one where some are not as their load left them."""
+def hand_over_all(
+    store: TargetStore, loader: Loader, job: str, loads: Sequence[LoadTable], parked: Callable[[TableId], str]
+) -> None:
+    """`hand_over` of many at once; one by one where some are not as their load left them. Whether capture has parked one is
+    asked behind the indexes, which may take long."""
     states = store.tables(job) if len(loads) > 1 else {}
-    plain = [(load, parked) for load, parked in loads if _is_under_way(states.get(load.schema.id), load)]
-    ledgers = loader.ledgers(job, {load.schema.id: load.generation for load, _ in plain}) if plain else {}
-    saved: list[tuple[TableState, TableState | None]] = []
-    for load, parked in plain:
+    plain = [load for load in loads if _is_under_way(states.get(load.schema.id), load)]
+    for load in loads:
         loader.index_cascades(load.schema, load.table)
-        state = states[load.schema.id]
-        saved.append((_handed_over(job, load, state, ledgers[load.schema.id], parked), state))
+    ledgers = loader.ledgers(job, {load.schema.id: load.generation for load in plain}) if plain else {}
+    saved: list[tuple[TableState, TableState | None]] = []
+    for load in plain:
+        table, state = load.schema.id, states[load.schema.id]
+        saved.append((_handed_over(job, load, state, ledgers[table], parked(table)), state))
     try:
         if saved:
             store.save_tables(job, saved)
     except Fenced:
         plain = []
-    through = {load.schema.id for load, _ in plain}
-    for load, parked in loads:
+    through = {load.schema.id for load in plain}
+    for load in loads:
         if load.schema.id not in through:
-            hand_over(store, loader, job, load, parked)
+            hand_over(store, loader, job, load, parked(load.schema.id))
 
 
 def hand_over(store: TargetStore, loader: Loader, job: str, load: LoadTable, parked: str = "") -> None:

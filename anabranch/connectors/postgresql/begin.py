@@ -14,7 +14,7 @@ import psycopg
 from anabranch.abc import Bounds, NewLoad, ValueRules
 from anabranch.connectors.postgresql import ddl
 from anabranch.connectors.postgresql.connection import Connection
-from anabranch.connectors.postgresql.errors import WAITED_FOR, meaning, translate, translated
+from anabranch.connectors.postgresql.errors import translate, translated
 from anabranch.connectors.postgresql.shared import ONE_ASKS
 from anabranch.connectors.postgresql.store import SAVE_TABLE, add_states, state_row
 from anabranch.connectors.postgresql.typemap import EXTENSIONS
@@ -110,12 +110,13 @@ def _create(connection: Connection, one: NewLoad, rules: ValueRules, version: in
 
 def _run(connection: Connection, what: str, statements: Sequence[str]) -> bool:
     """In one message, wholly or not at all: False where the server refuses a statement. A savepoint stands before it, and
-    one behind it: of a message with an error of syntax the server carries out nothing, not even a SAVEPOINT in it."""
+    one behind it: of a message with an error of syntax the server carries out nothing, not even a SAVEPOINT in it. What it
+    would take later (a lock, room for locks) is refused here, too: table by table it is waited for, and said whose."""
     text = ";\n".join([*statements, "RELEASE SAVEPOINT new", "SAVEPOINT new"])
     try:
         connection.execute(text.encode(), prepare=False)
     except psycopg.Error as error:
-        if meaning(error)[0] in WAITED_FOR:
+        if connection.broken:
             raise translate(error, f"create {what}") from None
         connection.execute("ROLLBACK TO SAVEPOINT new")
         return False

@@ -13,7 +13,7 @@ import psycopg
 
 from anabranch import log
 from anabranch.connectors.postgresql.connection import connect
-from anabranch.connectors.postgresql.errors import describe, translated
+from anabranch.connectors.postgresql.errors import WAITED_FOR, describe, meaning, translate, translated
 from anabranch.connectors.postgresql.needs import ENUM, labels, present
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.schema import Need
@@ -22,7 +22,8 @@ UNKNOWN = "22P02"  # a type does not know a value
 
 
 def add_labels(endpoint: Endpoint, needs: Iterable[Need]) -> list[str]:
-    """Returns the statements that were carried out, none where nothing is missing or the target refuses it."""
+    """Returns the statements that were carried out: those before one that the target refuses. Raises TargetUnavailable or
+    TargetBusy, where it would take them later."""
     enums = [need for need in needs if need.kind == ENUM and need.definition]
     if not enums:
         return []
@@ -35,13 +36,15 @@ def add_labels(endpoint: Endpoint, needs: Iterable[Need]) -> list[str]:
             if need in there
             for label in missing_labels(labels(there[need]), labels(need.definition))
         ]
-        try:
-            for statement in wanted:
+        for number, statement in enumerate(wanted):
+            try:
                 connection.execute(statement.encode())
-                log.get().warning("label_added", statement=statement)
-        except psycopg.Error as error:
-            log.get().warning("label_is_not_added", reason=describe(error), statement="; ".join(wanted))
-            return []
+            except psycopg.Error as error:
+                if meaning(error)[0] in WAITED_FOR:
+                    raise translate(error, "add a label to a type") from None
+                log.get().warning("label_is_not_added", reason=describe(error), statement="; ".join(wanted[number:]))
+                return wanted[:number]
+            log.get().warning("label_added", statement=statement)
     return wanted
 
 

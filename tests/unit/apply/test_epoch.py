@@ -334,6 +334,28 @@ def test_a_table_whose_load_has_begun_is_never_forgotten(rig: Callable[..., Rig]
     assert one.states() == {"items": "streaming", "extra": "parked"} and one.applier.states[EXTRA].is_dropped
 
 
+def test_a_load_that_begins_while_its_table_is_forgotten_keeps_row_and_hold(
+    rig: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = rig()
+    parked = TableState(EXTRA, EXTRA, "parked", reason="created after start")
+    one.applier.store.save_table(JOB, parked, None)
+    one.applier.ask_again()
+    hold = one.applier.names.table(EXTRA)
+    retention.hold(one.applier.trail.directory, hold, 0)
+    begun = TableState(EXTRA, EXTRA, "pending", schema=replace(ITEMS, id=EXTRA))
+    commit = one.applier.writer.commit
+
+    def begins_before() -> None:
+        one.applier.store.save_table(JOB, begun, parked)
+        commit()
+
+    monkeypatch.setattr(one.applier.writer, "commit", begins_before)
+    one.applier.apply(one.log(item(1), barriers=(drop(EXTRA),)))
+    assert one.states() == {"items": "streaming", "extra": "pending"} and one.applier.states[EXTRA].state == "pending"
+    assert hold in retention.readers(one.applier.trail.directory)
+
+
 def test_a_table_that_joins_behind_the_place_where_it_was_gone_is_not_forgotten(rig: Callable[..., Rig]) -> None:
     one = rig()
     one.applier.store.save_table(JOB, TableState(EXTRA, EXTRA, "parked", reason="created after start"), None)

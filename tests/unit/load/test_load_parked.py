@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Generator, Iterator
+from contextlib import closing, nullcontext
 from dataclasses import replace
 
 import pytest
 
 from anabranch import connectors
-from anabranch.abc import SourceConnector, ValueRules
+from anabranch.abc import Bounds, SourceConnector, ValueRules
 from anabranch.connectors.memory.database import database, forget
 from anabranch.load.copy import ChunkWork
-from anabranch.load.plan import LoadTable, plan
-from anabranch.load.run import hand_over
+from anabranch.load.plan import LoadTable, Piece, plan
+from anabranch.load.run import hand_over, hand_over_all
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
 from anabranch.model.state import TableState
+from anabranch.rows.counted import Told
 from anabranch.rows.net import TargetTable
 from anabranch.spark.work import do
 
@@ -78,3 +79,32 @@ def test_rule_15_one_that_is_parked_by_then_is_not_handed_over(source: SourceCon
     hand(*loaded_table(source), "its definition changed")
     assert (state().state, state().low, state().high) == ("parked", "", "")
     assert state().reason == "its definition changed (while it was being loaded)"
+
+
+def test_it_is_asked_whether_it_is_parked_behind_the_indexes_which_may_take_long(
+    source: SourceConnector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, load = loaded_table(source)
+    asked: list[str] = []
+    with closing(TARGET.store()) as store, closing(TARGET.loader(work.rules)) as loader:
+        monkeypatch.setattr(loader, "index_cascades", lambda *_: asked.append("index"))
+        hand_over_all(store, loader, work.job, [load], lambda _: asked.append("parked") or "ALTER TABLE a")
+    assert asked[:2] == ["index", "parked"]
+    assert state().state == "parked" and "ALTER TABLE a" in state().reason
+
+
+class Counting(ChunkWork):
+    def blocks(self, *_: object) -> Generator[bytes, None, int | None]:
+        yield b"block"
+        return 42
+
+
+def test_what_the_source_says_of_the_number_of_rows_reaches_the_loader(source: SourceConnector) -> None:
+    """Alone, and in a task of several pieces."""
+    _, load = loaded_table(source)
+    counting = Counting(JOB, source, TARGET, ValueRules())
+    piece = Piece(load, 0, Bounds())
+    for many in (False, True):
+        with counting.lasting() if many else nullcontext(counting) as one, one.read(piece) as (_, blocks):
+            told = Told(blocks)
+            assert list(told) == [b"block"] and told.rows == 42
