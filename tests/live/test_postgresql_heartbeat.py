@@ -128,7 +128,7 @@ def test_a_server_on_which_nothing_happens_stays_as_it_is(
         assert made.idle.query(written) == [(0,)]
         made.busy.execute(GROWS)
         assert made.until_idle_at(time.time() - 1) is not None
-        assert made.idle.query(written) == [(1,)]
+        assert made.idle.query(written) >= [(1,)]
     finally:
         made.idle.execute(f"SELECT pg_drop_replication_slot('{other}')")
 

@@ -221,6 +221,8 @@ def test_postgresql_structures_that_the_user_may_not_make_fail_by_name(ends: Mak
         f"DROP ROLE IF EXISTS {user}",
         f"CREATE ROLE {user} LOGIN PASSWORD 'x'",
         "REVOKE CREATE ON SCHEMA public FROM public",
+        f"GRANT USAGE, CREATE ON SCHEMA anabranch TO {user}",  # else nothing but that is told
+        f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA anabranch TO {user}",
     )
     try:
         of_needs = ("target.types", "target.extensions")

@@ -342,6 +342,6 @@ def test_a_source_that_comes_back_is_waited_for(mariadb: Server, route: Make) ->
 
     work = ChunkWork(JOB, made.connector, made.target_connector, ValueRules())
     assert _Load(
-        work, planned, SparkEngine(factory), lambda *_: None, lambda why: None, lambda: False, lambda table: ""
+        work, planned, SparkEngine(factory), lambda *_: None, lambda *_: None, lambda: False, lambda table: ""
     ).run()
     assert len(calls) >= 2 and made.loaded("a") == made.expected("a")
