@@ -11,16 +11,17 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 from anabranch.demo import place, shop
-from anabranch.demo.archive import ClassArchive
+from anabranch.demo.child import Child
 from anabranch.demo.following import follow
 from anabranch.demo.pipeline import Pipeline
 from anabranch.demo.summary import Summary
 from anabranch.errors import ConfigError, install_hint
-from anabranch.testing import packages
+from anabranch.testing import class_archive, packages
 from anabranch.testing.cache import ServerUnavailable
 from anabranch.testing.servers import Server, start_mariadb, start_postgresql
 
@@ -30,6 +31,7 @@ SOURCES: dict[str, tuple[str, Callable[[Path], Server]]] = {
     "postgresql": ("PostgreSQL", partial(start_postgresql, options=("--wal-level=logical",))),
 }
 DRIVERS = ("pymysql", "psycopg", "pyspark")
+MAKE_ARCHIVE = "from anabranch.testing.class_archive import environment; environment()"
 LEVEL_VARIABLE = "ANABRANCH_LOG_LEVEL"
 
 
@@ -38,6 +40,7 @@ def run_demo(seconds: float | None = 60.0, *, keep: bool = False, rate: float = 
     if all is identical."""
     started = time.monotonic()
     java_home = requirements(source)
+    os.environ.setdefault("JAVA_HOME", str(java_home))
     if sys.stderr.isatty():
         os.environ.setdefault(LEVEL_VARIABLE, "warning")  # the job's log lines would tear its live line
     with place.demo_directory(Path.cwd()) as directory:
@@ -48,6 +51,7 @@ def run_demo(seconds: float | None = 60.0, *, keep: bool = False, rate: float = 
         else:
             place.remove_own(directory)
     say(f"done in {time.monotonic() - started:.0f} s; nothing is left running")
+    _keep_classes()
     return summary.exit_code
 
 
@@ -76,24 +80,29 @@ def say(*lines: str) -> None:
 def _on_servers(directory: Path, java_home: Path, seconds: float | None, rate: float, family: str) -> Summary:
     title, start = SOURCES[family]
     say(f"starting {title} and PostgreSQL, privately")
-    with (
-        ClassArchive(java_home) as archive,
-        start(directory / "source") as origin,
-        start_postgresql(directory / "postgresql") as postgresql,
-    ):
+    with start(directory / "source") as origin, start_postgresql(directory / "postgresql") as postgresql:
         say(f"  source  {_described(origin)}", f"  target  {_described(postgresql)}")
         source, target = shop.create_source(origin), shop.create_target(postgresql)
         rows, tables = shop.count_rows(source)
         say(f"a shop with {rows:,} rows in {tables} tables; a writer begins, {rate:.0f} transactions a second")
-        if archive.is_being_made:
-            say("Spark is started once to keep an archive of its classes: each start after this takes half the time")
-        pipeline = Pipeline.write(directory, source, target, {"JAVA_HOME": str(java_home), **archive.environment()})
+        pipeline = Pipeline.write(directory, source, target, {"JAVA_HOME": str(java_home), **class_archive.found()})
         say("from another terminal:", f"  . {_short(pipeline.env_file)} && {_command('status', pipeline)}")
         say("", _command("run", pipeline), f"  {_until(seconds)}, then the writer stops, and all of it is verified", "")
         streamed = follow(pipeline, source, target, seconds, rate, say)
         say(_command("verify", pipeline))
         verification = pipeline.verify()
         return Summary(pipeline.job().status(), verification, streamed)
+
+
+def _keep_classes() -> None:
+    """Behind the summary: at the start it would take from the job what it gives."""
+    if class_archive.found():
+        return
+    say(
+        "an archive of Spark's classes is put into the cache: with it the demo starts in half the time (Ctrl-C: without)"
+    )
+    with suppress(KeyboardInterrupt), Child([sys.executable, "-c", MAKE_ARCHIVE], {}) as child:
+        child.process.wait()
 
 
 def _described(server: Server) -> str:

@@ -42,16 +42,34 @@ jvm.wait(120)
 def environment() -> dict[str, str]:
     """What a process that starts Spark needs in its environment; the archive is made when this Java has none for this
     pyspark. Empty where that fails."""
+    name = _name()
+    if not name:
+        return {}
+    try:
+        return _using(fetched(name, _make))
+    except (ServerUnavailable, OSError, subprocess.SubprocessError):
+        return {}
+
+
+def found() -> dict[str, str]:
+    """The same where the archive is there already; empty where it is not."""
+    name = _name()
+    place = cache_directory() / name
+    return _using(place) if name and place.is_dir() else {}
+
+
+def _using(place: Path) -> dict[str, str]:
+    return {"SPARK_SUBMIT_OPTS": f"-XX:SharedArchiveFile={place / FILE} {QUIET}"}
+
+
+def _name() -> str:
+    """By this Java and this pyspark; "" where one of them is missing."""
     spark = find_spec("pyspark")
     java = shutil.which("java", path=os.path.join(os.environ.get("JAVA_HOME", ""), "bin")) or shutil.which("java")
     if spark is None or spark.origin is None or java is None:
-        return {}
+        return ""
     told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    name = f"{NAME}-{hashlib.sha256(f'{spark.origin} {told}'.encode()).hexdigest()[:12]}"
-    try:
-        return {"SPARK_SUBMIT_OPTS": f"-XX:SharedArchiveFile={fetched(name, _make) / FILE} {QUIET}"}
-    except (ServerUnavailable, OSError, subprocess.SubprocessError):
-        return {}
+    return f"{NAME}-{hashlib.sha256(f'{spark.origin} {told}'.encode()).hexdigest()[:12]}"
 
 
 def _make(directory: Path) -> None:
