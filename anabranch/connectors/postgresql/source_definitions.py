@@ -7,12 +7,17 @@ has (catalog.py).
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import psycopg
+from psycopg.pq import TransactionStatus
+
 from anabranch.connectors.postgresql.connection import Connection
+from anabranch.connectors.postgresql.errors import describe
 from anabranch.connectors.postgresql.functions import Function
 from anabranch.connectors.postgresql.native_types import logical_type
 from anabranch.connectors.postgresql.needs import extension_need, in_order, read_collations, read_objects, states_of
@@ -29,6 +34,7 @@ from anabranch.connectors.postgresql.source_structures import (
     lacking_of,
 )
 from anabranch.connectors.postgresql.verbatim import DIALECT
+from anabranch.errors import SourceUnavailable
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, Need, Partition, TableSchema
 
@@ -39,19 +45,22 @@ UNLOGGED = "unlogged"  # in TableSchema.engine
 NO_LOG = "it is unlogged, so that no log has its rows: ALTER TABLE … SET LOGGED first"
 COMPUTED = "computed: the target computes it, too"
 _TYPE, _COLLATION = 7, 8  # places in rows of _COLUMNS
+_INDEX_DEFINITION, _CONSTRAINT = 8, 11  # places in rows of INDEXES
 STORED = {"s": "STORED", "v": "VIRTUAL"}
 IN_KEY = "computed, and part of the primary key: the log has no value of it"
 
 # Tables of the server's, of extensions, of ours and of single sessions are none of ours.
 _TABLES = """
-SELECT c.oid::bigint, n.nspname::text, c.relname::text, c.relpersistence::text,
-       coalesce(pg_catalog.obj_description(c.oid, 'pg_class'), ''), coalesce(pg_catalog.pg_get_partkeydef(c.oid), '')
+SELECT c.oid::bigint, n.nspname::text, c.relname::text, c.relpersistence::text{more}
   FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
  WHERE c.relkind IN ('r'{roots}) AND c.relpersistence <> 't' {leaves}
    AND n.nspname NOT IN ('information_schema', 'anabranch') AND n.nspname !~ '^pg_'
    AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend d
                     WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e')
 """
+_TOLD = """,
+       coalesce(pg_catalog.obj_description(c.oid, 'pg_class'), ''), coalesce(pg_catalog.pg_get_partkeydef(c.oid), '')"""
+TRIES, PAUSE = 20, 0.05  # seconds before another one
 # pg_get_serial_sequence() would want the right to use the schema.
 # A sequence's options are those that CREATE SEQUENCE would not choose by itself. A NOT NULL that is not validated is none.
 _COLUMNS = """
@@ -102,6 +111,7 @@ SELECT r.oid::bigint, i.xmin <> a.xmin, t.relid::regclass::text, n.nspname::text
   JOIN pg_catalog.pg_class c ON c.oid = t.relid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
  WHERE r.oid = ANY(%s::oid[]) AND r.relkind = 'p' ORDER BY t.level, t.relid
 """
+DOING = "read the tables of the source"
 _Rows = Mapping[int, list[Any]]
 
 
@@ -115,6 +125,10 @@ class _Beside:
     functions: Mapping[int, Function]
 
 
+class _Changed(Exception):
+    """Answers to several questions do not belong together."""
+
+
 class Definitions:
     """What a server says of its tables, over a connection of the caller's."""
 
@@ -123,27 +137,45 @@ class Definitions:
         self.attached = set[str]()  # partitions that were tables before, of what was read
 
     def names(self) -> dict[TableId, str]:
-        with translated("read the tables of the source"):
-            rows = self._rows()
-        return {
-            TableId(schema, name): NO_LOG if persistence == "u" else "" for _, schema, name, persistence, *_ in rows
-        }
+        with translated(DOING):
+            rows = self._rows("")
+        return {TableId(schema, name): NO_LOG if persistence == "u" else "" for _, schema, name, persistence in rows}
 
-    def _rows(self) -> list[Any]:
+    def _rows(self, more: str) -> list[Any]:
         roots = self._connection.info.server_version >= ROOTS
-        query = _TABLES.format(roots=", 'p'" * roots, leaves="AND NOT c.relispartition" * roots)
+        query = _TABLES.format(roots=", 'p'" * roots, leaves="AND NOT c.relispartition" * roots, more=more)
         return self._connection.execute(query.encode()).fetchall()
 
     def tables(self, wanted: Callable[[TableId], bool], whole: bool = True) -> dict[TableId, TableSchema]:
+        """Functions that tell of a table fail, or say nothing, where it is dropped at that moment: then all is read again.
+        Raises SourceUnavailable where that does not help, or cannot be, in a transaction."""
+        left = TRIES
+        with translated(DOING):
+            while True:
+                try:
+                    return self._tables(wanted)
+                except (
+                    psycopg.errors.InternalError_,
+                    _Changed,
+                ) as error:  # could not open relation, cache lookup failed
+                    left -= 1
+                    if not left or self._connection.info.transaction_status == TransactionStatus.INERROR:
+                        what = describe(error) if isinstance(error, psycopg.Error) else str(error)
+                        hint = "it is tried again; where it stays, look at the log of the source's server"
+                        raise SourceUnavailable(f"{DOING}: {what}", hint=hint) from error
+                    time.sleep(PAUSE)
+
+    def _tables(self, wanted: Callable[[TableId], bool]) -> dict[TableId, TableSchema]:
         version = self._connection.info.server_version
-        with translated("read the tables of the source"):
-            rows = self._rows()
-            chosen = {oid: row for oid, *row in rows if wanted(TableId(row[0], row[1]))}
-            generated = "a.attgenerated::text" if version >= GENERATED else "''"
-            columns = self._by_table(_COLUMNS.format(generated=generated), chosen)
-            standing = [self._by_table(query, chosen) for query in (INDEXES, FOREIGN_KEYS, CHECKS)]
-            partitions = self._by_table(_PARTITIONS, chosen) if version >= TREES else defaultdict(list)
-            needs = self._needs(columns, chosen)
+        rows = self._rows(_TOLD)
+        chosen = {oid: row for oid, *row in rows if wanted(TableId(row[0], row[1]))}
+        generated = "a.attgenerated::text" if version >= GENERATED else "''"
+        columns = self._by_table(_COLUMNS.format(generated=generated), chosen)
+        standing = [self._by_table(query, chosen) for query in (INDEXES, FOREIGN_KEYS, CHECKS)]
+        partitions = self._by_table(_PARTITIONS, chosen) if version >= TREES else defaultdict(list)
+        needs = self._needs(columns, chosen)
+        if not chosen.keys() <= {oid for oid, *_ in self._rows("")} or not _are_told(*standing):
+            raise _Changed("a table was dropped meanwhile, or an index or a constraint")
         self.attached |= {name for rows in partitions.values() for is_attached, name, *_ in rows if is_attached}
         found = (
             _schema(oid, row, columns[oid], [rows[oid] for rows in (*standing, partitions)], needs[oid])
@@ -184,6 +216,17 @@ class Definitions:
         for oid, *row in self._connection.execute(query.encode(), [list(chosen)]).fetchall():
             found[oid].append(row)
         return found
+
+
+def _are_told(indexes: _Rows, *constraints: _Rows) -> bool:
+    """Has every index and constraint its definition?"""
+    defined = (row[-1] for rows in constraints for some in rows.values() for row in some)
+    of_indexes = (
+        row[_INDEX_DEFINITION] is not None and (row[_CONSTRAINT] is None or row[-1] is not None)
+        for some in indexes.values()
+        for row in some
+    )
+    return all(definition is not None for definition in defined) and all(of_indexes)
 
 
 def _schema(oid: int, row: Any, rows: list[Any], standing: list[list[Any]], beside: _Beside) -> TableSchema:
