@@ -168,7 +168,7 @@ class _Load:
 
     def round(self) -> bool:
         try:
-            finished = self.engine.run(self.work, self.bundles(), self.take, self.stop)
+            finished = self.engine.run(self.work, self.bundles(), self.take, self.polled)
         except _EndAway:
             return True
         self.hand_over([table for table, left in self.open.items() if not left])
@@ -237,8 +237,14 @@ class _Load:
                 self.report(table)
                 if not self.open[table]:
                     self.done.append(table)
-            if len(self.done) >= AT_ONCE or (self.done and time.monotonic() > self.handed_over_at + AT_ONCE_SECONDS):
+            if len(self.done) >= AT_ONCE:
                 self.hand_over(self.done)
+
+    def polled(self) -> bool:
+        """Has the load to stop? Asked again and again, so that tables that are done do not wait for one that is large."""
+        if self.done and time.monotonic() > self.handed_over_at + AT_ONCE_SECONDS:
+            self.hand_over(self.done)
+        return self.stop()
 
     def take_failure(self, error: AnabranchError, table: TableId) -> None:
         error.job, error.table = error.job or self.work.job, error.table or str(table)

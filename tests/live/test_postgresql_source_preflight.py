@@ -123,6 +123,11 @@ def test_postgresql_source_preflight_names_large_objects(database: Database, mon
     monkeypatch.setattr(checks_of_objects, "SAMPLED_FROM", 10_000)
     monkeypatch.setattr(checks_of_objects, "SAMPLED_ROWS", 10_000)
     assert large_objects() == expected, "by a sample"
+    monkeypatch.setattr(checks_of_objects, "SAMPLED_ROWS", 0)
+    assert large_objects() == expected, "by all rows: a rare one is in no sample"
+    monkeypatch.setattr(checks_of_objects, "WHOLE_MS", 1)
+    database.execute("UPDATE many SET raster = 1", "INSERT INTO many SELECT g, 1 FROM generate_series(20001, 300000) g")
+    assert large_objects() == expected | {"many raster": "warning"}, "all rows take longer than that"
     assert large_objects("numbers") == dict.fromkeys(expected, "ok")
     left = {TableId("public", "image"): ("raster", "other"), TableId("public", "many"): ("raster",)}
     assert large_objects(dropped=left) == {k: v for k, v in expected.items() if k.split()[0] not in ("image", "many")}

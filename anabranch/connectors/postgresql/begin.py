@@ -6,7 +6,7 @@ tell what is wrong. What does not live here: rendered definitions (ddl.py).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, LiteralString
 
 import psycopg
@@ -54,8 +54,12 @@ def begin_new(
     """The source tables whose first generation has begun."""
     with translated("begin the load of new tables"), connection.transaction():
         connection.execute(ONE_CREATES)
+        sources = [str(one.table.source) for one in loads]
+        locked = connection.execute(
+            LOCK_STATES, [job, sources]
+        ).fetchall()  # before ONE_ASKS, as `begin_generation` does
         connection.execute(ONE_ASKS)
-        new = list(_new(connection, job, loads))
+        new = list(_new(connection, job, loads, {source: tuple(rest) for source, *rest in locked}))
         connection.execute(SEE_EXTENSIONS, [list(EXTENSIONS.values())])
         connection.execute("SAVEPOINT new")
         there = _schemas(connection, {one.table.target.schema for one in new})
@@ -72,16 +76,16 @@ def begin_new(
     return frozenset(one.table.source for one in made)
 
 
-def _new(connection: Connection, job: str, loads: Sequence[NewLoad]) -> Iterator[NewLoad]:
-    """Those of which the target has nothing, and nobody else wants anything."""
+def _new(
+    connection: Connection, job: str, loads: Sequence[NewLoad], states: Mapping[str, tuple[Any, ...]]
+) -> Iterator[NewLoad]:
+    """Picks tables of which the target has nothing, and nobody else wants anything. `states`: the target's, by source table."""
     keys = [TableId(one.table.target.schema, one.schema.key_name) for one in loads if one.schema.key_name]
     names = [one.table.target for one in loads] + keys
     there = connection.execute(THERE, [[n.schema for n in names], [n.name for n in names]]).fetchall()
     used = {TableId(*row) for row in there}
     targets = [str(one.table.target) for one in loads]
     others = {target for (target,) in connection.execute(OTHERS, [job, targets]).fetchall()}
-    sources = [str(one.table.source) for one in loads]
-    states = {source: tuple(rest) for source, *rest in connection.execute(LOCK_STATES, [job, sources]).fetchall()}
     for one in loads:
         target, before = one.table.target, one.before
         known: tuple[Any, ...] | None = (

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 
+import psycopg
 from psycopg import sql
 
 from anabranch.abc import PreflightContext
@@ -24,7 +25,8 @@ from anabranch.model.schema import Column, TableSchema
 CHECK = "source.large_objects"
 NUMBERS = "numbers"  # [types] large_objects
 COUNTED = 1000  # rows up to which those that name objects are counted
-SAMPLED_FROM, SAMPLED_ROWS = 1_000_000, 200_000  # of larger tables so many rows are looked at
+SAMPLED_FROM, SAMPLED_ROWS = 1_000_000, 200_000  # of larger tables so many rows are looked at first
+WHOLE_MS = 30_000  # and then all of them, if that takes no longer
 REMEDY = (
     'leave the column out ([[tables]] columns.drop), or let the numbers alone arrive ([types] large_objects = "numbers");'
     " a column of bytea carries the values themselves"
@@ -138,6 +140,18 @@ def _counted(connection: Connection, schema: TableSchema, column: Column, form: 
     query = sql.SQL(
         "SELECT count(*) FROM (SELECT FROM {} AS t{} JOIN pg_catalog.pg_largeobject_metadata AS m ON m.oid = {} LIMIT {})"
         " AS found"
-    ).format(own_rows(schema), sample, value, sql.Literal(COUNTED))
-    found = connection.execute(query).fetchone()
-    return int(found[0]) if found else 0, f" of a sample of {SAMPLED_ROWS:,} rows" if is_large else ""
+    )
+
+    def count(part: sql.Composable, most: int) -> int:
+        found = connection.execute(query.format(own_rows(schema), part, value, sql.Literal(most))).fetchone()
+        return int(found[0]) if found else 0
+
+    in_sample = count(sample, COUNTED)
+    if not is_large or in_sample:
+        return in_sample, f" of a sample of {SAMPLED_ROWS:,} rows" if is_large else ""
+    try:  # a rare one is in no sample
+        with connection.transaction():
+            connection.execute(f"SET LOCAL statement_timeout = {WHOLE_MS}")
+            return count(sql.SQL(""), COUNTED), ""
+    except psycopg.errors.QueryCanceled:
+        return 0, f" in a sample of {SAMPLED_ROWS:,} rows: to look at all of them took longer than {WHOLE_MS // 1000} s"
