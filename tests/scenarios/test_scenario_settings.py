@@ -10,6 +10,7 @@ from scenario import Scenario
 
 from anabranch.testing.databases import Database, connect
 from anabranch.testing.servers import Server
+from anabranch.testing.torture import worst
 
 Make = Callable[..., Scenario]
 ROWS = "INSERT INTO item SELECT n, CONCAT('row ', n), '2024-01-31 12:00:00' FROM ({}) AS numbers"
@@ -24,23 +25,9 @@ DIGITS = (
 ITEM = "CREATE TABLE item (id INT PRIMARY KEY, name VARCHAR(40), at {0})"
 # As far from what our statements mean as the server lets an administrator go; without those that only end a session sooner.
 WORST_MYSQL: Mapping[str, str] = {
-    "sql_select_limit": "100",
-    "max_join_size": "10",
-    "sql_mode": "'ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH,PIPES_AS_CONCAT,HIGH_NOT_PRECEDENCE'",
-    "time_zone": "'+09:00'",
-    "completion_type": "'CHAIN'",
-    "group_concat_max_len": "4",
-    "max_sort_length": "8",
-    "div_precision_increment": "0",
-    "sql_auto_is_null": "1",
-    "sql_safe_updates": "1",
-    "sql_quote_show_create": "0",
-    "sql_buffer_result": "1",
+    **worst.MYSQL,
     "net_write_timeout": "1",
-    "lock_wait_timeout": "1",
-    "innodb_lock_wait_timeout": "1",
     "innodb_table_locks": "0",
-    "tx_isolation": "'READ-UNCOMMITTED'",
     "transaction_isolation": "'READ-UNCOMMITTED'",
     "max_execution_time": "1",
     "max_statement_time": "0.001",
@@ -52,44 +39,20 @@ WORST_MYSQL: Mapping[str, str] = {
     "explain_format": "'JSON'",
 }
 WORST_POSTGRESQL: Mapping[str, str] = {
-    "array_nulls": "off",
-    "transform_null_equals": "on",
-    "DateStyle": "'SQL, DMY'",
-    "IntervalStyle": "'sql_standard'",
-    "TimeZone": "'Asia/Tokyo'",
-    "bytea_output": "'escape'",
-    "extra_float_digits": "-15",
-    "xmlbinary": "'hex'",
-    "xmloption": "'document'",
-    "standard_conforming_strings": "off",
-    "backslash_quote": "off",
-    "quote_all_identifiers": "on",
-    "search_path": "public",
+    **worst.POSTGRESQL,
     "row_security": "on",
-    "statement_timeout": "'1ms'",
-    "lock_timeout": "'1ms'",
-    "idle_in_transaction_session_timeout": "'1ms'",
     "idle_session_timeout": "'2s'",
-    "transaction_timeout": "'2s'",
     "wal_sender_timeout": "'2s'",
-    "default_transaction_isolation": "'serializable'",
-    "default_transaction_deferrable": "on",
-    "exit_on_error": "on",
     "gin_fuzzy_search_limit": "1",
     "check_function_bodies": "off",
     "lc_monetary": "'C'",
-    "plan_cache_mode": "'force_generic_plan'",
-    "enable_indexscan": "off",
     "enable_bitmapscan": "off",
     "enable_tidscan": "off",
     "enable_hashjoin": "off",
     "enable_nestloop": "off",
-    "enable_sort": "off",
     "vacuum_cost_delay": "100",
-    "synchronous_commit": "off",
     "client_min_messages": "debug5",
     "zero_damaged_pages": "on",
-    "session_replication_role": "'replica'",
 }
 
 
@@ -130,7 +93,7 @@ CHANGES = (
 
 @pytest.mark.quick
 def test_settings_of_every_session_at_their_worst_at_both_ends(mysql_family: Server, scenario: Make) -> None:
-    """The input of the report: sql_select_limit = 100 with 4,096 rows; and everything else with it."""
+    """The input of the report: a low sql_select_limit with 4,096 rows; and everything else with it."""
     made = scenario(mysql_family, *DIGITS, ITEM.format("DATETIME"), ROWS.format(NUMBERS["mysql"]))
     given_to_a_database(made.target, WORST_POSTGRESQL)
     with given_to_every_session(mysql_family, WORST_MYSQL):
