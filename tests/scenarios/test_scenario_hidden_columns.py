@@ -60,3 +60,58 @@ def fill(table: str, number: int) -> str:
 
 def change(table: str) -> str:
     return f"UPDATE {table} SET url = CONCAT(url, id) WHERE id = 3"
+
+
+# Functional indexes have hidden columns, dropped ones stay in the rows, keys that the server made by itself are not shown.
+# https://dev.mysql.com/doc/refman/8.0/en/create-index.html#create-index-functional-key-parts
+# https://dev.mysql.com/doc/refman/8.0/en/create-table-gipks.html · https://dev.mysql.com/doc/refman/8.0/en/invisible-columns.html
+OF_MYSQL = (
+    "CREATE TABLE func (id INT PRIMARY KEY, a INT, url TEXT, KEY k ((a + 1)),"
+    " UNIQUE u ((CAST(SUBSTR(url, 1, 40) AS CHAR(40)))))",
+    "CREATE TABLE func_bare (a INT, b VARCHAR(20), UNIQUE k ((a * 2)))",
+    "CREATE TABLE dropped (id INT PRIMARY KEY, a INT, b INT, c VARCHAR(9))",
+    "INSERT INTO dropped VALUES (1, 1, 1, 'x')",
+    "ALTER TABLE dropped DROP COLUMN b, ALGORITHM=INSTANT",
+    "ALTER TABLE dropped ADD COLUMN d INT DEFAULT 7 FIRST, ALGORITHM=INSTANT",
+    "CREATE TABLE invisible (id INT PRIMARY KEY, a INT INVISIBLE DEFAULT 5, b INT)",
+    "SET SESSION sql_generate_invisible_primary_key = ON",
+    "CREATE TABLE keyed (a INT, b VARCHAR(9))",
+    "INSERT INTO func VALUES (1, 1, 'http://a'), (2, NULL, NULL)",
+    "INSERT INTO func_bare VALUES (1, 'x'), (2, 'y')",
+    "INSERT INTO keyed VALUES (1, 'x'), (1, 'x')",
+    "INSERT INTO invisible (id, b) VALUES (1, 1)",
+)
+CHANGES = (
+    "INSERT INTO func (id, a, url) VALUES ({0}, {0}, 'http://{0}')",
+    "UPDATE func SET a = 10 * a, url = CONCAT(url, '{0}') WHERE id = 1",
+    "INSERT INTO func_bare VALUES ({0}, 'z')",
+    "UPDATE func_bare SET b = CONCAT(b, '{0}') WHERE a = 1",
+    "INSERT INTO dropped (id, a, c) VALUES ({0}, 2, 'y')",
+    "UPDATE dropped SET c = 'z{0}' WHERE id = 1",
+    "INSERT INTO keyed (a, b) VALUES ({0}, 'y')",
+    "UPDATE keyed SET b = 'w{0}' ORDER BY my_row_id LIMIT 1",
+    "DELETE FROM keyed ORDER BY my_row_id DESC LIMIT 1",
+    "INSERT INTO invisible (id, a, b) VALUES ({0}, 6, 1)",
+    "UPDATE invisible SET a = {0} WHERE id = 1",
+)
+
+
+@pytest.mark.quick
+def test_tables_with_hidden_columns_of_mysql_are_followed_and_brought_in(mysql: Server, scenario: Make) -> None:
+    made = scenario(mysql, *OF_MYSQL)
+    running = made.start("run")
+    made.wait_streaming(running)
+    made.source.execute(*(change.format(30) for change in CHANGES))
+    made.sync(running)
+    assert set(made.states().values()) == {"streaming"}
+    made.assert_identical()
+    made.source.execute("ALTER TABLE func ADD COLUMN n INT", "ALTER TABLE keyed ADD COLUMN n INT")
+    made.sync(running)
+    for name in ("func", "keyed"):
+        made.cli("load", "--table", f"{made.schema}.{name}", "--recreate", seconds=60)
+    made.source.execute(*(change.format(40) for change in CHANGES))
+    made.wait_streaming(running)
+    made.sync(running)
+    assert set(made.states().values()) == {"streaming"}
+    made.assert_identical()
+    running.stop()
