@@ -226,6 +226,14 @@ class RowRefused(TargetError):
     code = "row_refused"
 
 
+class Redefined(RowRefused):
+    """The source is asked for a value, and defines the table otherwise by now: the log, further on, says so and parks it."""
+
+    code = "redefined"
+    side = Side.SOURCE
+    default_hint = "load it again: anabranch load JOB --table TABLE --recreate"
+
+
 class Fenced(TargetError):
     code = "fenced"
     retry = Retry.NEVER

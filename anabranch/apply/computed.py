@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from anabranch.abc import SourceConnector, ValueRules
 from anabranch.apply.context import Followed
-from anabranch.errors import StateError
+from anabranch.errors import Redefined, SourceError, SourceUnavailable, StateError
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.computed import Computed, ComputingReader, Row, refusals
@@ -48,6 +48,11 @@ class _Compute:
             inputs, columns = [names[name] for name in self.inputs], [names[name] for name in self.columns]
             renamed = [{names[name]: value for name, value in row.items()} for row in rows]
             yield from reader.compute(self.schema, inputs, columns, renamed, self.asked.rules)
+        except SourceUnavailable:
+            raise
+        except SourceError as error:
+            why = f"what foreign keys make of {', '.join(self.columns)} cannot be asked for: {error.message}"
+            raise Redefined(why, table=str(self.schema.id), hint=error.hint) from error
         finally:
             reader.close()
 

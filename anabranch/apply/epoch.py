@@ -23,7 +23,7 @@ from anabranch.apply.context import ApplyContext, Followed, replace_context
 from anabranch.apply.feed import Feed, SourceTransaction, stops
 from anabranch.apply.images import END, order_of, sequence_of
 from anabranch.apply.onebyone import Disputable, refused, steps
-from anabranch.apply.park import parked_with, refused_table
+from anabranch.apply.park import is_told, let_go, parked_with, refused_table
 from anabranch.apply.patience import Patience
 from anabranch.apply.pipelines import OutOfStep, in_pipelines, settle
 from anabranch.apply.plan import FilterImages, Group, Stage, group, stages
@@ -33,6 +33,7 @@ from anabranch.apply.work import Work
 from anabranch.errors import (
     AnabranchError,
     Fenced,
+    Redefined,
     RowRefused,
     SourceUnavailable,
     StateError,
@@ -147,8 +148,11 @@ class Applier:
                 self.writer.rollback()
                 if self._met_half_built_keys(error):
                     continue
+                if isinstance(error, Redefined) and not is_told(error, self.context, self.trail.history):
+                    self._wait_for_end(SourceUnavailable(f"capture has not read of it yet: {error}", table=error.table))
+                    continue
                 refusal = error
-                if not self.parks or refused_table(error, self.context) is None:
+                if not (self.parks or isinstance(error, Redefined)) or refused_table(error, self.context) is None:
                     raise
             else:
                 return self._patience.success()
@@ -584,17 +588,10 @@ class Applier:
         self.writer.commit()
         reach("apply.committed")
         self._patience.success()
-        kept = self._let_go(forgotten)
+        kept = let_go(self.job, self.store, self.trail.directory, self.names, forgotten)
         tell(self.job, self.checkpoint, then, work, forgotten - kept.keys())
         self.totals.transactions += then.position.sequence - self.checkpoint.position.sequence
         self.totals.changes += sum(work.counts.values())
         self.totals.epochs += 1
         self.checkpoint, self.context, self.states = then, work.context, {**work.states, **kept}
         self._is_in_doubt = False
-
-    def _let_go(self, forgotten: Iterable[TableId]) -> dict[TableId, TableState]:
-        """Holds the trail no longer for tables whose rows are gone. Returns those of which a load had begun before."""
-        found = {table: self.store.table(self.job, table) for table in forgotten}
-        for table in (table for table, state in found.items() if state is None):
-            retention.unregister(self.trail.directory, self.names.table(table))
-        return {table: state for table, state in found.items() if state is not None}

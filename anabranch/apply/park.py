@@ -1,4 +1,4 @@
-"""Which tables are taken out when the target refuses a row of one (K15, K26), and how they are to come back. Pure.
+"""Which tables are taken out when the target refuses a row of one (K15, K26), and how they are to come back.
 
 Parked are the table and all that foreign keys connect it with: half of them would not be consistent. What streamed can go
 on where it stands, once the target takes it; what was being loaded is loaded again.
@@ -6,15 +6,19 @@ on where it stands, once the target takes it; what was being loaded is loaded ag
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 
+from anabranch.abc import TargetStore
 from anabranch.apply.context import ApplyContext
 from anabranch.errors import RowRefused
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import component
 from anabranch.model.state import RESUMES, TableState
+from anabranch.trail import retention
+from anabranch.trail.history import SchemaHistory
 
 
 def refused_table(refusal: RowRefused, context: ApplyContext) -> TableId | None:
@@ -24,11 +28,28 @@ def refused_table(refusal: RowRefused, context: ApplyContext) -> TableId | None:
     return tables.get(refusal.table or "") or by_target.get(refusal.table or "")
 
 
+def is_told(refusal: RowRefused, context: ApplyContext, history: SchemaHistory) -> bool:
+    """Has the trail parked the refused table, further on?"""
+    table = refused_table(refusal, context)
+    return table is not None and history.parked_by(table) is not None
+
+
 def together(state: TableState, states: Mapping[TableId, TableState]) -> list[TableState]:
     """Tables that were parked with this one: at the same place, and foreign keys lead from one to another."""
     same = {t: s for t, s in sorted(states.items()) if s.facts.get(RESUMES) == state.facts[RESUMES]}
     schemas = {t: s.schema for t, s in same.items() if s.schema}
     return [same[t] for t in sorted(component([state.source], schemas))]
+
+
+def let_go(
+    job: str, store: TargetStore, trail: Path, names: retention.Names, forgotten: Iterable[TableId]
+) -> dict[TableId, TableState]:
+    """Behind a commit that forgot tables: holds the trail no longer for those whose rows are gone. Returns the others, of
+    which a load had begun before."""
+    found = {table: store.table(job, table) for table in forgotten}
+    for table in (table for table, state in found.items() if state is None):
+        retention.unregister(trail, names.table(table))
+    return {table: state for table, state in found.items() if state is not None}
 
 
 def parked_with(

@@ -146,6 +146,28 @@ def test_rule_01_periods_of_a_versioned_child_are_refused(mariadb: Server, scena
     assert "untold" not in "".join(line for line in said.splitlines() if "failed" in line)
 
 
+FOLLOWS = "(id INT PRIMARY KEY, boss INT, label VARCHAR(20) AS (CONCAT('b', boss)) VIRTUAL, {})"
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("server", ["mysql", "mariadb"])
+def test_rule_01_a_child_that_the_source_has_altered_or_dropped_since_is_parked(
+    server: str, request: pytest.FixtureRequest, scenario: Make
+) -> None:
+    """Before apply comes to what its parent's key does. Also where the job stops at what it cannot apply."""
+    tables = [f"CREATE TABLE {name} {FOLLOWS.format(ACTS)}" for name in ("altered", "dropped")]
+    made = scenario(request.getfixturevalue(server), "CREATE TABLE boss (id INT PRIMARY KEY)", *tables)
+    made.source.execute(
+        "INSERT INTO boss VALUES (1), (2), (3)",
+        *(f"INSERT INTO {name} (id, boss) VALUES (1, 1), (2, 1), (3, 2)" for name in ("altered", "dropped")),
+    )
+    made.run_until_caught_up()
+    made.source.execute("DELETE FROM boss WHERE id = 1", "ALTER TABLE altered DROP COLUMN label", "DROP TABLE dropped")
+    made.run_until_caught_up(code=8)
+    assert made.states() == {"boss": "parked", "altered": "parked", "dropped": "parked", "scenario_mark": "streaming"}
+    assert "label" in made.reason("altered") + made.reason("dropped")
+
+
 @pytest.mark.quick
 def test_rule_01_07_where_keys_of_the_target_act_computed_columns_follow_too(
     mariadb: Server, scenario: Make, target_database: Database

@@ -98,7 +98,7 @@ def _create(there: TableId, create: str, needed: frozenset[str]) -> str:
     lines = {line.strip(): line.rstrip(",") for line in create.split("\n") if line.startswith("  `")}
     chosen = [line for start, line in lines.items() if any(start.startswith(f"{name(one)} ") for one in needed)]
     if len(chosen) != len(needed):
-        raise SourceError("SHOW CREATE TABLE does not tell the columns one by one", table=str(there))
+        raise SourceError(f"its columns {', '.join(sorted(needed))} are not all there any more", table=str(there))
     columns = ",\n".join([f"  {name(NUMBER)} INT", *(_NOT_THERE.sub("", line) for line in chosen)])
     options = _OPTIONS.search(create.rpartition("\n)")[2])
     return f"CREATE TEMPORARY TABLE {qualified(there)} (\n{columns}\n) ENGINE=InnoDB {options[0] if options else ''}"
