@@ -192,8 +192,8 @@ class SourceCatalog(Protocol):
         """Does this server's log contain the rows that foreign-key actions change? (K1)"""
 
     def held(self, name: str, much: int) -> HeldLog | None:
-        """What the source keeps for the job of this LogOptions.name, with a warning from `much` bytes on; None where it keeps
-        its log by its own rules."""
+        """Tells what the source keeps for the job of this LogOptions.name, with a warning from `much` bytes on. None where
+        it keeps its log by its own rules."""
 
     def prepared(self) -> frozenset[str] | None:
         """Transactions that are prepared and undecided now, named as LogPrepared names them; none where the log holds

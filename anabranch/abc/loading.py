@@ -79,7 +79,7 @@ class Loader(Protocol):
         transaction. The source tables that are begun; the others are as they were."""
 
     def take_off_keys(self, job: str, table: TargetTable) -> None:
-        """What rows out of order may break, foreign keys at both ends and other unique keys; `build` puts them back."""
+        """Drops foreign keys at both ends and other unique keys, which rows out of order may break; `build` puts them back."""
 
     def chunks(self, job: str, source: TableId, generation: int) -> list[LoadedChunk]: ...
 

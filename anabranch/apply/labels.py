@@ -15,7 +15,7 @@ from anabranch.rows.labels import Needed
 
 
 def needed_now(source: SourceConnector, states: Callable[[], Mapping[TableId, TableState]]) -> Needed:
-    """What tables need at the source; nothing is asked for a table that never needed a type of users."""
+    """Makes the question for the types that a table needs at the source; a table that never needed one asks nothing."""
 
     def needed(table: TableId) -> Sequence[Need]:
         state = states().get(table)

@@ -1,4 +1,4 @@
-"""Which tables are taken out when the target refuses a row of one (K15, K26), and how they are to come back.
+"""Choose the tables that are taken out when the target refuses a row of one (K15, K26), and how they come back.
 
 Parked are the table and all that foreign keys connect it with: half of them would not be consistent. What streamed can go
 on where it stands, once the target takes it; what was being loaded is loaded again.

@@ -1,4 +1,4 @@
-"""What capture has read since it started, for `status`."""
+"""Count what capture has read since it started, for `status`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Counts:
         self.changes, self.inside = self.changes + self.inside, 0
 
     def rewound(self) -> None:
-        """What lies behind the last whole transaction is read again."""
+        """Forgets what lies behind the last whole transaction: it is read again."""
         self.inside = 0
 
     def sums(self) -> dict[str, int]:

@@ -36,7 +36,7 @@ def _told(config: JobConfig, path: Path) -> str:
 
 
 def _paths(error: AnabranchError, config: JobConfig) -> Iterator[Path]:
-    """Of an entry of `[[tables]]` only where the table has one."""
+    """Finds the keys that the hint names; those of `[[tables]]` only where the table has an entry there."""
     for section, key, entry in _KEY.findall(error.hint):
         if section:
             yield section, key

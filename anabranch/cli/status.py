@@ -74,7 +74,7 @@ def lines(found: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _state(found: Mapping[str, Any]) -> Iterable[str]:
-    """With what it met, where that is not the last error of a part."""
+    """Shows the state, and the error behind it where that is not the last error of a part."""
     sub_state = f", {found['sub_state'].replace('_', ' ')}" if found["sub_state"] else ""
     since = f"  since {found['since']}" if found["since"] else ""
     yield f"state       {_styled(found['state'])}{sub_state}{since}"
