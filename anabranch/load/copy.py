@@ -93,7 +93,7 @@ class ChunkWork:
             else:
                 form = self.form(snapshot, piece)
                 yield json.dumps([*marks, form]).encode(), whole(self.blocks(snapshot, pieces_of(piece), form))
-        except BaseException:
+        except BaseException:  # whatever it was: the connection is not used again, and it goes on
             is_over = False
             raise
         finally:

@@ -103,7 +103,7 @@ class Anything(dict[str, str]):
     def __contains__(self, name: object) -> bool:
         return True
 
-    def get(self, name: str, default: object = None) -> str:  # type: ignore[override]
+    def get(self, name: str, default: object = None) -> str:  # type: ignore[override]  # only texts here
         return self[name]
 
 
