@@ -18,6 +18,7 @@ TAPPED = ("info", "warning", "error")
 _chosen: tuple[str, bool] | None = None  # not in force yet: a tenth of a second's imports wait for the first line
 _as_json = False
 _level = ""  # as chosen by `configure`
+_is_noted = False  # do taps get lines of the level `debug`?
 _taps: list[Tap] = []
 _ABOUT: dict[str, Any] = {}  # of all threads: a context variable would be the calling thread's
 
@@ -33,12 +34,22 @@ def configure(level: str = "info", *, json: bool | None = None) -> None:
 
 @contextmanager
 def tapped(tap: Tap) -> Iterator[None]:
-    """Lines of this process, all but the debug ones, go there too meanwhile, also those that are not shown."""
+    """Lines of this process go there too meanwhile, also those that are not shown; the debug ones if `note_details` says so."""
     _taps.append(tap)
     try:
         yield
     finally:
         _taps.remove(tap)
+
+
+def note_details(wanted: bool) -> None:
+    """Taps get lines of the level `debug`, too, from now on; what is shown stays as it is. For any thread."""
+    global _chosen, _is_noted
+    if wanted != _is_noted:
+        _is_noted = wanted
+        if _level:  # else nobody has set logging up, and nothing comes to a tap
+            _chosen = _level, _as_json
+            _in_force()
 
 
 def is_json() -> bool:
@@ -54,6 +65,7 @@ def _in_force() -> None:
     import structlog
 
     level, as_json = chosen
+    least = logging.DEBUG if _is_noted else min(getattr(logging, level.upper()), logging.INFO)
     renderer: Any = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer()
     structlog.configure(
         processors=[
@@ -65,14 +77,14 @@ def _in_force() -> None:
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             renderer,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(min(getattr(logging, level.upper()), logging.INFO)),
+        wrapper_class=structlog.make_filtering_bound_logger(least),
         logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),  # as it is then
         cache_logger_on_first_use=False,
     )
 
 
 def _tap(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    if event["level"] in TAPPED:
+    if event["level"] in TAPPED or _is_noted:
         for tap in _taps:
             tap(event["level"], str(event["event"]), event)
     return event
@@ -100,8 +112,8 @@ def about(**facts: Any) -> Iterator[None]:
 
 
 def is_detailed() -> bool:
-    """Did this process ask for lines of the level `debug`? Looked at before one is made, where that is work or often."""
-    return _level == "debug"
+    """Does anybody want lines of the level `debug`? Looked at before one is made, where that is work or often."""
+    return _is_noted or _level == "debug"
 
 
 def get(**facts: Any) -> Any:

@@ -20,7 +20,12 @@ if TYPE_CHECKING:
     from anabranch.job import Job
 
 LEVELS = ("debug", "info", "warning", "error")
+RECORDED = ("info", "debug")
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+TAKEN_UP = {
+    "info": "noted from now on: info and above. Parts that run take it up within seconds.",
+    "debug": "noted from now on: debug and above, until --record info. Parts that run take it up within seconds.",
+}
 STYLES = {"warning": "yellow", "error": "red"}
 FOLLOW_S, AGAIN = 0.5, timedelta(seconds=5)
 
@@ -47,6 +52,11 @@ def _since(context: click.Context, parameter: click.Parameter, text: str | None)
     "--limit", type=click.IntRange(min=0), default=200, help="The last N, 0 for all.  [default: 200]", metavar="N"
 )
 @click.option("--follow", is_flag=True, help="Go on with what comes, until Ctrl-C; with --json an object a line.")
+@click.option(
+    "--record",
+    type=click.Choice(RECORDED),
+    help="Show nothing: say what is noted from now on, also by what runs already. debug: statements, chunks, epochs, too.",
+)
 @click.option("--at-target", is_flag=True, help="What the target has, instead of the job's home.")
 @target_option
 @json_option
@@ -57,6 +67,7 @@ def trace(
     level: str,
     limit: int,
     follow: bool,
+    record: str | None,
     at_target: bool,
     target: str | None,
     as_json: bool,
@@ -67,27 +78,39 @@ def trace(
     if follow and at_target:
         raise click.UsageError("--follow shows what comes into the job's home: leave --at-target out")
     opened = Job.from_file(job)
+    if record:
+        opened.record(record)
+        click.echo(TAKEN_UP[record])
+        return
     if at_target or target:
         opened = opened.on(target)
-    found = _chosen(opened.trace(since, at_target=at_target), level)
+    everything = opened.trace(since, at_target=at_target)
+    found = _chosen(everything, level)
     found = found[-limit:] if limit else found
     if as_json and not follow:
         write_json({"version": 1, "job": opened.config.name, "entries": found})
         return
     _show(found, as_json)
+    if not as_json and opened.recorded() == "debug":
+        click.echo(
+            "details are being noted, until anabranch trace JOB --record info; --level debug shows them", err=True
+        )
     if follow:
-        _follow(opened, found, level, as_json)
+        _follow(opened, everything, since, level, as_json)
 
 
-def _follow(job: Job, found: list[dict[str, Any]], level: str, as_json: bool) -> None:
-    """What several processes write at once comes a little out of order: the last seconds are looked at again."""
-    shown, since = {entry["id"] for entry in found}, datetime.now(UTC)
+def _follow(job: Job, known: list[dict[str, Any]], first: datetime | None, level: str, as_json: bool) -> None:
+    """Shows what is not `known`, and not before `first`. What several processes write at once comes a little out of order: the
+    last seconds are looked at again."""
+    seen = {entry["id"] for entry in known}
+    since = max(datetime.fromisoformat(entry["at"]) for entry in known) if known else first
     while True:
         time.sleep(FOLLOW_S)
         begun = datetime.now(UTC)
-        recent = _chosen(job.trace(since - AGAIN), level)
-        _show([entry for entry in recent if entry["id"] not in shown], as_json)
-        shown, since = {entry["id"] for entry in recent}, begun
+        again = max(filter(None, (since and since - AGAIN, first)), default=None)
+        recent = job.trace(again)
+        _show(_chosen((entry for entry in recent if entry["id"] not in seen), level), as_json)
+        seen, since = {entry["id"] for entry in recent}, begun
 
 
 def _chosen(entries: Iterable[dict[str, Any]], level: str) -> list[dict[str, Any]]:

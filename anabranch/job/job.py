@@ -176,6 +176,20 @@ class Job:
 
             return entries(self, since, at_target)
 
+    def record(self, level: str) -> None:
+        """Which lines the trace takes from now on: "info", as usual, or "debug": also statements without their values, chunks,
+        epochs. Processes that run take it up within seconds, later ones when they start."""
+        with self._named("trace", record=level):
+            from anabranch.job.tracing import switch
+
+            switch(self, level)
+
+    def recorded(self) -> str:
+        """Which lines the trace takes at present."""
+        from anabranch.state.trace import recorded
+
+        return recorded(self.config.home)
+
     def verify(self, repair: bool = False, by_rows: bool = False) -> Verification:
         """Compare every loaded table; with `repair` put right what differs, and compare again. `by_rows`: read all rows, also
         where servers can sum up their own. Raises nothing for differences: look at the result."""

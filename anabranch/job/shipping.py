@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch import log
 from anabranch.errors import AnabranchError
 from anabranch.job import ends
+from anabranch.job.tracing import SHIPPING
 from anabranch.state import trace
 from anabranch.trail.lock import LockHeld, OsLock
 
@@ -35,7 +36,7 @@ class Shipper:
         self._job, self._done = job, threading.Event()
         self._home, name = job.config.home, job.target
         self._lock, self._places = (self._home / trace.FOLDER / f"{name}.{end}" for end in ("lock", "sent"))
-        self._thread = threading.Thread(target=self._run, name=f"anabranch-trace-{name}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"{SHIPPING}{name}", daemon=True)
         self._thread.start()
 
     def close(self) -> None:

@@ -6,14 +6,16 @@ What does not live here: the file (`state/trace.py`), the way to the target (`sh
 from __future__ import annotations
 
 import getpass
+import threading
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from anabranch.errors import AnabranchError
+from anabranch import log
+from anabranch.errors import AnabranchError, StateError
 from anabranch.job.states import named as named_state
 from anabranch.model.condition import Waiting
-from anabranch.state.trace import Trace, drop_old
+from anabranch.state.trace import DETAILED, USUAL, Trace, drop_old, record, recorded
 
 if TYPE_CHECKING:
     from anabranch.job.job import Job
@@ -21,16 +23,25 @@ if TYPE_CHECKING:
 NOTED = ("table_forgotten", "table_dropped", "table_joined", "table_taken_out", "tables_resumed", "source_set_up")
 # A log line's keys that are said otherwise.
 OWN = ("level", "event", "timestamp", "message", "error", "reason", "why", "waits_for")
+SHIPPING = "anabranch-trace-"  # threads whose own statements are not noted: each batch would make the next one
 
 
 class PartTrace:
     """Of one part."""
 
     def __init__(self, job: Job, task: str) -> None:
-        self.trace, self._config = Trace(job.config.home, task), job.config
+        self.trace, self._config, self._level = Trace(job.config.home, task), job.config, USUAL
 
     def drop_old(self) -> None:
         drop_old(self._config.home, self._config.trace.retain_hours)
+
+    def follow_level(self) -> None:
+        """Note what somebody wants noted by now; asked again and again."""
+        level = recorded(self._config.home)
+        if level != self._level:
+            self._level = level
+            log.note_details(level == DETAILED)
+            self.trace.note("info", "trace_level", f"lines of the level {level} and above are noted from here on")
 
     def started(self, name: str, gone: Iterable[Mapping[str, Any]]) -> None:
         """`gone`: parts that have not said how they ended. Each tells of its own former one, `run` of all."""
@@ -70,6 +81,8 @@ class PartTrace:
         """A line of the log: a warning, or what happens to tables and ends."""
         if level == "info" and event not in NOTED:
             return
+        if level == DETAILED and threading.current_thread().name.startswith(SHIPPING):
+            return
         message = next((str(facts[key]) for key in ("error", "reason", "why", "waits_for") if facts.get(key)), "")
         rest = {key: value for key, value in facts.items() if key not in OWN}
         if isinstance(rest.get("code"), int):  # of a process
@@ -77,6 +90,17 @@ class PartTrace:
         if event == "waiting_for_others":
             rest |= {"state": "waiting", "sub_state": str(Waiting.OTHERS)}
         self.trace.note(level, event, message, **rest)
+
+
+def switch(job: Job, level: str) -> None:
+    """What the job's processes note from now on. Raises StateError."""
+    home = job.config.home
+    if not home.is_dir():
+        raise StateError(f"there is no home {home} to note anything in", hint="the job's first start makes it")
+    try:
+        record(home, level)
+    except OSError as error:
+        raise StateError(f"{home}: {error.strerror}: the trace's level stays {recorded(home)}") from error
 
 
 def commanded(job: Job, command: str, facts: Mapping[str, Any], error: AnabranchError | None = None) -> None:

@@ -51,6 +51,7 @@ def part(job: Job, name: str, stops: Callable[[], bool] = lambda: False) -> Iter
     state.task, state.noted = task, traced.phase
     state.part(name, os.getpid(), host)
     traced.started(name, gone)
+    traced.follow_level()
     about = log.about(task=task, **({"target": job.target} if is_named else {}))
     with log.tapped(traced.logged), shipping(_shipped(job, name)):
         has_failed, told = False, None
@@ -63,6 +64,7 @@ def part(job: Job, name: str, stops: Callable[[], bool] = lambda: False) -> Iter
         finally:
             state.part_ended(name, os.getpid(), host, has_failed)
             traced.ended(name, told)
+            log.note_details(False)
             state.close()
 
 
@@ -112,6 +114,7 @@ def _beating(state: StateStore, name: str, stops: Callable[[], bool], traced: Pa
             if time.monotonic() >= due or is_asked:
                 due, has_said = time.monotonic() + BEAT, has_said or is_asked
                 state.seen(name, has_said)
+                traced.follow_level()
             if is_asked:
                 traced.stops(name)
             if time.monotonic() >= clean:

@@ -18,9 +18,13 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = "trace"
-LEVELS = ("debug", "info", "warning", "error")
+LEVEL = "level"  # in it: the least important that is noted, where that is not the usual
+USUAL, DETAILED = RECORDED = ("info", "debug")
 LINE = 8_000  # bytes of an entry
 HOUR_BYTES = 4 << 20
+DETAILS_BYTES = (
+    HOUR_BYTES // 2
+)  # of an hour's file that may be there before a line of the level `debug`: errors find room
 REPEAT_S = 60.0  # before the same thing is noted again
 KNOWN = 500  # things that are remembered for that
 TEXT = 2_000  # characters of a message
@@ -42,12 +46,13 @@ class Trace:
         with self._mutex:
             thing = (event, *(str(facts.get(key, "")) for key in ("state", "sub_state", "code", "table", "part")))
             before, met = self._told.get(thing, (-REPEAT_S, 0))
-            if level != "info" and tick - before < REPEAT_S:
+            if level not in RECORDED and tick - before < REPEAT_S:
                 self._told[thing] = before, met + 1
                 return
-            if len(self._told) >= KNOWN:
-                self._told.clear()
-            self._told[thing] = tick, 0
+            if level != DETAILED:
+                if len(self._told) >= KNOWN:
+                    self._told.clear()
+                self._told[thing] = tick, 0
             self._count += 1
             entry = self._entry(now, level, event, message, facts | ({"repeated": met} if met else {}))
             with suppress(OSError):
@@ -78,10 +83,30 @@ class Trace:
             line = _line({key: value for key, value in entry.items() if key != "facts"})
         handle = os.open(self._folder / _file(now), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)
         try:
-            if os.fstat(handle).st_size < HOUR_BYTES:
+            if os.fstat(handle).st_size < (DETAILS_BYTES if entry["level"] == DETAILED else HOUR_BYTES):
                 os.write(handle, line)
         finally:
             os.close(handle)
+
+
+def recorded(home: Path) -> str:
+    """The least important level that the processes of the job note."""
+    with suppress(OSError):
+        found = (home / FOLDER / LEVEL).read_text().strip()
+        return found if found in RECORDED else USUAL
+    return USUAL
+
+
+def record(home: Path, level: str) -> None:
+    """Processes of the job that run take it up within seconds, later ones when they start. Raises OSError."""
+    file = home / FOLDER / LEVEL
+    if level == USUAL:
+        file.unlink(missing_ok=True)
+        return
+    file.parent.mkdir(exist_ok=True)
+    new = file.with_suffix(f".{os.getpid()}")
+    new.write_text(level + "\n")
+    new.replace(file)
 
 
 def entries(home: Path, since: datetime | None = None) -> Iterator[dict[str, Any]]:

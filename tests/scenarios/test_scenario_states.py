@@ -35,6 +35,7 @@ def test_every_state_of_a_job(mariadb: Server, target_database: Database, scenar
         made.wait_streaming(run, seconds=200)
         is_in(made, run, "streaming", "idle")
         what_it_counts(made, run)
+        the_trace_is_switched_and_followed_while_it_runs(made, run)
         a_target_that_is_away_is_waited_for(made, run, to_target)
         a_part_that_is_killed_under_run_is_started_again(made, run)
         killed_with_all_it_died(made, run)
@@ -184,6 +185,64 @@ def entries(made: Scenario, *options: str) -> list[dict[str, Any]]:
     found = made.cli("trace", "--json", "--limit", "0", *options).json
     assert (found["version"], found["job"]) == (1, made.name)
     return list(found["entries"])
+
+
+def the_trace_is_switched_and_followed_while_it_runs(made: Scenario, run: Running) -> None:
+    """AT-24: nothing is started again for it, sessions that are open already tell what they are asked. Values are in none of
+    it. Whoever follows sees each entry once."""
+    follower = made.start("trace", "--follow", "--json", "--level", "debug", "--since", "1d")
+    made.cli("trace", "--record", "debug")
+    taken_up(made, 1, run)
+    made.source.execute("INSERT INTO item VALUES (200, 'dddd')")
+    made.sync(run)
+    wanted = {("statement", "apply"), ("epoch_committed", "apply"), ("chunk_written", "capture"), ("statement", "run")}
+    wait_until(lambda: details(made) >= wanted, 120, "details", lambda: f"{details(made)}\n{run.tail()}", run)
+    wait_until(lambda: details(made, "--at-target") >= wanted, 120, "details at the target", run.tail, run)
+    assert '"event": "statement"' not in run.stderr and "until anabranch trace JOB" in made.cli("trace").stderr
+    made.cli("trace", "--record", "info")
+    taken_up(made, 2, run)
+    made.sync(run)
+    last = entries(made)[-1]["id"]
+    made.source.execute("UPDATE item SET name = 'dddd2' WHERE id = 200")
+    made.sync(run)
+    assert [
+        entry for entry in entries(made, "--level", "debug") if entry["level"] == "debug" and entry["id"] > last
+    ] == []
+    shown = followed(made, follower)
+    follower.signal(signal.SIGINT)
+    assert follower.wait(120).code == 130 and len(set(shown)) == len(shown)
+
+
+def taken_up(made: Scenario, times: int, run: Running) -> None:
+    """By each part that runs."""
+
+    def all_of_them() -> bool:
+        told = [entry["task"].partition("/")[2] for entry in entries(made) if entry["event"] == "trace_level"]
+        return all(told.count(part) == times for part in ("run", "capture", "apply"))
+
+    wait_until(all_of_them, 120, "the level is taken up", run.tail, run)
+
+
+def details(made: Scenario, *options: str) -> set[tuple[str, str]]:
+    found = [entry for entry in entries(made, "--level", "debug", *options) if entry["level"] == "debug"]
+    assert "dddd" not in json.dumps(found)
+    return {(entry["event"], entry["task"].partition("/")[2]) for entry in found}
+
+
+def followed(made: Scenario, follower: Running) -> list[str]:
+    """Ids of what it showed, once that is all there is; `trace` commands of this test are noted, too."""
+    last = entries(made)[-1]["id"]
+    shown: list[str] = []
+
+    def all_of_it() -> bool:
+        lines = follower.out.read_text().splitlines(keepends=True)
+        shown[:] = [json.loads(line)["id"] for line in lines if line.endswith("\n")]
+        return last in shown
+
+    wait_until(all_of_it, 120, "what was noted is shown", follower.tail, follower)
+    everything = {entry["id"] for entry in entries(made, "--level", "debug") if entry["id"] <= last}
+    assert everything <= set(shown)
+    return shown
 
 
 def the_trace_tells_all_of_it(made: Scenario) -> None:

@@ -74,9 +74,8 @@ def connect(endpoint: Endpoint, watched: bool = True, **driver: Any) -> pymysql.
 
 
 def _tell(connection: Connection, endpoint: Endpoint) -> None:
-    """At the log level `debug` a session says that it is there, and from then on what it is asked."""
+    """At the log level `debug` a session says that it is there."""
     if log.is_detailed():
-        connection.tells = True
         log.get().debug("connected", to=str(endpoint), session=connection.thread_id(), encrypted=connection.ssl)
 
 
@@ -101,10 +100,9 @@ class Connection(pymysql.Connection):  # type: ignore[misc]  # it has no types
     longer than all the rest of a connection. `is_waiting`: for the answer to a statement."""
 
     is_waiting = False
-    tells = False  # its statements, at the log level `debug`
 
     def query(self, sql: Any, unbuffered: bool = False) -> int:
-        if self.tells:
+        if log.is_detailed():
             log.get(session=self.thread_id()).debug("statement", sql=log.shape(_text(sql), "`"))
         self.is_waiting = True
         try:

@@ -1,6 +1,7 @@
 """Sessions that tell the log, at the level `debug`, what they are asked: statements without their values.
 
-At any other level a session is as the driver makes it. What does not live here: what the engines tell of their work.
+The level is looked at with each statement: it can be switched while a session is open.
+What does not live here: what the engines tell of their work.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ class TellingCursor(psycopg.Cursor[tuple[Any, ...]]):
         return super().copy(statement, *arguments, **options)
 
     def _tell(self, query: Any) -> None:
+        if not log.is_detailed():
+            return
         text = query.as_string(self) if isinstance(query, sql.Composable) else query
         text = text.decode(errors="replace") if isinstance(text, bytes) else text
         log.get(process=self.connection.info.backend_pid).debug("statement", sql=log.shape(text, '"'))
@@ -40,7 +43,7 @@ class TellingCursor(psycopg.Cursor[tuple[Any, ...]]):
 
 def tell(connection: Connection, endpoint: Endpoint, application: str) -> None:
     """Tells of a new session, and makes it tell its statements."""
+    connection.cursor_factory = TellingCursor
     if log.is_detailed():
         facts = {"process": connection.info.backend_pid, "application": application}
         log.get().debug("connected", to=str(endpoint), encrypted=connection.pgconn.ssl_in_use, **facts)
-        connection.cursor_factory = TellingCursor

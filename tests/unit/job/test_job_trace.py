@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
+import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +21,7 @@ from anabranch.config import load_job
 from anabranch.connectors.memory.database import forget
 from anabranch.connectors.memory.store import MemoryStore
 from anabranch.errors import SourceUnavailable, StateError, TargetUnavailable
-from anabranch.job import Job, ends, shipping
+from anabranch.job import Job, ends, shipping, watching
 from anabranch.job.shipping import Shipper
 from anabranch.job.watching import part
 from anabranch.model.condition import STATES
@@ -85,6 +88,53 @@ def test_the_life_of_a_part_with_its_states_warnings_and_error(job: Job) -> None
     ]
     assert all(sub_state in STATES[state] for state, sub_state in told)
     assert found[2]["code"] == found[6]["code"] == "source_unavailable" and "no line" in found[6]["message"]
+
+
+def test_details_are_noted_while_somebody_wants_them_and_never_shown(
+    job: Job, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """AT-24, without a start in between; also where nothing but errors is shown. The thread that brings the trace to a target
+    notes nothing of its own work: each batch would make the next one."""
+    log.configure("error", json=True)
+    monkeypatch.setattr(watching, "BEAT", 0.0)
+
+    def wait_for(level: bool) -> None:
+        until = time.monotonic() + 120
+        while log.is_detailed() is not level:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+
+    with part(job, "capture"):
+        log.get().debug("before")
+        job.record("debug")
+        assert job.recorded() == "debug"
+        wait_for(True)
+        for _ in range(3):
+            log.get().debug("statement", sql="SELECT …")
+        quiet = threading.Thread(target=lambda: log.get().debug("statement", sql="INSERT"), name="anabranch-trace-x")
+        quiet.start()
+        quiet.join()
+        job.record("info")
+        wait_for(False)
+        log.get().debug("after")
+    found = list(entries(job.config.home))
+    assert [e["facts"]["sql"] for e in found if e["event"] == "statement"] == ["SELECT …"] * 3
+    assert {e["level"] for e in found if e["event"] == "statement"} == {"debug"}
+    told = [e["event"] for e in found if e["event"] not in ("statement", "part_started", "part_ended", "state")]
+    assert told == ["command", "trace_level", "command", "trace_level"]
+    assert "SELECT" not in capsys.readouterr().err
+
+
+def test_a_level_outlasts_the_parts_and_wants_a_home(job: Job, capsys: pytest.CaptureFixture[str]) -> None:
+    log.configure("error", json=True)
+    assert shell.exit_code(["trace", str(job.path), "--record", "debug"]) == 0
+    with part(job, "capture"):
+        assert log.is_detailed()
+    assert not log.is_detailed() and job.recorded() == "debug"
+    assert shell.exit_code(["trace", str(job.path), "--record", "warning"]) == 2
+    shutil.rmtree(job.config.home)
+    assert shell.exit_code(["trace", str(job.path), "--record", "debug"]) == 7
+    assert "there is no home" in capsys.readouterr().err and not job.config.home.exists()
 
 
 def test_a_part_that_died_is_told_of_by_the_next_one(job: Job) -> None:

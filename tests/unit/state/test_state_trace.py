@@ -66,6 +66,27 @@ def test_an_hour_and_an_entry_have_a_limit(tmp_path: Path, monkeypatch: pytest.M
     assert 20_000 <= size <= 20_000 + trace.LINE and all(len(e["message"]) == trace.TEXT for e in entries(tmp_path))
 
 
+def test_details_leave_room_for_errors_and_are_never_left_out_as_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trace, "DETAILS_BYTES", 20_000)
+    one = Trace(tmp_path, "shop/apply")
+    for _ in range(300):
+        one.note("debug", "statement", sql="SELECT …")
+    one.note("error", "part_failed", "refused")
+    found = [entry["event"] for entry in entries(tmp_path)]
+    assert 50 < found.count("statement") < 300 and found[-1] == "part_failed"
+
+
+def test_the_level_is_the_usual_one_unless_somebody_said_otherwise(tmp_path: Path) -> None:
+    assert trace.recorded(tmp_path) == "info"
+    for level in ("debug", "debug", "info", "info", "debug"):
+        trace.record(tmp_path, level)
+        assert trace.recorded(tmp_path) == level
+    (tmp_path / "trace" / "level").write_text("everything")
+    assert trace.recorded(tmp_path) == "info" and files(tmp_path) == []
+
+
 def test_what_cannot_be_written_stops_nobody(tmp_path: Path) -> None:
     (tmp_path / trace.FOLDER).write_text("no folder")
     Trace(tmp_path, "shop/apply").note("error", "x")
