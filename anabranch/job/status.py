@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -13,7 +14,7 @@ from anabranch.errors import SourceError, TargetError
 from anabranch.job import ends
 from anabranch.job.counters import counters
 from anabranch.job.lag import Lag, lives
-from anabranch.job.states import condition_of, worst
+from anabranch.job.states import Condition, condition_of, worst
 from anabranch.model.condition import Waiting
 from anabranch.model.position import LogMark, Position
 from anabranch.model.state import CONFLICTS, SET_ASIDE, Checkpoint, TableState
@@ -45,7 +46,7 @@ def status(job: Job) -> dict[str, Any]:
     end = _trail_end(job)
     targets = [_target(view, found, end, source_end, sizes, errors) for view, found in pictures]
     conditions = [
-        (view.target, condition_of(found, _is_idle(found, end, one)))
+        (view.target, _elsewhere(condition_of(found, _is_idle(found, end, one)), view, one))
         for (view, found), one in zip(pictures, targets, strict=True)
     ]
     if len(targets) > 1:
@@ -137,6 +138,17 @@ def _is_idle(snapshot: dict[str, Any], end: TrailEnd | None, target: Mapping[str
     inside = snapshot["gauges"].get("capture", {}).get("open_changes", {"value": 0})
     is_applied = Position.parse(target["applied"]["text"]).sequence >= end.position.sequence
     return is_applied and not inside["value"] and target["lag"]["seconds"] in (0.0, None)
+
+
+def _elsewhere(condition: Condition, job: Job, target: Mapping[str, Any]) -> Condition:
+    """A home that has never seen the job run knows nothing of it; the target may."""
+    if condition.sub_state != "never_started" or not (target["applied"] or target["tables"]):
+        return condition
+    told = (
+        f"not in {job.config.home} on {os.uname().nodename}, but the target has been applied to: it ran with another home; "
+        "anabranch trace JOB --at-target says where"
+    )
+    return condition._replace(detail=told)
 
 
 def _trail_end(job: Job) -> TrailEnd | None:
