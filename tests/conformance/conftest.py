@@ -107,7 +107,7 @@ class SqlSubject:
 
     def decide(self, name: str, commit: bool) -> None:
         """MySQL lets others end it only when the session that prepared it is gone."""
-        until = time.monotonic() + 10
+        until = time.monotonic() + 120
         while True:
             try:
                 self.database.execute(f"XA {'COMMIT' if commit else 'ROLLBACK'} '{name}','{self.database.name}'")
@@ -123,7 +123,7 @@ class SqlSubject:
         """A file that a reader has just left may stay for a moment."""
         self.database.execute("FLUSH BINARY LOGS")
         newest = self.database.query("SHOW BINARY LOGS")[-1][0]
-        until = time.monotonic() + 10
+        until = time.monotonic() + 120
         while len(self.database.query("SHOW BINARY LOGS")) > 1 and time.monotonic() < until:
             self.database.execute(f"PURGE BINARY LOGS TO '{newest}'")
             time.sleep(0.1)
@@ -172,7 +172,7 @@ class PostgresSubject:
 
     def close(self) -> None:
         """The server lets go of a slot when it sees that its reader is gone."""
-        until = time.monotonic() + 10
+        until = time.monotonic() + 120
         while time.monotonic() < until and self.database.query(
             "SELECT 1 FROM pg_replication_slots WHERE slot_name = %s AND active", [self.database.name]
         ):

@@ -71,7 +71,7 @@ RUNS = 7  # of three kills each; every test run kills in the histories of tests/
 
 @pytest.mark.faults
 @pytest.mark.parametrize("seed", range(RUNS))
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_pitfall_23_three_kills(seed: int, mariadb: Server, request: pytest.FixtureRequest, scenario: Make) -> None:
     server = mariadb if seed % 2 == 0 else request.getfixturevalue("mysql")
     draw = random.Random(seed)
@@ -117,7 +117,7 @@ def strike(made: Scenario, run: Running, name: str, victims: dict[str, Victim], 
     wait_until(lambda: _killed(run, name, victims[name], inside), 120, f"{name} inside its phase", run.tail, run)
     if name != "group":
         return run
-    run.process.wait(30)
+    run.process.wait(180)
     return made.start("run")
 
 

@@ -16,7 +16,7 @@ from anabranch.rows.chunk import Chunk
 from anabranch.rows.log_items import LogStatement
 from anabranch.testing.databases import Database
 
-PATIENCE = 20.0
+PATIENCE = 180.0
 
 
 class LogFollower:

@@ -81,7 +81,7 @@ class Rig:
 
         reader.read = read  # type: ignore[method-assign]  # it tells what comes by
         trail = TrailWriter.open(
-            self.directory, job="j", job_uuid="u", source_identity=reader.identity(), pack=False, lock_timeout=5
+            self.directory, job="j", job_uuid="u", source_identity=reader.identity(), pack=False, lock_timeout=120
         )
 
         def stop() -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -27,6 +27,13 @@ def source() -> Iterator[shop.End]:
     shutil.rmtree(directory)
 
 
+def until(condition: Callable[[], bool]) -> None:
+    give_up = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < give_up
+        time.sleep(0.05)
+
+
 def test_the_shop_is_made_whole(source: shop.End) -> None:
     assert shop.count_rows(source) == (200_000, 10)
 
@@ -44,7 +51,7 @@ def test_each_transaction_works(source: shop.End, number: int, event: str) -> No
 
 def test_the_writer_keeps_its_rate_and_its_ledger(source: shop.End) -> None:
     with Writer(source.database, rate=100) as writer:
-        time.sleep(2)
+        until(lambda: writer.totals.committed > 50)
         totals = writer.stop()
     assert totals.committed > 50
     rows = source.database.query("SELECT COUNT(*), COUNT(DISTINCT writer) FROM ledger WHERE writer < 10")
@@ -54,9 +61,8 @@ def test_the_writer_keeps_its_rate_and_its_ledger(source: shop.End) -> None:
 def test_a_worker_that_loses_its_server_says_so(source: shop.End) -> None:
     server = source.database.server
     with Writer(source.database, rate=50) as writer:
-        time.sleep(0.5)
+        until(lambda: writer.totals.committed > 0)
         server.kill()
-        time.sleep(0.5)
         with pytest.raises(Exception, match=r"Lost connection|gone away|Can't connect"):
-            writer.stop()
+            until(lambda: writer.check() is not None)
     server.start()

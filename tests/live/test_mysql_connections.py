@@ -90,7 +90,7 @@ def receives_the_log(endpoint: Endpoint) -> bool:
     with closing(connect(endpoint)) as connection:
         place = log_end(connection)
     with closing(Dump(endpoint, 77123, replace(place, offset=4))) as dump:
-        until = time.monotonic() + 10
+        until = time.monotonic() + 120
         while time.monotonic() < until:
             if dump.receive(1.0):
                 return True

@@ -128,7 +128,7 @@ def loaded(source: SourceConnector, table: TableSchema, rules: ValueRules | None
 def logged(source: SourceConnector, after: LogMark, tables: Sequence[TableSchema], rows: int) -> dict[str, bytes]:
     """The lines of the row images that the log has after a mark, by table."""
     by_id = {table.id: table for table in tables}
-    found, seen, deadline = dict.fromkeys((t.id.name for t in tables), b""), 0, time.monotonic() + 30
+    found, seen, deadline = dict.fromkeys((t.id.name for t in tables), b""), 0, time.monotonic() + 180
     with closing(source.log(LogOptions(4711, 0.02))) as reader:
         reader.start(after, by_id.get)
         while seen < rows:

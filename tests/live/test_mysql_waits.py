@@ -74,7 +74,9 @@ def test_the_global_lock_behind_a_long_select_names_it(shop: Database, heard: To
     """MySQL's waits until no table is in use; MariaDB's does not wait for those that are only read."""
     with closing(connect(replace(endpoint_of(shop), database=shop.name))) as ours, closing(shop.connect()) as reader:
         Doing(lambda: ask(reader, "SELECT SLEEP(600) FROM item"))
+        until = time.monotonic() + 180
         while not any("SLEEP(600)" in str(row) for row in shop.query("SHOW PROCESSLIST")):
+            assert time.monotonic() < until
             time.sleep(0.1)
         doing = Doing(lambda: waiting_for(ours, "FLUSH TABLES WITH READ LOCK"))
         assert "since" in heard.first(

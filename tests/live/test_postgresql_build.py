@@ -208,7 +208,7 @@ def test_postgresql_build_goes_on_beside_a_writer(loader: PostgresLoader, target
             assert loader.build(JOB, schema, TABLES[schema.id], TABLES.get) == []
     finally:
         stop.set()
-        writer.join(10)
+        writer.join(120)
     assert built(target_database) == EXPECTED and not failures
 
 

@@ -15,7 +15,7 @@ from anabranch.connectors.postgresql.load import PostgresLoader
 from anabranch.model.schema import Check, Index
 from anabranch.model.term import Term
 
-PATIENCE = 20.0  # seconds: the lock is held for good
+PATIENCE = 180.0  # seconds: the lock is held for good
 BOTH = [(CUSTOMERS, CUSTOMER), (ORDERS, ORDER)]
 
 

@@ -24,7 +24,7 @@ from anabranch.testing.databases import Database, drop_database, unique_name
 from anabranch.testing.servers import Server, start_postgresql
 
 pytestmark = pytest.mark.servers
-PATIENCE = 20.0
+PATIENCE = 180.0
 NAMES = tuple(DECODERS)
 MANY = """
 CREATE TABLE many (id int PRIMARY KEY, b boolean, i2 smallint, i8 bigint, f4 real, f8 double precision, n numeric NOT NULL,

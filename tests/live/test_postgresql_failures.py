@@ -45,7 +45,7 @@ def apply_to(tmp_path: Path) -> Iterator[Make]:
 
 
 def until(condition: Callable[[], Any], what: str) -> Any:
-    give_up = time.monotonic() + 20
+    give_up = time.monotonic() + 180
     while not (found := condition()):
         assert time.monotonic() < give_up, what
         time.sleep(0.01)

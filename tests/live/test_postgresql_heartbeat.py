@@ -38,7 +38,7 @@ class Following:
         self.reader = self.connector.log(self.options)
         self.reader.start(begin, tables.get)
 
-    def until_idle_at(self, after: float, confirms: bool = False, seconds: float = 10) -> LogMark | None:
+    def until_idle_at(self, after: float, confirms: bool = False, seconds: float = 120) -> LogMark | None:
         """The first mark that is so late by its time; None if there is none within so many seconds."""
         give_up = time.monotonic() + seconds
         while time.monotonic() < give_up:
@@ -96,7 +96,7 @@ def holds_no_log(made: Following, decoder: str) -> None:
         moved = made.until_idle_at(begin, confirms=True) if is_shown else None
         assert (moved is not None) is is_shown
         begin = time.time()
-    give_up = time.monotonic() + 30
+    give_up = time.monotonic() + 180
     while made.held() > LITTLE:  # what it keeps goes on from where the server has noted who runs
         assert time.monotonic() < give_up, made.held()
         made.busy.execute("CHECKPOINT")

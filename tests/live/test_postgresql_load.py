@@ -131,19 +131,19 @@ def test_rule_29_new_generation_waits_for_a_chunk_in_flight(
     def lines() -> Iterator[bytes]:
         yield b"1\tAnn\t\\N\t\\N\n"
         inside.set()
-        go_on.wait(10)
+        go_on.wait(120)
 
     slow = PostgresLoader(endpoint, RULES)
     chunk = threading.Thread(target=slow.load_chunk, args=(JOB, CUSTOMER, 1, 0, MARKS, lines()))
     chunk.start()
-    assert inside.wait(10)
+    assert inside.wait(120)
     later = threading.Thread(target=begin, args=(loader, CUSTOMERS), kwargs={"generation": 2, "empty": True})
     later.start()
     later.join(0.5)
     assert later.is_alive()
     go_on.set()
-    chunk.join(10)
-    later.join(10)
+    chunk.join(120)
+    later.join(120)
     slow.close()
     assert target_database.query("SELECT count(*) FROM dest.customers") == [(0,)]
 

@@ -225,7 +225,7 @@ def test_values_never_go_through_the_type_of_a_moment_before(
     upto = one.append(rows)
 
     def alter() -> None:
-        give_up = time.monotonic() + 60
+        give_up = time.monotonic() + 180
         with psycopg.connect(target_database.url, autocommit=True) as other:
             while time.monotonic() < give_up:
                 [(place,)] = other.execute("SELECT sequence FROM anabranch.checkpoint").fetchall()

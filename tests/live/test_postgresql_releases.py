@@ -21,7 +21,7 @@ from anabranch.testing.servers import Server
 
 pytestmark = pytest.mark.servers
 TABLE = TableId("public", "one")
-PATIENCE = 20.0
+PATIENCE = 180.0
 
 
 @pytest.mark.parametrize("release", ["11", "12", "15", "17"])

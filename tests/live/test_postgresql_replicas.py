@@ -112,7 +112,7 @@ def test_postgresql_a_logical_replica_is_refused_and_one_that_comes_back_is_a_lo
 
 def let_go(database: Database) -> None:
     """The slot; its reader has been told to go."""
-    until = time.monotonic() + 60
+    until = time.monotonic() + 180
     while database.query("SELECT active FROM pg_replication_slots") != [(False,)]:
         assert time.monotonic() < until, "the subscription's line is closed"
         time.sleep(0.05)

@@ -21,7 +21,7 @@ from anabranch.testing.packages import find_postgresql
 from anabranch.testing.servers import Server, start_postgresql
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 180.0) -> None:
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until

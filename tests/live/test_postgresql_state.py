@@ -81,11 +81,11 @@ def test_torture_seed_201_another_makes_the_schema_while_this_one_waits_for_its_
         other.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK])
         waiting.start()
         asks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
-        until = time.monotonic() + 10
+        until = time.monotonic() + 120
         while target_database.query(asks) == [(0,)] and time.monotonic() < until:
             time.sleep(0.01)
         other.execute(files("anabranch.connectors.postgresql").joinpath("state.sql").read_bytes())
-    waiting.join(10)
+    waiting.join(120)
     store.prepare()
     assert target_database.query("SELECT version FROM anabranch.meta") == [(1,)]
 

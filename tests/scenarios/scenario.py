@@ -31,6 +31,7 @@ from anabranch.trail.reader import TrailReader
 from anabranch.trail.show import ShownRow, show
 
 POLL = 0.05
+PATIENCE = 180.0  # seconds: nobody waits for less, whatever is asked for; a busy machine takes its time
 SOURCE_SECRET, TARGET_SECRET = "SCENARIO_SOURCE_PASSWORD", "SCENARIO_TARGET_PASSWORD"
 WITH_SPARK = ("run", "load", "apply", "verify")
 Query = Callable[..., list[tuple[Any, ...]]]
@@ -74,11 +75,13 @@ class Running:
 
     def wait(self, seconds: float = 90.0) -> Result:
         try:
-            code = self.process.wait(seconds)
+            code = self.process.wait(max(seconds, PATIENCE))
         except subprocess.TimeoutExpired:
             tail = self.tail()
             self.kill()
-            raise AssertionError(f"{' '.join(self.command)} did not end within {seconds} s:\n{tail}") from None
+            raise AssertionError(
+                f"{' '.join(self.command)} did not end within {max(seconds, PATIENCE)} s:\n{tail}"
+            ) from None
         return Result(code if code >= 0 else 128 - code, self.out.read_text(errors="replace"), self.stderr)
 
     def signal(self, number: signal.Signals) -> None:
@@ -405,7 +408,9 @@ def wait_until(
     explain: Callable[[], str] = str,
     running: Running | None = None,
 ) -> Any:
-    """Poll until it is true, and return what it gave. Fails early when `running` has ended."""
+    """Poll until it is true, and return what it gave. Fails early when `running` has ended. `seconds` is usual; longer is
+    waited on a busy machine."""
+    seconds = max(seconds, PATIENCE)
     until = time.monotonic() + seconds
     while not (found := condition()):
         if running is not None and not running.is_alive:
@@ -455,7 +460,7 @@ def repeating(work: Callable[[], object], pause: float) -> Iterator[None]:
         yield
     finally:
         stop.set()
-        thread.join(60)
+        thread.join(PATIENCE)
     if failures:
         raise failures[0]
 

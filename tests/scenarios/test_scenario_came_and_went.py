@@ -13,7 +13,7 @@ from several import Several
 from anabranch.testing.databases import Database, create_database, drop_database, unique_name
 from anabranch.testing.servers import Server
 
-pytestmark = [pytest.mark.quick, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.quick, pytest.mark.timeout(1200)]
 Make = Callable[..., Scenario]
 MARK = {"scenario_mark": "streaming"}
 # https://github.com/github/gh-ost/blob/master/doc/cut-over.md

@@ -41,7 +41,7 @@ def rows(made: FromPostgres) -> list[str]:
 
 
 @pytest.mark.quick
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_types_that_change_without_a_row(logical_postgresql: Server, scenario: Callable[..., FromPostgres]) -> None:
     made = scenario(logical_postgresql, *TYPES)
     made.source.execute(*rows(made))

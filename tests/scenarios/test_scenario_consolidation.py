@@ -21,7 +21,7 @@ SHOP = (
     "CREATE TABLE visit (place VARCHAR(10), n INT)",
 )
 TABLES = ("customer", "sale", "visit")
-pytestmark = [pytest.mark.quick, pytest.mark.timeout(600)]  # many commands, each a process
+pytestmark = [pytest.mark.quick, pytest.mark.timeout(1200)]  # many commands, each a process
 
 
 def shop(first: int) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ FILL_MANY = "INSERT INTO many SELECT a.n + 10*b.n + 100*c.n + 1000*d.n, 0 FROM d
 CONTINUOUS = '[apply]\nrunner = "continuous"\nstage_rows = 10000\n'
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_the_continuous_runner_is_killed_and_goes_on(mysql: Server, scenario: Make) -> None:
     made = scenario(mysql, *SCHEMA, *MANY, *HALVES, *fill(2))
     made.write_job(CONTINUOUS)

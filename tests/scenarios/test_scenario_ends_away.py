@@ -54,7 +54,7 @@ def away(servers_directory: Path, tmp_path: Path) -> Iterator[tuple[Scenario, Pr
     target.stop(immediate=True)
 
 
-@pytest.mark.timeout(500)
+@pytest.mark.timeout(1200)
 def test_ends_that_go_away_and_come_back(
     away: tuple[Scenario, Proxy, Proxy], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -52,7 +52,7 @@ def copy(server: Server, name: str, template: str) -> None:
 
 
 @pytest.mark.quick
-@pytest.mark.timeout(900)  # with Spark it starts it a dozen times
+@pytest.mark.timeout(1800)  # with Spark it starts it a dozen times
 def test_going_back(mariadb: Server, scenario: Make) -> None:
     made = scenario(mariadb, *TABLES)
     assert "start capture first" in made.cli("rewind", "--to", "1", code=7).stderr

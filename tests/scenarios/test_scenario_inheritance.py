@@ -64,7 +64,7 @@ class Inheriting(FromPostgres):
 
 
 @pytest.mark.quick
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_each_table_of_an_inheritance_has_its_own_rows(
     logical_postgresql: Server, scenario: Callable[..., FromPostgres]
 ) -> None:
@@ -95,7 +95,7 @@ def test_each_table_of_an_inheritance_has_its_own_rows(
 
 @pytest.mark.quick
 @pytest.mark.servers
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("decoder", ["pgoutput", "wal2json", "decoderbufs"])
 def test_each_table_of_an_inheritance_has_its_own_rows_with_every_decoder(
     postgresql15: Server, scenario: Callable[..., FromPostgres], decoder: str

@@ -31,7 +31,7 @@ NAMED = {"image", "doc", "album"}
 
 
 @pytest.mark.quick
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_large_objects_do_not_stay_behind_in_silence(
     logical_postgresql: Server, scenario: Callable[..., FromPostgres]
 ) -> None:
@@ -95,7 +95,7 @@ def the_users_word_lets_the_numbers_arrive(made: FromPostgres) -> None:
 
 
 @pytest.mark.quick
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("streaming", ["true", "false"])
 def test_a_large_object_in_the_middle_of_a_large_transaction(
     logical_postgresql: Server, scenario: Callable[..., FromPostgres], streaming: str

@@ -14,7 +14,7 @@ TABLES = 2000
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_two_thousand_tables(mariadb: Server, scenario: Make) -> None:
     made = scenario(mariadb)
     with made.source.connect() as connection, connection.cursor() as cursor, timed("make the tables"):

@@ -48,7 +48,7 @@ WHILE_IT_RUNS = (
 
 
 @pytest.mark.quick
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_tables_that_come_later_at_a_postgresql(
     logical_postgresql: Server, scenario: Callable[..., FromPostgres]
 ) -> None:
@@ -144,7 +144,7 @@ def they_come_in_with_all_rows(made: FromPostgres, running: Running) -> None:
 
 
 @pytest.mark.quick
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_a_table_that_the_user_may_not_read_or_publish_is_noticed_at_a_postgresql(
     logical_postgresql: Server, scenario: Callable[..., FromPostgres]
 ) -> None:
@@ -189,7 +189,7 @@ def _refused(made: FromPostgres, why: str) -> None:
 
 
 @pytest.mark.quick
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_tables_that_come_later_behind_the_logs_back(mysql_family: Server, scenario: Callable[..., Scenario]) -> None:
     """What a grant lets in is in no statement of the log that says so; what is renamed into the rules is."""
     user = unique_name("repl")

@@ -35,7 +35,7 @@ def elsewhere() -> tuple[str, ...]:
 
 
 @pytest.mark.quick
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_a_job_that_runs_and_dies_on_another_host(
     mariadb: Server, target_database: Database, scenario: Make, elsewhere: tuple[str, ...], tmp_path: Path
 ) -> None:

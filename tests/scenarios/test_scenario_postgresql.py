@@ -11,7 +11,7 @@ from contextlib import closing
 import psycopg
 import pytest
 from from_postgresql import FromPostgres
-from scenario import repeating, wait_until
+from scenario import PATIENCE, Running, repeating, wait_until
 
 from anabranch import failpoints
 from anabranch.connectors.postgresql.positions import place_of
@@ -59,7 +59,7 @@ class Writers:
     def __exit__(self, *_: object) -> None:
         self.stop.set()
         for thread in self.threads:
-            thread.join(60)
+            thread.join(PATIENCE)
         assert not self.failures, self.failures
 
     def _write(self, session: int) -> None:
@@ -96,14 +96,14 @@ class Writers:
 
 
 @pytest.mark.quick
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_pitfall_27_postgresql_is_loaded_while_it_is_written(postgresql_source: Server, scenario: Make) -> None:
     made = scenario(postgresql_source, *SCHEMA)
     with Writers(made):
         running = made.start("run")
         made.wait_streaming(running, seconds=200)
         made.sync(running)
-        time.sleep(2)
+        more_comes(made, running)
         running.kill()
         running = made.start("run")
         made.sync(running)
@@ -118,7 +118,7 @@ def test_pitfall_27_postgresql_is_loaded_while_it_is_written(postgresql_source: 
 
 @pytest.mark.quick
 @pytest.mark.servers
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("decoder", ["wal2json", "decoderbufs"])
 def test_another_decoder_of_a_source_in_use(postgresql15: Server, scenario: Make, decoder: str) -> None:
     made = scenario(postgresql15, *SCHEMA)
@@ -126,7 +126,7 @@ def test_another_decoder_of_a_source_in_use(postgresql15: Server, scenario: Make
     with Writers(made):
         running = made.start("run")
         made.wait_streaming(running, seconds=200)
-        time.sleep(2)
+        more_comes(made, running)
         running.kill()
         running = made.start("run")
         made.sync(running)
@@ -139,6 +139,12 @@ def test_another_decoder_of_a_source_in_use(postgresql15: Server, scenario: Make
     made.cli("drop", "--execute")
     assert made.source.query("SELECT slot_name FROM pg_replication_slots WHERE database = current_database()") == []
     assert made.source.query("SELECT tgname FROM pg_trigger WHERE NOT tgisinternal") == []
+
+
+def more_comes(made: FromPostgres, running: Running) -> None:
+    """Some of what the writers do is applied."""
+    there = made.checkpoint()[1]
+    wait_until(lambda: made.checkpoint()[1] > there + 50, 120, "more transactions", running.tail, running)
 
 
 def rule_13_the_server_is_told_of_what_is_durable(made: FromPostgres) -> None:
@@ -397,7 +403,7 @@ def test_rule_14_a_large_table_is_of_one_moment(logical_postgresql: Server, scen
     running = made.start("run")
     made.wait_streaming(running, seconds=200)
     stop.set()
-    mover.join(30)
+    mover.join(PATIENCE)
     query = (
         "SELECT count(*), count(DISTINCT low), count(DISTINCT high) FROM anabranch.load_chunk WHERE source_table = %s"
     )

@@ -106,7 +106,7 @@ def rows_of(type: str, values: tuple[str, ...], first: int) -> str:
 
 
 @pytest.mark.quick
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_values_of_every_type_by_load_and_by_log(postgresql_source: Server, scenario: Make) -> None:
     values_here = values_of(int(postgresql_source.version.partition(".")[0]))
     tables = {f"t{number}": (type, values) for number, (type, values) in enumerate(values_here.items())}

@@ -30,7 +30,7 @@ def prepare(database: Database, name: str, *statements: str) -> None:
 
 
 def end(database: Database, name: str, verb: str) -> None:
-    for _ in range(100):
+    for _ in range(1800):
         try:
             database.execute(f"XA {verb} '{name}'")
             return

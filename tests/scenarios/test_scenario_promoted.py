@@ -91,7 +91,7 @@ def promote(made: FromPostgres, standby: Server, line: Proxy) -> None:
 
 @pytest.mark.long
 @pytest.mark.quick
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1200)
 def test_rule_18_a_standby_is_promoted(primary: Server, standby: Server, line: Proxy, scenario: Make) -> None:
     rows = "INSERT INTO item SELECT g, g FROM generate_series(1, 99) g"
     made = scenario(primary, ITEM, rows, source_at=("127.0.0.1", line.port))
@@ -107,7 +107,7 @@ def test_rule_18_a_standby_is_promoted(primary: Server, standby: Server, line: P
 
 @pytest.mark.long
 @pytest.mark.quick
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1200)
 def test_rule_18_a_standby_that_lacks_what_the_trail_has_is_refused(
     primary: Server, standby: Server, line: Proxy, scenario: Make
 ) -> None:

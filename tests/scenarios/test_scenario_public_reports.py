@@ -56,7 +56,7 @@ def rows(first: int) -> list[str]:
 
 
 @pytest.mark.quick
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("server", ["mariadb", "mysql"])
 def test_what_was_reported_of_a_mysql_or_mariadb_source(
     server: str, request: pytest.FixtureRequest, scenario: Make
@@ -107,7 +107,7 @@ def values(first: int) -> list[str]:
 
 
 @pytest.mark.quick
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_what_was_reported_of_a_postgresql_source(
     logical_postgresql: Server, scenario: Callable[..., FromPostgres]
 ) -> None:

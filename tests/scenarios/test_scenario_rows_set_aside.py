@@ -28,7 +28,7 @@ CHECKS = (
 
 
 @pytest.mark.quick
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_rows_that_are_refused_are_set_aside(
     mariadb: Server, scenario: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -41,7 +41,7 @@ COLUMNS = {
 
 
 @pytest.mark.servers
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", ["mysql55", "mysql56", "mysql9"])
 def test_load_and_follow(name: str, request: pytest.FixtureRequest, scenario: Make) -> None:
     server: Server = request.getfixturevalue(name)

@@ -71,7 +71,7 @@ def segments(made: Scenario) -> str:
     return f"{sorted(file.name for file in made.trail.iterdir())}, {readers(made.trail)}"
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_pitfall_14_one_transaction_of_300_000_rows_in_bounded_memory(mariadb: Server, scenario: Make) -> None:
     made = scenario(mariadb, *DIGITS, BIG)
     made.write_job(SMALL)
@@ -96,7 +96,7 @@ def test_pitfall_14_one_transaction_of_300_000_rows_in_bounded_memory(mariadb: S
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_pitfall_23_capture_and_apply_killed_inside_a_large_transaction(mariadb: Server, scenario: Make) -> None:
     """What they leave, segments of half a transaction and tables of staged rows, is given back, too."""
     made = scenario(mariadb, *DIGITS, BIG)
@@ -123,7 +123,7 @@ def test_pitfall_23_capture_and_apply_killed_inside_a_large_transaction(mariadb:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_rule_05_a_large_transaction_inside_the_loads_window(mysql_family: Server, scenario: Make) -> None:
     """The load stands between its chunks while every row is changed in one transaction."""
     made = scenario(mysql_family, *DIGITS, BIG, INSERT)
@@ -152,7 +152,7 @@ VALUE_MB = (
 )  # the text form of bytes is twice as long, and is copied while a line is made of it
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("own_source", ["mariadb"], indirect=True)
 def test_values_of_64_megabytes(own_source: Server, scenario: Make) -> None:
     """Loaded, inserted, before and after a change, deleted."""

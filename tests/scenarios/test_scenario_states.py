@@ -25,7 +25,7 @@ ITEM = ("CREATE TABLE item (id INT PRIMARY KEY, name VARCHAR(40))", "INSERT INTO
 
 
 @pytest.mark.quick
-@pytest.mark.timeout(500)
+@pytest.mark.timeout(1200)
 def test_every_state_of_a_job(mariadb: Server, target_database: Database, scenario: Make) -> None:
     with Proxy(target_database.server.host, target_database.server.port) as to_target:
         made = scenario(mariadb, *ITEM, target_at=("127.0.0.1", to_target.port))
@@ -302,7 +302,7 @@ def counted(found: dict[str, Any]) -> list[bool]:
 
 
 @pytest.mark.quick
-@pytest.mark.timeout(500)
+@pytest.mark.timeout(1200)
 def test_each_of_two_targets_has_a_state(
     mariadb: Server, postgresql: Server, scenario: Make, target_database: Database, tmp_path: Path
 ) -> None:

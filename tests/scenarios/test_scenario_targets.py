@@ -27,7 +27,7 @@ TABLES = (
     "INSERT INTO bag VALUES (1), (1), (2)",
 )
 ALL = ("parent", "child", "bag")
-pytestmark = pytest.mark.timeout(600)  # many commands, each a process, on a machine that has other work
+pytestmark = pytest.mark.timeout(1200)  # many commands, each a process, on a machine that has other work
 
 
 @pytest.fixture

@@ -67,8 +67,9 @@ def test_rule_12_and_30_segments_are_packed_and_go_when_readers_are_past(mariadb
     capture = made.capture()
     rule_30_one_flush_takes_many_transactions(made, capture)
     for _ in range(APART):  # each a frame of its own: segments of few frames are not packed
+        there = end(made)
         made.source.execute("INSERT INTO item (words) VALUES ('one apart')")
-        time.sleep(0.15)
+        wait_until(lambda there=there: end(made) > there, 60, "it is in the trail", capture.tail, capture)
     made.source.execute(*[BULKY] * 20)
     made.captured(capture)
     assert first(made) == 1 and len(made.trail_rows("item")) == 20 * 400 + SINGLES + APART, "nobody is registered"
@@ -89,6 +90,11 @@ def test_rule_12_and_30_segments_are_packed_and_go_when_readers_are_past(mariadb
     assert made.cli("trail", "check", "--json").json["problems"] == []
     capture.stop()
     rule_31_a_trail_that_is_gone_or_another_one_is_refused(made)
+
+
+def end(made: Scenario) -> int:
+    with TrailReader(made.trail) as reader:
+        return reader.end().position.sequence
 
 
 def rule_30_one_flush_takes_many_transactions(made: Scenario, capture: Running) -> None:

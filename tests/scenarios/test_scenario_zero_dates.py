@@ -29,7 +29,7 @@ columns.zero_date = {{ d = "-infinity" }}
 
 
 @pytest.mark.quick
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_pitfall_32_zero_dates_that_may_not_be_null_get_a_date(
     mysql: Server, scenario: Callable[..., Scenario]
 ) -> None:

@@ -47,7 +47,7 @@ def test_a_killed_driver_takes_jvm_and_workers_with_it(tmp_path: Path) -> None:
     assert len(family) >= 3, "a JVM, a daemon and a worker at least"
     driver.send_signal(signal.SIGKILL)
     driver.wait()
-    until = time.monotonic() + 20
+    until = time.monotonic() + 120
     while (left := [pid for pid in family if _lives(pid)]) and time.monotonic() < until:
         time.sleep(0.1)
     assert not left
@@ -112,7 +112,7 @@ def test_outcomes_come_while_the_job_runs_and_the_first_failure_ends_it(spark: A
     began = time.monotonic()
     with pytest.raises(TargetError, match="no"):
         pieces.run(spark, [spark.sparkContext.parallelize(range(40), 40).map(work)], take, lambda: False)
-    assert set(seen) <= {0, 1, 2} and time.monotonic() - began < 60
+    assert set(seen) <= {0, 1, 2} and time.monotonic() - began < 300
 
 
 def test_a_stop_ends_the_job_at_once(spark: Any) -> None:
@@ -123,7 +123,7 @@ def test_a_stop_ends_the_job_at_once(spark: Any) -> None:
     began = time.monotonic()
     rdd = spark.sparkContext.parallelize(range(4), 4).map(work)
     assert not pieces.run(spark, [rdd], lambda outcome: None, lambda: True)
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - began < 300
 
 
 def test_an_error_that_is_none_of_ours_is_one_message(spark: Any) -> None:

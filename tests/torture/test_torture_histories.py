@@ -47,14 +47,14 @@ def test_the_user_with_the_worst_settings_has_them(torture_ground: Ground) -> No
     assert target.query("SHOW array_nulls") == [("on",)]
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_histories_with_faults(torture_ground: Ground, torture_directory: Path) -> None:
     tally = run(torture_ground, torture_directory, range(1, 2 * HISTORIES), wanted=HISTORIES)
     assert set(tally.sources) == {"mariadb", "mysql"}
     assert len(tally.hits) > 0.8 * len(POINTS), tally.not_hit
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_histories_through_spark_with_kills(torture_ground: Ground, torture_directory: Path) -> None:
     seeds = range(FIRST_WITH_SPARK, FIRST_WITH_SPARK + 2 * WITH_SPARK)
     tally = run(torture_ground, torture_directory, seeds, wanted=WITH_SPARK, with_spark=True)

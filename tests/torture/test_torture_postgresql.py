@@ -21,7 +21,7 @@ DECODED = range(1, 8)
 COUNTED = 9  # of both
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_histories_with_faults_on_a_postgresql_source(torture_directory: Path) -> None:
     """pgoutput on the newest release; any decoder on the release that all are had for. Every family is among them."""
     tally, begun = Tally(), time.monotonic()

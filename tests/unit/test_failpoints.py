@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -53,13 +54,15 @@ def test_an_error_at_the_second_reach_and_never_again() -> None:
     reach("apply.begin")
 
 
-def test_no_room_for_a_while_and_then_again() -> None:
+def test_no_room_for_a_while_and_then_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimpleNamespace(monotonic=lambda: 100.0)
+    monkeypatch.setattr(failpoints, "time", clock)
     arm({VARIABLE: "trail.frame=full:0.05"})
     with pytest.raises(OSError, match="No space left"):
         reach("trail.frame")
     with pytest.raises(OSError, match="No space left"):
         reach("trail.frame")
-    time.sleep(0.06)
+    clock.monotonic = lambda: 100.06
     reach("trail.frame")
 
 

@@ -19,7 +19,7 @@ def _cargo(directory: Path, *lines: str) -> Path:
 def _find(home: Path, *directories: Path) -> subprocess.CompletedProcess[str]:
     path = ":".join([*map(str, directories), "/usr/bin", "/bin"])
     return subprocess.run(
-        ["sh", SCRIPT], env={"PATH": path, "HOME": str(home)}, capture_output=True, text=True, timeout=60
+        ["sh", SCRIPT], env={"PATH": path, "HOME": str(home)}, capture_output=True, text=True, timeout=300
     )
 
 

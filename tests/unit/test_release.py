@@ -46,7 +46,7 @@ def test_a_machine_without_the_standard_library_for_musl_says_what_to_do(tmp_pat
     functions = SCRIPT.read_text().partition("build() {")[2].partition("\nrm -rf")[0]
     script = f"musl=x86_64-unknown-linux-musl; out=.\nbuild() {{{functions}\nbuild_musl"
     found = subprocess.run(
-        ["sh", "-c", script], env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, capture_output=True, text=True, timeout=60
+        ["sh", "-c", script], env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, capture_output=True, text=True, timeout=300
     )
     assert found.returncode == 1
     assert "rustup target add x86_64-unknown-linux-musl, or give RUST_SRC" in found.stderr

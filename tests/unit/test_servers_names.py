@@ -156,7 +156,7 @@ fetched("thing", lambda scratch: open(sys.argv[1], "a").write("filled\\n"))
 def test_two_processes_fetch_once(cache: Path, tmp_path: Path) -> None:
     log = tmp_path / "log"
     workers = [subprocess.Popen([sys.executable, "-c", FETCH, str(log)]) for _ in range(2)]
-    assert [worker.wait(30) for worker in workers] == [0, 0]
+    assert [worker.wait(180) for worker in workers] == [0, 0]
     assert log.read_text() == "filled\n"
 
 

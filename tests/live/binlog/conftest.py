@@ -67,7 +67,7 @@ class Follower:
         self.reader.start(self.mark, self.tables.get)
         return self.mark
 
-    def take(self, seconds: float = 20.0) -> list[Chunk | LogStatement]:
+    def take(self, seconds: float = 180.0) -> list[Chunk | LogStatement]:
         """Everything up to the log's end as it is now."""
         assert self.reader is not None
         self.end = self.reader.end()

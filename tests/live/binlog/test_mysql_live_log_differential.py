@@ -178,7 +178,7 @@ def dumped(server: Server, file: str) -> bytes:
         file,
     ]
     environment = {**os.environ, **software.environment(), "MYSQL_PWD": server.password, "TZ": "UTC"}
-    done = subprocess.run(command, capture_output=True, env=environment, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, env=environment, timeout=300, check=False)
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout
 

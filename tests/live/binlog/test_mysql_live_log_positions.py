@@ -65,7 +65,7 @@ def test_pitfall_26_a_purged_log_is_refused(own_server: Server, follow: Callable
     database.execute("FLUSH BINARY LOGS")
     newest = database.query("SHOW BINARY LOGS")[-1][0]
     with closing(database.connect()) as connection, closing(connection.cursor()) as cursor:
-        for _ in range(50):  # the server lets go of a file some moments after its reader
+        for _ in range(1800):  # the server lets go of a file some moments after its reader
             cursor.execute(f"PURGE BINARY LOGS TO '{newest}'")
             if len(database.query("SHOW BINARY LOGS")) == 1:
                 break
@@ -123,7 +123,7 @@ def test_pitfall_26_a_log_that_is_reset_under_its_reader_is_refused(
     insert(database, grown)
     with pytest.raises(LogLost) as lost:
         try:
-            for _ in range(50):
+            for _ in range(900):
                 follower.reader.read(0.2)
         except SourceUnavailable:  # MariaDB ends the stream of a file whose successor of the same name is longer
             follower.begin(follower.mark)
@@ -212,7 +212,7 @@ def test_rule_18_before_its_first_transaction_a_switched_log_goes_on_again(
     reader = follower.begin(replace(place, identity="the-old-server", file="binlog.000099").mark()) and follower.reader
     deadline = time.monotonic() + 2
     mark = None
-    while time.monotonic() < deadline:
+    while time.monotonic() < deadline or (mark is None and time.monotonic() < deadline + 180):
         mark = getattr(reader.read(0.2), "mark", mark)
     assert mark is not None
     here = place_of(mark.resume)
@@ -230,7 +230,7 @@ def test_mysql_live_a_restart_of_the_source_is_survived(own_server: Server, foll
     follower.take()
     own_server.kill()
     with pytest.raises((SourceUnavailable, SourceError)) as lost:
-        for _ in range(50):
+        for _ in range(1800):
             follower.reader.read(0.1)
     assert isinstance(lost.value, SourceUnavailable)
     with pytest.raises(SourceUnavailable):
@@ -392,7 +392,7 @@ def test_mysql_live_files_that_are_farther_than_32_bits(own_server: Server, foll
     follower.stop()
     dump = Dump(follower.endpoint, 77099, replace(place, offset=4))
     assembler = Assembler(place, follower.tables.get, follower.rules, skip_to=place.offset)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 180
     while not BinlogOrder().includes(assembler.mark(), end.native, None) and time.monotonic() < deadline:
         assert BinlogOrder().includes(assembler.mark(), str(place), None), "marks never go back"
         block = dump.receive(0.2)

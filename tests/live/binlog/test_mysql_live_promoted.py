@@ -48,7 +48,7 @@ def on(server: Server) -> Database:
 
 def await_replica(first: Server, second: Server) -> None:
     ((wanted,),) = on(first).query(EXECUTED[first.name])
-    for _ in range(200):
+    for _ in range(3600):
         if on(second).query(EXECUTED[first.name])[0][0] == wanted:
             return
         time.sleep(0.05)

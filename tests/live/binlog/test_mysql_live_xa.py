@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pymysql
@@ -47,11 +48,11 @@ def prepare(database: Database, name: str, *statements: str) -> None:
         do("PREPARE")
 
 
-def end(database: Database, name: str, verb: str) -> None:
+def end(database: Database, name: str, verb: str, *before: str) -> None:
     """MySQL lets a connection end it only when the one that prepared it is gone."""
-    for _ in range(50):
+    for _ in range(1800):
         try:
-            database.execute(f"XA {verb} '{name}','b',7")
+            database.execute(*before, f"XA {verb} '{name}','b',7")
             return
         except pymysql.err.MySQLError as error:
             assert "XAER_NOTA" in str(error), error
@@ -151,11 +152,12 @@ def test_rule_06_a_trail_waits_for_older_prepared_transactions_before_it_begins(
     with TrailReader(tmp_path) as trail:
         assert not trail.end().resume, "a load waits for this"
     began = time.monotonic()
-    captured.patience = 10.0
-    monkeypatch.setattr(older.time, "sleep", lambda seconds: end(database, "old", "COMMIT"))
+    captured.patience = 200.0
+    slept = lambda seconds: end(database, "old", "COMMIT")  # noqa: E731 - in the place of a function
+    monkeypatch.setattr(older, "time", SimpleNamespace(monotonic=time.monotonic, sleep=slept))
     captured.run()
     captured.run()
-    assert time.monotonic() - began < 9 and captured.transactions() == [] and captured.staged() == set()
+    assert time.monotonic() - began < 180 and captured.transactions() == [] and captured.staged() == set()
     monkeypatch.undo()
     prepare(database, "new", insert(2))
     end(database, "new", "COMMIT")
@@ -254,8 +256,7 @@ def test_rule_06_a_transaction_that_ended_without_the_log_does_not_hold_up_a_tab
     database.execute("CREATE TABLE child (id int PRIMARY KEY, v longtext)")
     prepare(database, "child", insert(1, table="child"))
     captured.run()
-    time.sleep(0.3)  # until the connection is gone
-    database.execute("SET SESSION sql_log_bin = 0", "XA COMMIT 'child','b',7")
+    end(database, "child", "COMMIT", "SET SESSION sql_log_bin = 0")
     captured.patience = 0.3
     child = TableId(database.name, "child")
     requests.request_table(tmp_path, child)
@@ -311,13 +312,13 @@ def test_rule_02_06_a_snapshot_has_every_xa_commit_before_its_place(
 
     with writing(database):
         until = time.monotonic() + 2
-        while time.monotonic() < until:
+        while time.monotonic() < until or len(seen) <= 5 or database.query("SELECT count(*) FROM t")[0][0] < 60:
             look()
     with xa(database, "undecided", insert(1)) as do:
         do("PREPARE")
         began = time.monotonic()
         look()
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 60
         do("ROLLBACK")
     ids, committed = {}, {}
     for item in follower.take():

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from apply_images import ITEMS, chunk_of, context, followed
 
 from anabranch import connectors, failpoints
 from anabranch.abc import ValueRules
+from anabranch.apply import patience
 from anabranch.apply.context import ApplyContext, replace_context
 from anabranch.apply.epoch import Applier
 from anabranch.apply.plan import group, stages
@@ -218,8 +220,7 @@ def test_patience_begins_when_the_target_is_lost(rig: Callable[..., Rig], monkey
     """An epoch may have run longer than that when its line breaks."""
     one = rig()
     clock = iter([1_000.0, 1_000.1, 2_000.0])
-    monkeypatch.setattr("anabranch.apply.patience.time.monotonic", lambda: next(clock))
-    monkeypatch.setattr("anabranch.apply.patience.time.sleep", lambda seconds: None)
+    monkeypatch.setattr(patience, "time", SimpleNamespace(monotonic=lambda: next(clock), sleep=lambda seconds: None))
     begin, refused = one.applier.writer.begin, iter([True, True])
 
     def away(now: Any, then: Any) -> str:
@@ -242,8 +243,8 @@ def test_a_target_that_answers_but_never_commits_is_given_up(
         tries.append(net)
         raise TargetUnavailable("lock timeout")
 
-    monkeypatch.setattr("anabranch.apply.patience.time.monotonic", lambda: 60.0 * len(tries))
-    monkeypatch.setattr("anabranch.apply.patience.time.sleep", lambda seconds: None)
+    clock = SimpleNamespace(monotonic=lambda: 60.0 * len(tries), sleep=lambda seconds: None)
+    monkeypatch.setattr(patience, "time", clock)
     monkeypatch.setattr(one.applier.writer, "merge", locked)
     with pytest.raises(TargetUnavailable):
         one.applier.apply(one.log(item(1)))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,7 +17,7 @@ from anabranch.model.endpoint import EndLimits
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [1_000.0]
-    monkeypatch.setattr(patience.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(patience, "time", SimpleNamespace(monotonic=lambda: now[0]))
     return now
 
 
@@ -59,7 +61,7 @@ def test_what_a_person_has_to_do_is_not_waited_for(clock: list[float]) -> None:
 
 def test_stopping_ends_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
-    monkeypatch.setattr(patience.time, "sleep", slept.append)
+    monkeypatch.setattr(patience, "time", SimpleNamespace(monotonic=time.monotonic, sleep=slept.append))
     one = Patience(lambda: len(slept) >= 2)
     one.wait(10.0)
     assert len(slept) == 2

@@ -50,7 +50,7 @@ def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "anabranch", *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         env={**os.environ, "PW": PASSWORD, **env},
     )
 
@@ -94,7 +94,7 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
         f"code = exit_code({arguments!r})\n"
         "print(json.dumps([code, sorted({m.partition('.')[0] for m in sys.modules})]), file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     status, modules = json.loads(done.stderr)
     assert status == 0
     assert HEAVY.isdisjoint(modules)
@@ -102,7 +102,7 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
     code = "import json, sys, anabranch; print(json.dumps(sorted({m.partition('.')[0] for m in sys.modules})))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert HEAVY.isdisjoint(json.loads(done.stdout))
 
 
@@ -125,7 +125,7 @@ ends.source_of(found).checks(), ends.target_of(found).checks()
 print(json.dumps(sorted(sys.modules)), file=sys.stderr)
 """
     called = [sys.executable, "-c", code, str(job)]
-    done = subprocess.run(called, capture_output=True, text=True, timeout=60, env={**os.environ, "PW": PASSWORD})
+    done = subprocess.run(called, capture_output=True, text=True, timeout=300, env={**os.environ, "PW": PASSWORD})
     assert done.returncode == 0, done.stderr
     status, supervisor = (set(json.loads(line)) for line in done.stderr.splitlines())
     assert {"pyarrow", "numpy", "structlog", "rich", "sqlglot", "pyspark", *NOT_FOR_STATUS}.isdisjoint(status)
@@ -245,7 +245,7 @@ def test_a_signal_ends_a_verb_with_its_code(tmp_path: Path, number: int, code: i
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         connection, _ = silent.accept()
         process.send_signal(number)
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=180)
         connection.close()
     assert process.returncode == code
     assert "Traceback" not in errors

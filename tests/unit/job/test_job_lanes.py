@@ -30,7 +30,7 @@ def ends_with(lane: Lane, code: int) -> Child:
     lane.children = [child]
     lane.poll(0.0)
     assert child.process is not None
-    child.process.wait(20)
+    child.process.wait(120)
     return child
 
 
@@ -48,7 +48,7 @@ def test_what_ended_for_good_is_tried_again_later_and_later(both: list[Lane]) ->
         now += pause
         north.poll(now)
         assert child.process is not None and north.failure is None  # it has another try
-        child.process.wait(20)
+        child.process.wait(120)
 
 
 def test_a_run_ends_when_none_goes_on_with_the_lowest_code(both: list[Lane]) -> None:
@@ -129,7 +129,7 @@ def test_a_part_is_started_again_as_often_as_the_job_says(limit: int, starts: in
         child.poll(now)
         if child.process is not None:
             begun += 1
-            child.process.wait(20)
+            child.process.wait(120)
             if begun == starts and limit >= 0:
                 break
             child.poll(now)

@@ -58,7 +58,7 @@ def test_what_is_missing_is_named_with_its_extra(tmp_path: Path, verb: str, pack
         [sys.executable, "-c", PROGRAM, verb, package, str(job)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         env={**os.environ, "ANABRANCH_HOME": str(tmp_path)},
     )
     told = done.stderr + done.stdout

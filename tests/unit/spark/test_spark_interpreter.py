@@ -25,7 +25,7 @@ def test_it_is_this_interpreter_and_only_the_archives_are_left_out(tmp_path: Pat
         [interpreter(tmp_path / "a new one" if has_place else None), "-c", code, "two words", "$HOME"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         env={**os.environ, "PYTHONPATH": ":".join(given)},
     )
     assert done.returncode == 0, done.stderr

@@ -8,6 +8,9 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
 
 from anabranch import failpoints
 from anabranch.model.ids import TableId
@@ -81,14 +84,18 @@ def test_a_part_elsewhere_is_shown(tmp_path: Path) -> None:
     assert [p["host"] for p in store.snapshot()["parts"]] == ["another-host"]
 
 
-def test_torture_seed_603_a_part_that_the_file_did_not_take_is_told_again(tmp_path: Path) -> None:
+def test_torture_seed_603_a_part_that_the_file_did_not_take_is_told_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The disk was full, or somebody removed the file. Who has started later keeps its place."""
     store = StateStore(tmp_path)
+    clock = SimpleNamespace(monotonic=lambda: 100.0)
+    monkeypatch.setattr(failpoints, "time", clock)
     failpoints.arm({failpoints.VARIABLE: "state.write=full:0.05"})
     try:
         store.part("apply", os.getpid(), HOST)
         assert store.snapshot()["parts"] == []
-        time.sleep(0.06)
+        clock.monotonic = lambda: 100.06
         store.phase("streaming")
     finally:
         failpoints.arm({})

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from test_torture_check import LAST, ORDER, Contents, checker, seen, state, with_lines
@@ -15,7 +15,7 @@ from anabranch.failpoints import VARIABLE
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 from anabranch.testing.torture import parts as of_parts
-from anabranch.testing.torture import worst
+from anabranch.testing.torture import second, worst
 from anabranch.testing.torture.check import BACK, FINAL, MODEL, TORN, WRONG
 from anabranch.testing.torture.contract import SECOND, Fault
 from anabranch.testing.torture.explain import explains
@@ -191,14 +191,18 @@ def test_a_fault_of_one_target_explains_nothing_of_the_other() -> None:
 # --- what is held back ----------------------------------------------------------------------------------------------------
 
 
-def test_a_target_that_joins_late_is_begun_when_its_time_has_come(parts: Parts) -> None:
+def test_a_target_that_joins_late_is_begun_when_its_time_has_come(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimpleNamespace(monotonic=lambda: 100.0)
+    monkeypatch.setattr(second, "time", clock)
     hold = Hold((LOAD, APPLY), -1, 0.05)
     holding = Holding(hold, parts, lambda ended: None)
     parts.start(hold.parts)
     assert set(parts.running) == {"capture", "load", "apply"} and not parts.is_alive(APPLY)
     holding.turn(-1)
     assert holding.holds(LOAD) and not holding.holds("load") and not holding.is_over
-    time.sleep(0.06)
+    clock.monotonic = lambda: 100.06
     holding.turn(-1)
     assert holding.is_over and set(parts.running) == set(OF_TWO) and not holding.holds(APPLY)
 

@@ -67,10 +67,11 @@ def test_rule_11_killed_writers_take_nothing_back(tmp_path, samples):
         starts.append(int(process.stdout.readline()))
         if not life:
             follower.start()
-        time.sleep(dice.uniform(0.02, 0.35))
+        until_at(follower, starts[-1] + 50)
+        time.sleep(dice.uniform(0.0, 0.3))
         process.kill()
         process.communicate()
-    time.sleep(0.1)
+    until_at(follower, 250)
     follower.is_stopped = True
     follower.join()
     assert follower.complaint == "" and follower.is_done
@@ -81,6 +82,13 @@ def test_rule_11_killed_writers_take_nothing_back(tmp_path, samples):
         assert last >= follower.at
         read = [reader.load(ref) for ref in reader.descriptors(0)]
         assert samples.found_rows(read) == samples.expected_rows(1, last, with_large=True)
+
+
+def until_at(follower: Follower, sequence: int) -> None:
+    give_up = time.monotonic() + 120
+    while follower.at < sequence and not follower.complaint:
+        assert time.monotonic() < give_up, follower.at
+        time.sleep(0.005)
 
 
 def last_segment(directory: Path) -> Path:

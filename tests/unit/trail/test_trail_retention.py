@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -83,8 +84,8 @@ class Clock:
 
     def __init__(self, monkeypatch):
         self.wall, self.steady = 1e9, 1e5
-        monkeypatch.setattr(retention.time, "time", lambda: self.wall)
-        monkeypatch.setattr(retention.time, "monotonic", lambda: self.steady)
+        clock = SimpleNamespace(time=lambda: self.wall, monotonic=lambda: self.steady)
+        monkeypatch.setattr(retention, "time", clock)  # nobody else's
 
     def pass_by(self, seconds):
         self.wall += seconds

@@ -14,7 +14,7 @@ from anabranch.trail.writer import TrailWriter
 def main(directory: str, seed: int) -> None:
     dice = random.Random(seed)
     writer = TrailWriter.open(
-        directory, **samples.JOB, segment_bytes=20_000, limits=Limits(3600), lock_timeout=10, pack=seed % 2 == 0
+        directory, **samples.JOB, segment_bytes=20_000, limits=Limits(3600), lock_timeout=120, pack=seed % 2 == 0
     )
     for table in (samples.ORDERS, samples.NOTES):
         writer.schema(samples.definition(table))

@@ -88,7 +88,8 @@ def test_rule_13_no_mark_passes_what_was_not_given(
     assert told([item for item in given if not isinstance(item, LogIdle)]) == reader.expected
 
 
-def test_idle_marks_come_now_and_then(played: Callable) -> None:
+def test_idle_marks_come_now_and_then(played: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capture, "IDLE_INTERVAL", 3600.0)
     reader = played("mysql-transactions", 20)
     idle = [item for item in items(reader) if isinstance(item, LogIdle)]
     assert len(idle) <= 2
