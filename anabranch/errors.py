@@ -36,6 +36,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+NOT_ADMITTED = (
+    "not_admitted"  # code of an error that keeps the job's user out of a database: preflight says how to let it in
+)
+
 
 class Retry(StrEnum):
     """What a supervisor may do after an error."""

@@ -243,7 +243,7 @@ def error_tree() -> Iterator[str]:
     yield "`run`, `capture`, `load` and `apply` end with such a line (event `error`) beside their message; so does every"
     yield "verb that was called with `--json`. Codes stay as they are from release to release. Beside those in the table:"
     yield "`part_failed` (a part of `run` has ended with an error of its own), `part_died` (one is gone and has not said why),"
-    yield "`unexpected` (a bug)."
+    yield "`not_admitted` (a PostgreSQL does not let the job's user into the database), `unexpected` (a bug)."
     yield ""
     yield "| error | code | side | exit code | retried | meaning |"
     yield "|---|---|---|---|---|---|"

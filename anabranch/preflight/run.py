@@ -14,7 +14,15 @@ from typing import TypeVar
 from anabranch.abc import Checks, PreflightContext, SourceConnector, TargetConnector, ValueRules
 from anabranch.config import JobConfig
 from anabranch.ddl.rules import RuleSet
-from anabranch.errors import AnabranchError, SourceError, SourceUnavailable, TargetError, TargetUnavailable
+from anabranch.errors import (
+    NOT_ADMITTED,
+    AnabranchError,
+    Side,
+    SourceError,
+    SourceUnavailable,
+    TargetError,
+    TargetUnavailable,
+)
 from anabranch.model.checks import CheckResult
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
@@ -27,6 +35,7 @@ from anabranch.rows import zero_dates
 from anabranch.rows.compiled import compiled
 from anabranch.rows.installed import COST, REMEDY, reason, version
 
+RIGHTS = {Side.SOURCE: "source.rights", Side.TARGET: "target.rights"}
 STATE = "target.state"  # a check: may the job's user read and write its state at the target?
 FULL_IMAGES = "tables.full_images"  # in PreflightContext.user_choices: tables that need full row images (K27)
 GIVEN = "capture.given"  # in PreflightContext.user_choices: keys of [capture] that stand in the job file
@@ -58,6 +67,8 @@ def preflight(
     if unread and closed and not errors:
         return Report(config.name, closed)  # without what the job has begun the other checks would advise wrongly
     errors = [*unread, *errors]
+    if errors and all(error.code == NOT_ADMITTED for error in errors):
+        return Report(config.name, tuple(_shut(error) for error in {str(error): error for error in errors}.values()))
     for error in errors:
         error.job = error.job or config.name
     if errors:
@@ -78,6 +89,11 @@ def _decoder(decoding: str) -> CheckResult:
         return CheckResult("job.decoder", "ok", f"the compiled decoder reads the log (anabranch-native {version()})")
     why = '[capture] decoding = "python" asks for it' if decoding == "python" else reason()
     return CheckResult("job.decoder", "ok", f"Python reads the log: {why}; {COST}", REMEDY)
+
+
+def _shut(error: AnabranchError) -> CheckResult:
+    """An end that has a database, and does not let the job's user into it. Nothing else of the job can be judged then."""
+    return CheckResult(RIGHTS[error.side], "failed", error.message, error.hint)
 
 
 def _asked(ask: Callable[[], Answer], errors: list[AnabranchError]) -> Answer | None:

@@ -12,6 +12,7 @@ import pytest
 from anabranch import connectors
 from anabranch.abc import PreflightContext
 from anabranch.cli.main import exit_code
+from anabranch.connectors.mysql import preflight_room
 from anabranch.errors import SourceError
 from anabranch.model.checks import CheckResult
 from anabranch.model.endpoint import Endpoint
@@ -19,6 +20,7 @@ from anabranch.model.ids import TableId
 from anabranch.testing.databases import Database, connect
 from anabranch.testing.features import knows
 from anabranch.testing.servers import Server
+from anabranch.testing.torture.ends import version_of
 
 pytestmark = pytest.mark.every_server
 Make = Callable[[Server], Database]
@@ -391,3 +393,31 @@ def test_a_user_that_does_not_see_foreign_keys_is_one_finding_of_preflight(
             exit_code(["preflight", str(file), "--json"])
     checks = [c["check"] for c in json.loads(capsys.readouterr().out)["checks"] if c["verdict"] == "failed"]
     assert checks == ["job.types", "source.grants", "source.grants", "source.hidden_keys"]
+
+
+def test_connections_of_the_server_and_of_the_user(mysql_family: Server, source_database: Make) -> None:
+    """What can never be enough fails, what is enough for a load of fewer pieces is a warning."""
+    database, most = source_database(mysql_family), preflight_room.OUR_CONNECTIONS + 4
+    database.execute("CREATE TABLE t (id int primary key)")
+    with user_with(database, "SELECT ON *.*") as user:
+        name = f"'{user.user}'@'%'"
+
+        def found() -> CheckResult:
+            return one(checked(database, user), "connections")
+
+        assert found().verdict == "ok" and f"opens up to {most}" in found().message
+        limit = f"ALTER USER {name} WITH MAX_USER_CONNECTIONS"
+        if version_of(mysql_family) < preflight_room.ALTERS_LIMITS[mysql_family.name]:
+            limit = f"GRANT USAGE ON *.* TO {name} WITH MAX_USER_CONNECTIONS"
+        for number, verdict in ((most - 4, "failed"), (most - 3, "warning"), (most - 1, "warning"), (most, "ok")):
+            database.execute(f"{limit} {number}")
+            result = found()
+            assert result.verdict == verdict, result
+            if verdict != "ok":
+                assert f"{name} may have {number} connections" in result.message
+                assert result.hint.startswith(f"{limit} {most};") and "lower [load] parallel" in result.hint
+        database.execute(f"{limit} 0")
+        with setting(mysql_family, "max_connections", "20"):
+            result = one(checked(database, user, load__parallel="20"), "connections")
+            assert result.verdict == "warning" and "max_connections = 20, others have " in result.message
+            assert result.hint.startswith("SET GLOBAL max_connections = ") and "parallel, which is 20" in result.hint

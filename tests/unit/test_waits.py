@@ -1,4 +1,4 @@
-"""How soon it is said for whom we wait: within ten seconds, whatever the moment (issue 33). The live tests show that it is said."""
+"""How soon it is said for whom we wait: within ten seconds, whatever the moment. The live tests show that it is said."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from anabranch.abc import PreflightContext
 from anabranch.connectors.mysql import privileges
 from anabranch.connectors.mysql.connection import account, connect
 from anabranch.connectors.mysql.preflight_facts import Live, warning
+from anabranch.connectors.mysql.preflight_room import check_connections
 from anabranch.connectors.mysql.preflight_server import (
     check_family,
     check_filters,
@@ -79,6 +80,7 @@ CHECKS: tuple[Check, ...] = (
     check_filters,
     check_replica,
     check_xa,
+    check_connections,
     check_grants,
     check_engines,
     check_keys,

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import psycopg
 from psycopg import sql
 
-from anabranch.errors import TargetBusy, TargetError, TargetFull, TargetUnavailable
+from anabranch.errors import NOT_ADMITTED, TargetBusy, TargetError, TargetFull, TargetUnavailable
 from anabranch.model.ids import TableId
 from anabranch.waits import said
 
@@ -230,8 +230,11 @@ def translate(
     kind, hint = meaning(error)
     if "row-level security" in str(error):  # our sessions do not let policies filter (settings.py)
         hint = "ALTER ROLE … BYPASSRLS for the job's user at the target: a policy would hide rows from it; preflight names it"
-    hint = connect_grant(error) or hint
     what = f"{doing}: {describe(error)}"
+    if grant := connect_grant(error):
+        refused = TargetError(what, hint=grant)
+        refused.code = NOT_ADMITTED
+        return refused
     if error.sqlstate == LOCKED and (who := said()):
         hint = f"{hint}: {who}"
     if kind is Meaning.CONFLICT and table is not None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from anabranch.connectors.postgresql import ddl
 from anabranch.connectors.postgresql.partitions import plan_partitions
 from anabranch.connectors.postgresql.preflight_facts import WRITABLE, Live, failed, ok, warning
+from anabranch.connectors.postgresql.room import judge
 from anabranch.connectors.postgresql.sweep import stage_prefix
 from anabranch.model.checks import CheckResult
 
@@ -27,7 +28,8 @@ SELECT c.relname::text, pg_get_userbyid(c.relowner)::text, starts_with(c.relname
                       AND has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE')) END
  ORDER BY 1
 """
-OUR_CONNECTIONS = 4  # apply, its index builder, state, status; a load adds its parallel tasks
+# Beside those of a load's pieces: apply, load, state for three parts, and two that ask who is in the way.
+OUR_CONNECTIONS = 7
 
 
 def check_version(live: Live) -> Iterator[CheckResult]:
@@ -54,18 +56,9 @@ def check_encoding(live: Live) -> Iterator[CheckResult]:
 
 
 def check_connections(live: Live) -> Iterator[CheckResult]:
-    needed = OUR_CONNECTIONS + int(live.context.user_choices.get("load.parallel") or 4)
-    free = live.one("""
-        SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
-               - (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')""")
-    if int(free) >= needed:
-        yield ok("connections", f"{free} connections are free")
-    else:
-        yield warning(
-            "connections",
-            f"{free} connections are free, the job may open {needed}",
-            f"ALTER SYSTEM SET max_connections = {int(live.one('SHOW max_connections')) + needed}; restart the target",
-        )
+    parallel = int(live.context.user_choices.get("load.parallel") or 4)
+    for found in judge(live.connection, "target", OUR_CONNECTIONS, parallel):
+        yield CheckResult("target.connections", found.verdict, found.message, found.hint)
 
 
 def check_schemas(live: Live) -> Iterator[CheckResult]:

@@ -28,6 +28,7 @@ from anabranch.connectors.postgresql.source_objects import objects
 from anabranch.connectors.postgresql.source_rights import check_rights, rights
 from anabranch.connectors.postgresql.source_server import (
     SETTINGS,
+    check_connections,
     check_encoding,
     check_idle_slots,
     check_kept_log,
@@ -233,6 +234,7 @@ CHECKS: tuple[Check, ...] = (
     check_primary,
     check_registered,
     check_wal_level,
+    check_connections,
     check_slots,
     check_unused,
     check_log_connection,

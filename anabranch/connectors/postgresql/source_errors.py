@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import psycopg
 
 from anabranch.connectors.postgresql.errors import LOCKED, Meaning, connect_grant, describe, meaning, state_of
-from anabranch.errors import SourceError, SourceUnavailable, ValueRefused
+from anabranch.errors import NOT_ADMITTED, SourceError, SourceUnavailable, ValueRefused
 from anabranch.waits import said
 
 _LATER = frozenset((Meaning.BUSY, Meaning.AWAY, Meaning.FULL))
@@ -54,11 +54,15 @@ def translated(doing: str) -> Iterator[None]:
 def translate(error: psycopg.Error, doing: str) -> SourceError:
     kind, _ = meaning(error)
     hint = (said() if error.sqlstate == LOCKED else "") or hint_of(state_of(error))
-    hint = connect_grant(error) or hint
+    grant = connect_grant(error)
     if FILTERED in str(error):
         hint = ROW_SECURITY
-    made = SourceUnavailable if kind in _LATER else ValueRefused if state_of(error) in UNCONVERTED else SourceError
-    return made(f"{doing}: {describe(error)}", hint=hint)
+    kind_of_error = (
+        SourceUnavailable if kind in _LATER else ValueRefused if state_of(error) in UNCONVERTED else SourceError
+    )
+    made = kind_of_error(f"{doing}: {describe(error)}", hint=grant or hint)
+    made.code = NOT_ADMITTED if grant else made.code
+    return made
 
 
 def hint_of(state: str) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from anabranch.connectors.postgresql.held_log import MUCH_MB
+from anabranch.connectors.postgresql.room import judge
 from anabranch.connectors.postgresql.source_connection import one
 from anabranch.connectors.postgresql.source_facts import Live, failed, ok, some, warning
 from anabranch.connectors.postgresql.source_rights import MAY_READ_LOG
@@ -25,6 +26,9 @@ TIMEOUT = "wal_sender_timeout"
 DAY, SHORT = 86_400, 10_000  # seconds that capture may be away; milliseconds in which it answers at the latest
 _UNITS = {"ms": 0.001, "s": 1, "min": 60, "h": 3600, "d": DAY}
 RESTART = "restart the source"
+OWN_SENDERS = 120_000
+# Beside those of a load's pieces: capture's two, load's own with its snapshot, `run`'s, and two that ask who is in the way.
+OUR_CONNECTIONS = 6
 SETTINGS = ("wal_level", "max_replication_slots", "max_wal_senders", KEEP, IDLE, TIMEOUT, "server_encoding")
 # Every slot of the server takes room, of whatever database, job or product, active or not.
 _SLOTS = """
@@ -62,6 +66,15 @@ def check_wal_level(live: Live) -> Iterator[CheckResult]:
     else:
         why = f"wal_level = {level.value}: the log has no rows that can be read"
         yield failed("wal_level", *_raised(live, "wal_level", why, "logical"))
+
+
+def check_connections(live: Live) -> Iterator[CheckResult]:
+    """Sessions that read the log are counted by max_wal_senders from 12 on, before by both.
+    https://www.postgresql.org/docs/release/12.0/"""
+    own = OUR_CONNECTIONS + (live.version < OWN_SENDERS)
+    parallel = int(live.context.user_choices.get("load.parallel") or 4)
+    for found in judge(live.connection, "source", own, parallel):
+        yield CheckResult("source.connections", found.verdict, found.message, found.hint)
 
 
 def check_slots(live: Live) -> Iterator[CheckResult]:
