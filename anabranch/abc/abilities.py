@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from anabranch.model.schema import TableSchema
     from anabranch.model.state import Checkpoint
     from anabranch.rows.fingerprint import Fingerprint, Hashed
-    from anabranch.rows.net import SmallTransaction, TargetTable
+    from anabranch.rows.net import TargetTable
+    from anabranch.rows.small import SmallTransactions
 
 
 @runtime_checkable
@@ -60,7 +61,7 @@ class HashingSnapshot(Protocol):
 class PipelinedWriter(Protocol):
     """Lets a Writer carry out many source transactions without waiting for each of them; an ability that not all have."""
 
-    def one_by_one(self, now: Checkpoint, transactions: Sequence[SmallTransaction]) -> Checkpoint:
+    def one_by_one(self, now: Checkpoint, transactions: SmallTransactions) -> Checkpoint:
         """From `now` on, each in a target transaction of its own whose first statement moves the checkpoint, one epoch each,
         up to the first one that is refused for any reason. Returns where the checkpoint is then; raises Fenced for another
         owner. What was committed is certain to survive only once a later epoch has been committed by `commit`."""

@@ -19,9 +19,10 @@ from anabranch.apply.plan import FilterImages, group
 from anabranch.apply.small import Planned, plan
 from anabranch.errors import TargetUnavailable
 from anabranch.failpoints import reach
+from anabranch.model.ids import TableId
 from anabranch.model.state import Checkpoint
 from anabranch.rows.chunk import Chunk
-from anabranch.rows.net import SmallTransaction
+from anabranch.rows.small import SmallTransactions
 
 if TYPE_CHECKING:
     from anabranch.apply.epoch import Applier
@@ -71,11 +72,12 @@ def _beginning(run: Iterable[SourceTransaction], planned: Planned, upto: int) ->
 def _pipelined(applier: Applier, writer: PipelinedWriter, small: Sequence[SourceTransaction], planned: Planned) -> int:
     """How many are done. They are committed one by one, and certain to stay with the epoch behind them, which also says
     what they came to."""
-    some = [one for one in small if one.sequence in planned.changes]
+    some = [one for one in small if one.sequence in planned.sequences]
     applier.ask_again()  # until it is known how far it came
-    changed = [SmallTransaction(one.position, one.commit_time, planned.changes[one.sequence]) for one in some]
+    changes = planned.of([one.sequence for one in some]) if some else []
+    sent = SmallTransactions([one.position for one in some], [one.commit_time for one in some], changes)
     applier.unsettled = True
-    found = writer.one_by_one(applier.checkpoint, changed) if some else applier.checkpoint
+    found = writer.one_by_one(applier.checkpoint, sent) if some else applier.checkpoint
     reach("apply.pipelined")
     number = found.epoch - applier.checkpoint.epoch
     places = [applier.checkpoint.position.sequence, *(one.sequence for one in some)]
@@ -86,11 +88,18 @@ def _pipelined(applier: Applier, writer: PipelinedWriter, small: Sequence[Source
         then = Checkpoint(found.owner, found.epoch + 1, done[-1].position, done[-1].commit_time)
         applier.begin(then, found)
         work = applier.work()
-        work.count(Counter(shape.table.source for one in changed[:number] for shape, _ in one.changes))
+        work.count(_counts(sent.part(0, number)))
         applier.commit(then, work)
         applier.totals.epochs += number
     applier.unsettled = False
     return len(done)
+
+
+def _counts(sent: SmallTransactions) -> dict[TableId, int]:
+    found: Counter[TableId] = Counter()
+    for one in sent.changes:
+        found[one.shape.table.source] += len(one)
+    return found
 
 
 def settle(applier: Applier) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.images import ORDINAL_BITS, Bools, Images, Ints, sequence_of
@@ -19,19 +20,31 @@ from anabranch.apply.plan import Group
 from anabranch.rows.chunk import Op
 from anabranch.rows.lines import has_nul, texts
 from anabranch.rows.net import ChangeShape, TargetTable
+from anabranch.rows.small import SmallChanges
 
 MOST_CHANGES = 100  # of one transaction: more are quicker as a net change (connectors/postgresql/apply.py, FEW_ROWS)
-
-Change = tuple[ChangeShape, Sequence[bytes | None]]
-Placed = tuple[int, ChangeShape, Sequence[bytes | None]]  # order, shape, values
 
 
 @dataclass
 class Planned:
-    """By sequence: the changes of small transactions, and those that go another way. One of neither has nothing for us."""
+    """The changes of small transactions by their shapes, `transactions` being sequences for now, and those that go another way.
+    A transaction of neither has nothing for us."""
 
-    changes: dict[int, list[Change]] = field(default_factory=dict)
+    changes: list[SmallChanges] = field(default_factory=list)
     apart: set[int] = field(default_factory=set)
+    sequences: set[int] = field(default_factory=set)  # with changes
+
+    def of(self, some: Sequence[int]) -> list[SmallChanges]:
+        """Changes of the transactions of these sequences: all that have any between the first and the last one."""
+        numbers = np.array(some, dtype=np.int64)
+        found = []
+        for one in self.changes:
+            low, high = (int(place) for place in np.searchsorted(one.transactions, (some[0], some[-1] + 1)))
+            if low < high:
+                places = np.searchsorted(numbers, one.transactions[low:high])
+                columns = tuple(column.slice(low, high - low) for column in one.columns)
+                found.append(SmallChanges(one.shape, places, one.orders[low:high], columns))
+        return found
 
 
 def plan(part: Group, context: ApplyContext) -> Planned:
@@ -40,26 +53,31 @@ def plan(part: Group, context: ApplyContext) -> Planned:
     orders = [order for order, _ in part.truncates] + [change.order for change in part.changes]
     found.apart.update(sequence_of(order, part.base) for order in orders)
     found.apart.update(one.sequence for one in part.parked)
-    placed: list[Placed] = []
     for table, images in part.images.items():
         if _fits(context.tables[table], context, part.base):
-            reader = _Reader(images, context.tables[table].table)
-            placed += reader.changes()
+            reader = _Reader(images, context.tables[table].table, part.base)
+            found.changes += reader.changes()
             left = images.order[reader.unfit]
         else:
             left = images.order
         found.apart.update(((left >> ORDINAL_BITS) + part.base).tolist())
-    for order, shape, values in sorted(placed, key=lambda one: one[0]):
-        found.changes.setdefault(sequence_of(order, part.base), []).append((shape, values))
-    found.apart.update(sequence for sequence, changes in found.changes.items() if _is_better_merged(changes))
+    found.sequences.update(*(np.unique(one.transactions).tolist() for one in found.changes))
+    found.apart.update(_better_merged(found.changes))
     return found
 
 
-def _is_better_merged(changes: Sequence[Change]) -> bool:
-    """Many changes; or a row may go and come again, which leaves columns of the target's own as they are."""
-    gone = {shape.table.source for shape, _ in changes if shape.operation == "delete"} if len(changes) > 1 else ()
-    comes_again = any(shape.operation == "insert" and shape.table.source in gone for shape, _ in changes)
-    return len(changes) > MOST_CHANGES or comes_again
+def _better_merged(changes: Sequence[SmallChanges]) -> set[int]:
+    """Transactions of many changes, and those in which a row may go and come again, which leaves columns of the target's own
+    as they are."""
+    if not changes:
+        return set()
+    numbers, counts = np.unique(np.concatenate([one.transactions for one in changes]), return_counts=True)
+    found = set(numbers[counts > MOST_CHANGES].tolist())
+    gone = {one.shape.table.source: one for one in changes if one.shape.operation == "delete"}
+    for one in changes:
+        if one.shape.operation == "insert" and (left := gone.get(one.shape.table.source)) is not None:
+            found.update(np.intersect1d(one.transactions, left.transactions).tolist())
+    return found
 
 
 def _fits(followed: Followed, context: ApplyContext, base: int) -> bool:
@@ -73,13 +91,13 @@ def _fits(followed: Followed, context: ApplyContext, base: int) -> bool:
 class _Reader:
     """The changes of one table. `unfit` marks images that one statement of their own does not carry out."""
 
-    def __init__(self, images: Images, table: TargetTable) -> None:
-        self.images, self.table = images, table
+    def __init__(self, images: Images, table: TargetTable, base: int) -> None:
+        self.images, self.table, self.base = images, table, base
         self.unfit: Bools = np.zeros(len(images), dtype=bool)
         self.carried = images.presence[:, : len(table.columns)]
         self.key_places = [table.columns.index(name) for name in table.key]
 
-    def changes(self) -> Iterator[Placed]:
+    def changes(self) -> Iterator[SmallChanges]:
         op = self.images.op
         yield from self._same(ChangeShape(self.table, "delete"), self._with_key(np.flatnonzero(op == Op.DELETE), 0))
         inserts = np.flatnonzero(op == Op.INSERT)
@@ -102,13 +120,12 @@ class _Reader:
         found: Bools = np.all(self.carried[:, list(columns)], axis=1)
         return found
 
-    def _updates(self, places: Ints, carried: Bools) -> Iterator[Placed]:
+    def _updates(self, places: Ints, carried: Bools) -> Iterator[SmallChanges]:
         names = [name for name, is_there in zip(self.table.columns, carried, strict=True) if is_there]
         keys = [name for name in self.table.key if name in names]
         moves = np.zeros(len(places), dtype=bool)
-        if keys and len(places):
-            pairs = zip(self._rows(keys, places - 1), self._rows(keys, places), strict=True)
-            moves = np.array([old != new for old, new in pairs], dtype=bool)
+        for name in keys:
+            moves |= _differ(self._column(name, places - 1), self._column(name, places))
         stays = tuple(name for name in names if name not in self.table.key)
         yield from self._same(ChangeShape(self.table, "update", tuple(names)), places[moves])
         if stays:  # else it sets nothing of ours
@@ -116,27 +133,28 @@ class _Reader:
         else:
             self.unfit[places[~moves]] = True
 
-    def _same(self, shape: ChangeShape, places: Ints) -> Iterator[Placed]:
+    def _same(self, shape: ChangeShape, places: Ints) -> Iterator[SmallChanges]:
         """Changes of one shape, by the places of their last images."""
         if not len(places):
             return
-        sets = self._rows(shape.sets, places)
+        columns = [self._column(name, places) for name in shape.sets]
         if shape.operation != "insert":
-            keys = self._rows(self.table.key, places - int(shape.operation == "update"))
-            sets = [(*row, *key) for row, key in zip(sets, keys, strict=True)]
-        for order, row in zip(self.images.order[places].tolist(), sets, strict=True):
-            yield order, shape, row
+            back = int(shape.operation == "update")
+            columns += [self._column(name, places - back) for name in self.table.key]
+        orders = self.images.order[places]
+        yield SmallChanges(shape, (orders >> ORDINAL_BITS) + self.base, orders, tuple(columns))
 
-    def _rows(self, names: Sequence[str], places: Ints) -> list[tuple[bytes | None, ...]]:
-        if not names:
-            return [()] * len(places)
-        return list(zip(*(self._column(name, places) for name in names), strict=True))
-
-    def _column(self, name: str, places: Ints) -> list[bytes | None]:
+    def _column(self, name: str, places: Ints) -> pa.Array:
         text = texts(self.table.type_of(name), self.images.rows.column(name).take(pa.array(places)))
         text = text.combine_chunks() if isinstance(text, pa.ChunkedArray) else text
-        binary = pa.large_binary() if pa.types.is_large_string(text.type) else pa.binary()
-        found: list[bytes | None] = text.cast(binary).to_pylist()
         if has_nul(text):  # a parameter in text form ends there
-            self.unfit[places[[value is not None and b"\0" in value for value in found]]] = True
-        return found
+            cut = pc.fill_null(pc.match_substring(text, "\0"), False)
+            self.unfit[places[cut.to_numpy(zero_copy_only=False)]] = True
+        return text
+
+
+def _differ(old: pa.Array, new: pa.Array) -> Bools:
+    """Row for row; NULL is like NULL."""
+    both = pc.fill_null(pc.not_equal(old, new), False)
+    found: Bools = pc.or_(both, pc.xor(pc.is_null(old), pc.is_null(new))).to_numpy(zero_copy_only=False)
+    return found

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from anabranch.model.datatype import LogicalType
 from anabranch.model.ids import TableId
-from anabranch.model.position import Position
 from anabranch.rows.computed import Computed
 
 if TYPE_CHECKING:
@@ -169,13 +168,3 @@ class ChangeShape:
     def columns(self) -> tuple[str, ...]:
         """Columns of the values, in their order."""
         return self.sets if self.operation == "insert" else (*self.sets, *self.table.key)
-
-
-@dataclass(frozen=True, slots=True)
-class SmallTransaction:
-    """A source transaction of few row changes, all checked, of tables with keys, in the source's order: values in text form
-    (rows/lines.py without escapes), encoded, without zero characters."""
-
-    position: Position
-    commit_time: int
-    changes: Sequence[tuple[ChangeShape, Sequence[bytes | None]]]

@@ -16,6 +16,8 @@ from applied import TABLES, Applied, endpoint_of
 
 from anabranch import failpoints
 from anabranch.apply import pipelines
+from anabranch.connectors.postgresql import block
+from anabranch.connectors.postgresql.pipelined import Pipeline
 from anabranch.errors import Fenced, RowRefused
 from anabranch.testing.databases import Database
 from anabranch.testing.faults import Proxy
@@ -31,6 +33,13 @@ def item(number: int, a: int | None = 0, b: str | None = "new") -> Row:
 
 def insert(row: Row) -> tuple[Any, ...]:
     return ("items", "i", row)
+
+
+@pytest.fixture(params=["block", "pipeline"], autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Either as early as possible, or never."""
+    monkeypatch.setattr(block, "EACH", 1 if request.param == "block" else 1 << 40)
+    return str(request.param)
 
 
 @pytest.fixture
@@ -53,8 +62,21 @@ def alone(one: Applied, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
+def statements(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many transactions each time went as a pipeline of statements."""
+    found: list[int] = []
+    send = Pipeline.carry_out
+
+    def noted(pipeline: Pipeline, now: Any, transactions: Any) -> None:
+        found.append(len(transactions))
+        send(pipeline, now, transactions)
+
+    monkeypatch.setattr(Pipeline, "carry_out", noted)
+    return found
+
+
 def test_rule_09_each_transaction_is_committed_by_itself_with_its_checkpoint(
-    one: Applied, target_database: Database, monkeypatch: pytest.MonkeyPatch
+    one: Applied, target_database: Database, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     """A trigger at the target notes under which of its transactions a row came, and where the checkpoint was then."""
     target_database.execute(
@@ -63,8 +85,9 @@ def test_rule_09_each_transaction_is_committed_by_itself_with_its_checkpoint(
         " SELECT NEW.id, pg_current_xact_id(), sequence FROM anabranch.checkpoint; RETURN NEW; END $$",
         "CREATE TRIGGER note BEFORE INSERT ON shop.items FOR EACH ROW EXECUTE FUNCTION public.note()",
     )
-    general = alone(one, monkeypatch)
+    general, piped = alone(one, monkeypatch), statements(monkeypatch)
     one.applier.apply(one.append([[insert(item(2 * n)), insert(item(2 * n + 1))] for n in range(50)]))
+    assert piped == ([] if way == "block" else [50])
     seen = target_database.query("SELECT id, xid::text, sequence FROM public.seen ORDER BY id")
     assert [(number, sequence) for number, _, sequence in seen] == [(n, n // 2 + 1) for n in range(100)]
     assert len({xid for _, xid, _ in seen}) == 50 and general == []

@@ -29,8 +29,8 @@ from anabranch.connectors.postgresql.heirs import inherited
 from anabranch.connectors.postgresql.labels import UNKNOWN, add_labels
 from anabranch.connectors.postgresql.merge import Action, Piece, Texts
 from anabranch.connectors.postgresql.newer import refuse_newer
+from anabranch.connectors.postgresql.one_by_one import OneByOne
 from anabranch.connectors.postgresql.own_source import OwnSource
-from anabranch.connectors.postgresql.pipelined import Pipeline
 from anabranch.connectors.postgresql.row_security import policies_named
 from anabranch.connectors.postgresql.shared import refuse_truncate
 from anabranch.connectors.postgresql.staging import ANALYZE_ROWS, StagingTables, copy_rows
@@ -50,7 +50,8 @@ from anabranch.model.state import Checkpoint, TableState
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict
 from anabranch.rows.labels import Needed
-from anabranch.rows.net import Cascade, CascadeRule, RowChange, SmallTransaction, StagedNet, TableNet, TargetTable
+from anabranch.rows.net import Cascade, CascadeRule, RowChange, StagedNet, TableNet, TargetTable
+from anabranch.rows.small import SmallTransactions
 
 SESSIONS = "SELECT pid FROM pg_stat_activity WHERE application_name = %s AND pid <> pg_backend_pid()"
 TERMINATE = f"SELECT pg_terminate_backend(pid) FROM ({SESSIONS}) AS sessions"
@@ -95,7 +96,7 @@ class PostgresWriter:
         self._job, self._owner = "", ""
         self._open: Connection | None = None
         self._stages: StagingTables | None = None
-        self._pipeline: Pipeline | None = None
+        self._one_by_one: OneByOne | None = None
         self._types = ColumnTypes()
         self._own_source = OwnSource()
         self._may_bypass: bool | None = None  # as found at the first connection
@@ -148,15 +149,14 @@ class PostgresWriter:
         same = (found.epoch, found.position.sequence) == (then.epoch, then.position.sequence)
         return "applied" if same else "replan"
 
-    def one_by_one(self, now: Checkpoint, transactions: Sequence[SmallTransaction]) -> Checkpoint:
+    def one_by_one(self, now: Checkpoint, transactions: SmallTransactions) -> Checkpoint:
         connection = self._session()
-        if self._pipeline is None or not psycopg.Pipeline.is_supported():  # a libpq before 14
-            return now
+        assert self._one_by_one is not None
         if connection.info.transaction_status is not TransactionStatus.IDLE:
             self.rollback()
         try:
             with translated("apply transactions one by one"):
-                self._pipeline.carry_out(now, transactions)
+                self._one_by_one.carry_out(now, transactions)
                 found = self._checkpoint(connection)
                 connection.commit()
         except BaseException:
@@ -382,7 +382,7 @@ class PostgresWriter:
             if self._bypass:
                 self._switch_off(connection)
             self._open, self._stages, self._types = connection, StagingTables(connection), ColumnTypes()
-            self._pipeline = Pipeline(connection, self._job, self._owner)
+            self._one_by_one = OneByOne(connection, self._job, self._owner)
         return self._open
 
     def _switch_off(self, connection: Connection) -> None:

@@ -4,14 +4,14 @@ Each is what stands between two Syncs, which the server carries out as one trans
 checkpoint, then its row changes, each a prepared statement. A statement that hits another number of rows than one, or
 columns of other types than it was prepared for, divides by zero: its transaction is undone, and none behind it finds the
 checkpoint where it has to be. So what has been committed is always a beginning of what was sent, and the checkpoint row
-says which (K9). Commits do not wait for the disk; the epoch that is committed behind them does, and with it all before.
+says which (K9).
 
 Parameters have the types that the columns had when their table was looked at (`pg_attribute`), each statement compares them
 with those the columns have now: `pg_typeof` of a column is what the plan says, and an altered table has all its plans made
 anew. No lock has to be held between two of the transactions for that (decision 113).
 
-What does not live here: whose turn it is, what an error means (`apply.py`): a transaction that is refused is done again
-alone. https://www.postgresql.org/docs/current/libpq-pipeline-mode.html
+What does not live here: many in one statement (`block.py`), whose turn it is, what an error means (`apply.py`): a transaction
+that is refused is done again alone. https://www.postgresql.org/docs/current/libpq-pipeline-mode.html
 """
 
 from __future__ import annotations
@@ -25,24 +25,18 @@ from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGconn, PGresult
 
 from anabranch.connectors.postgresql.connection import Connection, column_list, table_name
+from anabranch.connectors.postgresql.known_columns import Known, KnownColumns, on_key, own_rows, sets
 from anabranch.connectors.postgresql.store import TARGET
-from anabranch.model.ids import TableId
 from anabranch.model.state import Checkpoint
-from anabranch.rows.net import ChangeShape, SmallTransaction
+from anabranch.rows.net import ChangeShape
+from anabranch.rows.small import SmallTransactions
 
 WINDOW = 500  # transactions that are sent and not answered
 BATCH = 20  # sent between two looks at what was answered
 WAIT_MS = 1000
 MOST_PREPARED = 1000  # statements that a session of the server keeps for us
-# https://www.postgresql.org/docs/current/runtime-config-wal.html#GUC-SYNCHRONOUS-COMMIT
-SYNC = b"RESET synchronous_commit"
 # Whoever shares the connection gives all statements up where it rolls back (psycopg: DEALLOCATE ALL).
-ASYNC = b"SET synchronous_commit = off; SELECT name FROM pg_prepared_statements WHERE name LIKE 'anabranch%'"
-TYPES = """
-SELECT attname::text, atttypid::int8, (SELECT relkind = 'r' FROM pg_catalog.pg_class WHERE oid = attrelid)
-  FROM pg_catalog.pg_attribute
- WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped
-"""
+NAMES = b"SELECT name FROM pg_prepared_statements WHERE name LIKE 'anabranch%'"
 # https://www.postgresql.org/docs/current/catalog-pg-type.html
 INT8, TEXT = 20, 25
 MOVE = b"anabranch_move"
@@ -66,20 +60,18 @@ class NotPrepared(Exception):
 class Pipeline:
     """The statements that one connection has prepared, and the pipeline over it. Not for two threads."""
 
-    def __init__(self, connection: Connection, job: str, owner: str) -> None:
-        self._connection, self._job, self._owner = connection, job, owner
+    def __init__(self, connection: Connection, known: KnownColumns, job: str, owner: str) -> None:
+        self._connection, self._known, self._job, self._owner = connection, known, job, owner
         self._names: dict[ChangeShape, bytes] = {}
-        self._types: dict[TableId, dict[str, int]] = {}
-        self._plain: set[TableId] = set()  # not partitioned: rows of tables that inherit from one are not its own
         self._has_move = False
         self._number = 0
 
-    def carry_out(self, now: Checkpoint, transactions: Sequence[SmallTransaction]) -> None:
+    def carry_out(self, now: Checkpoint, transactions: SmallTransactions) -> None:
         """The checkpoint row says afterwards how far it came. The connection is idle, before and afterwards. Psycopg errors
         pass: then it has to be closed."""
-        shapes = {id(shape): shape for one in transactions for shape, _ in one.changes}
+        shapes = {id(one.shape): one.shape for one in transactions.changes}
         pgconn = self._connection.pgconn
-        self._keep(_run(pgconn, ASYNC))
+        self._keep(run(pgconn, NAMES))
         if len(self._names) > MOST_PREPARED:
             self._forget()
         try:
@@ -90,7 +82,6 @@ class Pipeline:
             pgconn.enter_pipeline_mode()
             is_well = _talk(pgconn, _sent(pgconn, now, transactions, names))
             pgconn.exit_pipeline_mode()
-        _run(pgconn, SYNC)
         if not is_well:
             self._forget()
 
@@ -109,16 +100,12 @@ class Pipeline:
             self._prepare(MOVE, query, MOVE_TYPES)
             self._has_move = True
         if shape not in self._names:
-            types = self._types_of(shape.table.target)
-            if not types.keys() >= set(shape.columns):
+            known = self._known.of(shape.table.target)
+            if not known.types.keys() >= set(shape.columns):
                 raise NotPrepared
             self._number += 1
             name = f"anabranch_{self._number}".encode()
-            self._prepare(
-                name,
-                _statement(shape, types, shape.table.target in self._plain),
-                [types[column] for column in shape.columns],
-            )
+            self._prepare(name, _statement(shape, known), [known.types[column] for column in shape.columns])
             self._names[shape] = name
         return self._names[shape]
 
@@ -127,45 +114,28 @@ class Pipeline:
         if result.status != ExecStatus.COMMAND_OK:
             raise NotPrepared
 
-    def _types_of(self, table: TableId) -> dict[str, int]:
-        if table not in self._types:
-            name = table_name(table).as_string(self._connection)
-            rows = self._connection.execute(TYPES, [name]).fetchall()
-            self._connection.commit()
-            self._types[table] = {column: type for column, type, _ in rows}
-            self._plain |= {table for _, _, is_plain in rows if is_plain}
-        return self._types[table]
-
     def _forget(self) -> None:
         """Something was refused, perhaps because a table has other columns by now."""
         if self._names:
-            _run(self._connection.pgconn, b"; ".join(b"DEALLOCATE " + name for name in self._names.values()))
+            run(self._connection.pgconn, b"; ".join(b"DEALLOCATE " + name for name in self._names.values()))
         self._names.clear()
-        self._types.clear()
-        self._plain.clear()
+        self._known.forget()
 
 
-def _statement(shape: ChangeShape, types: dict[str, int], is_plain: bool) -> sql.Composed:
-    table, columns = shape.table, shape.columns
-    places = [sql.SQL(f"${number}") for number in range(1, len(columns) + 1)]
-    sets, key = places[: len(shape.sets)], places[len(shape.sets) :]
-    target = sql.SQL("{} AS t").format(table_name(table.target))
-    own = sql.SQL("ONLY {}" if is_plain else "{}").format(target)
-    where = sql.SQL(" AND ").join(
-        sql.SQL("{} = {}").format(sql.Identifier("t", n), p) for n, p in zip(table.key, key, strict=False)
-    )
+def _statement(shape: ChangeShape, known: Known) -> sql.Composed:
+    places = [sql.Composed([sql.SQL(f"${number}")]) for number in range(1, len(shape.columns) + 1)]
+    own = own_rows(shape, known)
     if shape.operation == "insert":
-        query = sql.SQL("INSERT INTO {} ({}) OVERRIDING SYSTEM VALUE VALUES ({})")
-        change = query.format(target, column_list(shape.sets), sql.SQL(", ").join(sets))
+        query = sql.SQL("INSERT INTO {} AS t ({}) OVERRIDING SYSTEM VALUE VALUES ({})")
+        listed = sql.SQL(", ").join(places)
+        change = query.format(table_name(shape.table.target), column_list(shape.sets), listed)
     elif shape.operation == "delete":
-        change = sql.SQL("DELETE FROM {} WHERE {}").format(own, where)
+        change = sql.SQL("DELETE FROM {} WHERE {}").format(own, on_key(shape, places))
     else:
-        pairs = zip(shape.sets, sets, strict=True)
-        values = sql.SQL(", ").join(sql.SQL("{} = {}").format(sql.Identifier(n), p) for n, p in pairs)
-        change = sql.SQL("UPDATE {} SET {} WHERE {}").format(own, values, where)
+        change = sql.SQL("UPDATE {} SET {} WHERE {}").format(own, sets(shape, places), on_key(shape, places))
     same = sql.SQL(" AND ").join(
-        sql.SQL("pg_typeof({}) = {}::regtype").format(sql.Identifier("t", name), sql.Literal(str(types[name])))
-        for name in dict.fromkeys(columns)
+        sql.SQL("pg_typeof({}) = {}::regtype").format(sql.Identifier("t", name), sql.Literal(str(known.types[name])))
+        for name in dict.fromkeys(shape.columns)
     )
     return sql.SQL(CHANGE_SQL).format(change=change, same=same)
 
@@ -173,19 +143,16 @@ def _statement(shape: ChangeShape, types: dict[str, int], is_plain: bool) -> sql
 # --- the line -----------------------------------------------------------------------------------------------------------
 
 
-def _sent(
-    pgconn: PGconn, now: Checkpoint, transactions: Sequence[SmallTransaction], names: dict[int, bytes]
-) -> Iterator[int]:
+def _sent(pgconn: PGconn, now: Checkpoint, transactions: SmallTransactions, names: dict[int, bytes]) -> Iterator[int]:
     """Sends some transactions each time; how many."""
     epoch, sequence = now.epoch, now.position.sequence
     send, sync = pgconn.send_query_prepared, pgconn.pipeline_sync
     for first in range(0, len(transactions), BATCH):
-        some = transactions[first : first + BATCH]
-        for one in some:
-            at = one.position
-            place = [b"%d" % epoch, b"%d" % at.sequence, at.native.encode(), b"%d" % one.commit_time, b"%d" % sequence]
+        some = transactions.part(first, first + BATCH)
+        for at, commit_time, changes in zip(some.positions, some.commit_times, some.each(), strict=True):
+            place = [b"%d" % epoch, b"%d" % at.sequence, at.native.encode(), b"%d" % commit_time, b"%d" % sequence]
             send(MOVE, place)
-            for shape, values in one.changes:
+            for shape, values in changes:
                 send(names[id(shape)], values)
             sync()
             epoch, sequence = epoch + 1, at.sequence
@@ -232,7 +199,8 @@ def _answers(pgconn: PGconn, most: int) -> tuple[int, bool]:
     return answered, is_well
 
 
-def _run(pgconn: PGconn, statement: bytes) -> PGresult:
+def run(pgconn: PGconn, statement: bytes) -> PGresult:
+    """One statement, or several without an answer. Raises psycopg.OperationalError."""
     result = pgconn.exec_(statement)
     if result.status not in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK):
         raise psycopg.OperationalError(f"{statement.decode()} was refused")

@@ -1,0 +1,79 @@
+"""What statements that are prepared for a table have to know of its columns, as they were when somebody looked.
+
+Statements compare the types with those that the columns have when they are carried out (decision 113). What does not live
+here: the types of an epoch's columns (`column_types.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from psycopg import sql
+
+from anabranch.connectors.postgresql.connection import Connection, table_name
+from anabranch.model.ids import TableId
+from anabranch.rows.net import ChangeShape
+
+# A type is read from text by its own input function, as a parameter of a statement is, where no cast from text stands for it
+# in pg_cast; a domain is cast as the type below it. https://www.postgresql.org/docs/current/sql-createcast.html
+COLUMNS = """
+SELECT a.attname::text, a.atttypid::int8, c.relkind = 'r', c.relhasrules,
+       CASE WHEN t.typtype <> 'd' AND NOT EXISTS (SELECT FROM pg_catalog.pg_cast
+                  WHERE castsource = 'pg_catalog.text'::regtype AND casttarget = t.oid AND castmethod <> 'b')
+            THEN format('%%I.%%I', n.nspname, t.typname) END
+  FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
+  JOIN pg_catalog.pg_type t ON t.oid = a.atttypid JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
+ WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped
+"""
+
+
+@dataclass
+class Known:
+    """`types`: oids; `casts`: names of types that a text is cast to as a parameter would be read. `is_plain`: not partitioned;
+    rows of tables that inherit from one are not its own."""
+
+    types: dict[str, int] = field(default_factory=dict)
+    casts: dict[str, str] = field(default_factory=dict)
+    is_plain: bool = False
+    has_rules: bool = False
+
+
+class KnownColumns:
+    """Of the tables at one connection, each asked once until they are forgotten."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._known: dict[TableId, Known] = {}
+
+    def of(self, table: TableId) -> Known:
+        if table not in self._known:
+            found = Known()
+            name = table_name(table).as_string(self._connection)
+            for column, type, is_plain, has_rules, cast in self._connection.execute(COLUMNS, [name]).fetchall():
+                found.types[column], found.is_plain, found.has_rules = type, is_plain, has_rules
+                if cast:
+                    found.casts[column] = cast
+            self._connection.commit()
+            self._known[table] = found
+        return self._known[table]
+
+    def forget(self) -> None:
+        self._known.clear()
+
+
+def sets(shape: ChangeShape, values: list[sql.Composed]) -> sql.Composed:
+    """What an UPDATE of the shape sets: `values` are those of shape.columns."""
+    pairs = zip(shape.sets, values, strict=False)
+    return sql.SQL(", ").join(sql.SQL("{} = {}").format(sql.Identifier(name), value) for name, value in pairs)
+
+
+def on_key(shape: ChangeShape, values: list[sql.Composed]) -> sql.Composed:
+    """The row `t` that an UPDATE or DELETE of the shape means."""
+    pairs = zip(shape.table.key, values[len(shape.sets) :], strict=True)
+    return sql.SQL(" AND ").join(sql.SQL("{} = {}").format(sql.Identifier("t", name), value) for name, value in pairs)
+
+
+def own_rows(shape: ChangeShape, known: Known) -> sql.Composed:
+    """The table as `t`, without rows of tables that inherit from it."""
+    target = sql.SQL("{} AS t").format(table_name(shape.table.target))
+    return sql.SQL("ONLY {}" if known.is_plain else "{}").format(target)
