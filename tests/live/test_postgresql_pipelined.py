@@ -5,74 +5,24 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import one_by_one
 import psycopg
 import pytest
 from applied import TABLES, Applied, endpoint_of
+from one_by_one import ITEMS, alone, insert, item, statements
 
 from anabranch import failpoints
 from anabranch.apply import pipelines
-from anabranch.connectors.postgresql import block
-from anabranch.connectors.postgresql.pipelined import Pipeline
 from anabranch.errors import Fenced, RowRefused
 from anabranch.testing.databases import Database
 from anabranch.testing.faults import Proxy
 
-ITEMS = "SELECT id, a, b FROM shop.items ORDER BY id"
-PLACE = "SELECT epoch, sequence FROM anabranch.checkpoint"
-Row = dict[str, Any]
-
-
-def item(number: int, a: int | None = 0, b: str | None = "new") -> Row:
-    return {"id": number, "a": a, "b": b}
-
-
-def insert(row: Row) -> tuple[Any, ...]:
-    return ("items", "i", row)
-
-
-@pytest.fixture(params=["block", "pipeline"], autouse=True)
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Either as early as possible, or never."""
-    monkeypatch.setattr(block, "EACH", 1 if request.param == "block" else 1 << 40)
-    return str(request.param)
-
-
-@pytest.fixture
-def one(target_database: Database, tmp_path: Path) -> Iterator[Applied]:
-    target_database.execute(*TABLES)
-    with closing(Applied(target_database, tmp_path / "trail", options={"per_transaction": True})) as made:
-        yield made
-
-
-def alone(one: Applied, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The sequences of transactions that go the general way."""
-    found: list[int] = []
-    general = one.applier.alone
-
-    def noted(transaction: Any) -> None:
-        found.append(transaction.sequence)
-        general(transaction)
-
-    monkeypatch.setattr(one.applier, "alone", noted)
-    return found
-
-
-def statements(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many transactions each time went as a pipeline of statements."""
-    found: list[int] = []
-    send = Pipeline.carry_out
-
-    def noted(pipeline: Pipeline, now: Any, transactions: Any) -> None:
-        found.append(len(transactions))
-        send(pipeline, now, transactions)
-
-    monkeypatch.setattr(Pipeline, "carry_out", noted)
-    return found
+one, way = one_by_one.one, one_by_one.way
+pytestmark = pytest.mark.usefixtures("way")
 
 
 def test_rule_09_each_transaction_is_committed_by_itself_with_its_checkpoint(
@@ -99,7 +49,7 @@ def test_rule_09_each_transaction_is_committed_by_itself_with_its_checkpoint(
 
 def test_every_form_of_a_change_arrives(one: Applied, target_database: Database) -> None:
     """Inserts, updates, deletes, keys that change, partial images, NULL, empty and odd texts, many of one row."""
-    odd = "a\tb\\N'\" \n%s $1 ä€😀"
+    odd = "a\tb\\N'\" \n%s $1 {ä€},😀"
     one.applier.apply(
         one.append(
             [
@@ -109,6 +59,7 @@ def test_every_form_of_a_change_arrives(one: Applied, target_database: Database)
                 [("items", "u", item(1, None, None), item(1, 2**63 - 1, "x"))],
                 [("items", "u", item(2, 2, ""), item(20, 2, odd))],
                 [("items", "u", {"id": 3}, {"b": "partial"})],
+                [insert(item(8, 8, "NULL"))],
                 [],
                 [insert(item(4)), ("items", "d", item(1, 2**63 - 1, "x")), ("items", "u", item(4), item(4, 5, "y"))],
                 [("items", "d", item(4, 5, "y"))],
@@ -116,8 +67,8 @@ def test_every_form_of_a_change_arrives(one: Applied, target_database: Database)
             ]
         )
     )
-    assert target_database.query(ITEMS) == [(3, -(2**63), "partial"), (7, 0, "new"), (20, 2, odd)]
-    assert target_database.query("SELECT sequence FROM anabranch.checkpoint") == [(10,)]
+    assert target_database.query(ITEMS) == [(3, -(2**63), "partial"), (7, 0, "new"), (8, 8, "NULL"), (20, 2, odd)]
+    assert target_database.query("SELECT sequence FROM anabranch.checkpoint") == [(11,)]
 
 
 def test_rule_28_what_is_refused_in_the_middle_is_named_and_all_before_it_stays(

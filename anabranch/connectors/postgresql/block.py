@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import psycopg
@@ -27,11 +27,11 @@ from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus
 from psycopg.pq.abc import PGconn
 
 from anabranch.connectors.postgresql.connection import Connection, column_list, table_name
-from anabranch.connectors.postgresql.known_columns import Known, KnownColumns, on_key, own_rows, sets
+from anabranch.connectors.postgresql.known_columns import Form, Known, KnownColumns, on_key, own_rows, sets
 from anabranch.connectors.postgresql.store import TARGET
 from anabranch.model.state import Checkpoint
 from anabranch.rows.net import ChangeShape
-from anabranch.rows.small import SmallChanges, SmallTransactions
+from anabranch.rows.small import SmallTransactions
 
 # A block is planned anew each time it is sent, about 0.5 ms for each shape, and saves about 20 us for each change.
 EACH = 30
@@ -39,15 +39,13 @@ WAIT_MS = 1000
 MOST_BYTES = 16 << 20  # of values: larger ones gain nothing
 LONG_S = 1.0  # what takes longer is cut into more blocks: each is one statement for a limit of time
 MOST, LEAST = 2000, 10  # transactions
-SETTINGS = ("rows", "kinds", "ends", "sequences", "positions", "times", "epoch", "sequence")
-SET = ", ".join(f"set_config('anabranch.{name}', ${place}, false)" for place, name in enumerate(SETTINGS, 1))
-CLEAR = "; ".join(f"RESET anabranch.{name}" for name in SETTINGS)
-# Names of variables are never those of columns: each is written with the block's.
+MOST_COLUMNS = 1000  # of all shapes: a variable and a setting for each
+SETTINGS = ("kinds", "ends", "sequences", "positions", "times", "epoch", "sequence")
+# Names of variables are never those of columns: in statements each is written with the block's.
 BLOCK = """
 #variable_conflict use_column
 <<anabranch_move>>
 DECLARE
-  v_rows text[] := current_setting('anabranch.rows')::text[];
   v_kinds int4[] := current_setting('anabranch.kinds')::int4[];
   v_ends int4[] := current_setting('anabranch.ends')::int4[];
   v_sequences int8[] := current_setting('anabranch.sequences')::int8[];
@@ -58,8 +56,8 @@ DECLARE
   v_last int4 := cardinality(v_sequences);
   v_number int4 := 0;
   v_change int4 := 0;
-  v_at int4 := 0;
   v_hits int8 := 0;
+{variables}
 BEGIN
   WHILE v_number < v_last LOOP
     v_number := v_number + 1;
@@ -90,9 +88,9 @@ END
 """
 CHANGE = """
       WHEN {kind} THEN
+        v_at_{kind} := v_at_{kind} + 1;
         {change};
         GET DIAGNOSTICS v_hits = ROW_COUNT;
-        v_at := v_at + {width};
 """
 
 
@@ -102,18 +100,20 @@ class Block:
     def __init__(self, connection: Connection, known: KnownColumns, job: str, owner: str) -> None:
         self._connection, self._known = connection, known
         self._who = {"job": job, "target": TARGET, "owner": owner}
-        self._texts: dict[ChangeShape, str] = {}
+        self._used: set[str] = set()  # settings
         self._most = MOST
 
     def takes(self, transactions: SmallTransactions) -> bool:
         """Is a block quicker than a statement for each, and would it read the values as a statement reads them?"""
-        if transactions.change_count < EACH * (1 + len(transactions.changes)) or transactions.bytes > MOST_BYTES:
+        is_small = transactions.change_count < EACH * (1 + len(transactions.changes))
+        width = sum(len(one.columns) for one in transactions.changes)
+        if is_small or transactions.bytes > MOST_BYTES or width > MOST_COLUMNS:
             return False
         return all(self._reads(one.shape) for one in transactions.changes)
 
     def _reads(self, shape: ChangeShape) -> bool:
         known = self._known.of(shape.table.target)
-        return known.casts.keys() >= set(shape.columns) and not known.has_rules
+        return known.forms.keys() >= set(shape.columns) and not known.has_rules
 
     def carry_out(self, now: Checkpoint, transactions: SmallTransactions) -> str:
         """The SQLSTATE with which the first transaction was refused, "" if none was. No transaction is open, before and
@@ -123,7 +123,6 @@ class Block:
             some = transactions.part(first, first + self._most)
             begin = time.monotonic()
             if refused := self._send(epoch, sequence, some):
-                self._texts.clear()
                 self._most = max(LEAST, self._most // 2)  # it may have been a limit of time
                 return refused
             self._adapt(time.monotonic() - begin)
@@ -137,53 +136,68 @@ class Block:
             self._most = min(MOST, self._most * 2)
 
     def _send(self, epoch: int, sequence: int, transactions: SmallTransactions) -> str:
-        pgconn = self._connection.pgconn
+        shapes = [one.shape for one in transactions.changes]
+        settings = self._settings(epoch, sequence, transactions)
+        self._used |= settings.keys()
+        if refused := self._set(settings):
+            return refused
+        self._connection.pgconn.send_query(self._text(shapes).encode())
+        return _answer(self._connection.pgconn)
+
+    def clear(self) -> None:
+        """Takes the values out of the session: settings go to every process that works for it."""
+        if refused := self._set(dict.fromkeys(self._used, b"")):
+            raise psycopg.OperationalError(f"settings of the session were refused: {refused}")
+
+    def _set(self, settings: Mapping[str, bytes]) -> str:
+        names = enumerate(settings, 1)
+        query = ", ".join(f"set_config('anabranch.{name}', ${place}, false)" for place, name in names)
+        self._connection.pgconn.send_query_params(f"SELECT {query}".encode(), list(settings.values()))
+        return _answer(self._connection.pgconn)
+
+    def _settings(self, epoch: int, sequence: int, transactions: SmallTransactions) -> dict[str, bytes]:
+        changes = transactions.changes
         places = transactions.order()
-        counts = np.bincount(
-            np.concatenate([one.transactions for one in transactions.changes]), minlength=len(transactions)
-        )
-        kinds = np.repeat(np.arange(len(transactions.changes)), [len(one) for one in transactions.changes])
-        rows = pa.concat_arrays([_rows(one) for one in transactions.changes]).take(pa.array(places))
-        values = [
-            _array(rows.to_pylist()),
-            _array(kinds[places].tolist()),
-            _array(np.cumsum(counts).tolist()),
-            _array(at.sequence for at in transactions.positions),
-            _array(_quoted(pa.array([at.native for at in transactions.positions])).to_pylist()),
-            _array(transactions.commit_times),
+        counts = np.bincount(np.concatenate([one.transactions for one in changes]), minlength=len(transactions))
+        kinds = np.repeat(np.arange(len(changes)), [len(one) for one in changes])
+        found = [
+            _numbers(kinds[places].tolist()),
+            _numbers(np.cumsum(counts).tolist()),
+            _numbers(at.sequence for at in transactions.positions),
+            _elements(pa.array([at.native for at in transactions.positions]), ","),
+            _numbers(transactions.commit_times),
             b"%d" % epoch,
             b"%d" % sequence,
         ]
-        pgconn.send_query_params(f"SELECT {SET}".encode(), values)
-        if refused := _answer(pgconn):
-            return refused
-        pgconn.send_query(self._text([one.shape for one in transactions.changes]).encode())
-        return _answer(pgconn)
+        settings = dict(zip(SETTINGS, found, strict=True))
+        for kind, one in enumerate(changes):
+            forms = self._known.of(one.shape.table.target).forms
+            for place, (name, column) in enumerate(zip(one.shape.columns, one.columns, strict=True)):
+                settings[f"v_{kind}_{place}"] = _elements(column, forms[name].delimiter)
+        return settings
 
     # --- the block's text -------------------------------------------------------------------------------------------
 
     def _text(self, shapes: Sequence[ChangeShape]) -> str:
-        changes = "".join(
-            CHANGE.format(kind=kind, change=self._change(shape), width=len(shape.columns))
-            for kind, shape in enumerate(shapes)
-        )
+        changes, variables = "", ""
+        for kind, shape in enumerate(shapes):
+            known = self._known.of(shape.table.target)
+            changes += CHANGE.format(kind=kind, change=_statement(kind, shape, known).as_string(self._connection))
+            variables += f"  v_at_{kind} int4 := 0;\n"
+            for place, name in enumerate(shape.columns):
+                variable, array = f"v_{kind}_{place}", known.forms[name].array
+                variables += f"  {variable} {array} := current_setting('anabranch.{variable}')::{array};\n"
         who = {name: sql.Literal(value).as_string(self._connection) for name, value in self._who.items()}
-        block = sql.Literal(BLOCK.format(changes=changes, **who))
+        block = sql.Literal(BLOCK.format(changes=changes, variables=variables, **who))
         return f"DO LANGUAGE plpgsql {block.as_string(self._connection)}"
 
-    def _change(self, shape: ChangeShape) -> str:
-        if shape not in self._texts:
-            known = self._known.of(shape.table.target)
-            self._texts[shape] = _statement(shape, known).as_string(self._connection)
-        return self._texts[shape]
 
-
-def _statement(shape: ChangeShape, known: Known) -> sql.Composed:
+def _statement(kind: int, shape: ChangeShape, known: Known) -> sql.Composed:
     values = [
-        sql.SQL("anabranch_move.v_rows[anabranch_move.v_at + {}]::{}").format(
-            sql.Literal(place), sql.SQL(known.casts[name])
+        sql.Composed(
+            [sql.SQL(f"anabranch_move.v_{kind}_{place}[anabranch_move.v_at_{kind}]{_cast(known.forms[name])}")]
         )
-        for place, name in enumerate(shape.columns, 1)
+        for place, name in enumerate(shape.columns)
     ]
     same = _same(shape, known)
     if shape.operation == "insert":
@@ -196,43 +210,41 @@ def _statement(shape: ChangeShape, known: Known) -> sql.Composed:
     return sql.SQL("UPDATE {} SET {} WHERE {} AND {}").format(own, sets(shape, values), where, same)
 
 
+def _cast(form: Form) -> str:
+    return f"::{form.cast}" if form.cast else ""
+
+
 def _same(shape: ChangeShape, known: Known) -> sql.Composed:
-    """Do the columns have the types, and the types the names, that they had? It does not depend on a row: asked once before
-    there is any, again whenever the table was altered, as the statement is planned anew then."""
-    query = "pg_typeof((NULL::{table}).{column}) = {type}::regtype AND {name}::regtype = {type}::regtype"
-    return sql.SQL(" AND ").join(
-        sql.SQL(query).format(
-            table=table_name(shape.table.target),
-            column=sql.Identifier(name),
-            type=sql.Literal(str(known.types[name])),
-            name=sql.Literal(known.casts[name]),
-        )
-        for name in dict.fromkeys(shape.columns)
-    )
+    """Have the columns the types that the values have? Whoever alters a table has its statements planned anew. An array of the
+    values' type compares with one of the column only where both have one type, else the statement is refused; it compares
+    with NULL, so the planner knows the answer and nothing is left to do for a row."""
+    conditions = []
+    for name in dict.fromkeys(shape.columns):
+        form, table, column = known.forms[name], table_name(shape.table.target), sql.Identifier(name)
+        query = "pg_typeof((NULL::{}).{}) = {}::regtype" if form.cast else "({} = ARRAY[(NULL::{}).{}]) IS NULL"
+        if form.cast:
+            conditions.append(sql.SQL(query).format(table, column, sql.Literal(form.cast)))
+        else:
+            conditions.append(sql.SQL(query).format(sql.SQL("NULL::{}").format(sql.SQL(form.array)), table, column))
+    return sql.SQL(" AND ").join(conditions)
 
 
 # --- values and answers --------------------------------------------------------------------------------------------------
 
 
-def _rows(one: SmallChanges) -> pa.Array:
-    """Of each row its values as elements of an array in text form."""
-    cells = [_quoted(column) for column in one.columns]
-    return pc.binary_join_element_wise(*cells, _large(","), null_handling="replace", null_replacement="NULL")
+def _numbers(numbers: Iterable[int]) -> bytes:
+    return f"{{{','.join(map(str, numbers))}}}".encode()
 
 
-def _quoted(column: pa.Array) -> pa.Array:
+def _elements(column: pa.Array, delimiter: str) -> bytes:
+    """The values as an array in text form."""
     text = column.cast(pa.large_string())
     for special in ("\\", '"'):
         text = pc.replace_substring(text, special, "\\" + special)
-    return pc.binary_join_element_wise(_large('"'), text, _large('"'), _large(""))
-
-
-def _large(text: str) -> pa.Scalar:
-    return pa.scalar(text, pa.large_string())
-
-
-def _array(elements: Iterable[object]) -> bytes:
-    return f"{{{','.join(map(str, elements))}}}".encode()
+    mark, nothing = pa.scalar('"', pa.large_string()), pa.scalar("", pa.large_string())
+    quoted = pc.fill_null(pc.binary_join_element_wise(mark, text, mark, nothing), "NULL")
+    whole = pa.LargeListArray.from_arrays(pa.array([0, len(quoted)], pa.int64()), quoted)
+    return b"{%s}" % pc.binary_join(whole, pa.scalar(delimiter, pa.large_string()))[0].as_buffer().to_pybytes()
 
 
 def _answer(pgconn: PGconn) -> str:

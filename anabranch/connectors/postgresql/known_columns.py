@@ -14,26 +14,40 @@ from anabranch.connectors.postgresql.connection import Connection, table_name
 from anabranch.model.ids import TableId
 from anabranch.rows.net import ChangeShape
 
-# A type is read from text by its own input function, as a parameter of a statement is, where no cast from text stands for it
-# in pg_cast; a domain is cast as the type below it. https://www.postgresql.org/docs/current/sql-createcast.html
+# Elements of an array are read by their type's own input function, as a parameter of a statement is. Arrays have no arrays:
+# they are read from text, where no cast that somebody made stands for that.
+# https://www.postgresql.org/docs/current/catalog-pg-type.html, https://www.postgresql.org/docs/current/sql-createcast.html
 COLUMNS = """
-SELECT a.attname::text, a.atttypid::int8, c.relkind = 'r', c.relhasrules,
-       CASE WHEN t.typtype <> 'd' AND NOT EXISTS (SELECT FROM pg_catalog.pg_cast
-                  WHERE castsource = 'pg_catalog.text'::regtype AND casttarget = t.oid AND castmethod <> 'b')
-            THEN format('%%I.%%I', n.nspname, t.typname) END
+SELECT a.attname::text, a.atttypid::int8, c.relkind = 'r', c.relhasrules, t.typdelim::text,
+       CASE WHEN e.oid IS NOT NULL THEN format('%%I.%%I', en.nspname, e.typname)
+            WHEN NOT EXISTS (SELECT FROM pg_catalog.pg_cast
+                              WHERE castsource = 'pg_catalog.text'::regtype AND casttarget = t.oid)
+            THEN 'pg_catalog._text' END,
+       CASE WHEN e.oid IS NULL THEN format('%%I.%%I', n.nspname, t.typname) END
   FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
   JOIN pg_catalog.pg_type t ON t.oid = a.atttypid JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
+  LEFT JOIN pg_catalog.pg_type e ON e.oid = t.typarray LEFT JOIN pg_catalog.pg_namespace en ON en.oid = e.typnamespace
  WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How values of a column come as an array: its type, what stands between elements, and what an element is cast to ("":
+    it has the column's type)."""
+
+    array: str
+    delimiter: str
+    cast: str
+
+
 @dataclass
 class Known:
-    """`types`: oids; `casts`: names of types that a text is cast to as a parameter would be read. `is_plain`: not partitioned;
-    rows of tables that inherit from one are not its own."""
+    """`types`: oids. `forms`: of columns whose values may come as an array. `is_plain`: not partitioned; rows of tables that
+    inherit from one are not its own."""
 
     types: dict[str, int] = field(default_factory=dict)
-    casts: dict[str, str] = field(default_factory=dict)
+    forms: dict[str, Form] = field(default_factory=dict)
     is_plain: bool = False
     has_rules: bool = False
 
@@ -49,10 +63,11 @@ class KnownColumns:
         if table not in self._known:
             found = Known()
             name = table_name(table).as_string(self._connection)
-            for column, type, is_plain, has_rules, cast in self._connection.execute(COLUMNS, [name]).fetchall():
+            rows = self._connection.execute(COLUMNS, [name]).fetchall()
+            for column, type, is_plain, has_rules, delimiter, array, cast in rows:
                 found.types[column], found.is_plain, found.has_rules = type, is_plain, has_rules
-                if cast:
-                    found.casts[column] = cast
+                if array:
+                    found.forms[column] = Form(array, "," if cast else delimiter, cast or "")
             self._connection.commit()
             self._known[table] = found
         return self._known[table]

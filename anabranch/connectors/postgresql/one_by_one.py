@@ -9,7 +9,7 @@ import time
 
 import psycopg
 
-from anabranch.connectors.postgresql.block import CLEAR, Block
+from anabranch.connectors.postgresql.block import Block
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.known_columns import KnownColumns
 from anabranch.connectors.postgresql.pipelined import Pipeline, run
@@ -49,7 +49,7 @@ class OneByOne:
         if time.monotonic() < self._blocks_from or not self._block.takes(transactions):
             return False
         refused = self._block.carry_out(now, transactions)
-        run(self._connection.pgconn, CLEAR.encode())
+        self._block.clear()
         if not refused:
             return True
         self._known.forget()

@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from anabranch import failpoints, log
 from anabranch.config import ONLY
-from anabranch.connectors.postgresql import assemble
+from anabranch.connectors.postgresql import assemble, block
 from anabranch.errors import AnabranchError, ConfigError, TrailError
 from anabranch.job import Job, ends, parts
 from anabranch.load import plan as load_plan
@@ -56,12 +56,13 @@ HASTE: Mapping[str, Mapping[str, float]] = {
 @dataclass(frozen=True, slots=True)
 class Small:
     """What is smaller than a job file may ask for: bytes of a segment, row images of an epoch, rows of a load's chunk
-    (0: as the job says), row images of a chunk of PostgreSQL's log (0: as ever)."""
+    (0: as the job says), row images of a chunk of PostgreSQL's log, changes of a shape that go in a block (0: as ever)."""
 
     segment_bytes: int = 0
     epoch_rows: int = EPOCH_ROWS
     chunk_rows: int = 0
     log_images: int = 0
+    block_changes: int = 0
 
 
 class LocalEngine:
@@ -129,6 +130,8 @@ def run_part(name: str, job_file: str, environment: Mapping[str, str], output: s
         load_plan.LEAST_ROWS = load_plan.MOST_ROWS = small.chunk_rows
     if small.log_images:
         assemble.FULL_IMAGES = small.log_images
+    if small.block_changes:
+        block.EACH = small.block_changes
     code, error = _ended(name, job_file, small)
     if error:
         Path(f"{output}.end").write_text(json.dumps({"class": type(error).__name__, "message": str(error)}))

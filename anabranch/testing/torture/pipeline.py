@@ -104,7 +104,10 @@ class LocalPipeline(Waiting):
         if self.place.second:
             self._small, first = draw_sizes(self.seed, self._small, keeps=self._loses)
             more = first + more
-        self._small = replace(self._small, log_images=random.Random(f"chunks of {self.seed}").choice(LOG_IMAGES))
+        images, changes = (random.Random(f"{what} of {self.seed}") for what in ("chunks", "blocks"))
+        self._small = replace(
+            self._small, log_images=images.choice(LOG_IMAGES), block_changes=changes.choice((0, 1, 1))
+        )
         self.truncates = '"delete"' not in more
         self.meets = drawn.choice(("", *LOADING))
         self._beside: Beside | None = None
