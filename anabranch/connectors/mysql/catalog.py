@@ -39,11 +39,12 @@ class MysqlCatalog:
         return Definitions(self._connection).tables(wanted, whole)
 
     def names(self) -> dict[TableId, str]:
-        from anabranch.connectors.mysql.definitions import Definitions
+        from anabranch.connectors.mysql.table_names import table_names
 
-        # Older servers open a table to tell its kind, and wait for whoever makes or alters it. Capture asks again later.
-        ask(self._connection, "SET SESSION lock_wait_timeout = 2")
-        return dict.fromkeys(Definitions(self._connection).names(), "")
+        ask(
+            self._connection, "SET SESSION lock_wait_timeout = 2"
+        )  # of whoever makes or alters one: capture asks again later
+        return dict.fromkeys(table_names(self._connection), "")
 
     def gone(self, tables: Collection[TableId]) -> dict[TableId, str]:
         from anabranch.connectors.mysql.gone import is_gone

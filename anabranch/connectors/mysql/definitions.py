@@ -23,6 +23,7 @@ from anabranch.connectors.mysql.ddl import tokens
 from anabranch.connectors.mysql.expressions import name
 from anabranch.connectors.mysql.privileges import as_pattern, grant
 from anabranch.connectors.mysql.structures import HIDDEN, TABLE_COLUMN, checks_of, checks_query
+from anabranch.connectors.mysql.table_names import BASE_TABLES, SYSTEM_SCHEMAS
 from anabranch.connectors.mysql.typemap import Native, Refused, logical_type
 from anabranch.connectors.mysql.versions import knows
 from anabranch.errors import SourceError, SourceUnavailable
@@ -30,8 +31,6 @@ from anabranch.model.datatype import Kind
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Action, Column, ForeignKey, Index, TableSchema
 
-# `anabranch` holds our watermark; the others belong to the server.
-SYSTEM_SCHEMAS = ("mysql", "information_schema", "performance_schema", "sys", "anabranch")
 ROW_PERIOD = ("ROW START", "ROW END")  # https://mariadb.com/kb/en/system-versioned-tables/
 ONE_BY_ONE = 20  # tables up to which each is asked for by name
 ACTIONS = {
@@ -44,9 +43,6 @@ ACTIONS = {
 _DEFAULT = {"mysql": defaults.of_mysql, "mariadb": defaults.of_mariadb}
 
 _TABLES = "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, ENGINE, TABLE_COMMENT FROM information_schema.TABLES"
-# Without what a server opens each table for.
-# https://dev.mysql.com/doc/refman/5.7/en/information-schema-optimization.html
-_NAMES = "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES"
 _COLUMNS = (
     "SELECT TABLE_NAME, COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, CHARACTER_SET_NAME, COLLATION_NAME,"
     " CHARACTER_MAXIMUM_LENGTH, NUMERIC_PRECISION, NUMERIC_SCALE, DATETIME_PRECISION, IS_NULLABLE, COLUMN_DEFAULT, EXTRA,"
@@ -93,14 +89,10 @@ class Definitions:
                 hint=grant(foreign_keys.RIGHT, f"{as_pattern(table.schema)}.*", account(self._connection)),
             )
 
-    def names(self) -> list[TableId]:
-        return [TableId(row["TABLE_SCHEMA"], row["TABLE_NAME"]) for row in self._base_tables(_NAMES)]
-
-    def _base_tables(self, query: str = _TABLES) -> list[Row]:
+    def _base_tables(self) -> list[Row]:
         places = ", ".join(["%s"] * len(SYSTEM_SCHEMAS))
-        kinds = "('BASE TABLE', 'SYSTEM VERSIONED')"
-        where = f" WHERE TABLE_SCHEMA NOT IN ({places}) AND TABLE_TYPE IN {kinds}"
-        return self._rows(query + where, *SYSTEM_SCHEMAS)
+        where = f" WHERE TABLE_SCHEMA NOT IN ({places}) AND TABLE_TYPE IN {BASE_TABLES}"
+        return self._rows(_TABLES + where, *SYSTEM_SCHEMAS)
 
     def _read(self, schema: str, one: str | None, chosen: Mapping[TableId, Row]) -> dict[TableId, TableSchema]:
         columns = self._by_table(self._columns_query(), schema, one)

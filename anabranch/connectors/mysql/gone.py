@@ -10,13 +10,13 @@ import pymysql
 from anabranch.connectors.mysql.chunks import qualified
 from anabranch.connectors.mysql.connection import ask
 from anabranch.connectors.mysql.errors import translate
+from anabranch.connectors.mysql.table_names import BASE_TABLES
 from anabranch.errors import SourceUnavailable
 from anabranch.model.ids import TableId
 
 # Whoever has no right to the table is refused before the server looks whether it is there (1044, 1142).
 # https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html#error_er_no_such_table
 NO_SUCH_DATABASE, NO_SUCH_TABLE = 1049, 1146
-TABLES = ("BASE TABLE", "SYSTEM VERSIONED")
 _KIND = "SELECT TABLE_TYPE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
 
 
@@ -24,7 +24,7 @@ def is_gone(connection: pymysql.Connection, table: TableId) -> bool:
     """False also where this user may not know. Raises SourceUnavailable."""
     kinds = [kind for (kind,) in ask(connection, _KIND, table.schema, table.name)]
     if kinds:
-        return not any(kind in TABLES for kind in kinds)
+        return not any(kind in BASE_TABLES for kind in kinds)
     try:
         with connection.cursor() as cursor:
             cursor.execute(f"SELECT 1 FROM {qualified(table)} LIMIT 0")

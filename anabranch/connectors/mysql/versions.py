@@ -30,6 +30,8 @@ _SINCE: Mapping[str, Mapping[str, Version | None]] = {
     "GTIDs of what is committed": {"mysql": (5, 7, 9), "mariadb": ALWAYS},
     # utf8mb4_0900_bin, utf8mb4_nopad_bin: https://dev.mysql.com/doc/relnotes/mysql/8.0/en/news-8-0-17.html
     "collations that do not pad": {"mysql": (8, 0, 17), "mariadb": ALWAYS},
+    # Definitions are rows: https://dev.mysql.com/doc/refman/8.0/en/data-dictionary-information-schema.html
+    "a data dictionary": {"mysql": (8, 0, 0), "mariadb": None},
     # SHOW BINARY LOG STATUS: https://dev.mysql.com/doc/relnotes/mysql/8.2/en/news-8-2-0.html
     "binary log status": {"mysql": (8, 2, 0), "mariadb": None},
     # SHOW REPLICA STATUS: https://dev.mysql.com/doc/refman/8.0/en/show-replica-status.html
