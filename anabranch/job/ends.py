@@ -296,8 +296,24 @@ def prepare_target(job: Job, store: TargetStore) -> None:
             "source_identity": trail.source_identity,
             "definition": json.dumps(job.config.fingerprint()),
             **({TARGET: job.names.target} if job.names.target else {}),
+            **_origins(job, trail.job_uuid, known or {}),
         },
     )
+
+
+def _origins(job: Job, job_uuid: str, before: Mapping[str, str]) -> dict[str, str]:
+    """Who writes to what the job reads, for those who read what it writes. While the source is away: what was noted last."""
+    from anabranch.model.state import ORIGINS
+    from anabranch.model.writers import as_text, passed_on
+
+    try:
+        with contextlib.closing(source_of(job).catalog()) as catalog:
+            writers = [writer for writer in catalog.writers() if writer.key != job_uuid]
+    except SourceError:
+        return {ORIGINS: before[ORIGINS]} if ORIGINS in before else {}
+    included = [schema for table, schema in _history(job)[0].items() if job.rules.includes(table)]
+    found = passed_on(writers, {schema.id: job.rules.target_table(schema).target for schema in included})
+    return {ORIGINS: as_text(found)} if found else {}
 
 
 def refuse_changed_job(job: Job) -> None:

@@ -212,7 +212,7 @@ class Joining:
         catalog = self.source.catalog()
         try:
             now = catalog.tables(self.job.rules.includes)
-            mine = [w for w in catalog.writers() if w.key == ends.trail_uuid(self.job)]
+            mine = [w for w in catalog.writers() if w.key == ends.trail_uuid(self.job) and not w.through]
         finally:
             catalog.close()
         if mine:

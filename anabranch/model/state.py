@@ -72,6 +72,7 @@ JOINS = "joins"  # a fact: the table is loaded while the others stream already
 RECREATE = "recreate"  # a fact: the job file changed, and the target table has to be made anew
 RESUMES = "resumes"  # a fact: the sequence from which a table that apply has parked can go on
 WINDOW = "window"  # a fact: "low,high", sequences between which changes are carried out as in a load's window
+ORIGINS = "origins"  # a fact of a job: who writes to the tables that it reads (model/writers.py)
 KEPT = "kept"  # a fact: rows were in the target table before the load, and stay
 REREAD = "reread"  # a fact: keys whose rows have to come from the source again, as JSON
 SET_ASIDE = "set_aside"  # a fact: how many changes are set aside

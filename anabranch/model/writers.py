@@ -1,10 +1,14 @@
 """Replications that write to tables of the source: what they read elsewhere, what they write here, and which tables come back.
 
+A job notes at its target who writes to what it reads, and what that one has noted of others. So whoever reads that target knows
+where the rows come from, over however many databases: as far as each job along the way has started since the one before it.
+
 What does not live here: asking a server for them (`connectors/<db>/registered.py`).
 """
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,16 +19,20 @@ from anabranch.model.ids import TableId
 @dataclass(frozen=True, slots=True)
 class SourceWriter:
     """A job, or a subscription of the server's own. `key` tells it from others of its name: the job's uuid, the subscription's
-    slot. `pairs`: what it reads where its source is, and what it writes here."""
+    slot. `pairs`: what it reads where its source is, and what it writes here. `through`: the job that passes it on, where it
+    writes to what that job reads, "" where it writes here itself."""
 
     name: str
     key: str
     pairs: tuple[tuple[TableId, TableId], ...]
+    through: str = ""
 
 
 def own_targets(writers: Iterable[SourceWriter], key: str) -> frozenset[TableId]:
     """Tables of the source that the job with this uuid writes itself: it is its own target's database."""
-    return frozenset(written for writer in writers if key and writer.key == key for _, written in writer.pairs)
+    return frozenset(
+        written for writer in writers if key and writer.key == key and not writer.through for _, written in writer.pairs
+    )
 
 
 def led_back(ours: Mapping[TableId, TableId], theirs: Iterable[tuple[TableId, TableId]]) -> frozenset[TableId]:
@@ -35,6 +43,30 @@ def led_back(ours: Mapping[TableId, TableId], theirs: Iterable[tuple[TableId, Ta
         comes_to[read].add(written)
     after = {source: comes_to[target] & ours.keys() for source, target in ours.items()}
     return frozenset(source for source in ours if source in _reached(after, source))
+
+
+def passed_on(writers: Iterable[SourceWriter], ours: Mapping[TableId, TableId]) -> list[SourceWriter]:
+    """As they are seen behind the job that copies `ours`: what each reads at its own source, and where the job writes it."""
+    found: dict[tuple[str, str], set[tuple[TableId, TableId]]] = defaultdict(set)
+    for writer in writers:
+        found[writer.name, writer.key].update(
+            (read, ours[written]) for read, written in writer.pairs if written in ours
+        )
+    return [SourceWriter(*of, tuple(sorted(pairs))) for of, pairs in sorted(found.items()) if pairs]
+
+
+def as_text(writers: Iterable[SourceWriter]) -> str:
+    """To be kept as a fact of the job that passes them on."""
+    return json.dumps([[one.name, one.key, [[str(a), str(b)] for a, b in one.pairs]] for one in writers])
+
+
+def from_text(text: str, through: str) -> list[SourceWriter]:
+    """The reverse of `as_text`, of a job of this name."""
+    parse = TableId.parse
+    return [
+        SourceWriter(name, key, tuple((parse(read), parse(written)) for read, written in pairs), through)
+        for name, key, pairs in json.loads(text)
+    ]
 
 
 def _reached(after: Mapping[TableId, set[TableId]], start: TableId) -> set[TableId]:

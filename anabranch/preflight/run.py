@@ -132,7 +132,7 @@ def _select(config: JobConfig, rules: RuleSet, source: SourceConnector, known: K
         catalog.close()
     selection = select(rules, present, now, known)
     selection.logs_cascades = logs_cascades
-    selection.writers = tuple(writer for writer in writers if writer.key != known.uuid)
+    selection.writers = tuple(w for w in writers if w.key != known.uuid or w.through)
     selection.waiting = frozenset(filter(rules.includes, present)) - selection.tables.keys()
     if not logs_cascades:
         selection.results += check_cascades(rules, selection.tables.values(), _values(config))

@@ -156,6 +156,8 @@ class PostgresWriter:
             self.rollback()
         try:
             with translated("apply transactions one by one"):
+                self._own_source.refuse(connection, self._job)
+                connection.commit()
                 self._one_by_one.carry_out(now, transactions)
                 found = self._checkpoint(connection)
                 connection.commit()
@@ -322,6 +324,9 @@ class PostgresWriter:
 
     def commit(self) -> None:
         connection, stages = self._transaction()
+        if written := self._types.written:  # tables may have become partitions, or parents, of what the job reads
+            with translated("ask whether the target is the source"):
+                self._own_source.refuse(connection, self._job, written)
         try:
             with together(connection):
                 for job, state in self._saves:

@@ -47,6 +47,11 @@ class ColumnTypes:
         """The open transaction writes to this table."""
         self._written[table] = None
 
+    @property
+    def written(self) -> list[TableId]:
+        """What the open transaction has written to so far."""
+        return list(self._written)
+
     def ask(self, connection: Connection) -> Answer | None:
         """Send the question, behind all that the transaction writes; an error with MARK is its no."""
         if not self._written:

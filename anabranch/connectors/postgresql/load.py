@@ -177,6 +177,7 @@ class PostgresLoader:
     def take_off_keys(self, job: str, table: TargetTable) -> None:
         connection = self._session()
         with translated(f"take keys off {table.target}", table.source), connection.transaction():
+            self._own_source.refuse(connection, job, [table.target])
             existing = read_table(connection, table.target)
             if existing is not None:
                 constraints.take_off(connection, job, table, existing)
@@ -285,6 +286,8 @@ class PostgresLoader:
         self, job: str, schema: TableSchema, table: TargetTable, resolve: Callable[[TableId], TargetTable | None]
     ) -> list[str]:
         connection = self._session()
+        with translated(f"build what belongs to {table.target}"):
+            self._own_source.refuse(connection, job, [table.target])
         problems = constraints.put_back(connection, job, table)
         problems += structures.build_computed(connection, schema, table)
         problems += constraints.build_indexes(connection, schema, table)
@@ -302,7 +305,10 @@ class PostgresLoader:
         tables: Sequence[tuple[TableSchema, TargetTable]],
         resolve: Callable[[TableId], TargetTable | None],
     ) -> dict[TableId, list[str]]:
-        return small.build_small(self._session(), job, tables, self._rules, resolve)
+        connection = self._session()
+        with translated("build what belongs to small tables"):
+            self._own_source.refuse(connection, job, [table.target for _, table in tables])
+        return small.build_small(connection, job, tables, self._rules, resolve)
 
     def raise_sequences(self, tables: Sequence[TargetTable]) -> list[str]:
         return structures.raise_sequences(self._session(), tables)

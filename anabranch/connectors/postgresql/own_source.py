@@ -8,9 +8,10 @@ each copy of a server's files has its system identifier. What does not live here
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import LiteralString
 
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.registered import may_read
@@ -35,15 +36,20 @@ SELECT s.slot_name::text FROM anabranch.job j
  WHERE j.job = %s AND s.database = current_database()
 """
 PAIRS = "SELECT source_table, target_table FROM anabranch.table_state WHERE job = %s"
+READ = "SELECT source_table FROM anabranch.table_state WHERE job = %s AND source_table = ANY(%s)"
 # Rows of a partition, or of a child by INHERITS, are rows of every table above it.
 # https://www.postgresql.org/docs/current/catalog-pg-inherits.html
-RELATIVES = """
-WITH RECURSIVE start AS (SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-                          WHERE n.nspname = %(schema)s AND c.relname = %(name)s),
-     above AS (SELECT oid FROM start UNION SELECT i.inhparent FROM pg_inherits i JOIN above a ON i.inhrelid = a.oid),
-     below AS (SELECT oid FROM start UNION SELECT i.inhrelid FROM pg_inherits i JOIN below b ON i.inhparent = b.oid)
-SELECT n.nspname::text, c.relname::text FROM (SELECT oid FROM above UNION SELECT oid FROM below) AS r
-  JOIN pg_class c ON c.oid = r.oid JOIN pg_namespace n ON n.oid = c.relnamespace ORDER BY 1, 2
+RELATIVES: LiteralString = """
+WITH RECURSIVE start AS (SELECT t.place, c.oid
+                           FROM unnest(%(schemas)s::text[], %(names)s::text[]) WITH ORDINALITY AS t (schema, name, place)
+                           JOIN pg_namespace n ON n.nspname = t.schema
+                           JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.name),
+     above AS (SELECT place, oid FROM start
+                UNION SELECT a.place, i.inhparent FROM pg_inherits i JOIN above a ON i.inhrelid = a.oid),
+     below AS (SELECT place, oid FROM start
+                UNION SELECT b.place, i.inhrelid FROM pg_inherits i JOIN below b ON i.inhparent = b.oid)
+SELECT r.place, n.nspname::text, c.relname::text FROM (SELECT * FROM above UNION SELECT * FROM below) AS r
+  JOIN pg_class c ON c.oid = r.oid JOIN pg_namespace n ON n.oid = c.relnamespace ORDER BY 1, 2, 3
 """
 REMEDY = "write it to a table that the job does not read ([[rules]] target), or leave that one out ([[rules]] exclude)"
 
@@ -67,12 +73,21 @@ def sees(connection: Connection, key: str) -> bool:
     return bool(row and row[0])
 
 
-def read_by_the_job(connection: Connection, target: TableId, sources: Collection[TableId]) -> TableId | None:
-    """The table among `sources` whose rows a write to `target` would change, None where there is none."""
-    if target in sources:
-        return target
-    rows = connection.execute(RELATIVES, {"schema": target.schema, "name": target.name}).fetchall()
-    return next((found for row in rows if (found := TableId(*row)) in sources), None)
+def read_by_the_job(
+    connection: Connection, targets: Sequence[TableId], sources: Collection[TableId]
+) -> dict[TableId, TableId]:
+    """Of each target table, the one among `sources` whose rows a write to it would change, if there is one."""
+    found = {target: target for target in targets if target in sources}
+    for target, relative in _relatives(connection, targets):
+        if relative in sources:
+            found.setdefault(target, relative)
+    return found
+
+
+def _relatives(connection: Connection, targets: Sequence[TableId]) -> list[tuple[TableId, TableId]]:
+    """Of those that are there: each with all that it shares rows with, itself among them."""
+    names = {"schemas": [target.schema for target in targets], "names": [target.name for target in targets]}
+    return [(targets[place - 1], TableId(*table)) for place, *table in connection.execute(RELATIVES, names).fetchall()]
 
 
 def why(target: TableId, found: TableId) -> str:
@@ -93,7 +108,7 @@ def followed(connection: Connection, job: str) -> set[TableId]:
 
 @dataclass
 class OwnSource:
-    """The answer for one connection: asked once, however many tables come."""
+    """The answer for one connection. Whether the job reads this database is asked once, what its tables are each time."""
 
     _asked: dict[tuple[int, str], str] = field(default_factory=dict)
 
@@ -103,15 +118,15 @@ class OwnSource:
         targets = tuple(targets)
         if state := next((target for target in targets if target.schema == STATE), None):
             raise TargetError(is_state(state), hint=STATE_REMEDY, job=job)
-        slot = self._slot(connection, job)
-        if not slot:
-            return
-        pairs = connection.execute(PAIRS, [job]).fetchall()
-        sources = {TableId.parse(source) for source, _ in pairs}
-        for target in targets or [TableId.parse(target) for _, target in pairs]:
-            if found := read_by_the_job(connection, target, sources):
+        if slot := self._slot(connection, job):
+            pairs = () if targets else connection.execute(PAIRS, [job]).fetchall()
+            targets = targets or tuple(TableId.parse(target) for _, target in pairs)
+            relatives = [*zip(targets, targets, strict=True), *_relatives(connection, targets)]
+            rows = connection.execute(READ, [job, list({str(relative) for _, relative in relatives})]).fetchall()
+            read = {TableId.parse(source) for (source,) in rows}
+            if found := next(((target, relative) for target, relative in relatives if relative in read), None):
                 hint = f"{REMEDY}; in a copy of the source: SELECT pg_drop_replication_slot('{slot}') there"
-                raise TargetError(why(target, found), hint=hint, job=job)
+                raise TargetError(why(*found), hint=hint, job=job)
 
     def _slot(self, connection: Connection, job: str) -> str:
         asked = (connection.info.backend_pid, job)

@@ -28,6 +28,7 @@ from anabranch.connectors.postgresql.preflight_server import (
     check_state,
     check_table_rights,
     check_version,
+    too_old,
 )
 from anabranch.connectors.postgresql.preflight_tables import (
     check_columns,
@@ -62,6 +63,8 @@ class PostgresChecks:
         if self._connection is None or self._connection.closed:
             self._connection = connect(self._endpoint, "anabranch-preflight", autocommit=True)
         with translated("check the target"):
+            if found := [*too_old(self._connection)]:
+                return found  # it does not know what the other checks ask for
             live = Live(self._connection, context)
             found = [result for check in SERVER_CHECKS for result in check(live)]
             if any(result.check == STATE and result.verdict == "failed" for result in found):

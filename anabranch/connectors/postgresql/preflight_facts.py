@@ -53,8 +53,9 @@ class Live:
             read |= {*self.context.tables, *self.context.waiting}
         if not read:
             return {}
-        found = {t.source: read_by_the_job(self.connection, t.target, read) for t in self.context.targets.values()}
-        return {source: table for source, table in found.items() if table}
+        targets = self.context.targets
+        found = read_by_the_job(self.connection, [table.target for table in targets.values()], read)
+        return {source: found[table.target] for source, table in targets.items() if table.target in found}
 
     def one(self, query: str, *values: object) -> str:
         row = self.connection.execute(query.encode(), values).fetchone()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from anabranch.connectors.postgresql import ddl
+from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.partitions import plan_partitions
 from anabranch.connectors.postgresql.preflight_facts import WRITABLE, Live, failed, ok, warning
 from anabranch.connectors.postgresql.room import judge
@@ -32,11 +33,17 @@ SELECT c.relname::text, pg_get_userbyid(c.relowner)::text, starts_with(c.relname
 OUR_CONNECTIONS = 7
 
 
+def too_old(connection: Connection) -> Iterator[CheckResult]:
+    """A server that cannot be a target."""
+    version = connection.info.server_version
+    if version < OLDEST:
+        name = f"{version // 10_000}.{version % 10_000}"
+        yield failed("version", f"PostgreSQL {name} is too old", f"use PostgreSQL {OLDEST // 10_000} or later")
+
+
 def check_version(live: Live) -> Iterator[CheckResult]:
     name = live.one("SELECT current_setting('server_version')")
-    if live.version < OLDEST:
-        yield failed("version", f"PostgreSQL {name} is too old", "use PostgreSQL 12 or later")
-    elif live.version // 10_000 not in TESTED:
+    if live.version // 10_000 not in TESTED:
         tested = ", ".join(map(str, TESTED))
         hint = f"use PostgreSQL {tested}, or let anabranch verify {live.context.job} compare both ends"
         yield warning(

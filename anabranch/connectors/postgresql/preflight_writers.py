@@ -25,6 +25,7 @@ def check_writable(live: Live) -> Iterator[CheckResult]:
         yield failed("writable", "the target is read-only", "point the job at the primary")
 
 
+KEY = 8  # so many digits of a job's uuid are at the end of the name of its slot
 PRIMARY = "point the job at a server that is a primary of its own, and no replica of the source"
 
 
@@ -38,13 +39,18 @@ def check_loops(live: Live) -> Iterator[CheckResult]:
     """What the job brings here, and somebody brings back from here to the tables that it was read from, never comes to rest."""
     ours = {table.source: table.target for table in live.context.targets.values()}
     for writer in live.context.writers:
-        tables = sorted(led_back(ours, writer.pairs))
-        if tables and reads_here(live.connection, writer):
-            message = (
-                f"{writer.name} brings back what is written here to {some(map(str, tables))}, which this job reads"
-            )
+        if live.context.source_name.endswith(
+            f"_{writer.key[:KEY]}"
+        ):  # what this job has written comes round to its source
+            tables = sorted(led_back({source: source for source in ours}, writer.pairs))
+        else:
+            tables = sorted(led_back(ours, writer.pairs))
+            tables = tables if tables and reads_here(live.connection, writer) else []
+        if tables:
+            who = f"{writer.name}, over {writer.through}," if writer.through else writer.name
+            message = f"{who} brings back what is written here to {some(map(str, tables))}, which this job reads"
             hint = (
-                "leave these tables out of one of the two ([[rules]] exclude), or give one of them other target tables"
+                "leave these tables out of one of the jobs ([[rules]] exclude), or give one of them other target tables"
             )
             yield failed("loop", message, hint, names=map(str, tables))
 

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.model.ids import TableId
-from anabranch.model.writers import SourceWriter
+from anabranch.model.state import ORIGINS
+from anabranch.model.writers import SourceWriter, from_text
 
 # No row: no job has its state here. to_regclass would raise an error for a schema that is closed to the user.
 MAY_READ = """
@@ -23,6 +24,10 @@ SELECT bool_and(has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.o
 JOBS = """
 SELECT 'the job ' || s.job, j.uuid, s.source_table, s.target_table FROM anabranch.table_state s JOIN anabranch.job j USING (job)
  WHERE j.uuid IS NOT NULL AND (s.state <> 'parked' OR s.generation > 0) ORDER BY 1, 3
+"""
+# What jobs have noted of those that write to what they read.
+PASSED_ON = """
+SELECT 'the job ' || job, facts ->> %s FROM anabranch.job WHERE uuid IS NOT NULL AND facts ? %s ORDER BY 1
 """
 # Before 14 only superusers may read the oids of pg_subscription; the view has them for all.
 # https://www.postgresql.org/docs/current/catalog-pg-subscription.html
@@ -50,9 +55,13 @@ def may_read(connection: Connection) -> bool | None:
 
 def writers(connection: Connection) -> list[SourceWriter]:
     """Jobs, where this user may read their state, and subscriptions: whatever writes to tables here."""
-    rows = connection.execute(JOBS).fetchall() if may_read(connection) else []
+    if not may_read(connection):
+        return subscriptions(connection)
+    rows = connection.execute(JOBS).fetchall()
     found = [(name, key, TableId.parse(read), TableId.parse(written)) for name, key, read, written in rows]
-    return _grouped(found) + subscriptions(connection)
+    passed_on = connection.execute(PASSED_ON, [ORIGINS, ORIGINS]).fetchall()
+    others = [writer for name, text in passed_on for writer in from_text(text, name)]
+    return _grouped(found) + others + subscriptions(connection)
 
 
 def subscriptions(connection: Connection) -> list[SourceWriter]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anabranch.model.ids import TableId
-from anabranch.model.writers import SourceWriter, led_back, own_targets
+from anabranch.model.writers import SourceWriter, as_text, from_text, led_back, own_targets, passed_on
 
 
 def tables(text: str) -> list[tuple[TableId, TableId]]:
@@ -33,3 +33,24 @@ def test_own_targets_are_those_of_the_jobs_uuid() -> None:
     mine, other, nameless = (SourceWriter("the job shop", key, tuple(tables("a>b"))) for key in ("uuid", "more", ""))
     assert own_targets([other, mine], "uuid") == {TableId("s", "b")}
     assert own_targets([other, nameless], "uuid") == own_targets([nameless], "") == frozenset()
+
+
+def test_who_writes_far_up_is_known_behind_each_job() -> None:
+    """Three databases: `one` brings a to b, `two` b to c, `three` brings c back to a."""
+    one = SourceWriter("the job one", "1", tuple(tables("a>b more>b2")))
+    behind_two = from_text(as_text(passed_on([one], dict(tables("b>c x>y")))), "the job two")
+    assert behind_two == [SourceWriter("the job one", "1", tuple(tables("a>c")), "the job two")]
+    assert led_back(dict(tables("c>a")), behind_two[0].pairs) == {TableId("s", "c")}
+    two = SourceWriter("the job two", "2", tuple(tables("b>c x>y")))
+    behind_three = passed_on([two, *behind_two], dict(tables("c>a")))
+    assert [(found.key, list(found.pairs)) for found in behind_three] == [("1", tables("a>a")), ("2", tables("b>a"))]
+    assert own_targets(behind_two, "1") == frozenset()  # of a job that writes elsewhere
+
+
+def test_what_comes_by_two_ways_is_passed_on_once() -> None:
+    ways = [
+        SourceWriter("the job one", "1", tuple(tables(pairs)), through)
+        for pairs, through in (("a>b", ""), ("a>c", "x"))
+    ]
+    assert passed_on(ways, dict(tables("b>z c>z"))) == [SourceWriter("the job one", "1", tuple(tables("a>z")))]
+    assert passed_on(ways, dict(tables("d>z"))) == []
