@@ -177,3 +177,52 @@ def test_row_security_at_the_source_is_refused_and_never_filters(logical_postgre
         assert "row-level security" in refused.stderr and "BYPASSRLS" in refused.stderr
     finally:
         made.source.execute(f"DROP OWNED BY {user}", f"DROP ROLE {user}")
+
+
+@pytest.mark.quick
+def test_a_policy_that_is_made_at_the_source_while_it_streams_filters_nothing(
+    logical_postgresql: Server, scenario: Make
+) -> None:
+    """The log has every row; a table that is loaded again, and verify, are refused with the policy's name."""
+    made = scenario(logical_postgresql, "CREATE TABLE secret (id int PRIMARY KEY, is_open boolean)")
+    user = f"{made.source.name[-20:]}_reader"
+    made.source.execute(
+        "INSERT INTO secret SELECT n, n % 2 = 0 FROM generate_series(1, 10) AS n",
+        f"CREATE ROLE {user} LOGIN REPLICATION PASSWORD 'p'",
+        f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {user}",
+        f"GRANT CREATE ON DATABASE {made.source.name} TO {user}",
+    )
+    made.cli("setup", "--execute")
+    made.user = (user, "p")
+    made.write_job()
+    try:
+        made.run_until_caught_up()
+        run = made.start("run")
+        made.sync(run)
+        made.source.execute(
+            "ALTER TABLE secret ENABLE ROW LEVEL SECURITY",
+            f"CREATE POLICY half ON secret TO {user} USING (is_open)",
+            "INSERT INTO secret VALUES (11, false)",
+            "UPDATE secret SET is_open = NOT is_open WHERE id = 1",
+        )
+        made.sync(run)
+        for command in (
+            ("verify",),
+            ("load", "--table", "public.secret"),
+            ("load", "--table", "public.secret", "--recreate"),
+        ):
+            said = made.cli(*command, code=None)
+            assert said.code in (3, 5), said
+            assert "policies half" in said.stderr and f'ALTER ROLE "{user}" BYPASSRLS' in said.stderr, said
+        made.source.execute("INSERT INTO secret VALUES (12, false)")
+        made.sync(run)
+        assert made.target.query("SELECT count(*) FROM public.secret") == [(12,)]
+        made.source.execute(f"ALTER ROLE {user} BYPASSRLS")
+        made.cli("load", "--table", "public.secret")
+        made.sync(run)
+        made.wait_streaming(run)
+        made.assert_identical("secret")
+        run.stop()
+    finally:
+        made.close()
+        made.source.execute(f"DROP OWNED BY {user}", f"DROP ROLE {user}")

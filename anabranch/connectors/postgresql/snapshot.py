@@ -20,6 +20,7 @@ from anabranch.connectors.postgresql.copy_out import copied
 from anabranch.connectors.postgresql.fingerprint import fingerprint
 from anabranch.connectors.postgresql.key_order import Operators, compared, may_have_own, operators
 from anabranch.connectors.postgresql.positions import Place, place_of
+from anabranch.connectors.postgresql.row_security import policies_named
 from anabranch.connectors.postgresql.source_connection import (
     identity,
     log_end,
@@ -67,7 +68,7 @@ class PostgresSnapshot:
         if not table.primary_key:
             return [Bounds()]
         doing = f"cut {table.id} into chunks"
-        with translated(doing), named(self._endpoint, table, table.primary_key, sql.SQL("true"), doing):
+        with self._about(table, doing), named(self._endpoint, table, table.primary_key, sql.SQL("true"), doing):
             edges = list(self._edges(table, rows_per_chunk))
         return [Bounds(lower, upper) for lower, upper in zip([None, *edges], [*edges, None], strict=True)]
 
@@ -187,7 +188,7 @@ class PostgresSnapshot:
     def raw(self, table: TableSchema, columns: Sequence[str], bounds: Bounds) -> Generator[bytes, None, int]:
         condition = self._inside(table, bounds)
         query = _query(table, columns, condition, " (FORMAT binary)")
-        with _about(table), named(self._endpoint, table, columns, condition, "read rows"):
+        with self._about(table), named(self._endpoint, table, columns, condition, "read rows"):
             return (yield from copied(self._session(), query))
 
     def lines_of(
@@ -199,7 +200,7 @@ class PostgresSnapshot:
             yield from self._copy(table, columns, sql.SQL(" AND ").join(equal), "the rows of a key")
 
     def fingerprint(self, table: TableSchema, columns: Sequence[Hashed], bounds: Bounds) -> Fingerprint | None:
-        with translated(f"sum up {table.id}"):
+        with self._about(table, f"sum up {table.id}"):
             return fingerprint(self._session(), table.id, columns, self._inside(table, bounds), own_rows(table))
 
     def _inside(self, table: TableSchema, bounds: Bounds) -> sql.Composable:
@@ -242,13 +243,23 @@ class PostgresSnapshot:
                 refuse_other(self._connection, self._expected)
         return self._connection
 
+    @contextmanager
+    def _about(self, table: TableSchema, doing: str = "read rows") -> Iterator[None]:
+        """What the source refuses inside is said with the table's name, and with the policies that would hide rows of it."""
+        try:
+            with policies_named(lambda: open_session(self._endpoint)), translated(doing):
+                yield
+        except SourceError as error:
+            error.table = error.table or str(table.id)
+            raise
+
     def _copy(
         self, table: TableSchema, columns: Sequence[str], condition: sql.Composable, piece: str
     ) -> Iterator[bytes]:
         def refusal(told: int, came: int) -> SourceError:
             return SourceError(f"read rows: {miscount(piece, told, came)}", hint=MISCOUNTED)
 
-        with _about(table), named(self._endpoint, table, columns, condition, "read rows"):
+        with self._about(table), named(self._endpoint, table, columns, condition, "read rows"):
             yield from plain_lines(self._session(), _query(table, columns, condition), refusal)
 
 
@@ -257,17 +268,6 @@ def _begin(connection: Connection) -> None:
     if connection.info.transaction_status is not psycopg.pq.TransactionStatus.IDLE:
         connection.execute("COMMIT")
     connection.execute(BEGIN)
-
-
-@contextmanager
-def _about(table: TableSchema) -> Iterator[None]:
-    """What the source refuses inside is said with the table's name."""
-    try:
-        with translated("read rows"):
-            yield
-    except SourceError as error:
-        error.table = error.table or str(table.id)
-        raise
 
 
 def _query(table: TableSchema, columns: Sequence[str], condition: sql.Composable, form: str = "") -> sql.Composed:
