@@ -30,6 +30,7 @@ from anabranch.failpoints import reach
 from anabranch.load.plan import Knot, Piece, pieces_of
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
+from anabranch.rows.labels import LabelLoader
 from anabranch.spark.where import read_columns
 
 Quiet = Callable[[frozenset[TableId], LogMark, LogMark], bool | None]
@@ -136,13 +137,25 @@ class ChunkWork:
         try:
             return self._finish(piece, (low, high), form, blocks)
         except RowRefused as refusal:
-            if not form:
+            if not form and not self._labels_added(piece):
                 raise
             bound = log.get(job=self.job, table=str(piece.load.schema.id))
-            bound.warning("chunk_read_again_as_lines", reason=refusal.message)
+            bound.warning("chunk_read_again", reason=refusal.message)
         lines = replace(self, forms={}, kept=None)  # they tell which row it is, or are taken
         with lines.read(piece) as (header, blocks):
             return lines.finish(piece, header, blocks)
+
+    def _labels_added(self, piece: Piece | Knot) -> bool:
+        """May the target take the rows now? A label that the source's type got since the load began is added there; the source
+        is asked for what the tables need now, as no log tells of it."""
+        tables = [one.load.schema.id for one in pieces_of(piece) if one.load.schema.needs]
+        if not tables:
+            return False
+        with closing(self.target.loader(self.rules)) as loader, closing(self.source.catalog()) as catalog:
+            if not isinstance(loader, LabelLoader):
+                return False
+            found = catalog.tables(lambda table: table in tables)
+            return bool(loader.add_labels([need for schema in found.values() for need in schema.needs]))
 
     def _finish(
         self, piece: Piece | Knot, marks: tuple[str, str], form: str, blocks: Iterator[bytes]

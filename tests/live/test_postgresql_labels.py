@@ -8,14 +8,16 @@ from contextlib import closing
 import pyarrow as pa
 import pytest
 from applying import Applying
-from customers import JOB, endpoint_of
+from customers import JOB, RULES, endpoint_of
 from structures_rig import Ends, Make, ends
 
-from anabranch.abc import Conflict
+from anabranch.abc import Bounds, Conflict
 from anabranch.apply.labels import needed_now
-from anabranch.connectors.postgresql import source
+from anabranch.connectors.postgresql import source, target
 from anabranch.connectors.postgresql.store import PostgresStore
-from anabranch.errors import TargetBusy
+from anabranch.errors import RowRefused, TargetBusy
+from anabranch.load.copy import ChunkWork
+from anabranch.load.plan import LoadTable, Piece
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.state import TableState
@@ -136,3 +138,32 @@ def test_where_nothing_can_be_added_it_is_the_conflict_that_it_was(both: Ends) -
         writer.merge(inserted(both, "plain", (1, "new")))
     assert both.target.query(LABELS) == [("sad",), ("o'k",)]
     made.writer.close()
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_a_label_that_comes_while_a_table_is_loaded_is_added(both: Ends, name: str) -> None:
+    """The definition that the load has is older than the label; its chunk is refused, and read again."""
+    old = {"plain": "sad", "many": "{sad}", "wrapped": "sad", "parts": "(x,sad)"}[name]
+    table = TableId("public", name)
+    work = ChunkWork(JOB, source(endpoint_of(both.source)), target(endpoint_of(both.target)), RULES)
+    one = LoadTable(both.schemas[table], both.tables[table])
+    piece = Piece(one, 0, Bounds())
+    both.source.execute(*ADDED, f"INSERT INTO {name} VALUES (1, '{old}')")
+    both.source.query(f"INSERT INTO {name} VALUES (2, %s) RETURNING id", [NEW[name].replace("''", "'")])
+    with work.read(piece) as (header, blocks):
+        assert work.finish(piece, header, blocks) == (2,)
+    shown = f"SELECT id, v::text FROM public.{name} ORDER BY id"
+    assert both.target.query(shown) == both.source.query(shown)
+    assert both.target.query(LABELS) == both.source.query(LABELS)
+
+
+def test_a_load_whose_label_cannot_be_added_is_refused(both: Ends) -> None:
+    """The target's labels have other names: nobody can say which is which."""
+    table = TableId("public", "plain")
+    work = ChunkWork(JOB, source(endpoint_of(both.source)), target(endpoint_of(both.target)), RULES)
+    piece = Piece(LoadTable(both.schemas[table], both.tables[table]), 0, Bounds())
+    both.target.execute("ALTER TYPE mood RENAME VALUE 'sad' TO 'glum'")
+    both.source.execute("ALTER TYPE mood ADD VALUE 'new'", "INSERT INTO plain VALUES (1, 'new')")
+    with work.read(piece) as (header, blocks), pytest.raises(RowRefused, match="key id=1"):
+        work.finish(piece, header, blocks)
+    assert both.target.query(LABELS) == [("glum",), ("o'k",)]

@@ -34,6 +34,7 @@ from anabranch.connectors.postgresql.errors import (
     translated,
 )
 from anabranch.connectors.postgresql.heirs import refuse_heirs
+from anabranch.connectors.postgresql.labels import add_labels
 from anabranch.connectors.postgresql.own_source import OwnSource
 from anabranch.connectors.postgresql.partitions import plan_partitions, taken
 from anabranch.connectors.postgresql.row_security import policies_named
@@ -45,7 +46,7 @@ from anabranch.errors import Fenced, RowRefused, TargetError
 from anabranch.failpoints import reach
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
-from anabranch.model.schema import TableSchema
+from anabranch.model.schema import Need, TableSchema
 from anabranch.model.state import KEPT
 from anabranch.model.steps import DdlStep
 from anabranch.rows.counted import Told, lines_in, miscount
@@ -259,6 +260,9 @@ class PostgresLoader:
             connection.execute(CHUNK_DONE, [rows, *marks, *chunk])
             reach("load.copied")
             return rows
+
+    def add_labels(self, needs: Sequence[Need]) -> Sequence[str]:
+        return add_labels(self._endpoint, needs)
 
     def unique_columns(self, tables: Sequence[TargetTable]) -> Mapping[TableId, frozenset[str]]:
         with translated("read the unique keys of the target"):
