@@ -18,6 +18,7 @@ from anabranch.abc.abilities import (
     RawLoader,
     RawReader,
     SharingReader,
+    WaryReader,
 )
 from anabranch.abc.loading import LoadedChunk, Loader, NewLoad
 from anabranch.model.checks import CheckResult
@@ -65,6 +66,7 @@ __all__ = [
     "TypeMap",
     "ValueGuard",
     "ValueRules",
+    "WaryReader",
     "Writer",
 ]
 

@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from anabranch.abc import Bounds
+    from anabranch.abc import Bounds, ValueRules
     from anabranch.model.ids import TableId
     from anabranch.model.position import LogMark
     from anabranch.model.schema import TableSchema
@@ -47,6 +47,15 @@ class RawReader(Protocol):
     def raw(self, table: TableSchema, columns: Sequence[str], bounds: Bounds) -> Generator[bytes, None, int]:
         """The rows that `lines` gives, in that form: one stream from its beginning to its end, in blocks of about 1 MB that are
         cut anywhere, nothing buffered beyond. Returns how many rows the server says they are."""
+
+
+@runtime_checkable
+class WaryReader(Protocol):
+    """Knows of values of a SnapshotReader that say nothing without something that is in no row."""
+
+    def refuse_loose_ends(self, table: TableSchema, columns: Sequence[str], bounds: Bounds, rules: ValueRules) -> None:
+        """Looks at the rows that `lines` would give now, in the same snapshot. Raises SourceError with the key of one that
+        `rules` do not let pass."""
 
 
 @runtime_checkable

@@ -24,6 +24,7 @@ from anabranch.abc import (
     SourceConnector,
     TargetConnector,
     ValueRules,
+    WaryReader,
 )
 from anabranch.errors import RowRefused, SourceError
 from anabranch.failpoints import reach
@@ -123,6 +124,8 @@ class ChunkWork:
             if number:
                 yield b""
             schema, columns = piece.load.schema, read_columns(piece.load.table, piece.load.filter)
+            if isinstance(snapshot, WaryReader):
+                snapshot.refuse_loose_ends(schema, columns, piece.bounds, self.rules)
             if form and isinstance(snapshot, RawReader):
                 return (yield from snapshot.raw(schema, columns, piece.bounds))  # of one piece: no empty block in it
             yield from filter(None, snapshot.lines(schema, columns, piece.bounds, self.rules))

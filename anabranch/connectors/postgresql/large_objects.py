@@ -9,7 +9,7 @@ from any other number.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from enum import StrEnum
 
 import psycopg
@@ -91,6 +91,47 @@ def _form(is_nested: bool, is_array: bool | None) -> Form | None:
 def is_declared(column: Column) -> bool:
     """By the type of the extension lo, which is for nothing else."""
     return column.native.rpartition(".")[2] == "lo"
+
+
+def may_name(column: Column) -> bool:
+    """Is it worth asking what its type is made of? Types of the server's own say it by their names."""
+    return column.native.removesuffix("[]") == "oid" or "." in column.native
+
+
+# --- in a load --------------------------------------------------------------------------------------------------------
+
+
+def named_in(
+    connection: Connection, schema: TableSchema, columns: Collection[str], condition: sql.Composable
+) -> tuple[Column, Mapping[str, str | None]] | None:
+    """A column, and the key of a row that `condition` selects, in which it names an object of now; None where no row does. In
+    the transaction's snapshot. Asks nothing for a table without such columns."""
+    forms, is_any = Forms(lambda: connection), None
+    for column in schema.columns:
+        if column.name not in columns or column.generated or not may_name(column):
+            continue
+        form = forms.of(schema.id, column)
+        if form not in (Form.PLAIN, Form.ARRAY):
+            continue
+        is_any = bool(one(connection, _ANY)) if is_any is None else is_any
+        if is_any and (key := _first_key(connection, schema, column, form, condition)) is not None:
+            return column, key
+    return None
+
+
+def _first_key(
+    connection: Connection, schema: TableSchema, column: Column, form: Form, condition: sql.Composable
+) -> Mapping[str, str | None] | None:
+    value: sql.Composable = sql.Identifier("t", column.name)
+    if form is Form.ARRAY:
+        value = sql.SQL("ANY ({}::oid[])").format(value)
+    texts = [sql.SQL("{}::text").format(sql.Identifier("t", name)) for name in schema.primary_key]
+    query = sql.SQL(
+        "SELECT {} FROM {} AS t WHERE {} AND EXISTS (SELECT FROM pg_catalog.pg_largeobject_metadata AS m WHERE m.oid = {})"
+        " LIMIT 1"
+    ).format(sql.SQL(", ").join(texts), own_rows(schema), condition, value)
+    row = connection.execute(query).fetchone()
+    return None if row is None else dict(zip(schema.primary_key, row, strict=True))
 
 
 # --- before a load ----------------------------------------------------------------------------------------------------

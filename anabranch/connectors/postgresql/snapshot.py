@@ -19,6 +19,7 @@ from anabranch.connectors.postgresql.connection import Connection, column_list, 
 from anabranch.connectors.postgresql.copy_out import copied
 from anabranch.connectors.postgresql.fingerprint import fingerprint
 from anabranch.connectors.postgresql.key_order import Operators, compared, may_have_own, operators
+from anabranch.connectors.postgresql.large_objects import NUMBERS, REMEDY, may_name, named_in
 from anabranch.connectors.postgresql.positions import Place, place_of
 from anabranch.connectors.postgresql.row_security import policies_named
 from anabranch.connectors.postgresql.source_connection import (
@@ -40,6 +41,7 @@ from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
 from anabranch.rows.counted import miscount, piece_name
 from anabranch.rows.fingerprint import Fingerprint, Hashed
+from anabranch.rows.refused import NO_KEY
 
 PLACE = "ctid"  # the name of no column
 _TREES = 120_000  # pg_partition_tree
@@ -176,6 +178,18 @@ class PostgresSnapshot:
         pages, rows, _ = found or (0, 0, 0)
         edges = [(f"({page},0)",) for page in page_edges(pages, rows, rows_per_chunk)]  # no row has the number 0
         return [Bounds(lower, upper) for lower, upper in zip([None, *edges], [*edges, None], strict=True)]
+
+    def refuse_loose_ends(self, table: TableSchema, columns: Sequence[str], bounds: Bounds, rules: ValueRules) -> None:
+        if rules.large_objects == NUMBERS or not any(may_name(column) for column in table.columns):
+            return
+        with self._about(table, "look for large objects"):
+            found = named_in(self._session(), table, columns, self._inside(table, bounds))
+        if found is not None:
+            column, key = found
+            row = ", ".join(f"{name}={value}" for name, value in key.items()) or NO_KEY
+            what = f"column {column.name} ({column.native}) of the row with {row} names a large object"
+            why = "the number would arrive, the object is in no log"
+            raise SourceError(f"{what}: {why}", table=str(table.id), hint=REMEDY)
 
     def lines(self, table: TableSchema, columns: Sequence[str], bounds: Bounds, rules: ValueRules) -> Iterator[bytes]:
         yield from self._copy(table, columns, self._inside(table, bounds), _piece(table, bounds))
