@@ -361,8 +361,8 @@ with warnings.catch_warnings():
         vector: Literal["real[]", "vector"] = "real[]"
         """The target's type for vectors: an array, or pgvector's own."""
         large_objects: Literal["stop", "numbers"] = "stop"
-        """A column of a PostgreSQL that names large objects (`oid`, `lo`), which no log has: refuse it by name before the load,
-        and park its table at the first row of the log that names one; or let the numbers arrive without the objects."""
+        """A column of a PostgreSQL that names large objects (`oid`, `lo`), which no log has: refuse it by name before the load
+        and in it, and park its table at the first row of the log that names one; or let the numbers arrive without them."""
         map: dict[str, str] = {}
         """Source type -> target type, instead of the type map's: `"tinyint(1)" = "boolean"`. The left side is the type as
         the source spells it, or its name alone, or a glob on either; the exact spelling wins, then the first. Which types
