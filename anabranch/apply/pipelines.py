@@ -6,20 +6,23 @@ What does not live here: which are small (`small.py`), one transaction alone (`e
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Iterable, Sequence
-from itertools import islice, takewhile
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from anabranch.abc import PipelinedWriter
 from anabranch.apply.compact import NeedsSlowWay
-from anabranch.apply.feed import SourceTransaction, each
+from anabranch.apply.context import ApplyContext
+from anabranch.apply.feed import SourceTransaction
 from anabranch.apply.images import order_of
-from anabranch.apply.plan import FilterImages, group
+from anabranch.apply.plan import FilterImages, Group, group
 from anabranch.apply.small import Planned, plan
 from anabranch.errors import TargetUnavailable
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
+from anabranch.model.position import Position
 from anabranch.model.state import Checkpoint
 from anabranch.rows.chunk import Chunk
 from anabranch.rows.small import SmallTransactions
@@ -27,7 +30,7 @@ from anabranch.rows.small import SmallTransactions
 if TYPE_CHECKING:
     from anabranch.apply.epoch import Applier
 
-PIPELINED = 2000  # transactions that are sent to the target between two commits that wait for its disk
+PIPELINED = 8000  # transactions that are sent to the target between two commits that wait for its disk
 FEW = 4  # fewer gain nothing
 
 
@@ -39,60 +42,122 @@ def in_pipelines(
     applier: Applier, writer: PipelinedWriter, chunks: Sequence[Chunk], filtered: FilterImages | None
 ) -> None:
     """Runs of small transactions; what is none, or is refused, alone between them."""
-    left = deque(transaction for chunk in chunks for transaction in each(chunk))
+    line = _Line(chunks)
     try:
-        part = group(chunks, applier.context, filtered)
+        plans = _Plans(line, group(chunks, applier.context, filtered), applier.context)
     except NeedsSlowWay:  # of one of them: alone it says what it lacks
-        for transaction in left:
-            applier.alone(transaction)
+        for place in range(len(line)):
+            applier.alone(line[place])
         return
-    context, planned, upto, most = applier.context, Planned(), 0, PIPELINED
-    while left:
-        if context is not applier.context:
-            context, upto = applier.context, 0
-            part = group(chunks, context, filtered)
-        if left[0].sequence > upto:
-            upto = left[min(len(left), PIPELINED) - 1].sequence
-            bounds = (order_of(sequence, part.base) for sequence in (left[0].sequence, upto + 1))
-            planned = plan(part.within(*bounds), context)
-        # What moves a row that waits to be read again is noted in the epoch that carries it out.
-        small = [] if any(part.dirty.values()) else _beginning(islice(left, most), planned, upto)
-        done = _pipelined(applier, writer, small, planned) if len(small) >= FEW else 0
-        for _ in range(done):
-            left.popleft()
-        most = PIPELINED if done == len(small) else FEW * 4  # others may be refused near it
-        if done < len(small) or not small:
-            applier.alone(left.popleft())
+    place, most = 0, PIPELINED
+    with plans:
+        while place < len(line):
+            if plans.context is not applier.context:
+                plans.change(group(chunks, applier.context, filtered), applier.context)
+            planned, end = plans.at(place)
+            # What moves a row that waits to be read again is noted in the epoch that carries it out.
+            stop = place if any(plans.part.dirty.values()) else _end(line, planned, place, min(end, place + most))
+            done = _pipelined(applier, writer, line, range(place, stop), planned) if stop - place >= FEW else 0
+            most = PIPELINED if done == stop - place else FEW * 4  # others may be refused near it
+            if done < stop - place or stop == place:
+                applier.alone(line[place + done])
+                done += 1
+            place += done
 
 
-def _beginning(run: Iterable[SourceTransaction], planned: Planned, upto: int) -> list[SourceTransaction]:
-    return list(takewhile(lambda one: one.sequence <= upto and one.sequence not in planned.apart, run))
+class _Line:
+    """The transactions of some chunks, one behind the other."""
+
+    def __init__(self, chunks: Sequence[Chunk]) -> None:
+        self.sequences: list[int] = []
+        self.natives: list[str] = []
+        self.commit_times: list[int] = []
+        self._chunks, self._firsts = chunks, [0]
+        for chunk in chunks:
+            self.natives += chunk.transactions.column("native").to_pylist()
+            self.commit_times += chunk.transactions.column("commit_time").to_pylist()
+            self.sequences += range(chunk.first_sequence, chunk.first_sequence + chunk.transactions.num_rows)
+            self._firsts.append(len(self.sequences))
+
+    def __len__(self) -> int:
+        return len(self.sequences)
+
+    def __getitem__(self, place: int) -> SourceTransaction:
+        sequence = self.sequences[place]
+        chunk = self._chunks[bisect_right(self._firsts, place) - 1]
+        position = Position(sequence, self.natives[place])
+        return SourceTransaction(sequence, position, self.commit_times[place], lambda: iter((chunk,)))
 
 
-def _pipelined(applier: Applier, writer: PipelinedWriter, small: Sequence[SourceTransaction], planned: Planned) -> int:
+class _Plans:
+    """Plans PIPELINED transactions of a line at a time, the next ones while the target is at those before."""
+
+    def __init__(self, line: _Line, part: Group, context: ApplyContext) -> None:
+        self._line, self._threads = line, ThreadPoolExecutor(1, "anabranch-plan")
+        self._ahead: tuple[int, Future[Planned]] | None = None
+        self.change(part, context)
+
+    def __enter__(self) -> _Plans:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._threads.shutdown(cancel_futures=True)
+
+    def change(self, part: Group, context: ApplyContext) -> None:
+        self.part, self.context, self._ahead, self._end = part, context, None, 0
+
+    def at(self, place: int) -> tuple[Planned, int]:
+        """What is planned there, and up to which place."""
+        if place >= self._end:
+            ahead, self._ahead = self._ahead, None
+            self._planned = (
+                ahead[1].result() if ahead and ahead[0] == place else self._plan(place, self.part, self.context)
+            )
+            self._end = min(len(self._line), place + PIPELINED)
+            if self._end < len(self._line):
+                self._ahead = self._end, self._threads.submit(self._plan, self._end, self.part, self.context)
+        return self._planned, self._end
+
+    def _plan(self, place: int, part: Group, context: ApplyContext) -> Planned:
+        last = min(len(self._line), place + PIPELINED) - 1
+        bounds = (self._line.sequences[place], self._line.sequences[last] + 1)
+        return plan(part.within(*(order_of(sequence, part.base) for sequence in bounds)), context)
+
+
+def _end(line: _Line, planned: Planned, place: int, end: int) -> int:
+    """Where the transactions from `place` on end that go together."""
+    return next((n for n in range(place, end) if line.sequences[n] in planned.apart), end)
+
+
+def _pipelined(applier: Applier, writer: PipelinedWriter, line: _Line, small: range, planned: Planned) -> int:
     """How many are done. They are committed one by one, and certain to stay with the epoch behind them, which also says
     what they came to."""
-    some = [one for one in small if one.sequence in planned.sequences]
+    some = [n for n in small if line.sequences[n] in planned.sequences]
     applier.ask_again()  # until it is known how far it came
-    changes = planned.of([one.sequence for one in some]) if some else []
-    sent = SmallTransactions([one.position for one in some], [one.commit_time for one in some], changes)
+    sent = SmallTransactions(
+        [line.sequences[n] for n in some],
+        [line.natives[n] for n in some],
+        [line.commit_times[n] for n in some],
+        planned.of([line.sequences[n] for n in some]) if some else [],
+    )
     applier.unsettled = True
     found = writer.one_by_one(applier.checkpoint, sent) if some else applier.checkpoint
     reach("apply.pipelined")
     number = found.epoch - applier.checkpoint.epoch
-    places = [applier.checkpoint.position.sequence, *(one.sequence for one in some)]
+    places = [applier.checkpoint.position.sequence, *sent.sequences]
     if not 0 <= number < len(places) or places[number] != found.position.sequence:
         raise OutOfStep(f"the target is not behind {applier.checkpoint.position} any more", job=applier.job)
-    done = [one for one in small if number == len(some) or one.sequence < some[number].sequence]
+    done = len(small) if number == len(some) else some[number] - small.start
     if done:
-        then = Checkpoint(found.owner, found.epoch + 1, done[-1].position, done[-1].commit_time)
+        last = line[small[done - 1]]
+        then = Checkpoint(found.owner, found.epoch + 1, last.position, last.commit_time)
         applier.begin(then, found)
         work = applier.work()
         work.count(_counts(sent.part(0, number)))
         applier.commit(then, work)
         applier.totals.epochs += number
     applier.unsettled = False
-    return len(done)
+    return done
 
 
 def _counts(sent: SmallTransactions) -> dict[TableId, int]:

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from anabranch.model.position import Position
 from anabranch.rows.net import ChangeShape
 
 Ints = npt.NDArray[np.int64]
@@ -38,14 +37,15 @@ class SmallChanges:
 
 @dataclass(frozen=True)
 class SmallTransactions:
-    """Source transactions in their order, each with at least one change."""
+    """Source transactions in their order, each with at least one change: their sequences, native positions, commit times."""
 
-    positions: Sequence[Position]
+    sequences: Sequence[int]
+    natives: Sequence[str]
     commit_times: Sequence[int]
     changes: Sequence[SmallChanges]
 
     def __len__(self) -> int:
-        return len(self.positions)
+        return len(self.sequences)
 
     @property
     def change_count(self) -> int:
@@ -65,7 +65,8 @@ class SmallTransactions:
                 changes.append(
                     SmallChanges(one.shape, one.transactions[low:high] - first, one.orders[low:high], columns)
                 )
-        return SmallTransactions(self.positions[first:stop], self.commit_times[first:stop], changes)
+        some = slice(first, stop)
+        return SmallTransactions(self.sequences[some], self.natives[some], self.commit_times[some], changes)
 
     def order(self) -> Ints:
         """Places of all changes, those of each shape behind those of the one before, in the order in which they are done."""
@@ -79,7 +80,7 @@ class SmallTransactions:
             for one in self.changes
             for at, row in zip(one.transactions, one.rows(), strict=True)
         ]
-        found: list[list[tuple[ChangeShape, Values]]] = [[] for _ in self.positions]
+        found: list[list[tuple[ChangeShape, Values]]] = [[] for _ in self.sequences]
         for place in self.order().tolist():
             at, shape, row = flat[place]
             found[at].append((shape, row))

@@ -80,14 +80,14 @@ def test_a_block_that_takes_long_is_cut(
     sizes: list[int] = []
     block_sent = Block._send
 
-    def noted(self: Block, epoch: int, sequence: int, transactions: Any) -> str:
+    def noted(self: Block, transactions: Any, settings: Any) -> str:
         sizes.append(len(transactions))
-        return block_sent(self, epoch, sequence, transactions)
+        return block_sent(self, transactions, settings)
 
     monkeypatch.setattr(Block, "_send", noted)
     monkeypatch.setattr(one.applier.writer._one_by_one._block, "_most", 16)  # type: ignore[attr-defined]
     one.applier.apply(one.append([[insert(item(n))] for n in range(40)]))
-    assert sizes == ([16, 8, 4, 2, 2, 2, 2, 2, 2] if way == "block" else [])
+    assert sizes == ([16, 16, 8] if way == "block" else [])
     assert target_database.query("SELECT count(*), count(DISTINCT xmin::text) FROM shop.items") == [(40, 40)]
 
 

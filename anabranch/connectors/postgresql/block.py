@@ -38,7 +38,7 @@ EACH = 30
 WAIT_MS = 1000
 MOST_BYTES = 16 << 20  # of values: larger ones gain nothing
 LONG_S = 1.0  # what takes longer is cut into more blocks: each is one statement for a limit of time
-MOST, LEAST = 2000, 10  # transactions
+MOST, LEAST = 1000, 10  # transactions
 MOST_COLUMNS = 1000  # of all shapes: a variable and a setting for each
 SETTINGS = ("kinds", "ends", "sequences", "positions", "times", "epoch", "sequence")
 # Names of variables are never those of columns: in statements each is written with the block's.
@@ -118,16 +118,24 @@ class Block:
     def carry_out(self, now: Checkpoint, transactions: SmallTransactions) -> str:
         """The SQLSTATE with which the first transaction was refused, "" if none was. No transaction is open, before and
         afterwards. Psycopg errors pass: then the connection has to be closed."""
-        epoch, sequence, first = now.epoch, now.position.sequence, 0
-        while first < len(transactions):
-            some = transactions.part(first, first + self._most)
-            begin = time.monotonic()
-            if refused := self._send(epoch, sequence, some):
-                self._most = max(LEAST, self._most // 2)  # it may have been a limit of time
+        epoch, sequence, left = now.epoch, now.position.sequence, transactions
+        some, left = self._cut(left)
+        settings = self._settings(epoch, sequence, some)
+        while len(some):
+            begin, done = time.monotonic(), some
+            refused = self._send(some, settings)
+            epoch, sequence = epoch + len(some), some.sequences[-1]
+            some, left = self._cut(left)
+            if not refused and len(some):
+                settings = self._settings(epoch, sequence, some)  # while the server is at those before
+            if refused := refused or _answer(self._connection.pgconn):
+                self._most = max(LEAST, len(done) // 2)  # it may have been a limit of time
                 return refused
             self._adapt(time.monotonic() - begin)
-            epoch, sequence, first = epoch + len(some), some.positions[-1].sequence, first + len(some)
         return ""
+
+    def _cut(self, left: SmallTransactions) -> tuple[SmallTransactions, SmallTransactions]:
+        return left.part(0, self._most), left.part(self._most, len(left))
 
     def _adapt(self, seconds: float) -> None:
         if seconds > LONG_S:
@@ -135,14 +143,14 @@ class Block:
         elif seconds < LONG_S / 4:
             self._most = min(MOST, self._most * 2)
 
-    def _send(self, epoch: int, sequence: int, transactions: SmallTransactions) -> str:
-        shapes = [one.shape for one in transactions.changes]
-        settings = self._settings(epoch, sequence, transactions)
+    def _send(self, transactions: SmallTransactions, settings: Mapping[str, bytes]) -> str:
+        """The block's answer is still to come, unless its values were refused."""
         self._used |= settings.keys()
-        if refused := self._set(settings):
-            return refused
-        self._connection.pgconn.send_query(self._text(shapes).encode())
-        return _answer(self._connection.pgconn)
+        refused = self._set(settings)
+        if not refused:
+            self._connection.pgconn.send_query(self._text([one.shape for one in transactions.changes]).encode())
+            self._connection.pgconn.flush()
+        return refused
 
     def clear(self) -> None:
         """Takes the values out of the session: settings go to every process that works for it."""
@@ -163,8 +171,8 @@ class Block:
         found = [
             _numbers(kinds[places].tolist()),
             _numbers(np.cumsum(counts).tolist()),
-            _numbers(at.sequence for at in transactions.positions),
-            _elements(pa.array([at.native for at in transactions.positions]), ","),
+            _numbers(transactions.sequences),
+            _elements(pa.array(transactions.natives), ","),
             _numbers(transactions.commit_times),
             b"%d" % epoch,
             b"%d" % sequence,

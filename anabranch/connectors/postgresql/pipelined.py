@@ -149,13 +149,14 @@ def _sent(pgconn: PGconn, now: Checkpoint, transactions: SmallTransactions, name
     send, sync = pgconn.send_query_prepared, pgconn.pipeline_sync
     for first in range(0, len(transactions), BATCH):
         some = transactions.part(first, first + BATCH)
-        for at, commit_time, changes in zip(some.positions, some.commit_times, some.each(), strict=True):
-            place = [b"%d" % epoch, b"%d" % at.sequence, at.native.encode(), b"%d" % commit_time, b"%d" % sequence]
+        heads = zip(some.sequences, some.natives, some.commit_times, strict=True)
+        for (at, native, commit_time), changes in zip(heads, some.each(), strict=True):
+            place = [b"%d" % epoch, b"%d" % at, native.encode(), b"%d" % commit_time, b"%d" % sequence]
             send(MOVE, place)
             for shape, values in changes:
                 send(names[id(shape)], values)
             sync()
-            epoch, sequence = epoch + 1, at.sequence
+            epoch, sequence = epoch + 1, at
         yield len(some)
 
 
