@@ -38,7 +38,7 @@ EACH = 30
 WAIT_MS = 1000
 MOST_BYTES = 16 << 20  # of values: larger ones gain nothing
 LONG_S = 1.0  # what takes longer is cut into more blocks: each is one statement for a limit of time
-MOST, LEAST = 1000, 10  # transactions
+MOST, LEAST = 2000, 10  # transactions
 MOST_COLUMNS = 1000  # of all shapes: a variable and a setting for each
 SETTINGS = ("kinds", "ends", "sequences", "positions", "times", "epoch", "sequence")
 # Names of variables are never those of columns: in statements each is written with the block's.
@@ -53,18 +53,16 @@ DECLARE
   v_times int8[] := current_setting('anabranch.times')::int8[];
   v_epoch int8 := current_setting('anabranch.epoch')::int8;
   v_sequence int8 := current_setting('anabranch.sequence')::int8;
-  v_last int4 := cardinality(v_sequences);
-  v_number int4 := 0;
   v_change int4 := 0;
   v_hits int8 := 0;
 {variables}
 BEGIN
-  WHILE v_number < v_last LOOP
-    v_number := v_number + 1;
+  <<anabranch_each>>
+  FOR v_number IN 1 .. cardinality(v_sequences) LOOP
     UPDATE anabranch.checkpoint AS c SET epoch = anabranch_move.v_epoch + 1,
-           sequence = anabranch_move.v_sequences[anabranch_move.v_number],
-           position = anabranch_move.v_positions[anabranch_move.v_number],
-           commit_time = anabranch_move.v_times[anabranch_move.v_number]
+           sequence = anabranch_move.v_sequences[anabranch_each.v_number],
+           position = anabranch_move.v_positions[anabranch_each.v_number],
+           commit_time = anabranch_move.v_times[anabranch_each.v_number]
      WHERE c.job = {job} AND c.target = {target} AND c.owner = {owner}
        AND c.epoch = anabranch_move.v_epoch AND c.sequence = anabranch_move.v_sequence;
     GET DIAGNOSTICS v_hits = ROW_COUNT;
@@ -73,9 +71,7 @@ BEGIN
     END IF;
     WHILE v_change < v_ends[v_number] LOOP
       v_change := v_change + 1;
-      CASE v_kinds[v_change]
 {changes}
-      END CASE;
       IF v_hits <> 1 THEN
         RAISE EXCEPTION 'a row is not as it has to be';
       END IF;
@@ -87,7 +83,6 @@ BEGIN
 END
 """
 CHANGE = """
-      WHEN {kind} THEN
         v_at_{kind} := v_at_{kind} + 1;
         {change};
         GET DIAGNOSTICS v_hits = ROW_COUNT;
@@ -190,11 +185,14 @@ class Block:
         changes, variables = "", ""
         for kind, shape in enumerate(shapes):
             known = self._known.of(shape.table.target)
-            changes += CHANGE.format(kind=kind, change=_statement(kind, shape, known).as_string(self._connection))
+            change = CHANGE.format(kind=kind, change=_statement(kind, shape, known).as_string(self._connection))
+            changes += f"      WHEN {kind} THEN{change}" if len(shapes) > 1 else change
             variables += f"  v_at_{kind} int4 := 0;\n"
             for place, name in enumerate(shape.columns):
                 variable, array = f"v_{kind}_{place}", known.forms[name].array
                 variables += f"  {variable} {array} := current_setting('anabranch.{variable}')::{array};\n"
+        if len(shapes) > 1:
+            changes = f"      CASE v_kinds[v_change]\n{changes}\n      END CASE;"
         who = {name: sql.Literal(value).as_string(self._connection) for name, value in self._who.items()}
         block = sql.Literal(BLOCK.format(changes=changes, variables=variables, **who))
         return f"DO LANGUAGE plpgsql {block.as_string(self._connection)}"
