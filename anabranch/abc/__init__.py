@@ -82,6 +82,9 @@ class ValueRules:
     vector: str = "real[]"  # "real[]" | "vector"
     large_objects: str = "stop"  # "stop" | "numbers"
     zero_dates: tuple[tuple[str, str, str], ...] = ()  # source table, column -> as zero_date, before which it goes
+    carries: bool = (
+        False  # a value that cannot be converted does not stop the reader: its row goes on without it, marked
+    )
 
 
 # --- source: log -----------------------------------------------------------------------------------------

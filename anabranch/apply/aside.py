@@ -135,7 +135,10 @@ def unfit(step: Disputable, context: ApplyContext, states: Mapping[TableId, Tabl
         return "foreign keys of the source act on its change"
     if any(change.values.get(name, value) != value for name, value in change.old_key.items()):
         return "it gives the row another key"
-    if not {name for link in found for name in link.own} <= _known(change).keys():
+    linked = {name for link in found for name in link.own}
+    if not linked.isdisjoint(step.unconverted):
+        return "it is a column of a unique or foreign key"
+    if not linked <= _known(change).keys():
         return "the log's image of the row lacks columns of unique or foreign keys"
     if len(aside.changes) >= aside.limit:
         return f"{aside.limit:,} changes of its table are set aside already (set_aside_limit)"
@@ -153,7 +156,7 @@ def _known(change: RowChange) -> dict[str, str | None]:
     return {**change.before, **change.old_key} if change.operation != "insert" else dict(change.values)
 
 
-def to_set_aside(change: RowChange, where: Where, reason: str) -> AsideChange:
+def to_set_aside(change: RowChange, where: Where, reason: str, unconverted: Mapping[str, str]) -> AsideChange:
     is_insert = change.operation == "insert"
     return AsideChange(
         where.sequence,
@@ -167,4 +170,5 @@ def to_set_aside(change: RowChange, where: Where, reason: str) -> AsideChange:
         dict(change.values) if change.operation != "delete" else None,
         reason,
         change.keys_off,
+        unconverted=dict(unconverted),
     )

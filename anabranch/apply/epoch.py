@@ -29,6 +29,7 @@ from anabranch.apply.pipelines import OutOfStep, in_pipelines, settle
 from anabranch.apply.plan import FilterImages, Group, Stage, group, stages
 from anabranch.apply.staging import Executors
 from anabranch.apply.told import Totals, tell
+from anabranch.apply.unconverted import words
 from anabranch.apply.work import Work
 from anabranch.errors import (
     AnabranchError,
@@ -292,22 +293,27 @@ class Applier:
             raise refused(reason, then.position) from reason
 
     def settle_aside(
-        self, state: TableState, changes: Sequence[AsideChange], followed: Followed, discard: bool
+        self,
+        state: TableState,
+        changes: Sequence[AsideChange],
+        followed: Followed,
+        numbers: Sequence[int],
+        discards: bool,
     ) -> None:
-        """One epoch that carries out, in their order, changes of a row that is set aside, or forgets them. Raises Fenced
-        where the table is not as `state` says."""
+        """One epoch that carries out `changes` of a row that is set aside, in their order; what `numbers` name waits no longer,
+        and is kept on record where it is discarded. Raises Fenced where the table is not as `state` says."""
         then = self._then(self.checkpoint.position, self.checkpoint.commit_time)
         self.begin(then)
         work, table = self.work(), state.source
         context, work.states[table] = work.context, state
         work.context = replace_context(context, {**context.tables, table: followed})  # it may be parked
         try:
-            for one in () if discard else changes:
+            for one in changes:
                 where = Where(one.sequence, one.position, one.commit_time)
                 step = Disputable(one.sequence, 0, followed.on_conflict, (), one.change(followed.table), ())
                 self._settle(step, work, where)
-            self.writer.settle_aside(self.job, state, [one.number for one in changes], discard)
-            work.settle_aside(table, len(changes))
+            self.writer.settle_aside(self.job, state, numbers, discards)
+            work.settle_aside(table, len(numbers))
             work.context = context  # and it stays so
             reach("apply.aside.settled")
             self.commit(then, work)
@@ -521,15 +527,19 @@ class Applier:
         """In the epoch's transaction. Raises RowRefused where it may not be."""
         table, where = step.change.table.source, self._where(step.sequence)
         why_not = unfit(step, work.context, work.states, is_first)
+        reason = words(step.unconverted) if step.unconverted and is_first else reason
         if why_not:
             raise RowRefused(f"{reason}; not set aside: {why_not}", table=str(table), position=where.position)
-        change = to_set_aside(step.change, where, reason)
+        change = to_set_aside(step.change, where, reason, step.unconverted)
         work.set_aside(replace(change, number=self.writer.set_aside(self.job, change)))
         reach("apply.set.aside")
 
     def _settle(self, step: Disputable, work: Work, where: Where | None = None) -> None:
         """A change that may find the target otherwise: what its table's policy makes of it, noted beside it."""
         waits = work.leaves_out(step.change)  # its row is read again from the source; what follows from it is not
+        if step.unconverted and not waits:
+            key = step.change.old_key or {name: step.change.values[name] for name in step.change.table.key}
+            raise Conflict(step.change.table.source, words(step.unconverted), key)
         decider = Decider(self.writer, work.context.keys is not None)
         verdict = Verdict(()) if waits else decider.decide(step.change, step.policy)
         self._cascade(step.ahead if verdict.stands else (), work)

@@ -6,6 +6,7 @@ pass; NULL is not true.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,6 +14,7 @@ import pyarrow as pa
 
 from anabranch.apply.context import Followed
 from anabranch.apply.images import Bools, Images, Ints
+from anabranch.apply.unconverted import HINT
 from anabranch.errors import RowRefused
 from anabranch.rows.chunk import Op
 from anabranch.rows.net import TargetTable
@@ -30,11 +32,13 @@ class StreamFilter:
     def __call__(self, followed: Followed, images: Images) -> Images:
         """`images` with the filter's columns after the replicated ones -> images of the replicated columns that pass."""
         width = len(followed.table.columns)
+        _require_converted(followed, images)
         passes = self._passes(followed, images, width)
         only = replace(
             images,
             presence=images.presence[:, :width],
             rows=images.rows.select(list(followed.table.columns)),
+            unconverted=images.unconverted and _of_table(images.unconverted),
         )
         return passing(only, passes, followed)
 
@@ -58,6 +62,24 @@ class StreamFilter:
                 hint="filter by key columns only, or let the source log full row images, and load the table again",
             )
         return images.rows.column(place).take(pa.array(np.arange(len(absent)) - absent))
+
+
+def _of_table(unconverted: Mapping[int, Mapping[str, str]]) -> dict[int, dict[str, str]]:
+    return {
+        order: {name: what for name, what in marks.items() if not name.startswith(PREFIX)}
+        for order, marks in unconverted.items()
+    }
+
+
+def _require_converted(followed: Followed, images: Images) -> None:
+    """Nobody can say whether a row passes whose value could not be converted."""
+    assert followed.filter is not None
+    for marks in images.unconverted.values():
+        for name in followed.filter.columns:
+            if what := marks.get(PREFIX + name):
+                raise RowRefused(
+                    f"column {name}, which the filter needs, holds {what}", table=str(followed.schema.id), hint=HINT
+                )
 
 
 def with_filter_columns(followed: Followed) -> TargetTable:

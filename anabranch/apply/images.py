@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +35,8 @@ def sequence_of(order: int, base: int) -> int:
 class Images:
     """n row images. `op` holds Op values, `order` rises strictly; row i carries column c iff
     `presence[shape[i], c]`; the source's foreign keys were off for it iff `keys_off[shape[i]]`; `rows` has the
-    replicated columns by target name."""
+    replicated columns by target name. `unconverted`: by order (also of images that are not among these), target columns
+    whose value could not be converted, and words for it; the image does not carry them."""
 
     op: npt.NDArray[np.int8]
     order: Ints
@@ -43,6 +44,7 @@ class Images:
     presence: Bools
     keys_off: Bools
     rows: pa.Table
+    unconverted: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.op)
@@ -75,13 +77,19 @@ class Images:
             return self
         cut = slice(low, high)
         rows = self.rows.slice(low, high - low)
-        return Images(self.op[cut], self.order[cut], self.shape[cut], self.presence, self.keys_off, rows)
+        shapes = self.presence, self.keys_off
+        return Images(self.op[cut], self.order[cut], self.shape[cut], *shapes, rows, self.unconverted)
 
     def where(self, keep: Bools, op: npt.NDArray[np.int8] | None = None) -> Images:
         """The images that `keep` marks; `op` replaces the operations (before the selection)."""
         ops = self.op if op is None else op
         rows = self.rows.filter(pa.array(keep))
-        return Images(ops[keep], self.order[keep], self.shape[keep], self.presence, self.keys_off, rows)
+        shapes = self.presence, self.keys_off
+        return Images(ops[keep], self.order[keep], self.shape[keep], *shapes, rows, self.unconverted)
+
+    def unconverted_at(self, place: int) -> Mapping[str, str]:
+        """Of one image."""
+        return self.unconverted.get(int(self.order[place]), {}) if self.unconverted else {}
 
 
 def gather(
@@ -105,6 +113,7 @@ def gather(
         presence=presence,
         keys_off=keys_off,
         rows=_columns([rows for _, rows in parts], places, table),
+        unconverted=_unconverted(parts, places, table, base),
     )
 
 
@@ -131,6 +140,19 @@ def _orders(chunk: Chunk, rows: TableRows, base: int) -> Ints:
     ordinal = rows.batch.column(2).to_numpy(zero_copy_only=False)
     orders: Ints = ((tx + (chunk.first_sequence - base)) << ORDINAL_BITS) + ordinal
     return orders
+
+
+def _unconverted(
+    parts: Sequence[tuple[Chunk, TableRows]], places: Sequence[int], table: TargetTable, base: int
+) -> dict[int, dict[str, str]]:
+    found: dict[int, dict[str, str]] = {}
+    for chunk, rows in parts:
+        if rows.unconverted:
+            orders = _orders(chunk, rows, base)
+            for one in rows.unconverted:
+                names = [table.columns[at] for at, place in enumerate(places) if place == one.column]
+                found.setdefault(int(orders[one.row]), {}).update(dict.fromkeys(names, one.what))
+    return {order: columns for order, columns in found.items() if columns}
 
 
 def _merge_shapes(

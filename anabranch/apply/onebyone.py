@@ -21,6 +21,7 @@ from anabranch.apply.compact import NeedsSlowWay, multiset
 from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.images import Images, order_of, sequence_of
 from anabranch.apply.plan import Group
+from anabranch.apply.unconverted import Unconvertible, lacking_of, words
 from anabranch.errors import RowRefused
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
@@ -35,7 +36,8 @@ Texts = dict[str, str | None]
 def refused(reason: Conflict | NeedsSlowWay, position: Position) -> RowRefused:
     """What stops the job: the row that cannot be applied."""
     if isinstance(reason, NeedsSlowWay):
-        return RowRefused(reason.why, table=str(reason.table), position=str(position))
+        hint = reason.hint if isinstance(reason, Unconvertible) else ""
+        return RowRefused(reason.why, table=str(reason.table), position=str(position), hint=hint)
     key = ", ".join(f"{name} = {value}" for name, value in reason.key.items())
     return RowRefused(
         f"{reason.what}" + (f" (row {key})" if key else ""),
@@ -58,6 +60,9 @@ class Disputable:
     change: RowChange
     follow: tuple[Cascade, ...]
     may_be_gone: bool = False  # with a parent, in the same transaction: that it is missing says nothing
+    unconverted: Mapping[str, str] = field(
+        default_factory=dict
+    )  # columns that the change lacks, and why: it is refused
 
 
 Made = TypeVar("Made", RowChange, RowChange | TableNet)
@@ -96,12 +101,15 @@ def steps(part: Group, context: ApplyContext, taken: Taken) -> Iterator[Step]:
         first = [found.ahead(context) if context.keys else None for found in follow]
         before = tuple(ahead for ahead in first if ahead is not None)
         after = tuple(one.cascade for one, ahead in zip(follow, first, strict=True) if ahead is not one.cascade)
-        made: Sequence[RowChange | TableNet] = list(readers[table].changes(places)) if table is not None else []
+        lacks = readers[table].lacking(places) if table is not None else {}
+        made: Sequence[RowChange | TableNet] = []
+        if table is not None:
+            made = [readers[table].part(places[0], lacks)] if lacks else list(readers[table].changes(places))
         policy = context.tables[table].on_conflict if table is not None else STRICT
         gone = table in taken.tables
         if isinstance(only := made[0] if made else None, RowChange) and only.checked and table in disputable:
             only = _may_be_gone(only) if gone and not policy.decides else only
-            yield Disputable(sequence_of(order, part.base), order, policy, before, only, after, gone)
+            yield Disputable(sequence_of(order, part.base), order, policy, before, only, after, gone, lacks)
         else:
             made = [_may_be_gone(one) for one in made] if gone else made
             yield from (*before, *made, *((truncates[order],) if table is None and order in truncates else ()), *after)
@@ -170,6 +178,24 @@ class _Reader:
             yield multiset(self.images.between(start, stop), self.table)
         else:
             yield from self._change(places[0])
+
+    def lacking(self, places: Sequence[int]) -> dict[str, str]:
+        return lacking_of(self.images, places, self.table)
+
+    def part(self, at: int, lacks: Mapping[str, str]) -> RowChange:
+        """A change without what could not be converted, to be set aside. Raises Unconvertible where that is not for rows of
+        the table."""
+        if not (self.is_disputable and self.table.key) or not lacks.keys().isdisjoint(self.table.key):
+            key = {} if not self.table.key else self._key_of(at)
+            row = f" (row {', '.join(f'{name} = {value}' for name, value in key.items())})" if key else ""
+            raise Unconvertible(self.table, words(lacks) + row)
+        if self.images.op[at] == Op.INSERT:
+            return RowChange(self.table, "insert", values=self._row(at))
+        return RowChange(self.table, "update", self._old(at - 1)[0], self._row(at), before=self._row(at - 1))
+
+    def _key_of(self, at: int) -> Texts:
+        row = self._row(at - 1 if self.images.op[at] == Op.AFTER else at)
+        return {name: row[name] for name in self.table.key if name in row}
 
     def _change(self, at: int) -> Iterator[RowChange]:
         op, checked = self.images.op[at], bool(self.images.order[at] >= self.strict_from)

@@ -21,6 +21,7 @@ from anabranch.apply.cuts import cuts
 from anabranch.apply.dirty import without_dirty
 from anabranch.apply.filter import with_filter_columns
 from anabranch.apply.images import END, ORDINAL_BITS, Images, gather, order_of, sequence_of
+from anabranch.apply.unconverted import refuse_unconverted
 from anabranch.model.ids import TableId
 from anabranch.rows.chunk import Barrier, BarrierKind, Chunk, Op
 from anabranch.rows.net import Cascade, TableNet, TargetTable
@@ -155,6 +156,7 @@ def _parked(chunk: Chunk, barrier: Barrier) -> Parked:
 def stages(part: Group, context: ApplyContext) -> list[Stage]:
     """The group's stages in order. Raises NeedsSlowWay."""
     refuse_touched(part, context)
+    refuse_unconverted(part.images, {table: context.tables[table].table for table in part.images})
     bounds = {order for order, _ in part.truncates}
     bounds.update(cuts(part.images, part.changes, context, part.base))
     bounds.update(order_of(f.high + 1, part.base) for f in context.tables.values() if f.high >= part.base)

@@ -16,7 +16,7 @@ from anabranch.apply.window import is_loaded
 from anabranch.errors import ConfigError, Fenced, RowRefused, StateError, TargetError, TargetUnavailable
 from anabranch.model.ids import TableId
 from anabranch.model.state import RESUMES, SET_ASIDE, TableState
-from anabranch.rows.aside import DISCARD, AsideChange
+from anabranch.rows.aside import DISCARD, AsideChange, carried_out
 from anabranch.rows.net import TargetTable
 
 AGAIN = "still refused: "
@@ -52,7 +52,7 @@ def _settle(
         followed = _followed(applier, following, state)
         if not discards:
             _require_fit(changes, followed.table)
-        applier.settle_aside(state, changes, followed, discards)
+        applier.settle_aside(state, [] if discards else carried_out(changes), followed, numbers, discards)
     except TargetUnavailable:
         raise
     except Fenced:  # its state was changed meanwhile, by a load or by somebody who resumes it; or we were replaced

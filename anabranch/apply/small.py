@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from anabranch.apply import unconverted
 from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.images import ORDINAL_BITS, Bools, Images, Ints, sequence_of
 from anabranch.apply.plan import Group
@@ -61,6 +62,7 @@ def plan(part: Group, context: ApplyContext) -> Planned:
         else:
             left = images.order
         found.apart.update(((left >> ORDINAL_BITS) + part.base).tolist())
+        found.apart.update(sequence_of(int(images.order[at]), part.base) for at in unconverted.places(images))
     found.sequences.update(*(np.unique(one.transactions).tolist() for one in found.changes))
     found.apart.update(_better_merged(found.changes))
     return found

@@ -30,6 +30,7 @@ def row_facts(one: AsideChange) -> dict[str, Any]:
         "operation": one.operation,
         "before": one.before,
         "after": one.after,
+        "unconverted": one.unconverted,
         "reason": one.reason,
         "wish": one.wish,
         "discarded": one.is_discarded,
@@ -111,6 +112,8 @@ def _row(one: AsideChange) -> Iterator[str]:
     yield f"key         {_key(one)}"
     yield f"reason      {_reason(one)}"
     images = {title: image for title, image in {"BEFORE": one.before, "AFTER": one.after}.items() if image is not None}
+    if one.unconverted:
+        images["AFTER"] = {**images["AFTER"], **{name: f"({what})" for name, what in one.unconverted.items()}}
     names = list(dict.fromkeys(name for image in images.values() for name in image))
     cells = [[_value(image[name]) if name in image else "-" for image in images.values()] for name in names]
     lines = [["COLUMN", *images], *([name, *row] for name, row in zip(names, cells, strict=True))]

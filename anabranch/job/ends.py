@@ -81,8 +81,10 @@ def told(job: Job, error: AnabranchError) -> str:
 def value_rules(job: Job) -> ValueRules:
     from anabranch.abc import ValueRules
 
-    types, dates = job.config.types, job.config.zero_dates
-    return ValueRules(types.zero_date, types.nul, types.json, types.geometry, types.vector, types.large_objects, dates)
+    types, dates, carries = job.config.types, job.config.zero_dates, job.config.apply.on_error != "stop"
+    return ValueRules(
+        types.zero_date, types.nul, types.json, types.geometry, types.vector, types.large_objects, dates, carries
+    )
 
 
 def log_options(job: Job, job_uuid: str) -> LogOptions:

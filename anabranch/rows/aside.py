@@ -11,12 +11,14 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from anabranch.errors import RowRefused
 from anabranch.model.ids import TableId
 from anabranch.model.state import TableState
 from anabranch.rows.net import RowChange, TargetTable
 
 Texts = Mapping[str, str | None]
 
+STILL = "correct the row at the source, and release it when its change is listed here; or discard it"
 RELEASE, DISCARD = "release", "discard"  # what a person wants done with a row
 
 
@@ -24,6 +26,8 @@ RELEASE, DISCARD = "release", "discard"  # what a person wants done with a row
 class AsideChange:
     """A row of anabranch.set_aside. Images are text forms by target column, None where there is none: `before` has what the
     log knows of the row, `after` the columns that are set. Changes with the same `key` wait in the order of their numbers.
+
+    `unconverted`: columns that `after` lacks because their values could not be converted, and words for these.
 
     `wish`: RELEASE or DISCARD once a person has asked for it. One that is discarded is kept for the record, and stands in
     nobody's way."""
@@ -41,6 +45,7 @@ class AsideChange:
     keys_off: bool = False
     wish: str = ""
     is_discarded: bool = False
+    unconverted: Mapping[str, str] = field(default_factory=dict)
     number: int = field(default=0, compare=False)  # given by the target
     set_aside_at: int = field(default=0, compare=False)  # microseconds since 1970 UTC, by the target's clock
 
@@ -61,6 +66,29 @@ class AsideChange:
             keys_off=self.keys_off,
             before=dict(self.before or {}),
         )
+
+
+def carried_out(changes: Sequence[AsideChange]) -> list[AsideChange]:
+    """What to do for all changes of one row, in their order: themselves; or, where values of some could not be converted, what
+    they come to in the end, at most one change. Raises RowRefused where such a value is in the row still."""
+    if not any(change.unconverted for change in changes):
+        return list(changes)
+    values: dict[str, str | None] = {}
+    missing: dict[str, str] = {}
+    for change in changes:
+        values = {} if change.operation == "insert" else values
+        values |= change.after or {}
+        missing = {name: what for name, what in missing.items() if name not in values} | dict(change.unconverted)
+        values = {name: value for name, value in values.items() if name not in change.unconverted}
+    first, last = changes[0], changes[-1]
+    was_there, is_there = first.operation != "insert", last.operation != "delete"
+    if is_there and missing:
+        what = ", ".join(f"column {name} holds {what}" for name, what in missing.items())
+        raise RowRefused(f"{what}: {STILL}", table=str(first.source))
+    if not is_there:
+        return [replace(first, operation="delete", after=None, unconverted={})] if was_there else []
+    operation = "update" if was_there else "insert"
+    return [replace(first, operation=operation, after=values, keys_off=last.keys_off, unconverted={})]
 
 
 @dataclass(frozen=True)

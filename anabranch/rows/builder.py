@@ -7,7 +7,8 @@ What does not live here: how values are decoded, where a log stands.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,15 +19,20 @@ from anabranch.model.datatype import LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.arrow import array, arrow_type
-from anabranch.rows.chunk import Barrier, BarrierKind, Chunk, Op, Part, Shape, TableRows
+from anabranch.rows.chunk import Barrier, BarrierKind, Chunk, Op, Part, Shape, TableRows, Unconverted
 from anabranch.rows.chunk_schema import META_FIELDS, TRANSACTION_SCHEMA
-from anabranch.rows.refused import first_refused, raw_text, refused, what_is_wrong
+from anabranch.rows.refused import NO_WORDS, all_refused, first_refused, raw_text, refused, what_is_wrong
 
 Run = tuple[int, int, int, int, int, int]
 """Consecutive images of one kind: op, transaction, ordinal of the first, shape, shape of every second image, images.
 With op BEFORE the images are pairs, BEFORE and AFTER; else both shapes are the same."""
 
 _OP, _TX, _ORDINAL, _SHAPE, _SECOND_SHAPE, _IMAGES = range(6)
+
+Marks = tuple[tuple[int, str], ...]
+"""Columns of an image whose values could not be converted, and words for what stands there."""
+
+MOST_SHAPES = 1000  # of a table: values that could not be converted are told apart by words until then
 
 
 class TableBuffer:
@@ -38,13 +44,27 @@ class TableBuffer:
         self.schema = schema
         self.columns: list[list[Any]] = [[] for _ in schema.columns]
         self.runs: list[Run] = []
-        self._shapes: dict[Shape, int] = {}
+        self.carries = False  # a value that is none of its type is left out, and marked
+        self._shapes: dict[tuple[Shape, Marks], int] = {}
+        self._late: list[Unconverted] = []  # of the images that are being taken
         fields = [pa.field(column.name, arrow_type(column.type)) for column in schema.columns]
         self._arrow = pa.schema([*META_FIELDS, *fields])
 
-    def shape(self, present: tuple[bool, ...], keys_off: bool = False) -> int:
-        """The number of the shape with these columns."""
-        return self._shapes.setdefault(Shape(present, keys_off=keys_off), len(self._shapes))
+    def shape(self, present: tuple[bool, ...], keys_off: bool = False, marks: Marks = ()) -> int:
+        """The number of the shape with these columns, of which those of `marks` are left out."""
+        if marks and len(self._shapes) >= MOST_SHAPES:
+            marks = tuple((column, NO_WORDS) for column, _ in marks)
+        left_out = {column for column, _ in marks}
+        shape = Shape(tuple(is_there and place not in left_out for place, is_there in enumerate(present)), (), keys_off)
+        return self._shapes.setdefault((shape, marks), len(self._shapes))
+
+    def marked(self, number: int, marks: Marks) -> int:
+        """The number of the shape of that number without the columns of `marks`."""
+        shape, _ = list(self._shapes)[number]
+        return self.shape(shape.present, shape.keys_off, marks)
+
+    def came(self, images: int) -> None:
+        """So many images were added to `columns` by somebody who is no decoder."""
 
     def take(self, before_tx: int) -> TableRows | None:
         """The images of transactions below `before_tx`; what stays is of the open transaction, then number 0."""
@@ -54,7 +74,7 @@ class TableBuffer:
         op, tx, ordinal, shape = _meta(np.array(runs, np.int64))
         used, shape = np.unique(shape, return_inverse=True)
         every = tuple(self._shapes)
-        return self._rows((op, tx, ordinal, shape), self._every(len(op)), tuple(every[number] for number in used))
+        return self._rows((op, tx, ordinal, shape), self._every(len(op)), [every[number] for number in used])
 
     def _leaving(self, before_tx: int) -> list[Run]:
         """The runs of transactions below `before_tx`, which are gone then."""
@@ -64,11 +84,20 @@ class TableBuffer:
         self.runs[:] = [(op, 0, ordinal, first, second, images) for op, _, ordinal, first, second, images in rest]
         return runs
 
-    def _rows(self, meta: Sequence[Any], values: Sequence[pa.Array], shapes: tuple[Shape, ...]) -> TableRows:
+    def _rows(
+        self, meta: Sequence[Any], values: Sequence[pa.Array], shapes: Sequence[tuple[Shape, Marks]]
+    ) -> TableRows:
         """`meta`: op, tx, ordinal and shape of each image."""
+        every = [shape for shape, _ in shapes]
+        marked = {number: marks for number, (_, marks) in enumerate(shapes) if marks}
+        found, self._late = self._late, []
+        if marked or found:
+            found += _unconverted(meta[3], marked)
+            meta = [*meta[:3], _without(meta[3], every, found)]
         head = [pa.array(part, field.type) for part, field in zip(meta, META_FIELDS, strict=True)]
         batch = pa.RecordBatch.from_arrays([*head, *values], schema=self._arrow)
-        return TableRows(self.schema.id, self.schema.version, batch, shapes)
+        found = sorted(found, key=lambda one: (one.row, one.column))
+        return TableRows(self.schema.id, self.schema.version, batch, tuple(every), tuple(found))
 
     def drop(self, tx: int, first: int = 0) -> int:
         """Forget the images of `tx`, the last transaction, from ordinal `first` on; returns how many."""
@@ -82,20 +111,48 @@ class TableBuffer:
     def _every(self, count: int) -> list[pa.Array]:
         """The first `count` values of each column, which are gone then. Raises ValueRefused, and all are there still."""
         heads = [values if len(values) == count else values[:count] for values in self.columns]
-        made = [_made(self.schema, index, heads, count) for index in range(len(heads))]
+        made = [self._made(index, heads, count) for index in range(len(heads))]
         for values in self.columns:
             del values[:count]
         return made
 
+    def _made(self, index: int, columns: Sequence[Sequence[Any]], count: int, before: int = 0) -> pa.Array:
+        """One column of raw values, behind so many images. Raises ValueRefused."""
+        type = self.schema.columns[index].type
+        if type is None:
+            return pa.nulls(count)
+        try:
+            return array(type, columns[index])
+        except ValueError as error:
+            if not self.carries:
+                raise misfit(self.schema, index, columns) from error
+        return self._made_without(index, type, list(columns[index]), before)
 
-def _made(schema: TableSchema, index: int, heads: Sequence[Sequence[Any]], count: int) -> pa.Array:
-    column, values = schema.columns[index], heads[index]
-    if column.type is None:
-        return pa.nulls(count)
-    try:
-        return array(column.type, values)
-    except ValueError as error:
-        raise misfit(schema, index, heads) from error
+    def _made_without(self, index: int, type: LogicalType, values: list[Any], before: int) -> pa.Array:
+        """The column without the values that are none of its type."""
+        for place in all_refused(type, values):
+            self._late.append(Unconverted(before + place, index, what_is_wrong(type, values[place])))
+            values[place] = None
+        return array(type, values)
+
+
+def _unconverted(shape: Any, marked: Mapping[int, Marks]) -> Iterator[Unconverted]:
+    """What images of these shapes have."""
+    for row in np.flatnonzero(np.isin(shape, list(marked))).tolist():
+        yield from (Unconverted(row, column, what) for column, what in marked[int(shape[row])])
+
+
+def _without(shape: Any, shapes: list[Shape], found: Iterable[Unconverted]) -> Any:
+    """The shape of each image, in which columns that were not converted are not present; new ones are added to `shapes`."""
+    shape = np.array(shape, np.int64)
+    for one in found:
+        now = shapes[shape[one.row]]
+        if now.present[one.column]:
+            without = replace(now, present=(*now.present[: one.column], False, *now.present[one.column + 1 :]))
+            if without not in shapes:
+                shapes.append(without)
+            shape[one.row] = shapes.index(without)
+    return shape
 
 
 def misfit(schema: TableSchema, index: int, columns: Sequence[Sequence[Any]]) -> ValueRefused:
@@ -138,12 +195,14 @@ class ChunkBuilder:
     """Transactions in log order, whole ones and the one that is open.
 
     `transaction` is the number that a run of the open transaction carries; `images` and `size` (bytes, roughly, as the
-    reader counts them) cover all that was not taken yet. `make`: the buffer of a table."""
+    reader counts them) cover all that was not taken yet. `make`: the buffer of a table. `carries`: values that are none of
+    their type are left out and marked; else they stop the reader."""
 
     def __init__(
         self, make: Callable[[TableSchema], TableBuffer] = TableBuffer, directory: Directory | None = None
     ) -> None:
         self._make = make
+        self.carries = False
         self._directory = directory or Directory()
         self.transaction = 0
         self.images = 0
@@ -157,6 +216,7 @@ class ChunkBuilder:
         found = self._tables.get(key)
         if found is None or (found.schema is not schema and not found.runs):
             found = self._tables[key] = self._make(schema)
+            found.carries = self.carries
         return found
 
     def barrier(self, ordinal: int, kind: BarrierKind, table: TableId, reason: str = "") -> None:

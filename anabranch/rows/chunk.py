@@ -51,15 +51,26 @@ class Shape:
         return all(self.present)
 
 
+@dataclass(frozen=True, slots=True)
+class Unconverted:
+    """A value of an image that could not be converted: `row` of the batch, `column` of the schema version, and words for
+    what stands there. The image's shape does not have the column; its place in the batch is null."""
+
+    row: int
+    column: int
+    what: str
+
+
 @dataclass(frozen=True)
 class TableRows:
     """Row images of one table in log order. `batch` has META_FIELDS, then one column per column of the schema version,
-    in its order (refused columns have type null)."""
+    in its order (refused columns have type null). `unconverted`: in the order of rows, then of columns."""
 
     table: TableId
     version: int
     batch: pa.RecordBatch
     shapes: tuple[Shape, ...]
+    unconverted: tuple[Unconverted, ...] = ()
 
 
 class BarrierKind(StrEnum):

@@ -6,7 +6,7 @@ What does not live here: which values are refused (each connector, rows/arrow.py
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from anabranch.errors import ValueRefused
@@ -17,6 +17,7 @@ from anabranch.rows.lines import texts
 
 NO_KEY = "a row without a key"
 NO_TEXT = "bytes that are no text in UTF-8"
+NO_WORDS = "what cannot be converted"
 LEAVE_OUT = (
     "correct the row at the source; what the log holds already stays as it is: load the table again then, or leave the column"
     " out ([[tables]] columns.drop)"
@@ -50,12 +51,18 @@ def raw_text(type: LogicalType | None, raw: Any) -> str | None:
 
 def first_refused(type: LogicalType, values: Sequence[Any]) -> int:
     """The place of the first raw value that is none of the type. Raises ValueError where all are."""
+    for place in all_refused(type, values):
+        return place
+    raise ValueError(f"each of {len(values)} values is a {type}, all together are not")
+
+
+def all_refused(type: LogicalType, values: Sequence[Any]) -> Iterator[int]:
+    """The places of all of them."""
     for place, value in enumerate(values):
         try:
             array(type, [value])
         except (ValueError, OverflowError):
-            return place
-    raise ValueError(f"each of {len(values)} values is a {type}, all together are not")
+            yield place
 
 
 def what_is_wrong(type: LogicalType, raw: Any) -> str:

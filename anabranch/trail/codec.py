@@ -1,7 +1,8 @@
 """A chunk as head and body of a frame, and back.
 
 Head (JSON): the place after the chunk (`native`, `resume`, `time`), the lengths of the messages in the body, per table
-where in the segment its schema frame is and the shapes, the barriers. Body: Arrow IPC messages one after another, the
+where in the segment its schema frame is, the shapes, and (only where there are any) values that could not be converted, the
+barriers. Body: Arrow IPC messages one after another, the
 transactions first; large ones are compressed with zstd, tiny ones are not. A length is [stored, raw], raw 0 if plain.
 """
 
@@ -19,7 +20,7 @@ import pyarrow as pa
 
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
-from anabranch.rows.chunk import Barrier, BarrierKind, Chunk, Part, Shape, TableRows
+from anabranch.rows.chunk import Barrier, BarrierKind, Chunk, Part, Shape, TableRows, Unconverted
 from anabranch.rows.chunk_schema import TRANSACTION_SCHEMA
 from anabranch.trail.format import Frame, Kind, encode_prefix, to_json
 from anabranch.trail.storage import Data
@@ -58,7 +59,8 @@ def encode_chunk(chunk: Chunk, schema_at: Callable[[TableRows], int], fragment: 
         message, length = _message(rows.batch)
         parts.append(message)
         shapes = [_shape_text(shape) for shape in rows.shapes]
-        tables.append([str(rows.table), rows.version, rows.batch.num_rows, schema_at(rows), length, shapes])
+        more = [[[one.row, one.column, one.what] for one in rows.unconverted]] if rows.unconverted else []
+        tables.append([str(rows.table), rows.version, rows.batch.num_rows, schema_at(rows), length, shapes, *more])
     native, time = last_place(chunk)
     head = to_json(
         {
@@ -93,9 +95,10 @@ def decode_chunk(frame: Frame, head: bytes, body: bytes, schema_at: Callable[[in
     buffer = pa.py_buffer(body)
     offset = data["transactions"][0]
     tables = []
-    for name, version, _, schema, length, shapes in data["tables"]:
+    for name, version, _, schema, length, shapes, *more in data["tables"]:
         batch = pa.ipc.read_record_batch(_raw(buffer, offset, length), schema_at(schema).arrow)
-        tables.append(TableRows(_table(name), version, batch, tuple(map(_shape, shapes))))
+        unconverted = tuple(Unconverted(*one) for one in more[0]) if more else ()
+        tables.append(TableRows(_table(name), version, batch, tuple(map(_shape, shapes)), unconverted))
         offset += length[0]
     return Chunk(
         transactions=_transactions(buffer, data),

@@ -5,14 +5,14 @@ Rows of a table are in log order, so `_tx` never falls inside a batch: cutting i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
 from anabranch.model.ids import TableId
-from anabranch.rows.chunk import Barrier, Chunk, Part, Shape, TableRows
+from anabranch.rows.chunk import Barrier, Chunk, Part, Shape, TableRows, Unconverted
 from anabranch.rows.chunk_schema import META_FIELDS
 
 _LOOSE = 500  # small chunks are joined as they gather: each costs kilobytes beside its rows
@@ -44,15 +44,17 @@ def before_ordinal(chunk: Chunk, ordinal: int) -> Chunk:
     found = ordinals(chunk)
     if found is None or found[1] < ordinal:
         return chunk
-    cut = [
-        replace(rows, batch=rows.batch.slice(0, int(np.searchsorted(rows.batch.column(_ORDINAL).to_numpy(), ordinal))))
-        for rows in chunk.tables
-    ]
+    cut = [_first(rows, int(np.searchsorted(rows.batch.column(_ORDINAL).to_numpy(), ordinal))) for rows in chunk.tables]
     return replace(
         chunk,
         tables=tuple(rows for rows in cut if rows.batch.num_rows),
         barriers=tuple(barrier for barrier in chunk.barriers if barrier.ordinal < ordinal),
     )
+
+
+def _first(rows: TableRows, count: int) -> TableRows:
+    left = tuple(one for one in rows.unconverted if one.row < count)
+    return replace(rows, batch=rows.batch.slice(0, count), unconverted=left)
 
 
 def shifted(chunk: Chunk, by: int) -> Chunk:
@@ -128,7 +130,9 @@ def _cut_table(rows: TableRows, begin: int, end: int) -> TableRows:
     tx = rows.batch.column(_TX).to_numpy()
     first, last = np.searchsorted(tx, [begin, end]).tolist()
     batch = rows.batch.slice(first, last - first)
-    return replace(rows, batch=_with_meta(batch, _TX, tx[first:last] - np.int32(begin)) if begin else batch)
+    left = tuple(replace(one, row=one.row - first) for one in rows.unconverted if first <= one.row < last)
+    batch = _with_meta(batch, _TX, tx[first:last] - np.int32(begin)) if begin else batch
+    return replace(rows, batch=batch, unconverted=left)
 
 
 def _join_table(pieces: list[tuple[TableRows, int]]) -> TableRows:
@@ -140,7 +144,16 @@ def _join_table(pieces: list[tuple[TableRows, int]]) -> TableRows:
         shape.append(places[rows.batch.column(_SHAPE).to_numpy()])
     batch = _concat([rows.batch for rows, _ in pieces])
     batch = _with_meta(_with_meta(batch, _TX, np.concatenate(tx)), _SHAPE, np.concatenate(shape))
-    return replace(pieces[0][0], batch=batch, shapes=tuple(shapes))
+    return replace(pieces[0][0], batch=batch, shapes=tuple(shapes), unconverted=_joined(rows for rows, _ in pieces))
+
+
+def _joined(pieces: Iterable[TableRows]) -> tuple[Unconverted, ...]:
+    found: list[Unconverted] = []
+    before = 0
+    for rows in pieces:
+        found += (replace(one, row=one.row + before) for one in rows.unconverted)
+        before += rows.batch.num_rows
+    return tuple(found)
 
 
 def _concat(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

@@ -78,6 +78,7 @@ class Assembler:
         self._inner: _Inner | None = None  # events inside the one read last, which come before the next
         native = Native(place.family, self._is_gapless) if compiled(decoding) else None
         self._builder = native.builder() if native else ChunkBuilder()
+        self._builder.carries = rules.carries
         self._tables = LogTables(
             select,
             rules,
@@ -243,10 +244,10 @@ class Assembler:
                     decode, op, shape, second_shape = decoder
                     try:
                         images = decode(data, begin, end)
+                        found.buffer.runs.append((op, builder.transaction, group.ordinal, shape, second_shape, images))
                     except (ValueError, LookupError, struct.error) as error:
                         cursor.offset = offset
-                        raise self._tables.undecodable(found, kind, error, data[p:begin], data, begin, end) from error
-                    found.buffer.runs.append((op, builder.transaction, group.ordinal, shape, second_shape, images))
+                        images = self._tables.carried(found, kind, error, decoder, data, p, begin, end)
                     group.ordinal += images
                     builder.images += images
                     least = images * found.least

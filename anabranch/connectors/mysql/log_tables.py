@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from anabranch.abc import Select, ValueRules
 from anabranch.connectors.mysql import binlog as b
+from anabranch.connectors.mysql.carried import carry_on
 from anabranch.connectors.mysql.charsets import BadValue
 from anabranch.connectors.mysql.fields import Unfit
 from anabranch.connectors.mysql.hashed import HashedDecoders, may_be_hashed
@@ -153,7 +154,29 @@ class LogTables:
             if decoders is not None and decoders.buffer.schema.id == table:
                 self.by_number[number] = None
 
-    def undecodable(
+    def carried(
+        self,
+        found: TableDecoders,
+        kind: int,
+        error: Exception,
+        decoder: Decoder,
+        data: bytes,
+        head: int,
+        at: int,
+        end: int,
+    ) -> int:
+        """The rows of an event that have bad values, without these values, where the job wants that (ValueRules.carries).
+        Returns how many images were added. Raises SourceError."""
+        if not (self._rules.carries and isinstance(error, BadValue)) or isinstance(found, VersionedDecoders):
+            raise self._undecodable(found, kind, error, data[head:at], data, at, end) from error
+        ordinal = self._group.ordinal
+        lists = found.with_bad_values(kind, data[head:at], data, at, end)
+        for op, shape, second_shape, images in carry_on(found, decoder, lists):
+            found.buffer.runs.append((op, self._builder.transaction, ordinal, shape, second_shape, images))
+            ordinal += images
+        return ordinal - self._group.ordinal
+
+    def _undecodable(
         self, found: TableDecoders, kind: int, error: Exception, head: bytes, data: bytes, at: int, end: int
     ) -> SourceError:
         """A bad value, named with its row; anything else means that bytes and definition do not match."""

@@ -22,7 +22,7 @@ from anabranch.connectors.mysql.tablemap import TableMap
 from anabranch.model.schema import TableSchema
 from anabranch.rows import compiled
 from anabranch.rows.arrow import array, arrow_type
-from anabranch.rows.builder import ChunkBuilder, TableBuffer, misfit
+from anabranch.rows.builder import ChunkBuilder, TableBuffer
 from anabranch.rows.chunk import TableRows
 from anabranch.rows.compiled import CompiledDirectory, given_arrays, given_meta, made_table, width
 from anabranch.rows.sections import Sections
@@ -100,12 +100,15 @@ class NativeBuffer(TableBuffer):
             self._seal()
             self.table.is_closed = False
 
+    def came(self, images: int) -> None:
+        self.listed += images
+
     def take(self, before_tx: int) -> TableRows | None:
         count, *meta, used = self.table.take_runs(before_tx)
         if not count:
             return None
         every = tuple(self._shapes)
-        return self._rows(given_meta(meta), self._arrays(count), tuple(every[number] for number in used))
+        return self._rows(given_meta(meta), self._arrays(count), [every[number] for number in used])
 
     def drop(self, tx: int, first: int = 0) -> int:
         dropped: int = self.table.forget_runs(tx, first)
@@ -138,18 +141,15 @@ class NativeBuffer(TableBuffer):
         return [self._joined(index, leaving) for index in range(len(self.columns))]
 
     def _joined(self, index: int, sections: list[_Section]) -> pa.Array:
-        column = self.schema.columns[index]
-        if column.type is None:
+        if self.schema.columns[index].type is None:
             return pa.nulls(sum(section.images for section in sections))
         arrays: list[pa.Array] = []
+        before = 0
         for section in sections:
             values = section.columns[index]
-            if isinstance(values, list):
-                try:
-                    values = array(column.type, values)
-                except ValueError as error:
-                    raise misfit(self.schema, index, section.columns) from error
-            arrays.append(values)
+            is_list = isinstance(values, list)
+            arrays.append(self._made(index, section.columns, section.images, before) if is_list else values)
+            before += section.images
         return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
 
 

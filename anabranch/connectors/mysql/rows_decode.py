@@ -19,7 +19,7 @@ from anabranch.connectors.mysql import binlog as b
 from anabranch.connectors.mysql.fields import OF_DATES, Field, Unfit, environment, field_of, of_dates
 from anabranch.connectors.mysql.json_partial import OPTION
 from anabranch.connectors.mysql.tablemap import JSON, TableMap, mismatch
-from anabranch.connectors.mysql.values import BAD, STOP, zero_of
+from anabranch.connectors.mysql.values import BAD, STOP, Bad, bad_values, zero_of
 from anabranch.model.schema import Column, TableSchema
 from anabranch.rows.builder import TableBuffer
 from anabranch.rows.chunk import Op
@@ -85,14 +85,20 @@ class TableDecoders:
         self, kind: int, head: bytes, data: bytes, at: int, end: int
     ) -> tuple[str, dict[str, str | None]]:
         """The column of the first bad value in these rows, and the row's key in text form."""
-        schema = self.schema
-        lists: list[list[Any]] = [[] for _ in schema.columns]
-        self._generate(kind, self._images(head), {}, lists, BAD)(data, at, end)
-        row, place = min((values.index(BAD), place) for place, values in enumerate(lists) if BAD in values)
+        schema, lists = self.schema, self.with_bad_values(kind, head, data, at, end)
+        row, place = next(iter(bad_values(lists)))
         keys = {schema.columns[i].name: (schema.columns[i].type, lists[i][row]) for i in schema.key_indexes}
         return schema.columns[place].name, {
-            name: "(no value)" if raw is BAD else raw_text(type, raw) for name, (type, raw) in keys.items()
+            name: "(no value)" if isinstance(raw, Bad) else raw_text(type, raw) for name, (type, raw) in keys.items()
         }
+
+    def with_bad_values(self, kind: int, head: bytes, data: bytes, at: int, end: int) -> list[list[Any]]:
+        """The rows of an event by column, a Bad in place of each value that no target holds."""
+        images = self._images(head)
+        fill = _defaults(self.schema, images[0]) if ROW_EVENTS[kind] is Op.INSERT else {}
+        lists: list[list[Any]] = [[] for _ in self.schema.columns]
+        self._generate(kind, images, fill, lists, BAD)(data, at, end)
+        return lists
 
     def _empty(self) -> dict[int, tuple[int, dict[bytes, Decoder]]]:
         count = len(self._count)

@@ -6,7 +6,7 @@ Formats: https://dev.mysql.com/doc/dev/mysql-server/latest/field_8h.html, sql-co
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import date
 from typing import Any, NamedTuple
 
@@ -33,14 +33,28 @@ class NoDate(BadValue):
         super().__init__(f"{date}, which is no date")
 
 
-class _Bad:
-    """Stands for such a value while its column and row are looked up; adding a time of day to it changes nothing."""
+class Bad:
+    """Stands for a value that no target holds, with words for it, while column and row are looked up, or when its row goes on
+    without it; adding a time of day to it changes nothing."""
 
-    def __add__(self, other: Any) -> _Bad:
+    def __init__(self, what: str = "") -> None:
+        self.what = what
+
+    def __add__(self, other: Any) -> Bad:
         return self
 
 
-BAD = _Bad()
+def bad_values(columns: Sequence[Sequence[Any]]) -> list[tuple[int, int]]:
+    """Row and column of each Bad among the values, in their order."""
+    return sorted(
+        (row, column)
+        for column, values in enumerate(columns)
+        for row, value in enumerate(values)
+        if isinstance(value, Bad)
+    )
+
+
+BAD = Bad()  # instead of a value for zero dates: put a Bad there
 STOP = object()  # instead of a value for zero dates: raise NoDate
 
 
@@ -53,9 +67,14 @@ class Instead(int):
     def __add__(self, other: Any) -> Any:
         if not other or self.partly is None:
             return self
-        if self.partly is STOP:
-            raise NoDate("0000-00-00 with a time of day")
-        return self.partly
+        return no_date("0000-00-00 with a time of day", self.partly)
+
+
+def no_date(date: str, zero: Any) -> Any:
+    """What stands for a date that is none: raises NoDate for STOP, gives a Bad for BAD, and anything else as it is."""
+    if zero is STOP:
+        raise NoDate(date)
+    return Bad(f"{date}, which is no date") if zero is BAD else zero
 
 
 class Zero(NamedTuple):
@@ -148,9 +167,7 @@ def zero_instant(zero: Any) -> Callable[[], Any]:
     """TIMESTAMP 0 stands for 0000-00-00 00:00:00."""
 
     def value() -> Any:
-        if zero is STOP:
-            raise NoDate("0000-00-00 00:00:00")
-        return zero
+        return no_date("0000-00-00 00:00:00", zero)
 
     return value
 
@@ -190,17 +207,15 @@ def _days(year: int, month: int, day: int, zero: Any) -> Any:
     except ValueError:
         if isinstance(zero, Instead) and zero.partly is not None and (year or month or day):
             zero = zero.partly
-        if zero is STOP:
-            raise NoDate(f"{year:04}-{month:02}-{day:02}") from None
-        return zero
+    return no_date(f"{year:04}-{month:02}-{day:02}", zero)
 
 
 # --- labels and text ------------------------------------------------------------------------------------------------------
 
 
 def text_of(charset: str) -> Callable[[Any], Callable[[bytes], Any]]:
-    """By what becomes of bad values: bytes of a character set -> UTF-8, which raises BadText; while bad values are looked
-    up, BAD stands for them."""
+    """By what becomes of bad values: bytes of a character set -> UTF-8, which raises BadText; for BAD, a Bad stands for
+    them."""
 
     def made(zero: Any) -> Callable[[bytes], Any]:
         decode = decoder(charset)
@@ -213,8 +228,8 @@ def _or_bad(decode: Callable[[bytes], bytes]) -> Callable[[bytes], Any]:
     def value(stored: bytes) -> Any:
         try:
             return decode(stored)
-        except BadText:
-            return BAD
+        except BadText as error:
+            return Bad(str(error))
 
     return value
 

@@ -36,15 +36,23 @@ CREATE TABLE anabranch.set_aside (
     wish         text   NOT NULL DEFAULT '',
     discarded_at timestamptz,
     set_aside_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    unconverted  json   NOT NULL DEFAULT '{}',
     PRIMARY KEY (job, number)
 )
 """
 COLUMNS: LiteralString = """sequence, position, commit_time, source_table, target_table, key, operation, before, after,
     reason, keys_off"""
-ADD: LiteralString = f"INSERT INTO anabranch.set_aside (job, {COLUMNS}) VALUES (%s{', %s' * 11}) RETURNING number"
+ADD: LiteralString = f"INSERT INTO anabranch.set_aside (job, {COLUMNS}, unconverted) VALUES (%s{', %s' * 12}) RETURNING number"
+# An earlier release has made the table without it.
+HAS_LATER = """
+SELECT EXISTS (SELECT FROM pg_attribute WHERE attrelid = 'anabranch.set_aside'::regclass AND attname = 'unconverted'
+                                          AND NOT attisdropped)
+"""
+ADD_LATER = "ALTER TABLE anabranch.set_aside ADD COLUMN unconverted json NOT NULL DEFAULT '{}'"
 READ: LiteralString = f"""
-SELECT {COLUMNS}, wish, discarded_at IS NOT NULL, number, (extract(epoch FROM set_aside_at) * 1000000)::bigint
-  FROM anabranch.set_aside
+SELECT {COLUMNS}, wish, discarded_at IS NOT NULL, coalesce(row_to_json(s) -> 'unconverted', '{{}}'), number,
+       (extract(epoch FROM set_aside_at) * 1000000)::bigint
+  FROM anabranch.set_aside s
  WHERE job = %s AND (discarded_at IS NOT NULL) = %s AND (%s::text IS NULL OR source_table = %s) ORDER BY number
 """
 ASKED = "SELECT EXISTS (SELECT FROM anabranch.set_aside WHERE job = %s AND wish <> '' AND discarded_at IS NULL)"
@@ -65,7 +73,7 @@ FORGET_FACT = "UPDATE anabranch.table_state SET facts = facts - 'set_aside' WHER
 def add(connection: Connection, job: str, one: AsideChange) -> int:
     where = [one.sequence, one.position, one.commit_time, str(one.source), str(one.target)]
     change = [_json(one.key), one.operation, _json(one.before), _json(one.after), one.reason, one.keys_off]
-    row = connection.execute(ADD, [job, *where, *change]).fetchone()
+    row = connection.execute(ADD, [job, *where, *change, _json(one.unconverted)]).fetchone()
     assert row is not None
     return int(row[0])
 

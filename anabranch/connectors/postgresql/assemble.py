@@ -39,6 +39,10 @@ class Assembler(ABC):
         self._has_barrier = False
         self._place, self._time = place, 0
 
+    def carry(self) -> None:
+        """From here on values that are none of their type do not stop it: their rows come without them (ValueRules.carries)."""
+        self._builder.carries = True
+
     @abstractmethod
     def take(self, message: bytes, lsn: int = 0) -> None:
         """The next message, which came with this place. Raises UnknownLogEvent."""

@@ -116,6 +116,8 @@ class WalReader:
         reader = self._reader if self.is_binary else None
         how = Reading(name, place, select, self._type_text, has_newer, reader, self._undone, self._options.decoding)
         self._assembler = decoder.make(how)
+        if self._options.rules.carries:
+            self._assembler.carry()
         self._frames, self._at = list[bytes](), 0
         self._durable, self._received = 0, place.lsn
         self._heard = self._asked = time.monotonic()

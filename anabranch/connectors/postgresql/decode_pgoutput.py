@@ -69,6 +69,10 @@ class PgoutputAssembler(Assembler):
         self._pieces = StreamedTransactions(select, type_text, numbers, self._give, self.mark, reader, undone, make)
         self._begun = 0  # where the open transaction's commit is
 
+    def carry(self) -> None:
+        super().carry()
+        self._pieces.carry()
+
     def reselect(self) -> None:
         self._relations.reselect()
 

@@ -5,7 +5,7 @@ What does not live here: what is in a message (row_images.py), what its text mea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from anabranch.connectors.postgresql.binary_values import Reader
 from anabranch.connectors.postgresql.row_images import ABSENT, BINARY, TEXT, UNCHANGED, Images, images
@@ -22,7 +23,7 @@ from anabranch.model.datatype import LogicalType
 from anabranch.model.schema import TableSchema
 from anabranch.rows.arrow import arrow_type
 from anabranch.rows.builder import TableBuffer
-from anabranch.rows.chunk import Op, Shape, TableRows
+from anabranch.rows.chunk import Op, Shape, TableRows, Unconverted
 from anabranch.rows.refused import LEAVE_OUT, NO_TEXT, readable, refused
 
 UPDATE = ord("U")
@@ -79,10 +80,10 @@ class MessageBuffer(TableBuffer):
         tx, ordinal = (np.repeat(np.array([run[at] for run in runs], np.int64), counts) for at in (1, 2))
         shape, shapes = _shapes([piece.codes(len(self.schema.columns)) for piece in pieces])
         values = [self.column(place, pieces) for place in range(len(self.schema.columns))]
-        return self._rows((op, tx, ordinal + (op == Op.AFTER), shape), values, shapes)
+        return self._rows((op, tx, ordinal + (op == Op.AFTER), shape), values, [(one, ()) for one in shapes])
 
-    def column(self, place: int, pieces: Sequence[Piece]) -> pa.Array:
-        """The values of a column of the table. Raises ValueRefused."""
+    def column(self, place: int, pieces: Sequence[Piece], before: int = 0) -> pa.Array:
+        """The values of a column of the table, behind so many images. Raises ValueRefused."""
         column = self.schema.columns[place]
         count = sum(len(piece.images.op) for piece in pieces)
         if column.type is None:
@@ -95,9 +96,29 @@ class MessageBuffer(TableBuffer):
                 for piece in pieces
             ]
         except ValueError as error:
+            if self.carries and (found := self._without_misfits(place, pieces, before)) is not None:
+                return found
             raise self._misfit(place, pieces) or ValueRefused(
                 f"column {column.name}: {error}", table=str(self.schema.id), hint=LEAVE_OUT
             ) from error
+        return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+
+    def _without_misfits(self, place: int, pieces: Sequence[Piece], before: int) -> pa.Array | None:
+        """The same without the values that are none of the column's type. None where the fault is not in a text."""
+        type = self.schema.columns[place].type
+        assert type is not None
+        parts = []
+        for piece in pieces:
+            at = piece.layout.places.index(place) if place in piece.layout.places else None
+            if at is None:
+                parts.append(pa.nulls(len(piece.images.op), arrow_type(type)))
+            elif piece.is_binary(at):
+                return None
+            else:
+                misfits = list(piece.misfits(at, type))
+                self._late += (Unconverted(before + row, place, NO_TEXT) for row in misfits)
+                parts.append(piece.column_without(at, type, misfits))
+            before += len(piece.images.op)
         return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
 
     def _misfit(self, place: int, pieces: Sequence[Piece]) -> ValueRefused | None:
@@ -108,7 +129,7 @@ class MessageBuffer(TableBuffer):
             if place not in piece.layout.places:
                 continue
             at = piece.layout.places.index(place)
-            if (row := piece.first_misfit(at, column.type)) is not None:
+            if (row := next(piece.misfits(at, column.type), None)) is not None:
                 key = {
                     self.schema.columns[one].name: piece.readable(row, piece.layout.places.index(one))
                     for one in self.schema.key_indexes
@@ -137,15 +158,24 @@ class Piece:
             raise ValueError(f"values in the binary form of {found.type}")
         return found
 
-    def first_misfit(self, place: int, type: LogicalType) -> int | None:
-        """The first image whose text is none of the type."""
+    def is_binary(self, place: int) -> bool:
+        return bool((self.images.cells.tags[:, place] == BINARY).any())
+
+    def column_without(self, place: int, type: LogicalType, left_out: Sequence[int]) -> pa.Array:
+        """The same as `column`, NULL in these images."""
+        found = self.images.column(place)
+        kept = np.ones(len(found), dtype=bool)
+        kept[list(left_out)] = False
+        return array_of_text(type, pc.if_else(pa.array(kept), found, pa.scalar(None, found.type)))
+
+    def misfits(self, place: int, type: LogicalType) -> Iterator[int]:
+        """The images whose text is none of the type."""
         found = self.images.column(place)
         for row in range(len(found)):
             try:
                 array_of_text(type, found.slice(row, 1).take(pa.array([0])))
             except ValueError:
-                return row
-        return None
+                yield row
 
     def readable(self, row: int, place: int) -> str | None:
         """A value of a column as people can read it."""

@@ -137,7 +137,7 @@ class NativeMessageBuffer(MessageBuffer):
         else:
             arrays = given_arrays(self.table, self.types, count)
         meta[3], shapes = self._in_order(meta[3], used)
-        return self._rows(meta, arrays, shapes)
+        return self._rows(meta, arrays, [(shape, ()) for shape in shapes])
 
     def _in_order(
         self, shape: np.ndarray[Any, Any], used: Sequence[int]
@@ -180,8 +180,13 @@ class NativeMessageBuffer(MessageBuffer):
 
     def _joined_column(self, place: int, made: list[tuple[_Columns | _Messages, list[Piece]]]) -> pa.Array:
         parts: list[pa.Array] = []
+        before = 0
         for section, pieces in made:
-            parts += [section.arrays[place]] if isinstance(section, _Columns) else [self.column(place, pieces)]
+            if isinstance(section, _Columns):
+                parts.append(section.arrays[place])
+            else:
+                parts.append(self.column(place, pieces, before))
+            before += section.images
         return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
 
 

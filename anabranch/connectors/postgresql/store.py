@@ -129,6 +129,8 @@ class PostgresStore:
             for name, create in LATER_TABLES.items():
                 if not _exists(connection, name):
                     connection.execute(create)
+            if not _one(connection, aside.HAS_LATER):
+                connection.execute(aside.ADD_LATER)
 
     def job(self, job: str) -> dict[str, str] | None:
         row = self._read("read the job", READ_JOB, [job])

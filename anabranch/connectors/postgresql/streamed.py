@@ -78,6 +78,10 @@ class StreamedTransactions:
         self._sub = b""  # the subtransaction whose messages come
         self.piece: _Open | None = None  # of which one comes at the moment
 
+    def carry(self) -> None:
+        """As Assembler.carry."""
+        self._builder.carries = True
+
     def begin(self, item: StreamStart) -> None:
         if item.is_first == (item.xid in self._all):
             raise ValueError(f"a piece of the transaction {item.xid} that is not the next one")

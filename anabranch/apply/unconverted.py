@@ -1,0 +1,63 @@
+"""Images with values that could not be converted, which the source's reader has left out and marked (ValueRules.carries): their
+changes are refused where they stand, as what the target refuses is.
+
+What does not live here: what comes of a refused change (`onebyone.py`, `aside.py`, `park.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from anabranch.apply.compact import NeedsSlowWay
+from anabranch.apply.images import Images
+from anabranch.model.ids import TableId
+from anabranch.rows.chunk import Op
+from anabranch.rows.net import TargetTable
+from anabranch.rows.refused import LEAVE_OUT
+
+HINT = f"{LEAVE_OUT}; a value that stands for such ones: [types] zero_date, nul"
+
+
+class Unconvertible(NeedsSlowWay):
+    """A change that cannot be applied, whatever the target holds."""
+
+    hint = HINT
+
+
+def refuse_unconverted(images: Mapping[TableId, Images], tables: Mapping[TableId, TargetTable]) -> None:
+    """The quick way applies no such change. Raises Unconvertible."""
+    for table, some in images.items():
+        for at in places(some):
+            if marks := lacking(some, at, tables[table]):
+                raise Unconvertible(tables[table], words(marks))
+
+
+def places(images: Images) -> Iterator[int]:
+    """Of the images that lack such values."""
+    if images.unconverted and len(images):
+        orders = np.array(sorted(images.unconverted), np.int64)
+        yield from np.flatnonzero(np.isin(images.order, orders)).tolist()
+
+
+def lacking(images: Images, at: int, table: TargetTable) -> dict[str, str]:
+    """What the change of an image cannot do without: of a row as it was only its key, where it has one."""
+    marks = images.unconverted_at(at)
+    is_put = images.op[at] in (Op.INSERT, Op.AFTER)
+    return {name: what for name, what in marks.items() if is_put or not table.key or name in table.key}
+
+
+def lacking_of(images: Images, changed: Sequence[int], table: TargetTable) -> dict[str, str]:
+    """The same of changes by the place of their last image."""
+    if not images.unconverted:
+        return {}
+    found: dict[str, str] = {}
+    for at in changed:
+        found |= lacking(images, at - 1, table) if images.op[at] == Op.AFTER else {}
+        found |= lacking(images, at, table)
+    return found
+
+
+def words(marks: Mapping[str, str]) -> str:
+    return ", ".join(f"column {name} holds {what}" for name, what in marks.items())
