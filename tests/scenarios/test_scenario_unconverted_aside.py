@@ -1,0 +1,111 @@
+"""Values of the source that no target holds: with `on_error`, their rows are set aside or their table parks, and the rest goes
+on (K26)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from scenario import Running, Scenario, wait_until
+
+from anabranch.testing.servers import Server
+
+Make = Callable[..., Scenario]
+TABLES = (
+    "CREATE TABLE visit (id INT PRIMARY KEY, d DATE, note VARCHAR(20), at TIMESTAMP NULL, UNIQUE KEY (note))",
+    "CREATE TABLE other (id INT PRIMARY KEY, v INT)",
+    "INSERT INTO visit VALUES (1, '2024-01-01', 'one', NULL), (2, '2024-01-02', 'two', NULL), (3, NULL, 'three', NULL)",
+    "INSERT INTO other VALUES (1, 1)",
+)
+ANY_DATE = "SET SESSION sql_mode = 'ALLOW_INVALID_DATES'"
+
+
+def write(made: Scenario, *statements: str) -> None:
+    """In a session that takes any date, one transaction each."""
+    with made.source.connect() as connection, connection.cursor() as cursor:
+        for statement in (ANY_DATE, *statements):
+            cursor.execute(statement)
+        connection.commit()
+
+
+def waiting(made: Scenario) -> list[tuple[str, str, dict[str, str]]]:
+    """Change, key and what could not be converted, of what is set aside."""
+    query = "SELECT operation, key, unconverted FROM anabranch.set_aside WHERE discarded_at IS NULL ORDER BY number"
+    return [(operation, key["id"], unconverted) for operation, key, unconverted in made.target.query(query)]
+
+
+@pytest.mark.quick
+@pytest.mark.timeout(600)
+def test_rule_26_rows_that_cannot_be_converted_are_set_aside(mysql_family: Server, scenario: Make) -> None:
+    made = scenario(mysql_family, *TABLES)
+    made.write_job('[apply]\non_error = "set_aside"\n')
+    run = made.start("run")
+    made.wait_streaming(run)
+    rule_26_the_row_waits_and_the_rest_goes_on(made, run)
+    rule_26_what_cannot_be_converted_still_is_not_released(made, run)
+    rule_26_a_row_that_was_corrected_comes_back(made, run)
+    rule_26_a_unique_value_of_such_a_row_parks_who_takes_it(made, run)
+    run.stop()
+
+
+def rule_26_the_row_waits_and_the_rest_goes_on(made: Scenario, run: Running) -> None:
+    write(
+        made,
+        "INSERT INTO visit VALUES (4, '0000-00-00', 'four', NULL), (5, '2024-05-05', 'five', NULL)",
+        "UPDATE visit SET d = '2024-00-15' WHERE id = 1",
+        "UPDATE other SET v = 2",
+        "DELETE FROM visit WHERE id = 3",
+    )
+    made.sync(run)
+    assert made.target.query("SELECT id, d::text, note FROM public.visit ORDER BY id") == [
+        (1, "2024-01-01", "one"),
+        (2, "2024-01-02", "two"),
+        (5, "2024-05-05", "five"),
+    ]
+    made.assert_identical("other")
+    assert waiting(made) == [
+        ("insert", "4", {"d": "0000-00-00, which is no date"}),
+        ("update", "1", {"d": "2024-00-15, which is no date"}),
+    ]
+    shown = made.cli("parked", "show", f"{made.schema}.visit").stdout
+    assert "column d holds 2024-00-15, which is no date" in shown and "(0000-00-00, which is no date)" in shown
+
+
+def rule_26_what_cannot_be_converted_still_is_not_released(made: Scenario, run: Running) -> None:
+    write(made, "UPDATE visit SET note = '4' WHERE id = 4")
+    made.sync(run)
+    made.cli("parked", "release", f"{made.schema}.visit", "--all")
+    query = "SELECT count(*) FROM anabranch.set_aside WHERE reason LIKE 'still refused: column d holds %'"
+    wait_until(lambda: made.target.query(query) == [(2,)], 60, "both rows are refused again", run.tail, run)
+    assert [(change, key) for change, key, _ in waiting(made)] == [("insert", "4"), ("update", "1"), ("update", "4")]
+
+
+def rule_26_a_row_that_was_corrected_comes_back(made: Scenario, run: Running) -> None:
+    write(made, "UPDATE visit SET d = '2024-04-04' WHERE id = 4", "DELETE FROM visit WHERE id = 1")
+    made.sync(run)
+    made.cli("parked", "release", f"{made.schema}.visit", "--all")
+    wait_until(lambda: not waiting(made), 60, "all rows are released", run.tail, run)
+    made.assert_identical("visit", "other")
+    assert "set_aside" not in made.facts("visit")
+
+
+def rule_26_a_unique_value_of_such_a_row_parks_who_takes_it(made: Scenario, run: Running) -> None:
+    write(made, "INSERT INTO visit VALUES (6, '0000-00-00', 'six', NULL)")
+    made.sync(run)
+    write(made, "DELETE FROM visit WHERE id = 6", "INSERT INTO visit VALUES (7, NULL, 'six', NULL)")
+    wait_until(lambda: made.states()["visit"] == "parked", 60, "the table is parked", run.tail, run)
+    assert "is set aside" in made.reason("visit")
+
+
+@pytest.mark.timeout(600)
+def test_rule_26_a_table_with_such_a_row_parks_alone(mariadb: Server, scenario: Make) -> None:
+    made = scenario(mariadb, *TABLES)
+    made.write_job('[apply]\non_error = "park"\n')
+    run = made.start("run")
+    made.wait_streaming(run)
+    write(made, "UPDATE visit SET d = '0000-00-00' WHERE id = 1", "UPDATE other SET v = 2")
+    wait_until(lambda: made.states()["visit"] == "parked", 60, "the table is parked", run.tail, run)
+    assert "column d holds 0000-00-00, which is no date" in made.reason("visit")
+    made.sync(run)
+    made.assert_identical("other")
+    run.stop()
