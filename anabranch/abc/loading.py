@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from anabranch.model.schema import TableSchema
     from anabranch.model.state import TableState
     from anabranch.model.steps import DdlStep
+    from anabranch.rows.aside import AsideChange
     from anabranch.rows.keys import EnforcedKey
     from anabranch.rows.net import TargetTable
 
@@ -98,10 +99,12 @@ class Loader(Protocol):
         number: int,
         marks: tuple[str, str],
         lines: Iterable[bytes],
+        left_out: Callable[[], Sequence[AsideChange]] = tuple,
     ) -> int:
         """COPY the lines and write the ledger row, in one transaction whose first statement updates the generation's
-        row (K29, K21). Returns rows. A newer generation raises Fenced; a refused line RowRefused with the row's key; a
-        server that took fewer rows than there are lines TargetError, and nothing stays."""
+        row (K29, K21), with what `left_out` gives behind the last line: rows that are set aside. Returns rows without
+        these. A newer generation raises Fenced; a refused line RowRefused with the row's key; a server that took fewer
+        rows than there are lines TargetError, and nothing stays."""
 
     def unique_columns(self, tables: Sequence[TargetTable]) -> Mapping[TableId, frozenset[str]]:
         """Source table -> columns of ours on which its target table's unique keys beside the primary depend in any way,

@@ -125,7 +125,11 @@ def unfit(step: Disputable, context: ApplyContext, states: Mapping[TableId, Tabl
     assert aside is not None
     known = {source: Known(followed.schema, followed.table) for source, followed in context.tables.items()}
     found = links(table, known)
-    if (waits := _not_streaming(table, states)) is not None:
+    is_whole = change.operation == "delete" or change.values.keys() | step.unconverted.keys() >= set(
+        change.table.columns
+    )
+    waits_behind_load = not is_first and is_whole and states[table].state == "loading"
+    if (waits := _not_streaming(table, states)) is not None and not waits_behind_load:
         return f"{waits} is not streaming" + ("" if waits == table else ", with which foreign keys connect it")
     if is_first and (why := next((link.why for link in found if link.why), "")):
         return why

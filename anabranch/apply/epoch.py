@@ -255,13 +255,6 @@ class Applier:
                 self.writer.rollback()
             self._slow(transaction)
 
-    def forget_unbuilt(self) -> None:
-        """What could not be built, and stands in `not_built`, is tried once more: rows may have been mended since."""
-        for state in list(self.states.values()):
-            if state.state == "streaming" and "not_built" in state.facts:
-                facts = {name: value for name, value in state.facts.items() if name not in ("built", "not_built")}
-                self.save(replace(state, facts=facts))
-
     # --- between two epochs: one attempt each, the caller tries again -----------------------------------------
 
     def move_on(self, position: Position, commit_time: int) -> None:
@@ -477,7 +470,7 @@ class Applier:
 
     def _row_by_row(self, part: Group, work: Work, sets_aside: bool = False, at_once: bool = False) -> None:
         waits = self._waiting(part, work)
-        for step in steps(part, work.context, work.taken):
+        for step in steps(part, work.context, work.taken, waits.__contains__):
             if isinstance(step, Disputable):
                 number = len(work.asides)
                 if step.order in waits:
@@ -488,8 +481,8 @@ class Applier:
                 else:
                     self._settle(step, work)
                 if len(work.asides) > number:  # what comes now may have to do with it
-                    before = {order for order in waits if order < step.order}  # not set aside: it parks in the end
-                    waits = before | self._waiting(part.within(step.order + 1, END), work)
+                    waits -= {order for order in waits if order > step.order}  # one before was not set aside: it parks
+                    waits |= self._waiting(part.within(step.order + 1, END), work)
             elif isinstance(step, RowChange):
                 if not work.leaves_out(step):
                     work.reread_partial(step, met=self.writer.change(step))

@@ -53,3 +53,12 @@ def left(state: TableState) -> TableState:
     reason = f"it is to be loaded again: anabranch load JOB --table {state.source}"
     facts = {name: value for name, value in state.facts.items() if name not in (JOINS, REREAD, RESUMES, WINDOW, *BUILT)}
     return replace(state, state="parked", low="", high="", reason=reason, facts=facts)
+
+
+def forget_unbuilt(applier: Applier) -> None:
+    """What could not be built, and stands in `not_built`, is tried once more: rows may have been mended since."""
+    for state in list(applier.states.values()):
+        if state.state == "streaming" and "not_built" in state.facts:
+            applier.save(
+                replace(state, facts={name: value for name, value in state.facts.items() if name not in BUILT})
+            )

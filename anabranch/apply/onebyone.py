@@ -8,7 +8,7 @@ have no name: those that change one after the other go together, since finding o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -82,8 +82,11 @@ class Taken:
             self.sequence, self.tables = sequence, set()
 
 
-def steps(part: Group, context: ApplyContext, taken: Taken) -> Iterator[Step]:
-    """What to do, one by one: tables to truncate at once, a row change, several of a table without a key, a cascade."""
+def steps(
+    part: Group, context: ApplyContext, taken: Taken, waits: Callable[[int], bool] = lambda order: False
+) -> Iterator[Step]:
+    """What to do, one by one: tables to truncate at once, a row change, several of a table without a key, a cascade. `waits`:
+    does the change with this order wait behind another one of its row? Then it comes as one, also in a window."""
     cascades: dict[int, list[cascade.ParentChange]] = {}
     for change in part.changes:
         cascades.setdefault(change.order, []).append(change)
@@ -104,7 +107,8 @@ def steps(part: Group, context: ApplyContext, taken: Taken) -> Iterator[Step]:
         lacks = readers[table].lacking(places) if table is not None else {}
         made: Sequence[RowChange | TableNet] = []
         if table is not None:
-            made = [readers[table].part(places[0], lacks)] if lacks else list(readers[table].changes(places))
+            is_one = lacks or waits(order)
+            made = [readers[table].one(places[0], lacks)] if is_one else list(readers[table].changes(places))
         policy = context.tables[table].on_conflict if table is not None else STRICT
         gone = table in taken.tables
         if isinstance(only := made[0] if made else None, RowChange) and only.checked and table in disputable:
@@ -182,15 +186,17 @@ class _Reader:
     def lacking(self, places: Sequence[int]) -> dict[str, str]:
         return lacking_of(self.images, places, self.table)
 
-    def part(self, at: int, lacks: Mapping[str, str]) -> RowChange:
-        """A change without what could not be converted, to be set aside. Raises Unconvertible where that is not for rows of
+    def one(self, at: int, lacks: Mapping[str, str]) -> RowChange:
+        """A change as it is set aside, without what could not be converted. Raises Unconvertible where that is not for rows of
         the table."""
-        if not (self.is_disputable and self.table.key) or not lacks.keys().isdisjoint(self.table.key):
+        if lacks and (not (self.is_disputable and self.table.key) or not lacks.keys().isdisjoint(self.table.key)):
             key = {} if not self.table.key else self._key_of(at)
             row = f" (row {', '.join(f'{name} = {value}' for name, value in key.items())})" if key else ""
             raise Unconvertible(self.table, words(lacks) + row)
         if self.images.op[at] == Op.INSERT:
             return RowChange(self.table, "insert", values=self._row(at))
+        if self.images.op[at] == Op.DELETE:
+            return RowChange(self.table, "delete", self._old(at)[0], before=self._row(at))
         return RowChange(self.table, "update", self._old(at - 1)[0], self._row(at), before=self._row(at - 1))
 
     def _key_of(self, at: int) -> Texts:

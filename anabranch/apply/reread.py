@@ -20,7 +20,7 @@ from anabranch.apply.epoch import Applier
 from anabranch.apply.taken import with_taken
 from anabranch.apply.window import WindowResolver
 from anabranch.apply.work import Texts, key_of, waiting, with_waiting
-from anabranch.errors import RowRefused
+from anabranch.errors import RowRefused, ValueRefused
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.state import WINDOW, TableState
@@ -69,6 +69,8 @@ class Rereader:
             low, high = snapshot.open(followed.schema, self.lock)
             wanted = [{names[name]: value for name, value in key.items()} for key in keys]
             lines = b"".join(snapshot.lines_of(followed.schema, followed.table.source_columns, wanted, self.rules))
+        except ValueRefused as refusal:  # a row as any other that cannot be applied
+            raise RowRefused(refusal.message, table=refusal.table, hint=refusal.hint) from refusal
         finally:
             snapshot.close()
         reach("apply.reread")

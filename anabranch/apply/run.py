@@ -23,7 +23,7 @@ from anabranch.apply.finish import Finisher
 from anabranch.apply.following import Following
 from anabranch.apply.join import join_loaded
 from anabranch.apply.labels import needed_now
-from anabranch.apply.leave import let_leave
+from anabranch.apply.leave import forget_unbuilt, let_leave
 from anabranch.apply.patience import Patience
 from anabranch.apply.release import settle_wishes
 from anabranch.apply.repair import Repairer
@@ -278,7 +278,7 @@ class ApplyRun:
         refuse_far_cascades(applier.context, applier.states, store.others(self.job))
         let_leave(applier, self._take_off)  # the first epoch may meet what the table is loaded again for,
         settle_wishes(applier, self.following)  # or a row that a person has just released
-        applier.forget_unbuilt()
+        forget_unbuilt(applier)
         return applier
 
     def _take_off(self, state: TableState) -> None:

@@ -13,6 +13,7 @@ from anabranch.abc import TargetStore
 from anabranch.errors import (
     AnabranchError,
     ConfigError,
+    RowRefused,
     SourceError,
     SourceUnavailable,
     TablesParked,
@@ -22,6 +23,7 @@ from anabranch.failpoints import reach
 from anabranch.job import ends
 from anabranch.job.alone import alone
 from anabranch.job.joining import Joining
+from anabranch.job.load_refusals import is_open, may_lack, parked_for
 from anabranch.job.signals import SUPERVISED
 from anabranch.job.watching import LoadWatcher
 from anabranch.load.order import Demand, demands
@@ -66,7 +68,7 @@ class Loading:
         finally:
             store.close()
         schemas = {table: schema for table, schema in schemas.items() if table in states}
-        if any(_is_open(states[table]) for table in schemas):
+        if any(is_open(states[table]) for table in schemas):
             self.state.phase("loading")
             self._load(schemas, states)
         reach("load.done")
@@ -131,7 +133,7 @@ class Loading:
         """Tables that capture has parked before their load was through. Apply waits for the load, and comes to their
         barriers only behind it: nobody else would say it."""
         for table, state in list(states.items()):
-            if _is_open(state) and table not in schemas:
+            if is_open(state) and table not in schemas:
                 reason = ends.parked_because(self.job, table) or "the trail has no definition of it"
                 if reason.startswith(DROPPED) and state.is_untouched:
                     self._forget(store, states.pop(table))
@@ -147,7 +149,7 @@ class Loading:
         nothing any more."""
         for table, state in list(states.items()):
             newer = schemas.get(table)
-            if _is_open(state) and newer and state.schema and newer.version != state.schema.version:
+            if is_open(state) and newer and state.schema and newer.version != state.schema.version:
                 remedy = f"anabranch load JOB --table {table} --recreate brings it in"
                 states[table] = self._park(store, state, f"it was altered while it was being loaded; {remedy}")
         for table, reason in ends.parked_in_trail(self.job).items():
@@ -175,8 +177,8 @@ class Loading:
         for level in self._demands(schemas):
             if self.stop():
                 return
-            todo = [d for d in level if _is_open(states[d.table])]
-            self._load_level([self._load_table(schemas[d.table], d, states[d.table]) for d in todo])
+            todo = [d for d in level if is_open(states[d.table])]
+            self._load_level([self._load_table(schemas[d.table], d, states[d.table], schemas) for d in todo])
 
     def _demands(self, schemas: Mapping[TableId, TableSchema]) -> list[list[Demand]]:
         catalog = self.source.catalog()
@@ -191,11 +193,13 @@ class Loading:
         while left:
             try:
                 return self._copy(left)
-            except SourceError as error:
-                parked = self._parked_since(left, error)
+            except (SourceError, RowRefused) as error:
+                parked = self._parked_for(error) if isinstance(error, ValueRefused | RowRefused) else set()
+                if not parked and isinstance(error, SourceError) and (reasons := self._parked_since(left, error)):
+                    self._park_all(reasons)
+                    parked = set(reasons)
                 if not parked:
                     raise
-                self._park_all(parked)
                 left = [load for load in left if load.schema.id not in parked]
         return None
 
@@ -210,6 +214,18 @@ class Loading:
             if parked or time.monotonic() >= until or self.stop():
                 return parked
             time.sleep(0.2)
+
+    def _parked_for(self, refusal: ValueRefused | RowRefused) -> set[TableId]:
+        """Those that were parked for a row that cannot be loaded."""
+        store = self.target.store()
+        try:
+            pairs = parked_for(self.job, refusal, store.tables(self.name))
+            store.save_tables(self.name, [(parked, before) for before, parked in pairs])
+        finally:
+            store.close()
+        for _, parked in pairs:
+            retention.unregister(self.job.trail, self.job.names.table(parked.source))
+        return {parked.source for _, parked in pairs}
 
     def _park_all(self, parked: Mapping[TableId, str]) -> None:
         store = self.target.store()
@@ -251,7 +267,13 @@ class Loading:
         finally:
             trail.close()
 
-    def _load_table(self, schema: TableSchema, demand: Demand, state: TableState | None) -> LoadTable:
+    def _load_table(
+        self,
+        schema: TableSchema,
+        demand: Demand,
+        state: TableState | None,
+        schemas: Mapping[TableId, TableSchema],
+    ) -> LoadTable:
         begun = state is not None and state.state == "loading"
         generation = (state.generation if state else 0) + (0 if begun else 1)
         joins = state is not None and JOINS in state.facts  # a `load --table` ended early
@@ -268,6 +290,8 @@ class Loading:
             changed_with=demand.changed_with,
             together=frozenset() if joins else demand.together,
             joins=joins,
+            may_lack=may_lack(self.job, schema, schemas),
+            aside_limit=self.job.config.apply.set_aside_limit,
         )
 
     # --- one table, while the others stream ---------------------------------------------------------------------------
@@ -354,6 +378,8 @@ class Loading:
             exact=demand.exact,
             changed_with=demand.changed_with,
             joins=True,
+            may_lack=may_lack(self.job, schema, {t: s.schema for t, s in joining.states().items() if s.schema}),
+            aside_limit=self.job.config.apply.set_aside_limit,
         )
         self._load_level([load])
         if parked := ends.parked_because(self.job, table):
@@ -375,8 +401,3 @@ def _replaced(trail: TrailReader, loaded: TableSchema) -> str:
     if latest is None or latest.version == loaded.version:
         return ""
     return f"it was altered while it was being loaded: anabranch load JOB --table {loaded.id} --recreate brings it in"
-
-
-def _is_open(state: TableState) -> bool:
-    """Its load is not through."""
-    return state.state == "pending" or (state.state == "loading" and state.facts.get("loaded") != "yes")

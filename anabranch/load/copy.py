@@ -28,10 +28,12 @@ from anabranch.abc import (
 )
 from anabranch.errors import RowRefused, SourceError
 from anabranch.failpoints import reach
+from anabranch.load.asides import PieceAsides
 from anabranch.load.plan import Knot, Piece, pieces_of
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.rows.labels import LabelLoader
+from anabranch.rows.left_out import apart
 from anabranch.spark.where import read_columns
 
 Quiet = Callable[[frozenset[TableId], LogMark, LogMark], bool | None]
@@ -128,8 +130,12 @@ class ChunkWork:
                 snapshot.refuse_loose_ends(schema, columns, piece.bounds, self.rules)
             if form and isinstance(snapshot, RawReader):
                 return (yield from snapshot.raw(schema, columns, piece.bounds))  # of one piece: no empty block in it
-            yield from filter(None, snapshot.lines(schema, columns, piece.bounds, self.rules))
+            yield from filter(None, snapshot.lines(schema, columns, piece.bounds, self._rules_of(piece)))
         return None
+
+    def _rules_of(self, piece: Piece) -> ValueRules:
+        """Rows are left out where they can be set aside."""
+        return replace(self.rules, carries=self.rules.carries and bool(piece.load.may_lack))
 
     def finish(self, piece: Piece | Knot, header: bytes, blocks: Iterator[bytes]) -> tuple[int, ...] | None:
         if (told := json.loads(header)) == WAITING:
@@ -178,8 +184,9 @@ class ChunkWork:
         load, (low, high) = piece.load, marks
         if form and isinstance(loader, RawLoader):
             return loader.load_raw(self.job, load.table, load.generation, piece.number, marks, form, blocks)
-        its = iter(partial(next, blocks, b""), b"")  # up to an empty one
-        rows = loader.load_chunk(self.job, load.table, load.generation, piece.number, (low, high), its)
+        aside = PieceAsides(load, piece.number)
+        its = apart(iter(partial(next, blocks, b""), b""), aside.take)  # up to an empty one
+        rows = loader.load_chunk(self.job, load.table, load.generation, piece.number, (low, high), its, aside.changes)
         if load.together:  # of a chunk that is done nothing was taken, and another table's rows come behind
             deque(its, maxlen=0)
         return rows

@@ -43,7 +43,8 @@ class LoadTable:
     `exact`: all rows are of one moment of the log (order.py); keyless tables always are. `changed_with`: tables whose
     changes change rows of this one, unseen in the log. `together`: tables of which all rows are of one moment with this
     one's. `joins`: the others stream already (K15). `keep`: rows that
-    are there, of other jobs, stay."""
+    are there, of other jobs, stay. `may_lack`: source columns whose values need not be convertible: a row without one is set
+    aside, up to `aside_limit` of the table."""
 
     schema: TableSchema
     table: TargetTable
@@ -56,6 +57,8 @@ class LoadTable:
     together: frozenset[TableId] = frozenset()
     joins: bool = False
     keep: bool = False
+    may_lack: frozenset[str] = frozenset()
+    aside_limit: int = 0
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ whose marks are in the ledger; a load that ended in any other way goes on where 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -29,7 +30,7 @@ from anabranch.load.handover import is_loaded, loaded
 from anabranch.load.plan import Knot, LoadTable, Piece, Planned, is_placed, pieces_of, plan
 from anabranch.model.endpoint import EndLimits
 from anabranch.model.ids import TableId
-from anabranch.model.state import TableState
+from anabranch.model.state import SET_ASIDE, TableState
 from anabranch.spark.engine import Engine
 from anabranch.spark.where import where
 from anabranch.spark.work import Bundle, Outcome
@@ -315,6 +316,7 @@ def hand_over_all(
     """`hand_over` of many at once; one by one where some are not as their load left them. Whether capture has parked one is
     asked behind the indexes, which may take long."""
     states = store.tables(job) if len(loads) > 1 else {}
+    asides = _asides(store, job, loads)
     plain = [load for load in loads if _is_under_way(states.get(load.schema.id), load)]
     for load in loads:
         loader.index_cascades(load.schema, load.table)
@@ -322,7 +324,7 @@ def hand_over_all(
     saved: list[tuple[TableState, TableState | None]] = []
     for load in plain:
         table, state = load.schema.id, states[load.schema.id]
-        saved.append((_handed_over(job, load, state, ledgers[table], parked(table)), state))
+        saved.append((_handed_over(job, load, state, ledgers[table], parked(table), asides[table]), state))
     try:
         if saved:
             store.save_tables(job, saved)
@@ -331,10 +333,16 @@ def hand_over_all(
     through = {load.schema.id for load in plain}
     for load in loads:
         if load.schema.id not in through:
-            hand_over(store, loader, job, load, parked(load.schema.id))
+            hand_over(store, loader, job, load, parked(load.schema.id), asides[load.schema.id])
 
 
-def hand_over(store: TargetStore, loader: Loader, job: str, load: LoadTable, parked: str = "") -> None:
+def _asides(store: TargetStore, job: str, loads: Sequence[LoadTable]) -> Counter[TableId]:
+    """How many rows each of the loads has set aside."""
+    has_some = any(load.may_lack for load in loads)
+    return Counter(change.source for change in store.set_aside(job)) if has_some else Counter()
+
+
+def hand_over(store: TargetStore, loader: Loader, job: str, load: LoadTable, parked: str = "", asides: int = 0) -> None:
     """Tell the stream that the table is there, with the marks of all chunks. May be repeated.
 
     One that capture has parked meanwhile stays parked: if that lies before the first chunk's mark, the stream would not
@@ -350,7 +358,7 @@ def hand_over(store: TargetStore, loader: Loader, job: str, load: LoadTable, par
             hint="another load of the table was started: let one of them end",
         )
     loader.index_cascades(load.schema, load.table)
-    now = _handed_over(job, load, state, loader.chunks(job, load.schema.id, load.generation), parked)
+    now = _handed_over(job, load, state, loader.chunks(job, load.schema.id, load.generation), parked, asides)
     try:
         store.save_table(job, now, state)
     except Fenced:
@@ -359,7 +367,7 @@ def hand_over(store: TargetStore, loader: Loader, job: str, load: LoadTable, par
 
 
 def _handed_over(
-    job: str, load: LoadTable, state: TableState, chunks: Sequence[LoadedChunk], parked: str
+    job: str, load: LoadTable, state: TableState, chunks: Sequence[LoadedChunk], parked: str, asides: int
 ) -> TableState:
     if any(is_placed(load.schema, chunk.bounds) for chunk in chunks) and len({chunk.high for chunk in chunks}) > 1:
         raise StateError(
@@ -369,6 +377,13 @@ def _handed_over(
             hint=f"load it again: anabranch load JOB --table {load.schema.id}",
         )
     now = loaded(state, chunks)
+    if asides:
+        log.get(job=job, table=str(load.schema.id)).warning("rows_set_aside", rows=asides)
+        now = replace(now, facts={**now.facts, SET_ASIDE: str(asides)})
+        if asides > load.aside_limit:
+            parked = (
+                f"{asides:,} rows cannot be converted, of which {load.aside_limit:,} may be set aside (set_aside_limit)"
+            )
     if parked:
         now = replace(now, state="parked", low="", high="", reason=f"{parked} (while it was being loaded)")
     return now

@@ -16,6 +16,7 @@ import numpy as np
 
 from anabranch.abc import SourceConnector, TargetConnector, ValueRules
 from anabranch.rows import compiled
+from anabranch.rows.left_out import as_lines
 from anabranch.rows.net import TargetTable
 from anabranch.spark.where import read_columns
 from anabranch.verify.canonical import Canonical
@@ -116,7 +117,7 @@ class Reading:
         else:
             with closing(self.source.snapshot(self.expected_identity)) as snapshot:
                 columns = read_columns(one.table, one.filter)
-                yield b"", snapshot.lines(one.schema, columns, piece.bounds, self.rules)
+                yield b"", as_lines(snapshot.lines(one.schema, columns, piece.bounds, self.rules), columns)
 
     def rows(self, piece: Piece, blocks: Iterable[bytes]) -> Iterator[list[bytes]]:
         canonical = Canonical(piece.one.table, self.rules)

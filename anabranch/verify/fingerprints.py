@@ -16,6 +16,7 @@ from anabranch.abc import HashingReader, HashingSnapshot, SourceConnector, Targe
 from anabranch.model.ids import TableId
 from anabranch.rows import compiled
 from anabranch.rows.fingerprint import Fingerprint, Hashed, are_hashed, of_lines
+from anabranch.rows.left_out import as_lines
 from anabranch.verify.canonical import Canonical
 from anabranch.verify.digest import Reading
 from anabranch.verify.plan import Piece, VerifyTable
@@ -40,17 +41,18 @@ class Fingerprinting(Reading):
     @contextmanager
     def read(self, piece: Piece) -> Iterator[tuple[bytes, Iterator[bytes]]]:
         """A server's own fingerprint comes as the header."""
-        one, columns = piece.one, _target_columns(piece.one)
+        one = piece.one
         if piece.bounds is None:
             with closing(self.target.reader(self.rules)) as reader:
                 assert isinstance(reader, HashingReader), "possible() has asked"
-                yield pickle.dumps(reader.fingerprint(one.table, columns, piece.condition)), iter(())
+                yield pickle.dumps(reader.fingerprint(one.table, _target_columns(one), piece.condition)), iter(())
             return
         with closing(self.source.snapshot(self.expected_identity)) as snapshot:
             if isinstance(snapshot, HashingSnapshot):
                 yield pickle.dumps(snapshot.fingerprint(one.schema, _source_columns(one), piece.bounds)), iter(())
             else:
-                yield b"", snapshot.lines(one.schema, one.table.source_columns, piece.bounds, self.rules)
+                columns = one.table.source_columns
+                yield b"", as_lines(snapshot.lines(one.schema, columns, piece.bounds, self.rules), columns)
 
     def finish(self, piece: Piece, header: bytes, blocks: Iterator[bytes]) -> Fingerprint | None:
         if header:

@@ -109,3 +109,65 @@ def test_rule_26_a_table_with_such_a_row_parks_alone(mariadb: Server, scenario: 
     made.sync(run)
     made.assert_identical("other")
     run.stop()
+
+
+LOADED = (
+    ANY_DATE,
+    *TABLES,
+    "INSERT INTO visit VALUES (4, '0000-00-00', 'four', NULL), (5, '2024-05-05', 'five', NULL)",
+    "UPDATE visit SET d = '2024-02-00' WHERE id = 1",
+)
+
+
+@pytest.mark.quick
+@pytest.mark.timeout(600)
+def test_rule_26_the_load_sets_rows_aside_that_cannot_be_converted(mysql_family: Server, scenario: Make) -> None:
+    made = scenario(mysql_family, *LOADED)
+    made.write_job('[apply]\non_error = "set_aside"\n')
+    run = made.start("run")
+    made.wait_streaming(run)
+    rule_26_the_load_lacks_those_rows_alone(made, run)
+    rule_26_verify_counts_them(made)
+    rule_26_what_comes_for_them_waits(made, run)
+    rule_26_corrected_rows_are_released(made, run)
+    run.stop()
+    rule_26_another_load_forgets_them(made)
+
+
+def rule_26_the_load_lacks_those_rows_alone(made: Scenario, run: Running) -> None:
+    made.sync(run)
+    assert made.target.query("SELECT id FROM public.visit ORDER BY id") == [(2,), (3,), (5,)]
+    made.assert_identical("other")
+    assert sorted((change, key) for change, key, _ in waiting(made)) == [("insert", "1"), ("insert", "4")]
+    assert made.facts("visit")["set_aside"] == "2"
+    assert "(read by the load)" in made.cli("parked", "ls").stdout
+
+
+def rule_26_verify_counts_them(made: Scenario) -> None:
+    for arguments in ((), ("--by-rows",)):
+        verified = made.cli("verify", *arguments, code=8, seconds=240)
+        assert "2 row changes set aside" in verified.stdout and "missing   id=1" in verified.stdout.replace("  ", " ")
+
+
+def rule_26_what_comes_for_them_waits(made: Scenario, run: Running) -> None:
+    write(made, "UPDATE visit SET note = '4' WHERE id = 4", "UPDATE visit SET note = '5' WHERE id = 5")
+    made.sync(run)
+    assert made.target.query("SELECT id, note FROM public.visit WHERE id > 3") == [(5, "5")]
+    assert [(change, key) for change, key, _ in waiting(made)][2:] == [("update", "4")]
+
+
+def rule_26_corrected_rows_are_released(made: Scenario, run: Running) -> None:
+    write(made, "UPDATE visit SET d = '2024-04-04' WHERE id = 4")
+    made.sync(run)
+    made.cli("parked", "release", f"{made.schema}.visit", "--all")
+    wait_until(lambda: len(waiting(made)) == 1, 60, "one row is released", run.tail, run)
+    rows = "SELECT id, d::text, note FROM public.visit WHERE id IN (1, 4)"
+    assert made.target.query(rows) == [(4, "2024-04-04", "4")]
+
+
+def rule_26_another_load_forgets_them(made: Scenario) -> None:
+    write(made, "UPDATE visit SET d = NULL WHERE id = 1")
+    made.cli("load", "--table", f"{made.schema}.visit", seconds=240)
+    made.run_until_caught_up()
+    made.assert_identical("visit", "other")
+    assert not waiting(made)

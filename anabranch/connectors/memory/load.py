@@ -12,13 +12,14 @@ from typing import Any
 from anabranch.abc import Bounds, LoadedChunk, NewLoad, ValueRules
 from anabranch.connectors.memory.capture import mark
 from anabranch.connectors.memory.database import Database, Relation, Row, Texts, database
-from anabranch.connectors.memory.store import forget_aside, place_of
+from anabranch.connectors.memory.store import add_aside, forget_aside, place_of
 from anabranch.errors import Fenced, RowRefused, SourceError, TargetError, ValueRefused
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
 from anabranch.model.state import TableState
 from anabranch.model.steps import DdlStep
+from anabranch.rows.aside import AsideChange
 from anabranch.rows.keys import EnforcedKey
 from anabranch.rows.lines import escaped_line, parse_line
 from anabranch.rows.net import TargetTable
@@ -214,6 +215,7 @@ class MemoryLoader:
         number: int,
         marks: tuple[str, str],
         lines: Iterable[bytes],
+        left_out: Callable[[], Sequence[AsideChange]] = tuple,
     ) -> int:
         chunk = self._enter(job, table.source, generation, number)
         if chunk.rows is not None:
@@ -228,6 +230,8 @@ class MemoryLoader:
             self._add(rows, table, job)
             chunks = self._database.job(job).chunks[table.source, generation]
             chunks[number] = replace(chunk, rows=len(rows), low=low, high=high)
+            for change in left_out():
+                add_aside(self._database.job(job), change)
         return len(rows)
 
     def unique_columns(self, tables: Sequence[TargetTable]) -> Mapping[TableId, frozenset[str]]:

@@ -141,6 +141,11 @@ class MemoryStore:
         pass
 
 
+def add_aside(state: JobState, change: AsideChange) -> None:
+    number = max(state.aside, default=0) + 1
+    state.aside[number] = replace(change, number=number, set_aside_at=time.time_ns() // 1000)
+
+
 def forget_aside(state: JobState, table: TableId) -> None:
     """Nothing of a table is set aside any more."""
     state.aside = {number: one for number, one in state.aside.items() if one.source != table}

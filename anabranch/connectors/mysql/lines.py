@@ -20,7 +20,9 @@ from anabranch.connectors.mysql.values import ZERO_DATE_HINT
 from anabranch.errors import ValueRefused
 from anabranch.model.datatype import Kind
 from anabranch.model.schema import TableSchema
-from anabranch.rows.lines import unescape
+from anabranch.rows.left_out import LeftOut
+from anabranch.rows.left_out import block as left_out_block
+from anabranch.rows.lines import parse_line, unescape
 from anabranch.rows.refused import LEAVE_OUT, readable, refused
 from anabranch.rows.zero_dates import NULL as NULL_CHOICE
 from anabranch.rows.zero_dates import STOP, choice, text_of
@@ -43,11 +45,21 @@ _FLOATS = (
 _KINDS_OF_DATES = (Kind.DATE, Kind.TIMESTAMP, Kind.INSTANT)
 
 
+class _Unfinished(Exception):
+    """A value of a row that no target holds: its column, words for it, and what the reader raises where it stops."""
+
+    def __init__(self, column: str, what: str, refusal: ValueRefused) -> None:
+        super().__init__(refusal.message)
+        self.column, self.what, self.refusal = column, what, refusal
+
+
 class Finisher:
-    """Makes lines of one table's rows."""
+    """Makes lines of one table's rows. Those that have no line, where the job wants that (ValueRules.carries), wait in
+    `left_out`; `blocks` passes them on."""
 
     def __init__(self, table: TableSchema, columns: Sequence[str], rules: ValueRules) -> None:
         self._table, self._columns, self._rules = table, columns, rules
+        self.left_out: list[LeftOut] = []
         kinds = {column.type.kind for name in columns if (column := table.column(name)).type}
         self._has_coded = any(code_of(column) for name in columns if (column := table.column(name)).type)
         self._zero = {
@@ -64,7 +76,8 @@ class Finisher:
         return not self._has_coded and not self._floats
 
     def blocks(self, rows: Iterable[bytes | Sequence[bytes]]) -> Iterator[bytes]:
-        """Blocks of whole lines, of about 1 MB each. Lines that are finished are passed on between the others."""
+        """Blocks of whole lines, of about 1 MB each, and blocks of rows that were left out. Lines that are finished are passed
+        on between the others."""
         waiting: list[bytes] = []
         done: list[bytes] = []
         size = 0
@@ -79,12 +92,45 @@ class Finisher:
                 waiting += some
                 size += sum(map(len, some))
             if size >= BLOCK:
-                yield b"".join(done) + self.finish(waiting)
+                yield from self._block(done, waiting)
                 waiting, done, size = [], [], 0
         if size or waiting:
-            yield b"".join(done) + self.finish(waiting)
+            yield from self._block(done, waiting)
+
+    def _block(self, done: Sequence[bytes], waiting: Sequence[bytes]) -> Iterator[bytes]:
+        if some := b"".join(done) + self.finish(waiting):
+            yield some
+        if self.left_out:
+            yield left_out_block(self.left_out)
+            self.left_out.clear()
 
     def finish(self, rows: Sequence[bytes]) -> bytes:
+        """The lines of rows. Raises ValueRefused, or notes which row it is of."""
+        try:
+            return self._finished(rows)
+        except _Unfinished as found:
+            if not self._rules.carries:
+                raise found.refusal from found.__cause__
+        if len(rows) == 1:
+            self.left_out.append(self._without(rows[0]))
+            return b""
+        middle = len(rows) // 2
+        return self.finish(rows[:middle]) + self.finish(rows[middle:])
+
+    def _without(self, row: bytes) -> LeftOut:
+        """A row without the values that have no text form."""
+        cells, unconverted = row.split(SEPARATOR), dict[str, str]()
+        while True:
+            try:
+                line = self._finished([SEPARATOR.join(cells)])
+                break
+            except _Unfinished as found:
+                unconverted[found.column] = found.what
+                cells[self._columns.index(found.column)] = NULL
+        values = zip(self._columns, parse_line(line[:-1]), strict=True)
+        return LeftOut({name: value for name, value in values if name not in unconverted}, unconverted)
+
+    def _finished(self, rows: Sequence[bytes]) -> bytes:
         block = ROW.join([*rows, b""])
         if self._has_coded and CODED in block:
             block = self._decoded(block)
@@ -135,7 +181,7 @@ class Finisher:
     def _column_at(self, block: bytes, at: int) -> str:
         return self._columns[block.count(SEPARATOR, block.rfind(ROW, 0, at) + 1, at)]
 
-    def _refusal(self, block: bytes, at: int, what: str, hint: str, is_escaped: bool = True) -> ValueRefused:
+    def _refusal(self, block: bytes, at: int, what: str, hint: str, is_escaped: bool = True) -> _Unfinished:
         """Names table, row and column of the value at `at`."""
         start = block.rfind(ROW, 0, at) + 1
         column = self._column_at(block, at)
@@ -143,7 +189,7 @@ class Finisher:
         named = dict(zip(self._columns, row, strict=True))
         read = unescape if is_escaped else bytes
         key = {name: self._readable(read(named[name])) for name in self._table.primary_key if name in named}
-        return refused(self._table.id, column, key, what, hint)
+        return _Unfinished(column, what, refused(self._table.id, column, key, what, hint))
 
     def _readable(self, value: bytes) -> str:
         """Of a key, which may be coded still, or be what is refused."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pymysql
@@ -100,7 +100,9 @@ class MysqlSnapshot:
     def lines_of(
         self, table: TableSchema, columns: Sequence[str], keys: Sequence[Mapping[str, str | None]], rules: ValueRules
     ) -> Iterator[bytes]:
-        """The rows that have one of these primary keys (source column -> text form), as `lines` gives them (K3)."""
+        """The rows that have one of these primary keys (source column -> text form), as `lines` gives them (K3). Raises
+        ValueRefused for one that cannot be converted."""
+        rules = replace(rules, carries=False)
         for start in range(0, len(keys), KEYS_AT_ONCE):
             where = " OR ".join(f"({_same_key(table, key)})" for key in keys[start : start + KEYS_AT_ONCE])
             yield from self._lines(table, columns, where, rules, "the rows of some keys")

@@ -42,7 +42,9 @@ CREATE TABLE anabranch.set_aside (
 """
 COLUMNS: LiteralString = """sequence, position, commit_time, source_table, target_table, key, operation, before, after,
     reason, keys_off"""
-ADD: LiteralString = f"INSERT INTO anabranch.set_aside (job, {COLUMNS}, unconverted) VALUES (%s{', %s' * 12}) RETURNING number"
+ADD: LiteralString = (
+    f"INSERT INTO anabranch.set_aside (job, {COLUMNS}, unconverted) VALUES (%s{', %s' * 12}) RETURNING number"
+)
 # An earlier release has made the table without it.
 HAS_LATER = """
 SELECT EXISTS (SELECT FROM pg_attribute WHERE attrelid = 'anabranch.set_aside'::regclass AND attname = 'unconverted'

@@ -49,6 +49,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.schema import Need, TableSchema
 from anabranch.model.state import KEPT
 from anabranch.model.steps import DdlStep
+from anabranch.rows.aside import AsideChange
 from anabranch.rows.counted import Told, lines_in, miscount
 from anabranch.rows.keys import EnforcedKey
 from anabranch.rows.net import TargetTable
@@ -214,9 +215,17 @@ class PostgresLoader:
         number: int,
         marks: tuple[str, str],
         lines: Iterable[bytes],
+        left_out: Callable[[], Sequence[AsideChange]] = tuple,
     ) -> int:
         chunk = (job, str(table.source), generation, number)
-        return self._load(table, chunk, marks, lambda connection: _copy(connection, job, table, number, lines))
+
+        def copy(connection: Connection) -> int:
+            rows = _copy(connection, job, table, number, lines)
+            for change in left_out():
+                aside.add(connection, job, change)
+            return rows
+
+        return self._load(table, chunk, marks, copy)
 
     def raw_forms(self, tables: Sequence[TargetTable]) -> Mapping[TableId, str]:
         with translated("read the types of the target's columns"):

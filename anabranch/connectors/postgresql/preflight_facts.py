@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from anabranch.abc import PreflightContext, ValueRules
 from anabranch.connectors.postgresql.catalog import (
@@ -76,7 +77,7 @@ class Live:
 
 
 def value_rules(context: PreflightContext) -> ValueRules:
-    chosen = {name: context.user_choices.get(f"types.{name}") for name in VALUE_RULES}
+    chosen: dict[str, Any] = {name: context.user_choices.get(f"types.{name}") for name in VALUE_RULES}
     found = json.loads(context.user_choices.get(zero_dates.ASKED) or "[]")
     dates = tuple((table, column, date) for table, column, date in found)
     return ValueRules(**{name: value for name, value in chosen.items() if value}, zero_dates=dates)

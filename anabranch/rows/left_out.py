@@ -1,0 +1,48 @@
+"""Rows that a source's snapshot reader could not convert (ValueRules.carries): they come between blocks of lines, in blocks of
+their own, a JSON line for each, so that counts of lines hold.
+
+What does not live here: which rows those are (each connector), what becomes of them (load/copy.py, verify/).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from anabranch.rows.lines import escaped_line
+
+MARK = b"\0"  # begins such a block: no line has it
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """`values`: text forms by source column; `unconverted`: the columns without one, and words for what stands there."""
+
+    values: Mapping[str, str | None]
+    unconverted: Mapping[str, str]
+
+
+def block(rows: Sequence[LeftOut]) -> bytes:
+    return MARK + b"".join(json.dumps([dict(one.values), dict(one.unconverted)]).encode() + b"\n" for one in rows)
+
+
+def apart(blocks: Iterable[bytes], take: Callable[[LeftOut], None]) -> Iterator[bytes]:
+    """Passes lines on, and gives the other rows to `take`."""
+    for some in blocks:
+        if some.startswith(MARK):
+            for line in some[1:].splitlines():
+                take(LeftOut(*json.loads(line)))
+        else:
+            yield some
+
+
+def as_lines(blocks: Iterable[bytes], columns: Sequence[str]) -> Iterator[bytes]:
+    """Passes lines on, and makes lines of the other rows, in which words stand for values: no row at a target is equal."""
+    for some in blocks:
+        left_out: list[LeftOut] = []
+        yield from apart([some], left_out.append)
+        if left_out:
+            yield b"".join(
+                escaped_line({**one.values, **one.unconverted}[name] for name in columns) for one in left_out
+            )
