@@ -130,8 +130,8 @@ def test_rule_26_the_load_sets_rows_aside_that_cannot_be_converted(mysql_family:
     rule_26_verify_counts_them(made)
     rule_26_what_comes_for_them_waits(made, run)
     rule_26_corrected_rows_are_released(made, run)
+    rule_26_another_load_forgets_them(made, run)
     run.stop()
-    rule_26_another_load_forgets_them(made)
 
 
 def rule_26_the_load_lacks_those_rows_alone(made: Scenario, run: Running) -> None:
@@ -146,7 +146,8 @@ def rule_26_the_load_lacks_those_rows_alone(made: Scenario, run: Running) -> Non
 def rule_26_verify_counts_them(made: Scenario) -> None:
     for arguments in ((), ("--by-rows",)):
         verified = made.cli("verify", *arguments, code=8, seconds=240)
-        assert "2 row changes set aside" in verified.stdout and "missing   id=1" in verified.stdout.replace("  ", " ")
+        assert "2 row changes set aside" in verified.stdout
+        assert all(f"id={number}" in verified.stdout for number in (1, 4)), verified.stdout
 
 
 def rule_26_what_comes_for_them_waits(made: Scenario, run: Running) -> None:
@@ -165,9 +166,10 @@ def rule_26_corrected_rows_are_released(made: Scenario, run: Running) -> None:
     assert made.target.query(rows) == [(4, "2024-04-04", "4")]
 
 
-def rule_26_another_load_forgets_them(made: Scenario) -> None:
+def rule_26_another_load_forgets_them(made: Scenario, run: Running) -> None:
     write(made, "UPDATE visit SET d = NULL WHERE id = 1")
     made.cli("load", "--table", f"{made.schema}.visit", seconds=240)
-    made.run_until_caught_up()
+    wait_until(lambda: made.states()["visit"] == "streaming", 240, "the table streams again", run.tail, run)
+    made.sync(run)
     made.assert_identical("visit", "other")
     assert not waiting(made)

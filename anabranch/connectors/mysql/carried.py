@@ -27,22 +27,14 @@ def carry_on(found: TableDecoders, decoder: Decoder, rows: list[list[Any]]) -> I
     for row, column in bad:
         marks.setdefault(row, []).append((column, rows[column][row].what))
         rows[column][row] = None
-    _take_back(found.lists, rows, whole=bad[0][0])
-    for into, values in zip(found.lists, rows, strict=True):
-        into.extend(values)
-    images = max(map(len, rows))
+    wanted = [place for place, column in enumerate(found.schema.columns) if column.type is not None]
+    # Behind the images that runs tell of stand the whole ones before the first bad value, and a part of its own.
+    known, images = min(len(found.lists[place]) for place in wanted) - bad[0][0], len(rows[wanted[0]])
+    for place in wanted:
+        found.lists[place][known:] = rows[place]
     found.buffer.came(images)
     step = 2 if op is Op.BEFORE else 1
     yield from _runs(found.buffer, op, shapes, {row: tuple(one) for row, one in marks.items()}, range(0, images, step))
-
-
-def _take_back(lists: list[list[Any]], rows: list[list[Any]], whole: int) -> None:
-    """Values of images behind those that runs tell of: `whole` images, and a part of one more. A column without values in
-    `rows` is not replicated."""
-    wanted = [values for values, some in zip(lists, rows, strict=True) if some]
-    known = min(map(len, wanted)) - whole
-    for values in wanted:
-        del values[known:]
 
 
 def _runs(buffer: TableBuffer, op: Op, shapes: list[int], marks: Mapping[int, Marks], images: range) -> Iterator[Run]:

@@ -8,8 +8,9 @@ from anabranch.errors import ValueRefused
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
-from anabranch.rows.builder import ChunkBuilder
+from anabranch.rows.builder import MOST_SHAPES, ChunkBuilder
 from anabranch.rows.chunk import BarrierKind, Op, Part
+from anabranch.rows.refused import NO_TEXT
 
 T = TableId("s", "t")
 SCHEMA = TableSchema(
@@ -114,3 +115,24 @@ def test_text_that_is_none_is_refused_with_its_column() -> None:
     with pytest.raises(ValueRefused, match="column v of the row with id=1 holds bytes that are no text") as refused:
         builder.build("r")
     assert refused.value.table == "s.t"
+
+
+def test_rule_26_a_value_that_is_none_of_its_type_is_left_out_where_the_job_wants_that() -> None:
+    builder = ChunkBuilder()
+    builder.carries = True
+    images(builder, Op.INSERT, 0, (1, b"a"), (2, b"\xff"), (3, b"b"))
+    images(builder, Op.BEFORE, 3, (1, b"a"), (1, b"\xfe"))
+    builder.commit("f:1", None, 7, 5)
+    (rows,) = builder.build("").tables
+    assert rows.batch.column("v").to_pylist() == ["a", None, "b", "a", None]
+    assert [(one.row, one.column) for one in rows.unconverted] == [(1, 2), (4, 2)]
+    assert {one.what for one in rows.unconverted} == {NO_TEXT}
+    present = [rows.shapes[number].present for number in rows.batch.column("_shape").to_pylist()]
+    assert present == [FULL, (True, True, False), FULL, FULL, (True, True, False)]
+
+
+def test_rule_26_words_for_what_is_left_out_are_bounded() -> None:
+    """Each value with words of its own would be a shape, of which a chunk has no end of."""
+    buffer = ChunkBuilder().table(SCHEMA)
+    numbers = {buffer.shape(FULL, marks=((2, f"what {number}"),)) for number in range(3 * MOST_SHAPES)}
+    assert MOST_SHAPES <= len(numbers) <= MOST_SHAPES + 2

@@ -20,10 +20,11 @@ from anabranch.connectors.mysql import endings
 from anabranch.connectors.mysql.assemble import Assembler
 from anabranch.connectors.mysql.positions import Place
 from anabranch.errors import AnabranchError, ConfigError
-from anabranch.rows.chunk import Chunk
+from anabranch.rows.chunk import Chunk, TableRows
 from anabranch.rows.compiled import compiled
 
 WRITES, UPDATES, DELETES = (23, 30), (24, 31), (25, 32)
+CARRY = "carry "  # in front of what becomes of zero dates: other values that cannot be converted are carried on
 
 
 def read(
@@ -32,7 +33,8 @@ def read(
     """Everything that comes of a log in blocks of `size`, and the error."""
     schemas = {table.schema.id: table.schema for table in tables if not table.name.startswith("left")}
     place = Place("id", log.family, "log.000001", 4, "")
-    assembler, found, error = Assembler(place, schemas.get, ValueRules(zero), decoding=decoding), [], None
+    rules = ValueRules(zero.removeprefix(CARRY) or "stop", carries=zero.startswith(CARRY))
+    assembler, found, error = Assembler(place, schemas.get, rules, decoding=decoding), [], None
     stream = log.stream()
     try:
         for at in range(0, len(stream), size):
@@ -63,7 +65,8 @@ def told(item: Any) -> Any:
     rows = []
     for table in item.tables:
         table.batch.validate(full=not any(map(pa.types.is_decimal, table.batch.schema.types)))
-        rows.append((table.table, table.version, table.shapes, str(table.batch.schema), repr(table.batch.to_pydict())))
+        seen = (table.shapes, table.unconverted, str(table.batch.schema), repr(table.batch.to_pydict()))
+        rows.append((table.table, table.version, *seen))
     item.transactions.validate(full=True)
     return item.transactions.to_pydict(), rows, item.barriers, item.part, item.resume
 
@@ -129,7 +132,7 @@ def agree(seed: int, harm: float, transactions: int = 15) -> None:
     tables.append(drawn_table(r, "left_out", 200))
     log = drawn_log(r, tables, transactions, harm)
     size, eager = r.choice((1 << 18, 4000, 333)), r.random() < 0.3
-    zero = r.choice(("stop", "null", "null", "null"))
+    zero = r.choice(("stop", "null", CARRY, f"{CARRY}null"))
     assert read(log, tables, "auto", size, eager, zero) == read(log, tables, "python", size, eager, zero)
 
 
@@ -151,7 +154,7 @@ def test_mysql_native_agrees_on_damaged_logs(block: int) -> None:
     kind=st.sampled_from(PLAIN),
     stored=st.binary(max_size=60),
     can_be_null=st.booleans(),
-    zero=st.sampled_from(("stop", "null")),
+    zero=st.sampled_from(("stop", "null", CARRY)),
 )
 def test_mysql_native_agrees_on_any_bytes(kind: Any, stored: bytes, can_be_null: bool, zero: str) -> None:
     """Bytes as a server would never write them, for every kind of column."""
@@ -201,3 +204,38 @@ def test_mysql_native_is_what_reads_plain_rows() -> None:
     buffer: Any = assembler._builder.table(schema)
     assert buffer.table.images == 6 and buffer.listed == 0
     assert assembler._builder.transaction == 3
+
+
+@pytest.mark.parametrize("decoding", ["auto", "python"])
+def test_rule_26_what_cannot_be_converted_is_left_out_and_marked(decoding: str) -> None:
+    """All else is as where such values become NULL: the same log, read twice."""
+    marks = 0
+    for seed in range(12):
+        r = random.Random(seed)
+        doubtful = [kind for kind in PLAIN if kind.native.startswith("timestamp") or kind.charset == "gbk"]
+        kinds = [PLAIN[0], *(r.choice(doubtful) for _ in range(3)), r.choice(PLAIN)]
+        table = Table("t", kinds, [r.random() < 0.6 for _ in kinds], 100)
+        log = drawn_log(r, [table], 6, 0.0)
+        as_null, carried = (read_chunks(log, table, decoding, rules) for rules in NULL_OR_CARRIED)
+        assert [rows.batch.to_pydict() | {"_shape": None} for rows in carried] == [
+            rows.batch.to_pydict() | {"_shape": None} for rows in as_null
+        ]
+        for rows in carried:
+            shape = rows.batch.column("_shape").to_pylist()
+            lacks = {(one.row, one.column) for one in rows.unconverted}
+            assert all(not rows.shapes[shape[row]].present[column] for row, column in lacks)
+            assert all(one.what for one in rows.unconverted)
+            marks += len(lacks)
+    assert marks > 100
+
+
+NULL_OR_CARRIED = (ValueRules("null", carries=True), ValueRules("stop", carries=True))
+
+
+def read_chunks(log: Log, table: Table, decoding: str, rules: ValueRules) -> list[TableRows]:
+    place = Place("id", log.family, "log.000001", 4, "")
+    assembler = Assembler(place, {table.schema.id: table.schema}.get, rules, decoding=decoding)
+    assembler.feed(log.stream())
+    found = drained(assembler)
+    assembler.flush()
+    return [rows for item in (*found, *drained(assembler)) if isinstance(item, Chunk) for rows in item.tables]
