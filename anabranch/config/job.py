@@ -329,8 +329,9 @@ class Apply(Section):
     """What comes of a change that finds the target otherwise than it expects, in tables whose entry does not say: stop with
     the row's key; write the source's row; keep the target's; or leave out what changes a missing row."""
     on_error: Literal["stop", "park", "set_aside"] = "stop"
-    """What comes of a row that the target refuses: stop the job with the row's key; park its table, with all tables that
-    foreign keys connect it with, while the others go on; or set the row aside, and park only where that cannot be. Parked
+    """What comes of a row that the target refuses, or that has a value which cannot be converted: stop the job with the row's
+    key; park its table, with all tables that foreign keys connect it with, while the others go on; or set the row aside, and
+    park only where that cannot be. Parked
     tables are resumed by `anabranch parked resume`, rows that are set aside by `anabranch parked release`."""
     set_aside_limit: int = Field(default=1000, ge=1)
     """How many changes of a table may be set aside. One more parks it."""
