@@ -113,9 +113,12 @@ def _images_of(part: TableRows, schema: TableSchema, key: Mapping[str, str]) -> 
     meta = [part.batch.column(c).to_pylist() for c in range(META)]
     columns = [_texts(column.type, part.batch.column(META + c)) for c, column in enumerate(schema.columns)]
     names = [column.name for column in schema.columns]
+    unconverted: dict[int, dict[str, str]] = {}
+    for one in part.unconverted:
+        unconverted.setdefault(one.row, {})[names[one.column]] = f"({one.what})"
     for i, (op, tx, ordinal, shape) in enumerate(zip(*meta, strict=True)):
         carried = part.shapes[shape]
-        values = {name: columns[c][i] for c, name in enumerate(names) if carried.present[c]}
+        values = {name: columns[c][i] for c, name in enumerate(names) if carried.present[c]} | unconverted.get(i, {})
         if all(values.get(name) == wanted for name, wanted in key.items()):
             yield tx, ordinal, part.table, _OPERATIONS[Op(op)], values, _KEYS_OFF if carried.keys_off else ""
 

@@ -7,7 +7,7 @@ from contextlib import closing
 
 from customers import RULES, endpoint_of
 
-from anabranch.abc import LogOptions, LogReader
+from anabranch.abc import LogOptions, LogReader, ValueRules
 from anabranch.connectors.postgresql import PostgresSource, source
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
@@ -22,9 +22,9 @@ PATIENCE = 180.0
 class LogFollower:
     """Set up for all tables that are there, and opened at the log's end; `close` takes away what set-up made."""
 
-    def __init__(self, database: Database, decoder: str) -> None:
+    def __init__(self, database: Database, decoder: str, rules: ValueRules = RULES) -> None:
         self.connector: PostgresSource = source(endpoint_of(database))  # type: ignore[assignment]  # it is this one
-        self.options = LogOptions(1, 0.05, RULES, f"anabranch_{database.name[-10:]}", decoder)
+        self.options = LogOptions(1, 0.05, rules, f"anabranch_{database.name[-10:]}", decoder)
         with closing(self.connector.catalog()) as catalog:
             self.tables: dict[TableId, TableSchema] = dict(catalog.tables(lambda table: True))
         self.connector.carry_out(self.connector.missing(self.options, self.tables, begins=True), PATIENCE)

@@ -17,7 +17,8 @@ from anabranch.connectors.postgresql.decoders import DECODERS
 from anabranch.errors import AnabranchError, ValueRefused
 from anabranch.model.ids import TableId
 from anabranch.rows import compiled
-from anabranch.rows.chunk import Chunk
+from anabranch.rows.chunk import Chunk, Op
+from anabranch.rows.refused import NO_TEXT
 from anabranch.testing.databases import Database, connect, drop_database, unique_name
 from anabranch.testing.servers import Server
 
@@ -99,6 +100,43 @@ def test_postgresql_text_without_an_encoding_is_refused_by_name(
             with pytest.raises(ValueRefused) as load:
                 read(reader)
         assert_named(load.value, NOTE, column, key, "[[tables]] columns.drop")
+
+
+@pytest.mark.parametrize("decoding", ["python", "native"])
+def test_rule_26_postgresql_text_without_an_encoding_is_left_out_and_marked(
+    bytes_without_encoding: Database, decoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the job wants that: the rows around it come as they are."""
+    if decoding == "python":
+        monkeypatch.setattr(compiled, "NATIVE", None)
+    database = bytes_without_encoding
+    follower = LogFollower(database, "pgoutput", ValueRules(carries=True))
+    try:
+        statements = [statement for statement, _ in BAD_NOTES.values()]
+        between = [f"INSERT INTO note VALUES ({number}, 'b', 'good')".encode() for number in (1, 2, 3)]
+        change = b"UPDATE note SET body = '\xff' WHERE place = 1", b"DELETE FROM note WHERE place = 7"
+        as_stored(database, between[0], statements[0], between[1], statements[1], between[2], *change)
+        rows = [rows for chunk in follower.take() if isinstance(chunk, Chunk) for rows in chunk.tables]
+    finally:
+        follower.close()
+    found = [
+        (rows.batch["place"][one.row].as_py(), one.column, rows.batch["_op"][one.row].as_py(), one.what)
+        for rows in rows
+        for one in rows.unconverted
+    ]
+    assert found == [
+        *((7, 2, Op.INSERT, NO_TEXT), (7, 1, Op.INSERT, NO_TEXT), (1, 2, Op.AFTER, NO_TEXT)),
+        (7, 1, Op.DELETE, NO_TEXT),
+    ]
+    for one in rows:
+        shapes = one.batch["_shape"].to_pylist()
+        assert all(not one.shapes[shapes[mark.row]].present[mark.column] for mark in one.unconverted)
+        bodies = one.batch["body"].to_pylist()
+        assert [bodies[at] for at, place in enumerate(one.batch["place"].to_pylist()) if place in (2, 3)] in (
+            ["good", "good"],
+            ["good"],
+            [],
+        )
 
 
 def test_postgresql_text_without_a_character_is_refused_by_name(logical_postgresql: Server) -> None:

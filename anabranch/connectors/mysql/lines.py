@@ -7,7 +7,7 @@ same values. What does not live here: SQL, the socket.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ from anabranch.connectors.mysql.expressions import CODED, DATE, FLOAT32, FLOAT64
 from anabranch.connectors.mysql.values import ZERO_DATE_HINT
 from anabranch.errors import ValueRefused
 from anabranch.model.datatype import Kind
+from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.left_out import LeftOut
 from anabranch.rows.left_out import block as left_out_block
@@ -46,11 +47,14 @@ _KINDS_OF_DATES = (Kind.DATE, Kind.TIMESTAMP, Kind.INSTANT)
 
 
 class _Unfinished(Exception):
-    """A value of a row that no target holds: its column, words for it, and what the reader raises where it stops."""
+    """A value of a row that no target holds: its column, words for it, the row's key, and what to do."""
 
-    def __init__(self, column: str, what: str, refusal: ValueRefused) -> None:
-        super().__init__(refusal.message)
-        self.column, self.what, self.refusal = column, what, refusal
+    def __init__(self, column: str, what: str, key: Mapping[str, str | None], hint: str) -> None:
+        super().__init__(what)
+        self.column, self.what, self.key, self.hint = column, what, key, hint
+
+    def refusal(self, table: TableId) -> ValueRefused:
+        return refused(table, self.column, self.key, self.what, self.hint)
 
 
 class Finisher:
@@ -110,7 +114,7 @@ class Finisher:
             return self._finished(rows)
         except _Unfinished as found:
             if not self._rules.carries:
-                raise found.refusal from found.__cause__
+                raise found.refusal(self._table.id) from found.__cause__
         if len(rows) == 1:
             self.left_out.append(self._without(rows[0]))
             return b""
@@ -189,7 +193,7 @@ class Finisher:
         named = dict(zip(self._columns, row, strict=True))
         read = unescape if is_escaped else bytes
         key = {name: self._readable(read(named[name])) for name in self._table.primary_key if name in named}
-        return _Unfinished(column, what, refused(self._table.id, column, key, what, hint))
+        return _Unfinished(column, what, key, hint)
 
     def _readable(self, value: bytes) -> str:
         """Of a key, which may be coded still, or be what is refused."""

@@ -58,7 +58,7 @@ def test_a_load_that_goes_on_where_a_table_was_to_join_lets_it_join(load: Loadin
     for state, joins, empty in (
         (joining, True, False), (begun, True, True), (TableState(A, A, "pending"), False, False), (None, False, False)
     ):  # fmt: skip
-        planned = load._load_table(PARENT, Demand(A, exact=False, together=frozenset({A, B})), state)
+        planned = load._load_table(PARENT, Demand(A, exact=False, together=frozenset({A, B})), state, {A: PARENT})
         assert (planned.joins, planned.empty, bool(planned.together)) == (joins, empty, not joins)
 
 
