@@ -12,7 +12,9 @@ import pytest
 from anabranch.failpoints import POINTS
 from anabranch.testing.databases import Database
 from anabranch.testing.torture.campaign import Campaign
+from anabranch.testing.torture.computed import computes_over_keys
 from anabranch.testing.torture.ground import Ground
+from anabranch.testing.torture.one import One
 from anabranch.testing.torture.report import Tally, summary
 from anabranch.testing.torture.worst import USER
 
@@ -50,6 +52,8 @@ def test_the_user_with_the_worst_settings_has_them(torture_ground: Ground) -> No
 @pytest.mark.timeout(1800)
 def test_histories_with_faults(torture_ground: Ground, torture_directory: Path) -> None:
     tally = run(torture_ground, torture_directory, range(1, 2 * HISTORIES), wanted=HISTORIES)
+    histories = [One(torture_ground, torture_directory).drawn(seed)[0] for seed in tally.seeds]
+    assert sum(computes_over_keys(history.schema) for history in histories) > 0.2 * HISTORIES
     assert set(tally.sources) == {"mariadb", "mysql"}
     assert len(tally.hits) > 0.8 * len(POINTS), tally.not_hit
 

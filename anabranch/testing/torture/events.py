@@ -91,7 +91,7 @@ class Draft:
 
     def row(self, table: Table) -> dict[str, Literal] | None:
         """A new row, with parents where it needs them; None if there is none."""
-        made = {c.name: self.edge(table, c.name) for c in table.columns}
+        made = {c.name: self.edge(table, c.name) for c in table.given}
         for name in dict.fromkeys(name for unique in table.unique_keys for name in unique):
             if not (table.column(name).nullable and self.r.random() < 0.2) and self.r.random() < 0.9:
                 made[name] = self.fresh(table, name)
@@ -125,7 +125,7 @@ class Draft:
     ) -> Statement:
         """Columns that every row has from its default are left out now and then (K20). Not where MariaDB's log does not tell
         it: a REPLACE there is an update, whose partial image has only the columns that the statement names."""
-        names = [c.name for c in table.columns]
+        names = [c.name for c in table.given]
         free = [c.name for c in table.columns if c.name.startswith("v") and (c.nullable or c.default is not None)]
         if free and self.r.random() < 0.2 and (do, self.model.family) != ("replace", "mariadb"):
             names.remove(self.r.choice(free))
@@ -519,7 +519,7 @@ def equal_rows(d: Draft) -> list[Statement]:
         return []
     rows = d.some_rows(table, 1)
     if rows and d.r.random() < 0.5:
-        names = [c.name for c in table.columns]
+        names = [c.name for c in table.given]
         new = dict(zip(names, d.literals(table, rows[0], names), strict=True))
     return d.take(d.insert(table, [new] * d.r.randint(1, 3)))
 
@@ -530,7 +530,7 @@ def some_of_equal_rows(d: Draft) -> list[Statement]:
     rows = d.some_rows(table, 1) if table else None
     if not table or not rows:
         return []
-    limit = d.r.choice((1, 1, 2)) if all(c.of.is_comparable for c in table.columns) else None
+    limit = d.r.choice((1, 1, 2)) if all(c.of.is_comparable for c in table.given) else None
     where, name = d.where(table, rows[0]), d.payload(table)
     if not where:
         return []

@@ -153,7 +153,7 @@ class _OneTable:
         return {name for unique in self.table.uniques for name in unique} - set(self.table.key)
 
     def _payload(self) -> list[Column]:
-        return [c for c in self.table.columns if c.name not in self._unique_only() and c.name not in self.table.key]
+        return [c for c in self.table.given if c.name not in self._unique_only() and c.name not in self.table.key]
 
     def _update(self, at: str, key: tuple[str, ...], row: dict[str, Text], column: Column) -> None:
         others = [text for text in self._texts(column) if text != row[column.name]]

@@ -151,7 +151,8 @@ class Model:
         table = self.schema[statement.table]
         for literals in statement.rows:
             named = dict(zip(statement.columns, literals, strict=True))
-            yield tuple(c.of.text(named.get(c.name, c.default), self.family) for c in table.columns)
+            texts = (c.of.text(named.get(c.name, c.default), self.family) for c in table.columns)
+            yield self.rows[table.name].whole(tuple(texts))
 
     def _in_the_way(self, name: str, row: Row) -> list[int]:
         """The rows that have a unique value of this one, in the order in which the server finds them."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from anabranch.testing.torture.expressions import Computed
 from anabranch.testing.torture.tables import Schema, Table
 from anabranch.testing.torture.values import Text, copied
 
@@ -40,6 +41,7 @@ class TableRows:
         self.table = table
         self.rows: dict[int, Row] = {}
         self._kinds = [column.of for column in table.columns]
+        self._computed = list(_in_order(table))
         self._places = {columns: tuple(map(table.place, columns)) for columns in indexed}
         self._found: dict[tuple[str, ...], dict[Value, set[int]]] = {columns: {} for columns in self._places}
         self._next = 0
@@ -76,8 +78,16 @@ class TableRows:
             raise NoSuchRow(f"{self.table.name}: a new row without {sorted(set(names) - set(new))}")
         return tuple(new[name] if name in new else (row or ())[place] for place, name in enumerate(names))
 
+    def whole(self, row: Row) -> Row:
+        """With its computed columns as they are for its others."""
+        made = list(row)
+        for place, computed, places in self._computed:
+            made[place] = computed.text([self._kinds[one] for one in places], [made[one] for one in places])
+        return tuple(made)
+
     def put(self, number: int, row: Row | None) -> None:
         """Set or, with None, remove a row."""
+        row = self.whole(row) if row is not None else None
         old = self.rows.pop(number, None)
         for columns, found in self._found.items():
             if old is not None:
@@ -153,6 +163,16 @@ class Rows:
     def settle(self) -> None:
         """What is so far stays."""
         self._journal.clear()
+
+
+def _in_order(table: Table) -> Iterator[tuple[int, Computed, list[int]]]:
+    """Computed columns behind those that they are computed from: where each is, how, and from where."""
+    known = {column.name for column in table.given}
+    while left := [column for column in table.columns if column.name not in known]:
+        for column in left:
+            if column.computed and known.issuperset(column.computed.columns):
+                yield table.place(column.name), column.computed, list(map(table.place, column.computed.columns))
+                known.add(column.name)
 
 
 def _indexed(schema: Schema, table: Table) -> Sequence[tuple[str, ...]]:

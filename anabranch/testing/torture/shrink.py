@@ -1,4 +1,4 @@
-"""A history that failed, made small: fewer transactions, fewer statements, fewer rows, fewer keys and tables.
+"""A history that failed, made small: fewer transactions, fewer statements, fewer rows, fewer keys, computed columns and tables.
 
 Every candidate is run again with the same faults. Sessions, phases and numbers stay as they are, so that what is left still
 overlaps as it did. The way of leaving out halves first is Zeller and Hildebrandt's delta debugging.
@@ -7,14 +7,14 @@ overlaps as it did. The way of leaving out halves first is Zeller and Hildebrand
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from anabranch.testing.torture.check import MODEL, PIPELINE
 from anabranch.testing.torture.history import History, Statement, Transaction
 from anabranch.testing.torture.run import Result
-from anabranch.testing.torture.tables import Schema, Table
+from anabranch.testing.torture.tables import Column, Schema, Table
 
 RUNS, SECONDS, TRIES = 300, 300.0, 3
 T = TypeVar("T")
@@ -98,7 +98,7 @@ def _way(result: Result) -> str:
 
 def _size(history: History) -> int:
     rows = sum(1 + len(s.rows) for t in history.transactions for s in t.statements)
-    keys = sum(1 + len(table.uniques) + len(table.foreign_keys) for table in history.schema.tables)
+    keys = sum(1 + len(list(_without_a_key(table))) for table in history.schema.tables)
     return len(history.transactions) + rows + keys
 
 
@@ -152,7 +152,7 @@ def _rows(statement: Statement, number: int, place: int, places: set[tuple[int, 
 
 
 def _fewer_keys(history: History, search: _Search) -> History:
-    """Foreign keys and unique keys, one by one."""
+    """Foreign keys, unique keys and computed columns, one by one."""
     for table in history.schema.tables:
         for candidate in _without_a_key(table):
             smaller = _with_table(history, candidate)
@@ -164,7 +164,16 @@ def _fewer_keys(history: History, search: _Search) -> History:
 def _without_a_key(table: Table) -> list[Table]:
     foreign, uniques = table.foreign_keys, table.uniques
     without = [replace(table, foreign_keys=foreign[:i] + foreign[i + 1 :]) for i in range(len(foreign))]
-    return without + [replace(table, uniques=uniques[:i] + uniques[i + 1 :]) for i in range(len(uniques))]
+    without += [replace(table, uniques=uniques[:i] + uniques[i + 1 :]) for i in range(len(uniques))]
+    return without + [replace(table, columns=kept) for kept in _without_a_computed(table)]
+
+
+def _without_a_computed(table: Table) -> Iterator[tuple[Column, ...]]:
+    """One that no other is computed from."""
+    read = {name for column in table.columns if column.computed for name in column.computed.columns}
+    for column in table.columns:
+        if column.computed and column.name not in read:
+            yield tuple(one for one in table.columns if one is not column)
 
 
 def _with_table(history: History, table: Table) -> History:

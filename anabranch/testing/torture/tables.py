@@ -6,25 +6,28 @@ What does not live here: drawing them (schemas.py), rows (history.py).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from anabranch.testing.torture import postgresql_values, values
+from anabranch.testing.torture import expressions, postgresql_values, values
+from anabranch.testing.torture.expressions import Computed
 from anabranch.testing.torture.values import Kind, Literal, Version, exact_collation
 
 LEDGER = "ledger"  # one row per transaction, written just before its COMMIT
 RESTRICT, CASCADE, SET_NULL = "RESTRICT", "CASCADE", "SET NULL"
-_KINDS = {**values.KINDS, **postgresql_values.KINDS}
+_KINDS = {**values.KINDS, **postgresql_values.KINDS, **expressions.KINDS}
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a kind in values.py or postgresql_values.py. `default`: what it takes where an insert leaves it out."""
+    """A column of a kind in values.py or postgresql_values.py. `default`: what it takes where an insert leaves it out.
+    `computed`: no statement gives it. (Not in its repr, by which more is drawn: postgresql_tables.py.)"""
 
     name: str
     kind: str
     nullable: bool = True
     default: Literal = None
+    computed: Computed | None = field(default=None, repr=False)
 
     @property
     def of(self) -> Kind:
@@ -56,6 +59,11 @@ class Table:
 
     def place(self, name: str) -> int:
         return next(i for i, column in enumerate(self.columns) if column.name == name)
+
+    @property
+    def given(self) -> tuple[Column, ...]:
+        """What statements give."""
+        return tuple(column for column in self.columns if column.computed is None)
 
     @property
     def unique_keys(self) -> tuple[tuple[str, ...], ...]:
@@ -100,7 +108,7 @@ def create_statements(schema: Schema, family: str, version: Version) -> Iterator
     """Every table at a MySQL or MariaDB. Keys may lead to tables that come later: `foreign_key_checks` has to be off."""
     yield f"CREATE TABLE {LEDGER} (n INT PRIMARY KEY) ENGINE=InnoDB"
     for table in schema.tables:
-        lines = [_column(column, exact_collation(family, version)) for column in table.columns]
+        lines = [_column(table, column, exact_collation(family, version)) for column in table.columns]
         if table.key:
             lines.append(f"PRIMARY KEY ({', '.join(table.key)})")
         lines += [f"UNIQUE KEY {table.name}_u{i} ({', '.join(u)})" for i, u in enumerate(table.uniques)]
@@ -108,9 +116,13 @@ def create_statements(schema: Schema, family: str, version: Version) -> Iterator
         yield f"CREATE TABLE {table.name} ({', '.join(lines)}) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4"
 
 
-def _column(column: Column, exact: str) -> str:
+def _column(table: Table, column: Column, exact: str) -> str:
     null = "" if column.nullable else " NOT NULL"
     native = column.of.native.replace("{exact}", exact)
+    if column.computed is not None:
+        return (
+            f"{column.name} {native} {column.computed.sql([table.column(name).of for name in column.computed.columns])}"
+        )
     default = f" DEFAULT {column.default}" if column.default is not None else ""
     return f"{column.name} {native.removesuffix(' null') if null else native}{null}{default}"
 
@@ -125,7 +137,7 @@ def _foreign_key(key: ForeignKey) -> str:
 def _table(data: Mapping[str, Any]) -> Table:
     return Table(
         data["name"],
-        tuple(Column(**one) for one in data["columns"]),
+        tuple(map(_read_column, data["columns"])),
         tuple(data["key"]),
         tuple(tuple(one) for one in data["uniques"]),
         tuple(
@@ -133,3 +145,9 @@ def _table(data: Mapping[str, Any]) -> Table:
             for one in data["foreign_keys"]
         ),
     )
+
+
+def _read_column(data: Mapping[str, Any]) -> Column:
+    computed = data.get("computed")
+    made = Computed(**{**computed, "columns": tuple(computed["columns"])}) if computed else None
+    return Column(**{**data, "computed": made})
