@@ -109,6 +109,8 @@ a table of the target takes no rows for a while, is [parked](../howto/bring-back
 some rows only, which are [set aside](../howto/set-rows-aside.md), and released later; or somebody else writes to tables of the
 target while the job streams with [`on_conflict = "source_wins"`](../howto/rows-that-differ-at-the-target.md): rows get other
 values, go, or come under keys that the source is about to use. In the end `verify --repair` makes these equal again.
+In some of the others a policy comes for a table of the target, and the job's user may not see past it: apply has to end with
+an error that names the table, until the policy is gone.
 
 **The verdict** does not rest on the product: every transaction writes its number into a ledger table, the order of the
 commits is what `mysqlbinlog` or `mariadb-binlog` says of that table, and what the tables hold after each of them is computed
@@ -133,10 +135,13 @@ several tables at once; large values are kept outside of their rows and stay as 
 are checked at the end of a transaction, some of them, so that rows swap values without one between; rows of some tables are
 whole in the log, of some they are told by an index other than the key, and of some nothing tells which they were until the
 job has asked for that; some tables are partitioned, by list, range or hash, in two levels too, and rows move between
-partitions; large transactions come in fragments. Not drawn are foreign keys that change rows where the target's would do the
-same (a user who may not set `session_replication_role`), other unique keys of partitioned tables, primary keys that are
-checked late, and definitions that change: a partition that is attached, detached or dropped parks the table, which a scenario
-shows.
+partitions; large transactions come in fragments. In every third history some tables inherit from others, over two levels
+too, so that what is said to one changes rows of another; in every third an enum gets labels, before the load, while it runs
+and behind it, which rows then have. In one of six policies hide rows of the source's tables from everybody, and of every
+table that the job makes at the target, its own too (from any source): the job's user has BYPASSRLS. Not drawn are foreign
+keys that change rows where the target's would do the same (a user who may not set `session_replication_role`), other unique
+keys of partitioned tables, primary keys that are checked late, and definitions that change: a partition that is attached,
+detached or dropped parks the table, which a scenario shows.
 
 With `--decoder` the log is read by another one, on PostgreSQL 15, or each history draws one (`drawn`). What a decoder does not
 show is left out of the tables: partitioned tables of wal2json and decoderbufs, floating and decimal numbers of wal2json (a NULL

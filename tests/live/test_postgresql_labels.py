@@ -22,6 +22,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.state import TableState
 from anabranch.rows.net import RowChange, TableNet, Updates
+from anabranch.spark.work import Outcome, do
 
 __all__ = ["ends"]
 
@@ -167,3 +168,24 @@ def test_a_load_whose_label_cannot_be_added_is_refused(both: Ends) -> None:
     with work.read(piece) as (header, blocks), pytest.raises(RowRefused, match="key id=1"):
         work.finish(piece, header, blocks)
     assert both.target.query(LABELS) == [("glum",), ("o'k",)]
+
+
+def loaded(both: Ends, name: str, raw: bool) -> Outcome:
+    ends = source(endpoint_of(both.source)), target(endpoint_of(both.target))
+    table = TableId("public", name)
+    load = LoadTable(both.schemas[table], both.tables[table])
+    forms = both.loader.raw_forms([load.table]) if raw else {}
+    assert bool(forms) == raw
+    return do(ChunkWork(JOB, *ends, RULES, forms=forms), Piece(load, 0, Bounds()))
+
+
+@pytest.mark.parametrize(
+    ("name", "raw"), [*((name, False) for name in NEW), ("plain", True), ("wrapped", True)], ids=str
+)
+def test_torture_seed_19_a_label_that_came_since_the_table_was_made_is_added_by_its_load(
+    both: Ends, name: str, raw: bool
+) -> None:
+    both.source.execute(*ADDED, f"INSERT INTO {name} SELECT n, '{NEW[name]}' FROM generate_series(1, 3) n")
+    assert loaded(both, name, raw).value == (3,)
+    assert both.target.query(f"SELECT v::text FROM {name}") == both.source.query(f"SELECT v::text FROM {name}")
+    assert both.target.query(LABELS) == both.source.query(LABELS)

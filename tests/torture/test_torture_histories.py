@@ -11,6 +11,7 @@ import pytest
 
 from anabranch.failpoints import POINTS
 from anabranch.testing.databases import Database
+from anabranch.testing.torture import bound, policies
 from anabranch.testing.torture.campaign import Campaign
 from anabranch.testing.torture.computed import computes_over_keys
 from anabranch.testing.torture.ground import Ground
@@ -49,11 +50,28 @@ def test_the_user_with_the_worst_settings_has_them(torture_ground: Ground) -> No
     assert target.query("SHOW array_nulls") == [("on",)]
 
 
+def test_tables_of_whom_policies_do_not_concern_hide_their_rows_from_others(torture_ground: Ground) -> None:
+    target = torture_ground.target
+    of_the_job = Database(replace(target.server, user=policies.USER), target.name)
+    target.execute("CREATE SCHEMA torture_0", "CREATE ROLE torture_other", "GRANT USAGE ON SCHEMA torture_0 TO PUBLIC")
+    try:
+        of_the_job.execute("CREATE TABLE torture_0.t AS SELECT 1 AS n", "GRANT SELECT ON torture_0.t TO PUBLIC")
+        assert of_the_job.query("SELECT n FROM torture_0.t") == [(1,)]
+        with closing(target.connect()) as other:
+            other.execute("SET ROLE torture_other")
+            assert other.execute("SELECT n FROM torture_0.t").fetchall() == []
+        assert of_the_job.query("SHOW is_superuser") == [("off",)]
+    finally:
+        target.execute("DROP SCHEMA torture_0 CASCADE", "DROP ROLE torture_other")
+
+
 @pytest.mark.timeout(1800)
 def test_histories_with_faults(torture_ground: Ground, torture_directory: Path) -> None:
     tally = run(torture_ground, torture_directory, range(1, 2 * HISTORIES), wanted=HISTORIES)
     histories = [One(torture_ground, torture_directory).drawn(seed)[0] for seed in tally.seeds]
     assert sum(computes_over_keys(history.schema) for history in histories) > 0.2 * HISTORIES
+    users = {user for seed in tally.seeds for user in torture_ground.users_of(seed).values()}
+    assert users == {USER, policies.USER, bound.USER}
     assert set(tally.sources) == {"mariadb", "mysql"}
     assert len(tally.hits) > 0.8 * len(POINTS), tally.not_hit
 

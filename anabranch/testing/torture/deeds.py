@@ -27,8 +27,9 @@ from anabranch.testing.torture.parts import Ended, Parts, Running
 from anabranch.testing.torture.tables import LEDGER
 
 RELOAD, REWIND, PARK, SET_ASIDE, CONFLICT = "reload", "rewind", "park", "set_aside", "conflict"
+POLICY = "policy"  # drawn beside the others
 KINDS = (RELOAD, REWIND, PARK, SET_ASIDE, CONFLICT)
-SHARE = 0.3  # of the histories
+SHARE, POLICY_SHARE = 0.3, 0.12  # of the histories, and of those without any of the others
 # What the job file says of [apply] for it.
 SETTINGS = {
     PARK: 'on_error = "park"',
@@ -71,7 +72,9 @@ class Deed:
 def draw_deed(seed: int) -> Deed | None:
     drawn = random.Random(f"deeds of {seed}")
     if drawn.random() > SHARE:
-        return None
+        drawn = random.Random(f"policy of {seed}")
+        comes = drawn.random() < POLICY_SHARE
+        return Deed(POLICY, drawn.randrange(LATEST), drawn.randrange(1 << 16)) if comes else None
     return Deed(drawn.choice(KINDS), drawn.randrange(LATEST), drawn.randrange(1 << 16))
 
 
@@ -106,6 +109,9 @@ class Deeds(Protocol):
     def stops_apply(self) -> bool:
         """Has it asked apply to end, or may it have?"""
 
+    def explains(self, ended: Ended) -> bool:
+        """May a part have ended in that way because of it?"""
+
     def turn(self) -> None:
         """A step of the thread that watches. Raises AnabranchError or a driver's error where the target is away."""
 
@@ -136,6 +142,9 @@ class Doing:
     @property
     def stops_apply(self) -> bool:
         return self.deed.kind == REWIND and bool(self._name)
+
+    def explains(self, ended: Ended) -> bool:
+        return False
 
     def turn(self) -> None:
         """Raises AnabranchError where the target is away."""
@@ -206,12 +215,15 @@ class Refusing:
     def has_begun(self) -> bool:
         return bool(self._table)
 
+    def explains(self, ended: Ended) -> bool:
+        return False
+
     def turn(self) -> None:
         if not self._table:
             self._refuse()
         elif not self._is_over:
             if self._is_enough():
-                self._alter("DROP CONSTRAINT IF EXISTS deed")
+                self._alter(self._lifting())
                 self._is_over = True
         else:
             self._bring_back()
@@ -221,11 +233,22 @@ class Refusing:
             self._running.kill()
 
     def _refuse(self) -> None:
-        table = self._drawn([table for table in sorted(self.states()) if table.name != LEDGER])
-        check = self._constraint(table)
+        table = self._drawn(self._drawn_from())
+        making = self._making(table)
         self._until = time.monotonic() + REFUSED_SECONDS
-        self._alter(f"DROP CONSTRAINT IF EXISTS deed, ADD CONSTRAINT deed CHECK ({check}) NOT VALID", table.name)
+        self._alter(making, table.name)
         self._table = table.name
+
+    def _drawn_from(self) -> list[TableId]:
+        return [table for table in sorted(self.states()) if table.name != LEDGER]
+
+    def _making(self, table: TableId) -> str:
+        """What is said to the table from when on it refuses rows."""
+        check = self._constraint(table)
+        return f"DROP CONSTRAINT IF EXISTS deed, ADD CONSTRAINT deed CHECK ({check}) NOT VALID"
+
+    def _lifting(self) -> str:
+        return "DROP CONSTRAINT IF EXISTS deed"
 
     def _is_enough(self) -> bool:
         return time.monotonic() > self._until or self._parked()

@@ -11,7 +11,9 @@ from dataclasses import replace
 from anabranch.testing.torture.computed import with_computed
 from anabranch.testing.torture.events import Draft
 from anabranch.testing.torture.families import family_of
+from anabranch.testing.torture.heirs import with_heirs
 from anabranch.testing.torture.history import History, Statement, Transaction
+from anabranch.testing.torture.labels import with_labels
 from anabranch.testing.torture.schemas import draw_schema, with_one_apart, with_one_way, without_actions
 from anabranch.testing.torture.values import Version
 
@@ -32,7 +34,10 @@ def draw_history(
     schema = draw_schema(r, family, version, decoder)
     schema = schema if unchecked else (with_one_way if family_of(family).hides_actions else without_actions)(schema)
     schema = with_one_apart(schema) if apart else schema
-    schema = with_computed(schema, seed) if family_of(family).hides_actions else schema
+    if family_of(family).hides_actions:
+        schema = with_computed(schema, seed)
+    else:
+        schema = with_heirs(with_labels(schema, seed), seed, decoder)
     sessions = r.randint(2, 4)
     draft = Draft(r, schema, family, is_big=r.random() < 0.03, unchecked=unchecked)
     before = _filling(draft)

@@ -13,6 +13,7 @@ from decimal import Decimal
 from anabranch.testing.torture.families import family_of
 from anabranch.testing.torture.history import Assigned, Choice, Condition, Plus, Statement
 from anabranch.testing.torture.model import Model, Refused
+from anabranch.testing.torture.postgresql_values import LABEL, LABELS
 from anabranch.testing.torture.rows import Row
 from anabranch.testing.torture.tables import ForeignKey, Schema, Table
 from anabranch.testing.torture.values import Literal
@@ -30,7 +31,8 @@ class Draft:
     ) -> None:
         self.r, self.schema, self.is_big, self.unchecked = r, schema, is_big, unchecked
         self.model, self.family = Model(schema, family), family_of(family)
-        self.events = self.family.events()
+        self.events = self.family.events(schema)
+        self.labels = list(LABELS)  # of an enum, as far as they have been added
         self.checks = True
         self._next = 0
 
@@ -87,7 +89,7 @@ class Draft:
             return None
         if column.of.nth and self.r.random() < 0.3:
             return self.fresh(table, name)
-        return self.r.choice(sorted(column.of.texts))
+        return self.r.choice(self.labels if column.kind == LABEL else sorted(column.of.texts))
 
     def row(self, table: Table) -> dict[str, Literal] | None:
         """A new row, with parents where it needs them; None if there is none."""

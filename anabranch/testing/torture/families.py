@@ -69,8 +69,8 @@ class Family(Protocol):
     def kinds(self, version: Version, decoder: str = "") -> Kinds:
         """What comes exactly through a decoder of its log, "" for the usual one."""
 
-    def events(self) -> Mapping[Event, int]:
-        """What is drawn for its histories, and how often."""
+    def events(self, schema: Schema) -> Mapping[Event, int]:
+        """What is drawn for histories of these tables, and how often."""
 
     def start(self, directory: Path, decoders: Sequence[str] = ()) -> Server:
         """A private one below a directory, quick, not durable; with these decoders of its log beside the usual one."""

@@ -21,7 +21,9 @@ from typing import Any
 from anabranch.errors import ConfigError
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server, start_postgresql
+from anabranch.testing.torture import bound, policies
 from anabranch.testing.torture.contract import SECOND
+from anabranch.testing.torture.deeds import POLICY, draw_deed
 from anabranch.testing.torture.families import family_of
 from anabranch.testing.torture.place import LOCK_SECONDS, forget, kept_in
 from anabranch.testing.torture.second import has_second
@@ -65,10 +67,19 @@ class Ground:
 
     def users_of(self, seed: int) -> dict[str, str]:
         """As whom a job comes, by end, where that is nobody whom the servers were given with: at private ones somebody with
-        settings at their worst, but for a target that belongs to another one."""
-        if not self.is_ours or not has_worst(seed):
+        settings at their worst, or whom policies do not concern, or do while it streams, but for a target that belongs to
+        another one."""
+        if not self.is_ours:
             return {}
-        return {"source": USER} | ({"target": USER} if self.target_of(seed) is self.target else {})
+        target = self.target_of(seed) is self.target
+        if has_worst(seed):
+            return {"source": USER} | ({"target": USER} if target else {})
+        if target and (deed := draw_deed(seed)) and deed.kind == POLICY:
+            return {"target": bound.USER}
+        if not policies.has_policies(seed):
+            return {}
+        has_them = self.source_of(seed).name == "postgresql"
+        return ({"source": policies.USER} if has_them else {}) | ({"target": policies.USER} if target else {})
 
     def decoder_of(self, seed: int) -> str:
         return random.Random(f"decoder of {seed}").choice(self.decoders)
@@ -211,6 +222,11 @@ def private(
             make_user(server)
         admin = Database(target, "postgres")
         admin.execute(f"CREATE DATABASE {SECOND}")
+        for server in (source for source in (*sources, target) if source.name == "postgresql"):
+            policies.make_user(Database(server, "postgres"))
+        bound.make_user(admin)
+        for database in (admin, Database(target, SECOND)):
+            policies.make_them_at_the_target(database)
         plain, plain_second = _plain(admin)
         yield Ground(sources, admin, True, plain, Database(target, SECOND), plain_second, decoders)
 

@@ -47,7 +47,8 @@ class Statement:
     do: `insert`, `ignore` (INSERT IGNORE), `replace`, `upsert` (ON DUPLICATE KEY UPDATE `assigned`): `columns` and `rows` ·
     `update`: `assigned`, `where`, `order`, `limit` · `delete`: `where`, `order`, `limit` · `both`: `parts`, two updates or
     two deletes of different tables in one statement · `savepoint`, `back` (to the savepoint): `name` · `truncate` ·
-    `empty`: PostgreSQL's TRUNCATE, of its table and those of its `parts`, which are told or, by `name`, follow."""
+    `empty`: PostgreSQL's TRUNCATE, of its table and those of its `parts`, which are told or, by `name`, follow · `label`: one
+    that is added to the enum, `order` says where."""
 
     do: str
     table: str = ""

@@ -63,6 +63,9 @@ class Intruding:
     def has_begun(self) -> bool:
         return self._has_written
 
+    def explains(self, ended: Ended) -> bool:
+        return False
+
     def turn(self) -> None:
         if self.is_done:
             return

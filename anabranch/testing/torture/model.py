@@ -9,7 +9,7 @@ What does not live here: which statements those are, and in which order (order.p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from anabranch.testing.torture.history import Assigned, Choice, Condition, Plus, Statement, sql
@@ -60,6 +60,7 @@ class Model:
             "both": self._both,
             "truncate": self._truncate,
             "empty": self._empty,
+            "label": lambda _: _exactly(0),
         }
 
     def execute(self, statement: Statement, checks: bool = True) -> Met:
@@ -215,9 +216,10 @@ class Model:
         return _exactly(0)
 
     def _empty(self, statement: Statement) -> Met:
-        """PostgreSQL's: part of a transaction, of several tables at once."""
+        """PostgreSQL's: part of a transaction, of several tables at once, with those that inherit from them."""
         for each in (statement, *statement.parts):
-            self._truncate(each)
+            for name in (each.table, *(heir.name for heir in self.schema.heirs(each.table))):
+                self._truncate(replace(each, table=name))
         return _exactly(0)
 
     def _assigned(self, table: Table, row: Row, assigned: Sequence[tuple[str, Assigned]]) -> Row:

@@ -46,7 +46,7 @@ class MysqlFamily:
     def kinds(self, version: Version, decoder: str = "") -> Kinds:
         return Kinds(kinds(self.name, version), NUMBERS, "int")
 
-    def events(self) -> Mapping[Event, int]:
+    def events(self, schema: Schema) -> Mapping[Event, int]:
         return EVENTS
 
     def start(self, directory: Path, decoders: Sequence[str] = ()) -> Server:

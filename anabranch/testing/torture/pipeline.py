@@ -23,11 +23,13 @@ from anabranch.job.signals import SUPERVISED
 from anabranch.model.ids import TableId
 from anabranch.model.state import TableState
 from anabranch.testing.faults import Proxy
+from anabranch.testing.torture import bound
 from anabranch.testing.torture.beside import TABLE, Beside
 from anabranch.testing.torture.contract import SECOND, Fault, PipelineFailed
 from anabranch.testing.torture.deeds import (
     CONFLICT,
     PARK,
+    POLICY,
     SET_ASIDE,
     SETTINGS,
     Deed,
@@ -99,6 +101,8 @@ class LocalPipeline(Waiting):
         self._loses = any(fault.kind == "lose" for fault in self.faults)
         packs = any(fault.where.startswith("trail.pack") for fault in self.faults)
         self._deed = None if self._loses else draw_deed(self.seed)
+        if self._deed and self._deed.kind == POLICY and self.place.users.get("target") != bound.USER:
+            self._deed = None  # nobody whom a policy concerns
         setting = SETTINGS.get(self._deed.kind, "") if self._deed else ""
         self._small, more = _sizes(drawn, keeps=self._loses, packs=packs, setting=setting)
         if self.place.second:
@@ -160,10 +164,12 @@ class LocalPipeline(Waiting):
             assert self.history is not None, "an intruder needs to know the tables"
             family = self.place.source.name
             return Intruding(*beginning, self.history, family, self._parts, self._judge, lambda: self._is_caught_up)
-        if deed.kind not in (PARK, SET_ASIDE):
+        if deed.kind not in (PARK, SET_ASIDE, POLICY):
             return Doing(deed, self._parts, states, self._judge)
-        self.looking.is_patient = True
         common = (*beginning, self.place.name, self._parts, states, self._judge)
+        if deed.kind == POLICY:
+            return bound.Bound(*common)
+        self.looking.is_patient = True
         if deed.kind == PARK:
             return Refusing(*common)
         assert self.history is not None, "which rows are to be refused"
@@ -401,7 +407,7 @@ class LocalPipeline(Waiting):
 
     def _judge(self, ended: Ended) -> None:
         """Raises PipelineFailed where no fault explains it."""
-        if ended.code == 0 and _may_end(ended.part):
+        if (ended.code == 0 and _may_end(ended.part)) or (self._doing and self._doing.explains(ended)):
             return
         if not any(explains(one.fault, ended, one.pid) for one in self._during(ended)):
             raise PipelineFailed(f"{ended}\n{self.tails()}\n(failpoints reached: {self.log})")

@@ -13,6 +13,7 @@ from anabranch.testing.torture.events import Draft, Event, replace_rows
 from anabranch.testing.torture.history import Statement
 from anabranch.testing.torture.model import Refused
 from anabranch.testing.torture.postgresql_tables import is_late_key, is_late_unique
+from anabranch.testing.torture.postgresql_values import LABEL
 from anabranch.testing.torture.rows import Row
 from anabranch.testing.torture.tables import Table
 
@@ -129,6 +130,28 @@ def change_group(d: Draft) -> list[Statement]:
     return d.take(d.update(table, d.r.choice(d.rows(table)), g=value))
 
 
+def add_label(d: Draft) -> list[Statement]:
+    """To the enum, at its end or among the others; one that is there, too. Rows take it once it is committed."""
+    number, place = len(d.labels), ""
+    label = d.r.choice(d.labels) if d.r.random() < 0.15 else f"'{d.r.choice(NAMES)} {number}'"
+    if d.r.random() < 0.7:
+        place = f"{d.r.choice(('BEFORE', 'AFTER'))} {d.r.choice(d.labels)}"
+    if label not in d.labels:
+        d.labels.append(label)
+    return [Statement("label", name=label, order=place)]
+
+
+def take_a_label(d: Draft) -> list[Statement]:
+    """A row takes the newest one."""
+    table = d.table(lambda t: any(c.kind == LABEL for c in t.columns) and bool(d.rows(t)))
+    if table is None:
+        return []
+    (name,) = (c.name for c in table.columns if c.kind == LABEL)
+    return d.take(d.update(table, d.r.choice(d.rows(table)), **{name: d.labels[-1]}))
+
+
+NAMES = ("new", "it''s", "ü \\ %", "low")
+OF_LABELS: Mapping[Event, int] = {add_label: 5, take_a_label: 8}
 _NOT = (replace_rows,)
 EVENTS: Mapping[Event, int] = {
     **{event: weight for event, weight in OF_ALL.items() if event not in _NOT},

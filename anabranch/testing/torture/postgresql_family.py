@@ -16,8 +16,10 @@ from anabranch.testing.torture.decoded import PLUGIN, Reading
 from anabranch.testing.torture.events import Event
 from anabranch.testing.torture.families import Commits, Kinds
 from anabranch.testing.torture.history import History
+from anabranch.testing.torture.labels import has_labels
 from anabranch.testing.torture.place import LOCK_SECONDS
-from anabranch.testing.torture.postgresql_events import EVENTS
+from anabranch.testing.torture.policies import at_the_source
+from anabranch.testing.torture.postgresql_events import EVENTS, OF_LABELS
 from anabranch.testing.torture.postgresql_sessions import PostgresqlSpeaker
 from anabranch.testing.torture.postgresql_tables import create_statements
 from anabranch.testing.torture.postgresql_values import KINDS, NUMBERS, WHOLE
@@ -69,8 +71,8 @@ class PostgresqlFamily:
         shown = [kind for kind in KINDS.values() if not kind.native.startswith(NOT_SHOWN.get(decoder, ()))]
         return Kinds(shown, [name for name in NUMBERS if KINDS[name] in shown], WHOLE)
 
-    def events(self) -> Mapping[Event, int]:
-        return EVENTS
+    def events(self, schema: Schema) -> Mapping[Event, int]:
+        return {**EVENTS, **OF_LABELS} if has_labels(schema) else EVENTS
 
     def start(self, directory: Path, decoders: Sequence[str] = ()) -> Server:
         release = WITH_DECODERS if any(decoders) else ""
@@ -85,11 +87,13 @@ class PostgresqlFamily:
     def prepare(self, history: History, server: Server) -> None:
         """The slot is the place."""
         self.drop(server, history.database)
-        tables = ", ".join((LEDGER, *(table.name for table in history.schema.tables)))
+        names = (LEDGER, *(table.name for table in history.schema.tables))
+        tables = ", ".join(names)
         Database(server, DATABASE).execute(
             f"CREATE SCHEMA {history.database}",
             f"SET search_path = {history.database}",
             *create_statements(history.schema, history.decoder),
+            *at_the_source(history.seed, names),
             f"CREATE PUBLICATION {history.database} FOR TABLE {tables} WITH (publish_via_partition_root = true)",
             f"SELECT pg_create_logical_replication_slot('{history.database}', '{PLUGIN}')",
         )
@@ -104,7 +108,10 @@ class PostgresqlFamily:
         columns = {LEDGER: (Column("n", "int"),), **{table.name: table.columns for table in schema.tables}}
         with closing(connect(server, DATABASE, options=OPTIONS)) as connection:
             connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            return {name: sorted(_copied(connection, database, name, some)) for name, some in columns.items()}
+            # Of partitions the parent has the rows, of heirs it only shows them.
+            only = {name: "ONLY " if any(schema.heirs(name)) else "" for name in columns}
+            places = {name: f'{only[name]}"{database}"."{name}"' for name in columns}
+            return {name: sorted(_copied(connection, places[name], some)) for name, some in columns.items()}
 
     def drop(self, server: Server, name: str) -> None:
         pattern = f"^({name}|anabranch_{name}_[0-9a-f]+)$"
@@ -144,11 +151,11 @@ def _drop_slots(connection: Any, pattern: str) -> None:
             raise RuntimeError(f"slots of the source are still in use: {slots}")
 
 
-def _copied(connection: Any, schema: str, table: str, columns: tuple[Column, ...]) -> Iterator[bytes]:
+def _copied(connection: Any, place: str, columns: tuple[Column, ...]) -> Iterator[bytes]:
     names = ", ".join(f'"{column.name}"' for column in columns)
     with (
         connection.cursor() as cursor,
-        cursor.copy(f'COPY (SELECT {names} FROM "{schema}"."{table}") TO STDOUT') as copy,
+        cursor.copy(f"COPY (SELECT {names} FROM {place}) TO STDOUT") as copy,
     ):
         yield from b"".join(map(bytes, copy)).splitlines()
 

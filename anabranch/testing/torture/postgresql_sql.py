@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from anabranch.testing.torture.history import Assigned, Choice, Condition, Plus, Statement
+from anabranch.testing.torture.postgresql_values import TYPE
 from anabranch.testing.torture.tables import Column, Schema
 from anabranch.testing.torture.values import Literal
 
@@ -94,6 +95,9 @@ _SQL: Mapping[str, Callable[[Statement, Schema], str]] = {
     "delete": _delete,
     "both": _both,
     "empty": _empty,
+    "label": lambda statement, _: (
+        f"ALTER TYPE {TYPE} ADD VALUE IF NOT EXISTS {statement.name} {statement.order}".rstrip()
+    ),
     "savepoint": lambda statement, _: f"SAVEPOINT {statement.name}",
     "back": lambda statement, _: f"ROLLBACK TO SAVEPOINT {statement.name}",
 }

@@ -7,8 +7,9 @@ What does not live here: the schema (schemas.py), what is said to the tables (po
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
+from anabranch.testing.torture.labels import types
 from anabranch.testing.torture.tables import LEDGER, RESTRICT, Column, ForeignKey, Schema, Table
 
 LATE = 3  # one of so many foreign keys, and of other unique keys, is checked at the end of a transaction
@@ -20,9 +21,12 @@ NAMES_PARTITIONS = ("wal2json", "decoderbufs")  # decoders that tell a row by it
 def create_statements(schema: Schema, decoder: str = "") -> Iterator[str]:
     """Every table, in the schema that the search path begins with; for a job with this decoder of the log."""
     yield f"CREATE TABLE {LEDGER} (n integer PRIMARY KEY)"
+    yield from types(schema)
     for table in schema.tables:
         shape = shape_of(table, decoder)
-        yield f"CREATE TABLE {table.name} ({', '.join(_lines(table))}){_parted_by(table, shape)}"
+        above = {column.name for column in schema[table.inherits].columns} if table.inherits else set()
+        inherits = f" INHERITS ({table.inherits})" if above else ""
+        yield f"CREATE TABLE {table.name} ({', '.join(_lines(table, above))}){inherits}{_parted_by(table, shape)}"
         for column in (c for c in table.columns if c.of.is_wide):
             yield f"ALTER TABLE {table.name} ALTER {column.name} SET STORAGE EXTERNAL"
         parts = [name for name, _ in _PARTS[shape]] if shape else []
@@ -32,8 +36,9 @@ def create_statements(schema: Schema, decoder: str = "") -> Iterator[str]:
         yield from (_foreign_key(table, key) for key in table.foreign_keys)
 
 
-def _lines(table: Table) -> Iterator[str]:
-    yield from map(_column, table.columns)
+def _lines(table: Table, above: Collection[str]) -> Iterator[str]:
+    """Without the columns that come from `above`."""
+    yield from (_column(column) for column in table.columns if column.name not in above)
     if table.key:
         yield f"PRIMARY KEY ({', '.join(table.key)})"
     for number, unique in enumerate(table.uniques):
@@ -94,8 +99,9 @@ def _identity(table: Table, partitions: list[str]) -> Iterator[str]:
 
 
 def shape_of(table: Table, decoder: str = "") -> str:
-    """One of SHAPES, "" for a table in one piece, as those with other unique keys are: each would have to have the column."""
-    if table.uniques or decoder in NAMES_PARTITIONS or _drawn((table, "partitions"), PARTED):
+    """One of SHAPES, "" for a table in one piece, as heirs are, and those with other unique keys: each would have to have the
+    column."""
+    if table.inherits or table.uniques or decoder in NAMES_PARTITIONS or _drawn((table, "partitions"), PARTED):
         return ""
     if not table.key:
         return "list"

@@ -77,6 +77,11 @@ _REST = (
     _kind("tsvector", {"'''a'':1 ''b c'':2,3'": "'a':1 'b c':2,3"}),
 )  # fmt: skip
 
+# Of a type of the history's own (labels.py), to which labels are added: these are there from the beginning.
+TYPE, LABEL = "mood", "pg mood"
+LABELS = ("'low'", "'mid'", "'high'")
+OWN: Mapping[str, Kind] = {LABEL: Kind(LABEL, TYPE, TYPE, {one: one[1:-1] for one in LABELS}, form="quoted")}
+
 KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (*_KEYS, *_REST)}
 NUMBERS = ("pg integer", "pg integer", "pg bigint", "pg smallint", "pg numeric(10,2)")
 WHOLE = "pg integer"

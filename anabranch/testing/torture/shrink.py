@@ -152,7 +152,7 @@ def _rows(statement: Statement, number: int, place: int, places: set[tuple[int, 
 
 
 def _fewer_keys(history: History, search: _Search) -> History:
-    """Foreign keys, unique keys and computed columns, one by one."""
+    """Foreign keys, unique keys, what a table inherits and computed columns, one by one."""
     for table in history.schema.tables:
         for candidate in _without_a_key(table):
             smaller = _with_table(history, candidate)
@@ -165,6 +165,7 @@ def _without_a_key(table: Table) -> list[Table]:
     foreign, uniques = table.foreign_keys, table.uniques
     without = [replace(table, foreign_keys=foreign[:i] + foreign[i + 1 :]) for i in range(len(foreign))]
     without += [replace(table, uniques=uniques[:i] + uniques[i + 1 :]) for i in range(len(uniques))]
+    without += [replace(table, inherits="")] if table.inherits else []
     return without + [replace(table, columns=kept) for kept in _without_a_computed(table)]
 
 
@@ -182,9 +183,10 @@ def _with_table(history: History, table: Table) -> History:
 
 
 def _fewer_tables(history: History, search: _Search) -> History:
-    """Those that no statement names and no foreign key leads to."""
+    """Those that no statement names, no foreign key leads to and no other inherits from."""
     used = {part.table for t in history.transactions for s in t.statements for part in (s, *s.parts)}
     used |= {key.parent for table in history.schema.tables for key in table.foreign_keys}
+    used |= {table.inherits for table in history.schema.tables}
     smaller = replace(history, schema=Schema(tuple(t for t in history.schema.tables if t.name in used)))
     is_less = 0 < len(smaller.schema.tables) < len(history.schema.tables)
     return smaller if is_less and search.fails(smaller) else history

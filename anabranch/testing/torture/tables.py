@@ -15,7 +15,7 @@ from anabranch.testing.torture.values import Kind, Literal, Version, exact_colla
 
 LEDGER = "ledger"  # one row per transaction, written just before its COMMIT
 RESTRICT, CASCADE, SET_NULL = "RESTRICT", "CASCADE", "SET NULL"
-_KINDS = {**values.KINDS, **postgresql_values.KINDS, **expressions.KINDS}
+_KINDS = {**values.KINDS, **postgresql_values.KINDS, **postgresql_values.OWN, **expressions.KINDS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +46,15 @@ class ForeignKey:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """`key` is () for a table without a primary key; `uniques` are its other unique keys."""
+    """`key` is () for a table without a primary key; `uniques` are its other unique keys. `inherits`: from which other one
+    (heirs.py), not in its repr."""
 
     name: str
     columns: tuple[Column, ...]
     key: tuple[str, ...] = ()
     uniques: tuple[tuple[str, ...], ...] = ()
     foreign_keys: tuple[ForeignKey, ...] = ()
+    inherits: str = field(default="", repr=False)
 
     def column(self, name: str) -> Column:
         return self.columns[self.place(name)]
@@ -95,6 +97,12 @@ class Schema:
         """What refers to a table, in the order of the keys' names, as InnoDB goes through them."""
         found = [(t, key) for t in self.tables for key in t.foreign_keys if key.parent == parent]
         yield from sorted(found, key=lambda one: one[1].name)
+
+    def heirs(self, name: str) -> Iterator[Table]:
+        """What inherits from a table, over all levels."""
+        for table in (table for table in self.tables if table.inherits == name):
+            yield table
+            yield from self.heirs(table.name)
 
     def to_json(self) -> list[dict[str, Any]]:
         return [asdict(table) for table in self.tables]
@@ -144,6 +152,7 @@ def _table(data: Mapping[str, Any]) -> Table:
             ForeignKey(**{**one, "columns": tuple(one["columns"]), "parent_columns": tuple(one["parent_columns"])})
             for one in data["foreign_keys"]
         ),
+        data.get("inherits", ""),
     )
 
 
