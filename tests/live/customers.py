@@ -54,7 +54,7 @@ CUSTOMER, ORDER = TABLES[CUSTOMERS.id], TABLES[ORDERS.id]
 def endpoint_of(database: Any, user: str = "", password: str = "") -> Endpoint:
     url = urlsplit(database.url)
     return Endpoint(
-        "postgresql",
+        url.scheme,
         url.hostname or "",
         url.port or 0,
         user or unquote(url.username or ""),

@@ -33,13 +33,17 @@ class BadValue(ValueError):
     hint = ""
 
 
-class BadText(BadValue):
-    """Bytes that are no text of their column's character set."""
+class BadStored(BadValue):
+    """Bytes that say nothing in their column."""
 
     hint = (
         "the log keeps it: correct the row at the source, then load the table again; or leave the column out ([[tables]]"
         " columns.drop)"
     )
+
+
+class BadText(BadStored):
+    """Bytes that are no text of their column's character set."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from socket import AF_INET, AF_INET6, inet_ntop
 from struct import Struct
 
 from anabranch.abc import ValueRules
-from anabranch.connectors.mysql.charsets import decoder
+from anabranch.connectors.mysql.charsets import BadStored, decoder
 from anabranch.model.datatype import Kind, LogicalType
 
 _SRID_IN_TYPE = b"\x20"  # the highest byte of a little-endian EWKB type that has an SRID
@@ -20,8 +20,12 @@ _HEADER = Struct("<IB")
 _LITTLE_ENDIAN = 1
 
 
-class NoGeometry(ValueError):
+class NoGeometry(BadStored):
     """Bytes that are no geometry as the servers store it."""
+
+
+class NotInflated(BadStored):
+    """Bytes that are no value of a COMPRESSED column."""
 
 
 def ewkb(stored: bytes) -> bytes:
@@ -66,14 +70,14 @@ def inflated(stored: bytes) -> bytes:
     if not head:
         return stored[1:]
     if head >> 4 != 8:
-        raise ValueError(f"a compressed value of an unknown method ({head >> 4})")
+        raise NotInflated(f"a compressed value of an unknown method ({head >> 4})")
     length = int.from_bytes(stored[1 : 1 + size], "big")
     try:
         value = zlib.decompress(stored[1 + size :], -zlib.MAX_WBITS if head & 8 else zlib.MAX_WBITS, length)
     except zlib.error as error:
-        raise ValueError(f"a compressed value that cannot be read: {error}") from error
+        raise NotInflated(f"a compressed value that cannot be read: {error}") from error
     if len(value) != length:
-        raise ValueError(f"a compressed value of {len(value)} bytes instead of {length}")
+        raise NotInflated(f"a compressed value of {len(value)} bytes instead of {length}")
     return value
 
 

@@ -28,6 +28,7 @@ from anabranch.connectors.mysql.values import (
     midnight_table,
     old_datetime,
     old_duration,
+    stored_as,
     text_of,
     zero_instant,
 )
@@ -89,8 +90,6 @@ def environment() -> dict[str, Any]:
         "duration3": duration(3),
         "json_text": to_text,
         "patched": patched,
-        "ewkb": ewkb,
-        "inflated": inflated,
         "address": address,
         "uuid_of_record": uuid_of_record,
     }
@@ -224,14 +223,16 @@ def _varchar(log: LogColumn, column: Column) -> Field:
 
 
 def _geometry(log: LogColumn, column: Column) -> Field:
-    return Field(_LENGTHS[log.meta], "ewkb({a})", variable=True)
+    return Field(_LENGTHS[log.meta], "ewkb{i}({a})", variable=True, by_zero={"ewkb": stored_as(ewkb)})
 
 
 def _compressed(field: Callable[[LogColumn, Column], Field]) -> Callable[[LogColumn, Column], Field]:
     """MariaDB's COMPRESSED columns, whose values are longer by a byte at least."""
 
     def maker(log: LogColumn, column: Column) -> Field:
-        return replace(field(log, column), lines=("v = inflated({a})",))
+        made = field(log, column)
+        by_zero = made.by_zero | {"inflated": stored_as(inflated)}
+        return replace(made, lines=("v = inflated{i}({a})",), by_zero=by_zero)
 
     return maker
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from datetime import date
 from typing import Any, NamedTuple
 
-from anabranch.connectors.mysql.charsets import BadText, BadValue, decoder
+from anabranch.connectors.mysql.charsets import BadStored, BadValue, decoder
 from anabranch.model.schema import Column
 from anabranch.rows.raw import DAY, EPOCH_ORDINAL, SECOND
 from anabranch.rows.zero_dates import NULL as CHOSEN_NULL
@@ -35,13 +35,16 @@ class NoDate(BadValue):
 
 class Bad:
     """Stands for a value that no target holds, with words for it, while column and row are looked up, or when its row goes on
-    without it; adding a time of day to it changes nothing."""
+    without it; a time of day that is added, or how it is read, changes nothing."""
 
     def __init__(self, what: str = "") -> None:
         self.what = what
 
     def __add__(self, other: Any) -> Bad:
         return self
+
+    def isascii(self) -> bool:
+        return True
 
 
 def bad_values(columns: Sequence[Sequence[Any]]) -> list[tuple[int, int]]:
@@ -217,21 +220,19 @@ def text_of(charset: str) -> Callable[[Any], Callable[[bytes], Any]]:
     """By what becomes of bad values: bytes of a character set -> UTF-8, which raises BadText; for BAD, a Bad stands for
     them."""
 
-    def made(zero: Any) -> Callable[[bytes], Any]:
-        decode = decoder(charset)
-        return _or_bad(decode) if zero is BAD else decode
-
-    return made
+    return lambda zero: stored_as(decoder(charset))(zero)
 
 
-def _or_bad(decode: Callable[[bytes], bytes]) -> Callable[[bytes], Any]:
+def stored_as(read: Callable[[bytes], bytes]) -> Callable[[Any], Callable[[bytes], Any]]:
+    """The same for any function that raises BadStored."""
+
     def value(stored: bytes) -> Any:
         try:
-            return decode(stored)
-        except BadText as error:
+            return read(stored)
+        except BadStored as error:
             return Bad(str(error))
 
-    return value
+    return lambda zero: value if zero is BAD else read
 
 
 def labels(column: Column) -> list[bytes]:

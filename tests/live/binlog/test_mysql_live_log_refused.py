@@ -76,3 +76,23 @@ def test_pitfall_36_a_key_that_is_refused_itself_is_named(
                 read()
             assert setting in refused.value.hint and "object" not in str(refused.value)
         follower.stop()
+
+
+def test_pitfall_36_what_is_no_geometry_is_refused_by_name(
+    mariadb: Server, source_database: Make, follow: Callable
+) -> None:
+    """A NOT NULL column that was added has no geometry in the rows that were there."""
+    database = source_database(mariadb)
+    database.execute("CREATE TABLE place (k int PRIMARY KEY, v int)", "INSERT INTO place VALUES (6, 1), (7, 1)")
+    database.execute(
+        "SET sql_mode = ''", "ALTER TABLE place ADD g POINT NOT NULL", "UPDATE place SET g = POINT(1, 2) WHERE k = 6"
+    )
+    print(database.query("SELECT k, HEX(g) FROM place"))
+    follower = follow(database)
+    follower.begin()
+    database.execute("UPDATE place SET v = 2")
+    for read in (follower.take, lambda: follower.read("place")):
+        with pytest.raises(ValueRefused, match="column g of the row with k=7 holds a geometry of 0 bytes") as refused:
+            read()
+        assert LEAVE_OUT in refused.value.hint
+    follower.stop()

@@ -11,7 +11,16 @@ from anabranch.abc import ValueRules
 from anabranch.connectors.mysql import charsets, coded
 from anabranch.connectors.mysql.lines import _NO_DATE
 from anabranch.connectors.mysql.rows_decode import TableDecoders
-from anabranch.connectors.mysql.tablemap import LONG, VARCHAR, VECTOR, LogColumn, TableMap
+from anabranch.connectors.mysql.tablemap import (
+    BLOB_COMPRESSED,
+    GEOMETRY,
+    LONG,
+    VARCHAR,
+    VARCHAR_COMPRESSED,
+    VECTOR,
+    LogColumn,
+    TableMap,
+)
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
@@ -83,6 +92,51 @@ def test_mysql_contract_vectors_of_the_log(type: int) -> None:
     row = b"\0" + b"\x07\0\0\0" + length + value
     decode, *_ = decoders.decoder(30, b"\x02\x03", False)
     assert decode(row, 0, len(row)) == 1 and buffer.columns == [[7], [value]]
+
+
+@pytest.mark.parametrize(
+    ("type", "meta", "native", "kind", "stored", "what"),
+    [
+        (GEOMETRY, 4, "geometry", Kind.GEOMETRY, b"", "a geometry of 0 bytes"),
+        (GEOMETRY, 4, "point", Kind.GEOMETRY, b"\0\0\0\0\0confidential", "a geometry that begins with"),
+        (BLOB_COMPRESSED, 1, "tinyblob", Kind.BINARY, b"\x92\x01\x2cconfidential", "of an unknown method"),
+        (
+            BLOB_COMPRESSED,
+            1,
+            "tinytext",
+            Kind.TEXT,
+            b"\x82\x01\x2cconfidential",
+            "a compressed value that cannot be read",
+        ),
+        (
+            VARCHAR_COMPRESSED,
+            101,
+            "varchar(100)",
+            Kind.TEXT,
+            b"\x82\x01\x2cno",
+            "a compressed value that cannot be read",
+        ),
+    ],
+)
+def test_mysql_contract_what_is_no_value_of_its_column_is_refused_with_column_and_key(
+    type: int, meta: int, native: str, kind: Kind, stored: bytes, what: str
+) -> None:
+    """In the second row of two; text also of a character set that is converted here."""
+    charset = "latin1" if kind is Kind.TEXT else ""
+    columns = (
+        Column("id", LogicalType(Kind.INT32), "int", nullable=False),
+        Column("v", LogicalType(kind), native, charset=charset),
+    )
+    schema = TableSchema(TableId("shop", "t"), columns, ("id",))
+    logged = (LogColumn(LONG, nullable=False), LogColumn(type, meta, nullable=True))
+    decoders = TableDecoders(TableMap(schema.id, logged), TableBuffer(schema), ValueRules(), "mariadb")
+    length = len(stored).to_bytes(meta if type == GEOMETRY else 1, "little")
+    rows = b"\x02\x06\0\0\0" + b"\x00\x07\0\0\0" + length + stored
+    decode, *_ = decoders.decoder(30, b"\x02\x03", False)
+    with pytest.raises(charsets.BadValue, match=what) as refused:
+        decode(rows, 0, len(rows))
+    assert "columns.drop" in refused.value.hint and "confidential" not in str(refused.value)
+    assert decoders.refused_value(30, b"\x02\x03", rows, 0, len(rows)) == ("v", {"id": "7"})
 
 
 @pytest.mark.parametrize(
