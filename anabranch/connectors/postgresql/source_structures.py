@@ -78,15 +78,21 @@ CHECKS = """
 SELECT k.conrelid::bigint, k.conname::text, pg_catalog.pg_get_constraintdef(k.oid) FROM pg_catalog.pg_constraint k
  WHERE k.contype = 'c' AND k.conrelid = ANY(%s::oid[]) ORDER BY k.conrelid, k.conname
 """
+# Before 15 what a generated column uses hangs on the column, not on its expression, and goes with it: 'a'.
+# https://www.postgresql.org/docs/current/catalog-pg-depend.html
 # What expressions, operator classes and partition keys are of: extensions, and types that no column has.
 USED = """
 SELECT DISTINCT o.rel::bigint, CASE WHEN d.refclassid = 'pg_type'::regclass THEN d.refobjid::bigint ELSE 0 END,
        e.extname::text, n.nspname::text
-  FROM (SELECT indrelid AS rel, 'pg_class'::regclass AS class, indexrelid AS oid FROM pg_catalog.pg_index
-        UNION ALL SELECT c.oid, 'pg_class'::regclass, c.oid FROM pg_catalog.pg_class c WHERE c.relkind = 'p'
-        UNION ALL SELECT adrelid, 'pg_attrdef'::regclass, oid FROM pg_catalog.pg_attrdef
-        UNION ALL SELECT conrelid, 'pg_constraint'::regclass, oid FROM pg_catalog.pg_constraint) AS o
-  JOIN pg_catalog.pg_depend d ON d.classid = o.class AND d.objid = o.oid AND d.deptype = 'n'
+  FROM (SELECT indrelid AS rel, 'pg_class'::regclass AS class, indexrelid AS oid, 0 AS part, 'n' AS kind
+          FROM pg_catalog.pg_index
+        UNION ALL SELECT c.oid, 'pg_class'::regclass, c.oid, 0, 'n' FROM pg_catalog.pg_class c WHERE c.relkind = 'p'
+        UNION ALL SELECT adrelid, 'pg_attrdef'::regclass, oid, 0, 'n' FROM pg_catalog.pg_attrdef
+        UNION ALL SELECT attrelid, 'pg_class'::regclass, attrelid, attnum, 'a' FROM pg_catalog.pg_attribute a
+                   WHERE atthasdef AND to_jsonb(a) ->> 'attgenerated' <> ''
+        UNION ALL SELECT conrelid, 'pg_constraint'::regclass, oid, 0, 'n' FROM pg_catalog.pg_constraint) AS o
+  JOIN pg_catalog.pg_depend d ON d.classid = o.class AND d.objid = o.oid AND d.deptype = o.kind::"char"
+       AND (o.part = 0 OR d.objsubid = o.part)
   LEFT JOIN pg_catalog.pg_depend m ON m.classid = d.refclassid AND m.objid = d.refobjid AND m.deptype = 'e'
   LEFT JOIN pg_catalog.pg_extension e ON e.oid = m.refobjid
   LEFT JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace
@@ -97,18 +103,22 @@ SELECT DISTINCT o.rel::bigint, CASE WHEN d.refclassid = 'pg_type'::regclass THEN
 CALLED = """
 SELECT DISTINCT o.rel::bigint, o.what, o.name::text, u.type, u.identity,
        CASE WHEN d.refclassid = 'pg_proc'::regclass THEN d.refobjid::bigint ELSE 0 END
-  FROM (SELECT x.indrelid AS rel, 'indexes' AS what, i.relname AS name, 'pg_class'::regclass AS class, x.indexrelid AS oid
+  FROM (SELECT x.indrelid AS rel, 'indexes' AS what, i.relname AS name, 'pg_class'::regclass AS class, x.indexrelid AS oid,
+               0 AS part, 'n' AS kind
           FROM pg_catalog.pg_index x JOIN pg_catalog.pg_class i ON i.oid = x.indexrelid
-        UNION ALL SELECT c.oid, 'partitions', pg_catalog.pg_get_partkeydef(c.oid), 'pg_class'::regclass, c.oid
+        UNION ALL SELECT c.oid, 'partitions', pg_catalog.pg_get_partkeydef(c.oid), 'pg_class'::regclass, c.oid, 0, 'n'
           FROM pg_catalog.pg_class c WHERE c.relkind = 'p'
         UNION ALL SELECT f.adrelid,
                          CASE coalesce(to_jsonb(a) ->> 'attgenerated', '') WHEN '' THEN 'defaults' ELSE 'computed' END,
-                         a.attname, 'pg_attrdef'::regclass, f.oid
+                         a.attname, 'pg_attrdef'::regclass, f.oid, 0, 'n'
           FROM pg_catalog.pg_attrdef f JOIN pg_catalog.pg_attribute a ON a.attrelid = f.adrelid AND a.attnum = f.adnum
+        UNION ALL SELECT a.attrelid, 'computed', a.attname, 'pg_class'::regclass, a.attrelid, a.attnum, 'a'
+          FROM pg_catalog.pg_attribute a WHERE a.atthasdef AND to_jsonb(a) ->> 'attgenerated' <> ''
         UNION ALL SELECT k.conrelid, CASE k.contype WHEN 'c' THEN 'checks' ELSE 'indexes' END, k.conname,
-                         'pg_constraint'::regclass, k.oid
+                         'pg_constraint'::regclass, k.oid, 0, 'n'
           FROM pg_catalog.pg_constraint k WHERE k.contype IN ('c', 'x')) AS o
-  JOIN pg_catalog.pg_depend d ON d.classid = o.class AND d.objid = o.oid AND d.deptype = 'n'
+  JOIN pg_catalog.pg_depend d ON d.classid = o.class AND d.objid = o.oid AND d.deptype = o.kind::"char"
+       AND (o.part = 0 OR d.objsubid = o.part)
        AND d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass, 'pg_opclass'::regclass, 'pg_class'::regclass)
        AND d.refobjid >= 16384
   CROSS JOIN LATERAL pg_catalog.pg_identify_object(d.refclassid, d.refobjid, 0) AS u
