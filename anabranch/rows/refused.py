@@ -28,9 +28,9 @@ def refused(
     table: TableId, column: str, key: Mapping[str, str | None], what: str, hint: str = LEAVE_OUT, position: str = ""
 ) -> ValueRefused:
     """`key`: text forms by column, empty where the row has no key."""
-    row = ", ".join(f"{name}={value}" for name, value in key.items()) or NO_KEY
+    row = f"the row with {', '.join(f'{name}={value}' for name, value in key.items())}" if key else NO_KEY
     return ValueRefused(
-        f"column {column} of the row with {row} holds {what}", table=str(table), position=position or None, hint=hint
+        f"column {column} of {row} holds {what}", table=str(table), position=position or None, hint=hint
     )
 
 

@@ -100,14 +100,16 @@ def rule_26_a_unique_value_of_such_a_row_parks_who_takes_it(made: Scenario, run:
 @pytest.mark.timeout(600)
 def test_rule_26_a_table_with_such_a_row_parks_alone(mariadb: Server, scenario: Make) -> None:
     made = scenario(mariadb, *TABLES)
-    made.write_job('[apply]\non_error = "park"\n')
+    made.write_job('[apply]\non_error = "park"\nmode = "transaction"\n')
     run = made.start("run")
     made.wait_streaming(run)
-    write(made, "UPDATE visit SET d = '0000-00-00' WHERE id = 1", "UPDATE other SET v = 2")
+    others = [f"UPDATE other SET v = {number}" for number in range(2, 22)]
+    write(made, *others, "UPDATE visit SET d = '0000-00-00', note = 'bad' WHERE id = 1", *others)
     wait_until(lambda: made.states()["visit"] == "parked", 60, "the table is parked", run.tail, run)
     assert "column d holds 0000-00-00, which is no date" in made.reason("visit")
     made.sync(run)
     made.assert_identical("other")
+    assert made.target.query("SELECT d::text, note FROM public.visit WHERE id = 1") == [("2024-01-01", "one")]
     run.stop()
 
 
@@ -173,3 +175,20 @@ def rule_26_another_load_forgets_them(made: Scenario, run: Running) -> None:
     made.sync(run)
     made.assert_identical("visit", "other")
     assert not waiting(made)
+
+
+@pytest.mark.timeout(600)
+def test_rule_26_a_load_parks_the_table_of_a_row_that_may_not_be_set_aside(mariadb: Server, scenario: Make) -> None:
+    """Without a key nobody could name the row; the others are loaded."""
+    made = scenario(
+        mariadb, *LOADED, "CREATE TABLE log (d DATE)", "INSERT INTO log VALUES ('0000-00-00'), ('2024-01-01')"
+    )
+    made.write_job('[apply]\non_error = "set_aside"\n')
+    run = made.start("run")
+    wait_until(lambda: made.states().get("log") == "parked", 240, "the table is parked", run.tail, run)
+    assert "column d of a row without a key holds the date '0000-00-00'" in made.reason("log")
+    wait_until(lambda: made.states()["visit"] == "streaming", 240, "the others stream", run.tail, run)
+    made.sync(run)
+    made.assert_identical("other")
+    assert len(waiting(made)) == 2
+    run.stop()
