@@ -23,7 +23,7 @@ def said(greeting: str) -> Any:
         ("5.6.14-log", {"read-only transactions", "fractions of seconds", "GTIDs"}),
         ("8.0.33", {*_SINCE} - {"binary log status"}),
         ("9.7.4-2", {*_SINCE}),
-        ("5.5.5-10.11.19-MariaDB-log", {*_SINCE} - {"binary log status"}),
+        ("5.5.5-10.11.19-MariaDB-log", {*_SINCE} - {"binary log status", "a data dictionary"}),
     ],
 )
 def test_what_a_release_knows(greeting: str, known: set[str]) -> None:
