@@ -6,6 +6,7 @@ What does not live here: which are small (`small.py`), one transaction alone (`e
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 PIPELINED = 8000  # transactions that are sent to the target between two commits that wait for its disk
 FEW = 4  # fewer gain nothing
+LONG_S = 2.0  # at a slow target the disk is waited for, and status told, more often
 
 
 class OutOfStep(TargetUnavailable):
@@ -57,8 +59,13 @@ def in_pipelines(
             planned, end = plans.at(place)
             # What moves a row that waits to be read again is noted in the epoch that carries it out.
             stop = place if any(plans.part.dirty.values()) else _end(line, planned, place, min(end, place + most))
-            done = _pipelined(applier, writer, line, range(place, stop), planned) if stop - place >= FEW else 0
-            most = PIPELINED if done == stop - place else FEW * 4  # others may be refused near it
+            begin, are_some = time.monotonic(), stop - place >= FEW
+            done = _pipelined(applier, writer, line, range(place, stop), planned) if are_some else 0
+            if are_some and done < stop - place:
+                most = FEW * 4  # others may be refused near it
+            elif are_some:
+                is_slow = time.monotonic() - begin > LONG_S
+                most = max(FEW * 4, most // 2) if is_slow else min(PIPELINED, most * 2)
             if done < stop - place or stop == place:
                 applier.alone(line[place + done])
                 done += 1
