@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from customers import endpoint_of
 
 from anabranch.abc import ValueRules
+from anabranch.connectors.postgresql import apply
 from anabranch.connectors.postgresql.apply import PostgresWriter
 from anabranch.connectors.postgresql.store import PostgresStore
 from anabranch.model.datatype import Kind, LogicalType
@@ -106,3 +109,17 @@ def orders(database: Any) -> list[tuple[Any, ...]]:
 
 def three(applying: Applying) -> None:
     applying.merge(TableNet(TABLE, inserts=rows((1, Decimal(1), "a"), (2, None, None), (3, Decimal("3.50"), "\\N\t"))))
+
+
+@pytest.fixture
+def endpoint(target_database: Any) -> Endpoint:
+    return prepared(target_database)
+
+
+@pytest.fixture(params=[0, apply.FEW_ROWS], ids=["staged", "few"])
+def applying(endpoint: Endpoint, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Applying]:
+    """Small net changes go both ways: by a staging table, and row by row."""
+    monkeypatch.setattr(apply, "FEW_ROWS", request.param)
+    made = Applying(endpoint)
+    yield made
+    made.writer.close()
