@@ -122,7 +122,7 @@ def one_that_fails_leaves_the_others(rig: Rig) -> None:
         rig.target.execute(chunk.format(JOB, piece.load.schema.id))
     found = list(do_all(rig.work, again))
     failures = [str(one.piece.load.schema.id.name) for one in found if one.failure]
-    assert failures == ["t2"] and isinstance(found[2].failure.error(), TargetError)  # type: ignore[union-attr]
+    assert failures == ["t2"] and isinstance(found[2].failure.error(), TargetError)  # type: ignore[union-attr]  # it has one
     assert [rig.rows(n) for n in (0, 1, 3, 4)] == [[(1, 0), (3, 33)], [(1, 1), (2, 22)], [(1, 3)], [(1, 4)]]
 
 

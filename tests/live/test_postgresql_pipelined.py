@@ -249,7 +249,7 @@ def test_statements_that_were_given_up_are_prepared_anew(
     one.applier.apply(one.append([[insert(item(n))] for n in range(10)]))
     general, writer = alone(one, monkeypatch), one.applier.writer
     for command in ("DEALLOCATE ALL", "DISCARD PLANS"):
-        session = writer._session()  # type: ignore[attr-defined]
+        session = writer._session()  # type: ignore[attr-defined]  # of this writer
         session.execute(command)
         session.commit()
         one.applier.apply(one.append([[insert(item(one.applier.checkpoint.position.sequence + n))] for n in range(10)]))

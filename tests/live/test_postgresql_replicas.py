@@ -61,7 +61,7 @@ def findings(from_: Database, to: Database, existing: str = "empty", **more: obj
             *("shop", {"load.existing": existing}, {ORDERS: SCHEMA}, {ORDERS: TABLE}),
             source_identity=identity,
             witness=key,
-            **more,  # type: ignore[arg-type]
+            **more,  # type: ignore[arg-type]  # fields of the context
         )
         return {r.check.removeprefix("target."): f"{r.verdict}: {r.message}" for r in checks.run(context)}
 

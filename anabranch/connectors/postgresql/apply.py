@@ -161,7 +161,7 @@ class PostgresWriter:
                 self._one_by_one.carry_out(now, transactions)
                 found = self._checkpoint(connection)
                 connection.commit()
-        except BaseException:
+        except BaseException:  # whatever it was, it is passed on
             self.close()  # its commits may still be without the disk
             raise
         if found.owner != now.owner:
