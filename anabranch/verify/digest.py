@@ -6,15 +6,15 @@ A sum, not an XOR: equal rows do not cancel each other (pitfall 48). Sums of dif
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, Self
 from zlib import crc32
 
 import numpy as np
 
-from anabranch.abc import SourceConnector, TargetConnector, ValueRules
+from anabranch.abc import SnapshotReader, SourceConnector, TargetConnector, TargetReader, ValueRules
 from anabranch.rows import compiled
 from anabranch.rows.left_out import as_lines
 from anabranch.rows.net import TargetTable
@@ -103,21 +103,52 @@ class Reading:
     target: TargetConnector
     rules: ValueRules
     expected_identity: str = ""
+    kept: dict[str, Any] | None = field(default=None, compare=False, kw_only=True)  # what a task has open, by its end
 
-    def lasting(self) -> AbstractContextManager[Self]:
-        """Each piece has connections of its own."""
-        return nullcontext(self)
+    @contextmanager
+    def lasting(self) -> Iterator[Self]:
+        """All pieces of a task have one connection to each end."""
+        kept: dict[str, Any] = {}
+        try:
+            yield replace(self, kept=kept)
+        finally:
+            for one in kept.values():
+                one.close()
 
     @contextmanager
     def read(self, piece: Piece) -> Iterator[tuple[bytes, Iterator[bytes]]]:
         one = piece.one
         if piece.bounds is None:
-            with closing(self.target.reader(self.rules)) as reader:
+            with self.reader() as reader:
                 yield b"", reader.lines(one.table, piece.condition)
         else:
-            with closing(self.source.snapshot(self.expected_identity)) as snapshot:
+            with self.snapshot() as snapshot:
                 columns = read_columns(one.table, one.filter)
                 yield b"", as_lines(snapshot.lines(one.schema, columns, piece.bounds, self.rules), columns)
+
+    @contextmanager
+    def reader(self) -> Iterator[TargetReader]:
+        with self._open("target", lambda: self.target.reader(self.rules)) as reader:
+            yield reader
+
+    @contextmanager
+    def snapshot(self) -> Iterator[SnapshotReader]:
+        with self._open("source", lambda: self.source.snapshot(self.expected_identity)) as snapshot:
+            yield snapshot
+
+    @contextmanager
+    def _open(self, end: str, made: Callable[[], Any]) -> Iterator[Any]:
+        """One in whose use something failed is not used again."""
+        if self.kept is None:
+            with closing(made()) as own:
+                yield own
+            return
+        found = self.kept[end] = self.kept.get(end) or made()
+        try:
+            yield found
+        except BaseException:  # whatever it was, it is passed on
+            self.kept.pop(end).close()
+            raise
 
     def rows(self, piece: Piece, blocks: Iterable[bytes]) -> Iterator[list[bytes]]:
         canonical = Canonical(piece.one.table, self.rules)

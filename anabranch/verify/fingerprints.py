@@ -43,11 +43,11 @@ class Fingerprinting(Reading):
         """A server's own fingerprint comes as the header."""
         one = piece.one
         if piece.bounds is None:
-            with closing(self.target.reader(self.rules)) as reader:
+            with self.reader() as reader:
                 assert isinstance(reader, HashingReader), "possible() has asked"
                 yield pickle.dumps(reader.fingerprint(one.table, _target_columns(one), piece.condition)), iter(())
             return
-        with closing(self.source.snapshot(self.expected_identity)) as snapshot:
+        with self.snapshot() as snapshot:
             if isinstance(snapshot, HashingSnapshot):
                 yield pickle.dumps(snapshot.fingerprint(one.schema, _source_columns(one), piece.bounds)), iter(())
             else:

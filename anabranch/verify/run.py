@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from anabranch.abc import SourceConnector, TargetConnector, ValueRules
 from anabranch.model.ids import TableId
 from anabranch.spark import pieces
+from anabranch.spark.pieces import MOST_TOGETHER
 from anabranch.spark.where import where
 from anabranch.spark.work import Outcome, Work
 from anabranch.verify import fingerprints
@@ -26,6 +27,9 @@ from anabranch.verify.report import Difference, TableResult, Verification
 
 ROWS_PER_PIECE = 200_000
 LIMIT_KEYS = 100
+TASKS_PER_CORE = (
+    16  # at least, where pieces share tasks: each costs as much as a small table, few leave cores without work
+)
 LIMIT_ROWS = 2_000_000  # rows of differing buckets that are brought together, per table
 
 
@@ -117,7 +121,7 @@ class _Run:
         """Finds the tables, of these, that are equal by their fingerprints."""
         pieces = [piece for piece in self.pieces if piece.one.table.source in tables]
         found = fingerprints.waiting(pieces)
-        if not self._take(work, pieces, found):
+        if not self._take(work, pieces, found, together=MOST_TOGETHER):
             return None
         return {table: _Sides.equal(both.rows) for table, both in found.items() if both.rows is not None}
 
@@ -128,8 +132,8 @@ class _Run:
         found = {table: _Sides(count) for table, count in counts.items()}
         return found if self._take(work, pieces, found) else None
 
-    def _take(self, work: Work, pieces: Sequence[Piece], into: Mapping[TableId, _Adding]) -> bool:
-        """What comes of every piece; False when it was stopped."""
+    def _take(self, work: Work, pieces: Sequence[Piece], into: Mapping[TableId, _Adding], together: int = 1) -> bool:
+        """What comes of every piece; False when it was stopped. `together`: so many pieces at most share a task."""
 
         def take(outcome: Outcome) -> None:
             into[outcome.piece.one.table.source].add(outcome.piece.is_source, outcome.value)
@@ -137,7 +141,7 @@ class _Run:
         if not pieces:
             return True
         spark = self.spark_factory()
-        return self._run(spark, list(self._outcomes(spark, work, pieces)), take)
+        return self._run(spark, list(self._outcomes(spark, work, pieces, together)), take)
 
     def differences(self, work: Picking, comparison: Comparison) -> dict[TableId, list[Found]] | None:
         found: dict[TableId, list[Found]] = {table: [] for table in work.buckets}
@@ -151,14 +155,15 @@ class _Run:
         compared = rows.groupByKey(spark.sparkContext.defaultParallelism * 4).flatMap(comparison.bucket)
         return found if self._run(spark, [compared], take) else None
 
-    def _outcomes(self, spark: SparkSession, work: Work, wanted: Sequence[Piece]) -> Iterator[Any]:
+    def _outcomes(self, spark: SparkSession, work: Work, wanted: Sequence[Piece], together: int = 1) -> Iterator[Any]:
         """RDDs: one of every piece that is read as it stands, one of each filtered table's source pieces."""
         filtered: dict[TableId, list[Piece]] = {}
         plain: list[Piece] = []
         for piece in wanted:
             is_filtered = piece.is_source and piece.one.filter is not None
             (filtered.setdefault(piece.one.table.source, []) if is_filtered else plain).append(piece)
-        yield pieces.plain(spark, work, plain)
+        shared = min(together, len(plain) // (TASKS_PER_CORE * spark.sparkContext.defaultParallelism))
+        yield pieces.plain(spark, work, plain, [0.99 / shared] * len(plain) if shared > 1 else ())
         for some in filtered.values():
             one = some[0].one
             assert one.filter is not None

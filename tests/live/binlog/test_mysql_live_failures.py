@@ -6,10 +6,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
+import pymysql
 from captured import Captured
 
 from anabranch import connectors
@@ -34,7 +35,8 @@ def account(database: Database) -> Iterator[str]:
 def end_sessions(database: Database, user: str) -> None:
     name = user.split("'")[1]
     for (session,) in database.query("SELECT id FROM information_schema.processlist WHERE user = %s", [name]):
-        database.execute(f"KILL {session}")
+        with suppress(pymysql.err.OperationalError):  # it has ended meanwhile
+            database.execute(f"KILL {session}")
 
 
 @contextmanager
