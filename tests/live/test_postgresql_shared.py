@@ -12,10 +12,13 @@ from customers import CUSTOMER, CUSTOMERS, JOB, MARKS, RULES, begin, load
 
 from anabranch.abc import Bounds, Conflict
 from anabranch.connectors.postgresql.apply import PostgresWriter
+from anabranch.connectors.postgresql.ddl import qualified
 from anabranch.connectors.postgresql.load import PostgresLoader
+from anabranch.connectors.postgresql.shared import whole_of
 from anabranch.connectors.postgresql.store import PostgresStore
 from anabranch.errors import TargetError
 from anabranch.model.endpoint import Endpoint
+from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.state import KEPT, Checkpoint, TableState
 
@@ -151,3 +154,16 @@ def test_drop_leaves_the_other_job_all_that_it_has(other: PostgresStore) -> None
     found = other.checkpoint(OTHER)
     assert found is not None and found.position.sequence == 7 and other.job(OTHER) and other.tables(JOB) == {}
     assert set(other.tables(OTHER)) == {CUSTOMER.source} and other.others(OTHER) == frozenset()
+
+
+def test_a_partition_of_a_table_with_an_odd_name_is_known_as_one(target_database: Any, other: PostgresStore) -> None:
+    """Names that messages quote stand quoted in the state as well."""
+    whole, part = TableId("public", 'Whole, and"more'), TableId("public", "its part")
+    target_database.execute(
+        f"CREATE TABLE {qualified(whole)} (id int) PARTITION BY RANGE (id)",
+        f"CREATE TABLE {qualified(part)} PARTITION OF {qualified(whole)} DEFAULT",
+    )
+    with target_database.connect() as connection:
+        assert whole_of(connection, part) == ""
+        other.save_table("other", TableState(whole, whole, "streaming"), None)
+        assert [whole_of(connection, table) for table in (part, whole)] == [str(whole), ""]

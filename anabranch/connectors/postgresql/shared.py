@@ -26,14 +26,14 @@ SELECT job, state = 'parked' OR (state = 'streaming' AND facts ? 'built')
        OR (state = 'pending' AND generation = 0 AND job COLLATE "C" > %(job)s)
   FROM anabranch.table_state WHERE target_table = %(target)s AND job <> %(job)s ORDER BY job
 """
-# Above a partition, the nearest first. https://www.postgresql.org/docs/current/functions-info.html#FUNCTIONS-INFO-PARTITION
+# Above a partition. https://www.postgresql.org/docs/current/functions-info.html#FUNCTIONS-INFO-PARTITION
 WHOLES = """
-SELECT DISTINCT s.target_table FROM pg_class t JOIN pg_namespace tn ON tn.oid = t.relnamespace
+SELECT n.nspname::text, c.relname::text FROM pg_class t JOIN pg_namespace tn ON tn.oid = t.relnamespace
   CROSS JOIN LATERAL pg_partition_ancestors(t.oid) AS a
   JOIN pg_class c ON c.oid = a.relid JOIN pg_namespace n ON n.oid = c.relnamespace
-  JOIN anabranch.table_state s ON s.target_table = n.nspname || '.' || c.relname
- WHERE tn.nspname = %s AND t.relname = %s AND (n.nspname, c.relname) <> (%s::text, %s::text)
+ WHERE tn.nspname = %s AND t.relname = %s AND c.oid <> t.oid
 """
+WRITTEN = "SELECT target_table FROM anabranch.table_state WHERE target_table = ANY(%s) LIMIT 1"
 ONE_ASKS = "SELECT pg_advisory_xact_lock(7168358)"
 IS_KEPT = "SELECT facts ? %s FROM anabranch.table_state WHERE job = %s AND source_table = %s"
 
@@ -59,7 +59,8 @@ def whole_of(connection: Connection, target: TableId) -> str:
     there = connection.execute(HAS_STATES).fetchone()
     if not there or not there[0]:
         return ""
-    row = connection.execute(WHOLES, [target.schema, target.name] * 2).fetchone()
+    above = [str(TableId(*row)) for row in connection.execute(WHOLES, [target.schema, target.name]).fetchall()]
+    row = connection.execute(WRITTEN, [above]).fetchone() if above else None
     return str(row[0]) if row else ""
 
 
