@@ -138,7 +138,7 @@ job has asked for that; some tables are partitioned, by list, range or hash, in 
 partitions; large transactions come in fragments. In every third history some tables inherit from others, over two levels
 too, so that what is said to one changes rows of another; in every third an enum gets labels, before the load, while it runs
 and behind it, which rows then have. In one of six policies hide rows of the source's tables from everybody, and of every
-table that the job makes at the target, its own too (from any source): the job's user has BYPASSRLS. Not drawn are foreign
+table that the job makes at the target for it (from any source): the job's user has BYPASSRLS. Not drawn are foreign
 keys that change rows where the target's would do the same (a user who may not set `session_replication_role`), other unique
 keys of partitioned tables, primary keys that are checked late, and definitions that change: a partition that is attached,
 detached or dropped parks the table, which a scenario shows.

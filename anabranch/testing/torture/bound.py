@@ -13,6 +13,7 @@ from anabranch.testing.databases import Database
 from anabranch.testing.torture.deeds import Refusing
 from anabranch.testing.torture.parts import Ended
 from anabranch.testing.torture.policies import KINDS, may_switch_triggers_off
+from anabranch.testing.torture.worst import USER as WORST
 
 USER = "torture_bound"
 SAID = "row-level security"
@@ -47,6 +48,6 @@ def make_user(admin: Database) -> None:
     """Owns what the administrator owns, and is bound by what is forced upon owners."""
     admin.execute(
         f"CREATE ROLE {USER} LOGIN PASSWORD '{admin.server.password}'",
-        f'GRANT "{admin.server.user}" TO {USER}',
+        f'GRANT "{admin.server.user}", {WORST} TO {USER}',
         *may_switch_triggers_off(admin, USER),
     )

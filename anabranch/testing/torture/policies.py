@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 
+from anabranch.connectors import postgresql as connectors
+from anabranch.model.endpoint import Endpoint
 from anabranch.testing.databases import Database
+from anabranch.testing.torture.worst import USER as WORST
 from anabranch.testing.torture.worst import has_worst
 
 USER = "torture_sees"
@@ -23,13 +27,13 @@ KINDS = (
     "CREATE POLICY hides ON {} FOR SELECT USING (false)",
 )
 FORCED = "ALTER TABLE {0} ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY"
-# Of each table that this user makes, the product's own, too. https://www.postgresql.org/docs/current/event-triggers.html
+# Of each table that this user makes for a history. https://www.postgresql.org/docs/current/event-triggers.html
 AT_THE_TARGET = f"""
 CREATE FUNCTION torture_policies() RETURNS event_trigger LANGUAGE plpgsql AS $$
 DECLARE made record;
 BEGIN
   FOR made IN SELECT * FROM pg_event_trigger_ddl_commands() WHERE object_type = 'table' AND NOT in_extension
-              AND schema_name ~ '^(torture_[0-9]+|anabranch)$' AND current_user = '{USER}' LOOP
+              AND schema_name ~ '^torture_[0-9]+$' AND current_user = '{USER}' LOOP
     EXECUTE format('{FORCED.format("%1$s")}', made.object_identity);
     EXECUTE format('CREATE POLICY hides ON %s USING (false)', made.object_identity);
   END LOOP;
@@ -52,10 +56,11 @@ def at_the_source(seed: int, tables: Sequence[str]) -> Iterator[str]:
 
 
 def make_user(admin: Database) -> None:
-    """Owns what the administrator owns, may replicate and switch triggers off, and see past policies; no superuser."""
+    """Owns what the administrator and the user with the worst settings own; may replicate and switch triggers off, and see
+    past policies; no superuser."""
     admin.execute(
         f"CREATE ROLE {USER} LOGIN BYPASSRLS REPLICATION PASSWORD '{admin.server.password}'",
-        f'GRANT "{admin.server.user}" TO {USER}',
+        f'GRANT "{admin.server.user}", {WORST} TO {USER}',
         *may_switch_triggers_off(admin, USER),
     )
 
@@ -67,6 +72,11 @@ def may_switch_triggers_off(admin: Database, user: str) -> Sequence[str]:
 
 
 def make_them_at_the_target(admin: Database) -> None:
+    """What the product keeps there is the administrator's from the beginning: whoever comes first would own it alone."""
+    server = admin.server
+    own = Endpoint("postgresql", server.host, server.port, server.user, server.password, admin.name)
+    with closing(connectors.target(own).store()) as store:
+        store.prepare()
     admin.execute(
         AT_THE_TARGET,
         "CREATE EVENT TRIGGER torture_policies ON ddl_command_end WHEN TAG IN ('CREATE TABLE', 'CREATE TABLE AS')"
