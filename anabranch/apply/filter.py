@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from anabranch.apply.context import Followed
 from anabranch.apply.images import Bools, Images, Ints
-from anabranch.apply.unconverted import HINT
+from anabranch.apply.unconverted import HINT, places
 from anabranch.errors import RowRefused
 from anabranch.rows.chunk import Op
 from anabranch.rows.net import TargetTable
@@ -74,7 +74,8 @@ def _of_table(unconverted: Mapping[int, Mapping[str, str]]) -> dict[int, dict[st
 def _require_converted(followed: Followed, images: Images) -> None:
     """Nobody can say whether a row passes whose value could not be converted."""
     assert followed.filter is not None
-    for marks in images.unconverted.values():
+    for at in places(images):
+        marks = images.unconverted_at(at)
         for name in followed.filter.columns:
             if what := marks.get(PREFIX + name):
                 raise RowRefused(

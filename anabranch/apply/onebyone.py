@@ -193,11 +193,13 @@ class _Reader:
             key = {} if not self.table.key else self._key_of(at)
             row = f" (row {', '.join(f'{name} = {value}' for name, value in key.items())})" if key else ""
             raise Unconvertible(self.table, words(lacks) + row)
+        off = bool(self.images.keys_off[self.images.shape[at]])
         if self.images.op[at] == Op.INSERT:
             return RowChange(self.table, "insert", values=self._row(at))
         if self.images.op[at] == Op.DELETE:
-            return RowChange(self.table, "delete", self._old(at)[0], before=self._row(at))
-        return RowChange(self.table, "update", self._old(at - 1)[0], self._row(at), before=self._row(at - 1))
+            return RowChange(self.table, "delete", self._old(at)[0], keys_off=off, before=self._row(at))
+        old, before = self._old(at - 1)[0], self._row(at - 1)
+        return RowChange(self.table, "update", old, self._row(at), keys_off=off, before=before)
 
     def _key_of(self, at: int) -> Texts:
         row = self._row(at - 1 if self.images.op[at] == Op.AFTER else at)

@@ -123,7 +123,8 @@ def _images(
     if images is None or followed.filter is None:
         return images
     assert filtered is not None, "a table with a filter is planned where Spark SQL can be asked"
-    return filtered(followed, images)
+    left = _not_loaded(images, followed, base)  # of what the load has read the log need not say whether it passes
+    return filtered(followed, left) if len(left) else None
 
 
 def _truncates(

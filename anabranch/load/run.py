@@ -316,7 +316,9 @@ def hand_over_all(
     """`hand_over` of many at once; one by one where some are not as their load left them. Whether capture has parked one is
     asked behind the indexes, which may take long."""
     states = store.tables(job) if len(loads) > 1 else {}
-    asides = _asides(store, job, loads)
+    asides = Counter(
+        change.source for change in store.set_aside(job)
+    )  # also what a former run has, by another job file
     plain = [load for load in loads if _is_under_way(states.get(load.schema.id), load)]
     for load in loads:
         loader.index_cascades(load.schema, load.table)
@@ -334,12 +336,6 @@ def hand_over_all(
     for load in loads:
         if load.schema.id not in through:
             hand_over(store, loader, job, load, parked(load.schema.id), asides[load.schema.id])
-
-
-def _asides(store: TargetStore, job: str, loads: Sequence[LoadTable]) -> Counter[TableId]:
-    """How many rows each of the loads has set aside."""
-    has_some = any(load.may_lack for load in loads)
-    return Counter(change.source for change in store.set_aside(job)) if has_some else Counter()
 
 
 def hand_over(store: TargetStore, loader: Loader, job: str, load: LoadTable, parked: str = "", asides: int = 0) -> None:

@@ -70,7 +70,7 @@ class AsideChange:
 
 def carried_out(changes: Sequence[AsideChange]) -> list[AsideChange]:
     """What to do for all changes of one row, in their order: themselves; or, where values of some could not be converted, what
-    they come to in the end, at most one change. Raises RowRefused where such a value is in the row still."""
+    they come to in the end. Raises RowRefused where such a value is in the row still."""
     if not any(change.unconverted for change in changes):
         return list(changes)
     values: dict[str, str | None] = {}
@@ -85,8 +85,10 @@ def carried_out(changes: Sequence[AsideChange]) -> list[AsideChange]:
     if is_there and missing:
         what = ", ".join(f"column {name} holds {what}" for name, what in missing.items())
         raise RowRefused(f"{what}: {STILL}", table=str(first.source))
-    if not is_there:
-        return [replace(first, operation="delete", after=None, unconverted={})] if was_there else []
+    if not is_there and was_there:
+        return [replace(first, operation="delete", after=None, unconverted={})]
+    if not is_there:  # the target refused what it could be given: another row may stand in its place
+        return [] if first.unconverted else [first, last]
     operation = "update" if was_there else "insert"
     return [replace(first, operation=operation, after=values, keys_off=last.keys_off, unconverted={})]
 

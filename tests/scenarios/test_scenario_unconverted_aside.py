@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 from scenario import Running, Scenario, wait_until
 
+from anabranch import failpoints
 from anabranch.testing.servers import Server
 
 Make = Callable[..., Scenario]
@@ -191,4 +192,62 @@ def test_rule_26_a_load_parks_the_table_of_a_row_that_may_not_be_set_aside(maria
     made.sync(run)
     made.assert_identical("other")
     assert len(waiting(made)) == 2
+    run.stop()
+
+
+@pytest.mark.timeout(600)
+def test_rule_26_what_a_load_has_set_aside_is_known_where_another_one_ends_it(
+    mysql: Server, scenario: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = scenario(mysql, *LOADED)
+    made.write_job('[apply]\non_error = "set_aside"\n')
+    capture = made.capture()
+    monkeypatch.setenv(failpoints.VARIABLE, "load.handover=exit")  # the pieces are there, and nobody was told
+    made.cli("load", code=failpoints.EXIT_CODE, seconds=240)
+    monkeypatch.delenv(failpoints.VARIABLE)
+    capture.stop()
+    made.write_job('[apply]\non_error = "park"\n')
+    run = made.start("run")
+    made.wait_streaming(run)
+    assert made.facts("visit")["set_aside"] == "2"
+    rule_26_what_comes_for_them_waits(made, run)
+    run.stop()
+
+
+@pytest.mark.timeout(600)
+def test_rule_26_a_table_parks_for_a_key_with_a_zero_character(mysql: Server, scenario: Make) -> None:
+    made = scenario(
+        mysql,
+        "CREATE TABLE before_load (name VARCHAR(9) PRIMARY KEY)",
+        "CREATE TABLE behind_load (name VARCHAR(9) PRIMARY KEY)",
+        "INSERT INTO before_load VALUES (CONCAT('a', CHAR(0)))",
+    )
+    made.write_job('[apply]\non_error = "set_aside"\n')
+    run = made.start("run")
+    made.wait_streaming(run)
+    assert "a\\0" in made.reason("before_load")
+    write(made, "INSERT INTO behind_load VALUES (CONCAT('a', CHAR(0)))")
+    made.sync(run)
+    assert made.states()["behind_load"] == "parked" or made.facts("behind_load")["set_aside"] == "1"
+    run.stop()
+
+
+@pytest.mark.timeout(600)
+def test_rule_26_27_a_filter_is_not_asked_about_what_the_load_has_read(mysql: Server, scenario: Make) -> None:
+    made = scenario(mysql, *TABLES)
+    made.write_job(
+        f'[apply]\non_error = "set_aside"\n[[tables]]\nname = "{made.schema}.visit"\nwhere = "d IS NOT NULL"\n'
+    )
+    capture = made.capture()
+    write(made, "UPDATE visit SET d = '0000-00-00' WHERE id = 1", "UPDATE visit SET d = '2024-04-04' WHERE id = 1")
+    made.captured(capture)
+    capture.stop()
+    run = made.start("run")
+    made.wait_streaming(run)
+    made.sync(run)
+    assert made.states()["visit"] == "streaming", made.reason("visit")
+    assert made.target.query("SELECT id, d::text FROM public.visit ORDER BY id") == [
+        (1, "2024-04-04"),
+        (2, "2024-01-02"),
+    ]
     run.stop()

@@ -74,7 +74,8 @@ FORGET_FACT = "UPDATE anabranch.table_state SET facts = facts - 'set_aside' WHER
 
 def add(connection: Connection, job: str, one: AsideChange) -> int:
     where = [one.sequence, one.position, one.commit_time, str(one.source), str(one.target)]
-    change = [_json(one.key), one.operation, _json(one.before), _json(one.after), one.reason, one.keys_off]
+    images = [_json(one.key), one.operation, _json(one.before), _json(one.after)]
+    change = [*images, readable(one.reason), one.keys_off]
     row = connection.execute(ADD, [job, *where, *change, _json(one.unconverted)]).fetchone()
     assert row is not None
     return int(row[0])
@@ -85,13 +86,18 @@ def read(connection: Connection, job: str, table: TableId | None, discarded: boo
     return [_change(row) for row in connection.execute(READ, [job, discarded, name, name])]
 
 
+def readable(reason: str) -> str:
+    """A reason without zero characters, which it has from the key of a row, and which no text here holds."""
+    return reason.replace("\0", "\\0")
+
+
 def asked(connection: Connection, job: str) -> bool:
     row = connection.execute(ASKED, [job]).fetchone()
     return bool(row and row[0])
 
 
 def wish(connection: Connection, job: str, numbers: Sequence[int], what: str, reason: str) -> int:
-    return connection.execute(WISH, [what, reason, reason, job, list(numbers)]).rowcount
+    return connection.execute(WISH, [what, reason, readable(reason), job, list(numbers)]).rowcount
 
 
 def settle(connection: Connection, job: str, numbers: Sequence[int], discarded: bool) -> int:

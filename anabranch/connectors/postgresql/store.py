@@ -325,7 +325,8 @@ def save_table(connection: Connection, job: str, state: TableState) -> None:
 def state_row(job: str, state: TableState) -> list[Any]:
     """What SAVE_TABLE takes."""
     schema = None if state.schema is None else Jsonb(state.schema.to_json())
-    places = [str(state.source), str(state.target), state.state, state.generation, state.low, state.high, state.reason]
+    reason = aside.readable(state.reason)
+    places = [str(state.source), str(state.target), state.state, state.generation, state.low, state.high, reason]
     return [job, *places, state.rows_loaded, state.changes_applied, schema, Jsonb(dict(state.facts))]
 
 
