@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import partial
 
 from anabranch import log
 from anabranch.abc import (
@@ -72,11 +73,12 @@ def load_tables(
     room for; it is not asked when nothing is left to do. A table that is `parked` by then is not handed over. `raw`: rows may
     go unread from one end to the other where both have them in one form.
 
-    An end that cannot be reached at the start is an error at once, later as `retry` says, of both; what a chunk raised comes
-    up here."""
+    An end that cannot be reached at the start is an error at once, later as `retry` says, of both, and so where others are in
+    the way at the target; what a chunk raised comes up here."""
     values, wanted, tries = rules or ValueRules(), list(tables), PLACED_TRIES
     while True:
-        planned = plan(
+        begin = partial(
+            plan,
             job,
             source,
             target,
@@ -86,6 +88,7 @@ def load_tables(
             expected_identity=expected_identity,
             by_place=tries > 0,
         )
+        planned = begun_patiently(job, begin, on_wait, stop, retry[1] if retry else EndLimits(lock=GIVE_UP))
         begun = {one.load.schema.id: one.load for one in planned}
         wanted = [begun.get(load.schema.id, load) for load in wanted]
         with sharing(source, expected_identity, planned) as shared:
@@ -97,6 +100,28 @@ def load_tables(
                 except _SnapshotGone as gone:
                     log.get(job=job, table=str(gone)).warning("load_begins_anew", reason="its snapshot is gone")
         tries = tries - 1 if shared else 0
+
+
+def begun_patiently(
+    job: str,
+    begin: Callable[[], list[Planned]],
+    on_wait: Callable[[str, AnabranchError], None],
+    stop: Callable[[], bool],
+    limits: EndLimits,
+) -> list[Planned]:
+    """Begins the loads, again where others are in the way (a deadlock, a lock that did not come): what was begun goes on.
+    Raises TargetBusy once that has lasted for the limit, or `stop()` says so."""
+    since, pause = time.monotonic(), 0.5
+    while True:
+        try:
+            return begin()
+        except TargetBusy as busy:
+            if stop() or time.monotonic() - since > limits.lock:
+                raise
+            log.get(job=job).warning("load_waits_for_an_end", reason=busy.message, seconds=pause, **busy.named())
+            on_wait(f"the load waits: {busy}", busy)
+        time.sleep(pause)
+        pause = min(pause * 2, limits.interval)
 
 
 @contextmanager

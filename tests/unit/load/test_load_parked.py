@@ -11,11 +11,12 @@ import pytest
 from anabranch import connectors
 from anabranch.abc import Bounds, SourceConnector, ValueRules
 from anabranch.connectors.memory.database import database, forget
+from anabranch.errors import TargetBusy
 from anabranch.load.copy import ChunkWork
-from anabranch.load.plan import LoadTable, Piece, plan
-from anabranch.load.run import hand_over, hand_over_all
+from anabranch.load.plan import LoadTable, Piece, Planned, plan
+from anabranch.load.run import begun_patiently, hand_over, hand_over_all
 from anabranch.model.datatype import Kind, LogicalType
-from anabranch.model.endpoint import Endpoint
+from anabranch.model.endpoint import USUAL, EndLimits, Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
 from anabranch.model.state import TableState
@@ -108,3 +109,25 @@ def test_what_the_source_says_of_the_number_of_rows_reaches_the_loader(source: S
         with counting.lasting() if many else nullcontext(counting) as one, one.read(piece) as (_, blocks):
             told = Told(blocks)
             assert list(told) == [b"block"] and told.rows == 42
+
+
+def test_a_load_that_meets_others_as_it_begins_tries_again(source: SourceConnector) -> None:
+    """A deadlock with apply, of a table that it begins: what was begun before goes on."""
+    _, load = loaded_table(source)
+    refusals, told = [TargetBusy("deadlock detected")] * 2, []
+
+    def begin() -> list[Planned]:
+        if refusals:
+            raise refusals.pop()
+        return plan(JOB, source, TARGET, [load], rows_per_chunk=10, rules=ValueRules(), expected_identity="")
+
+    (planned,) = begun_patiently(JOB, begin, lambda why, error: told.append(why), lambda: False, USUAL)
+    assert planned.load == load and planned.pieces == []
+    assert len(told) == 2 and all(why.startswith("the load waits: deadlock detected") for why in told)
+
+    def never() -> list[Planned]:
+        raise TargetBusy("deadlock detected")
+
+    for stop, limits in ((lambda: True, USUAL), (lambda: False, EndLimits(lock=0.0))):
+        with pytest.raises(TargetBusy):
+            begun_patiently(JOB, never, lambda why, error: None, stop, limits)
