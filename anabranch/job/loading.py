@@ -382,6 +382,9 @@ class Loading:
             aside_limit=self.job.config.apply.set_aside_limit,
         )
         self._load_level([load])
+        now = joining.states().get(table)
+        if now is not None and now.state == "parked" and now.generation == generation:
+            raise TablesParked(f"{table} is parked: {now.reason}", job=self.name)
         if parked := ends.parked_because(self.job, table):
             raise TablesParked(f"{table} was parked again: {parked}", job=self.name, hint="load it once more")
 

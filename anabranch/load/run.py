@@ -7,7 +7,6 @@ whose marks are in the ledger; a load that ended in any other way goes on where 
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -341,9 +340,7 @@ def hand_over_all(
     """`hand_over` of many at once; one by one where some are not as their load left them. Whether capture has parked one is
     asked behind the indexes, which may take long."""
     states = store.tables(job) if len(loads) > 1 else {}
-    asides = Counter(
-        change.source for change in store.set_aside(job)
-    )  # also what a former run has, by another job file
+    asides = store.count_aside(job)  # also what a former run has, by another job file
     plain = [load for load in loads if _is_under_way(states.get(load.schema.id), load)]
     for load in loads:
         loader.index_cascades(load.schema, load.table)
@@ -351,7 +348,7 @@ def hand_over_all(
     saved: list[tuple[TableState, TableState | None]] = []
     for load in plain:
         table, state = load.schema.id, states[load.schema.id]
-        saved.append((_handed_over(job, load, state, ledgers[table], parked(table), asides[table]), state))
+        saved.append((_handed_over(job, load, state, ledgers[table], parked(table), asides.get(table, 0)), state))
     try:
         if saved:
             store.save_tables(job, saved)
@@ -360,7 +357,10 @@ def hand_over_all(
     through = {load.schema.id for load in plain}
     for load in loads:
         if load.schema.id not in through:
-            hand_over(store, loader, job, load, parked(load.schema.id), asides[load.schema.id])
+            hand_over(store, loader, job, load, parked(load.schema.id), asides.get(load.schema.id, 0))
+    for load in loads:
+        if asides.get(load.schema.id, 0) > load.aside_limit:  # behind its park, for which they are the reason
+            store.forget_aside(job, load.schema.id)
 
 
 def hand_over(store: TargetStore, loader: Loader, job: str, load: LoadTable, parked: str = "", asides: int = 0) -> None:

@@ -111,6 +111,12 @@ class AsideStore(Protocol):
         """Lists changes that wait, in the order of their numbers, of one source table or all; or the ones that were
         discarded."""
 
+    def count_aside(self, job: str) -> Mapping[TableId, int]:
+        """How many changes of each source table wait."""
+
+    def forget_aside(self, job: str, table: TableId) -> None:
+        """Nothing of the table is set aside any more: it has to be loaded again."""
+
     def asked(self, job: str) -> bool:
         """Is anything wanted of them? Cheap to repeat."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -82,6 +83,13 @@ class MemoryStore:
     def set_aside(self, job: str, table: TableId | None = None, discarded: bool = False) -> list[AsideChange]:
         found = [one for _, one in sorted(self._database.job(job).aside.items()) if one.is_discarded == discarded]
         return [one for one in found if table in (None, one.source)]
+
+    def count_aside(self, job: str) -> Mapping[TableId, int]:
+        return Counter(one.source for one in self.set_aside(job))
+
+    def forget_aside(self, job: str, table: TableId) -> None:
+        with self._database.lock:
+            forget_aside(self._database.job(job), table)
 
     def asked(self, job: str) -> bool:
         return any(one.wish for one in self.set_aside(job))

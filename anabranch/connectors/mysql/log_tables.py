@@ -170,7 +170,10 @@ class LogTables:
         if not (self._rules.carries and isinstance(error, BadValue)) or isinstance(found, VersionedDecoders):
             raise self._undecodable(found, kind, error, data[head:at], data, at, end) from error
         ordinal = self._group.ordinal
-        lists = found.with_bad_values(kind, data[head:at], data, at, end)
+        try:
+            lists = found.with_bad_values(kind, data[head:at], data, at, end)
+        except (ValueError, LookupError, struct.error) as other:  # of another row: bytes and definition do not match
+            raise self._undecodable(found, kind, other, data[head:at], data, at, end) from other
         for op, shape, second_shape, images in carry_on(found, decoder, lists):
             found.buffer.runs.append((op, self._builder.transaction, ordinal, shape, second_shape, images))
             ordinal += images

@@ -226,9 +226,9 @@ def text_of(charset: str) -> Callable[[Any], Callable[[bytes], Any]]:
 def stored_as(read: Callable[[bytes], bytes]) -> Callable[[Any], Callable[[bytes], Any]]:
     """The same for any function that raises BadStored."""
 
-    def value(stored: bytes) -> Any:
+    def value(stored: Any) -> Any:
         try:
-            return read(stored)
+            return stored if isinstance(stored, Bad) else read(stored)
         except BadStored as error:
             return Bad(str(error))
 

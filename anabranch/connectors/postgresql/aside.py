@@ -57,6 +57,9 @@ SELECT {COLUMNS}, wish, discarded_at IS NOT NULL, coalesce(row_to_json(s) -> 'un
   FROM anabranch.set_aside s
  WHERE job = %s AND (discarded_at IS NOT NULL) = %s AND (%s::text IS NULL OR source_table = %s) ORDER BY number
 """
+COUNT: LiteralString = """
+SELECT source_table, count(*) FROM anabranch.set_aside WHERE job = %s AND discarded_at IS NULL GROUP BY source_table
+"""
 ASKED = "SELECT EXISTS (SELECT FROM anabranch.set_aside WHERE job = %s AND wish <> '' AND discarded_at IS NULL)"
 WISH: LiteralString = """
 UPDATE anabranch.set_aside SET wish = %s, reason = CASE WHEN %s = '' THEN reason ELSE %s END
@@ -89,6 +92,10 @@ def read(connection: Connection, job: str, table: TableId | None, discarded: boo
 def readable(reason: str) -> str:
     """A reason without zero characters, which it has from the key of a row, and which no text here holds."""
     return reason.replace("\0", "\\0")
+
+
+def count(connection: Connection, job: str) -> dict[TableId, int]:
+    return {TableId.parse(table): number for table, number in connection.execute(COUNT, [job])}
 
 
 def asked(connection: Connection, job: str) -> bool:

@@ -225,6 +225,14 @@ class PostgresStore:
         with self._session("read what is set aside") as connection:
             return aside.read(connection, job, table, discarded) if _exists(connection, "set_aside") else []
 
+    def count_aside(self, job: str) -> Mapping[TableId, int]:
+        with self._session("count what is set aside") as connection:
+            return aside.count(connection, job) if _exists(connection, "set_aside") else {}
+
+    def forget_aside(self, job: str, table: TableId) -> None:
+        with self._session("forget what is set aside") as connection, connection.transaction():
+            aside.forget(connection, job, table)
+
     def asked(self, job: str) -> bool:
         with self._session("look what is wanted for rows that are set aside") as connection:
             return _exists(connection, "set_aside") and aside.asked(connection, job)

@@ -11,6 +11,7 @@ import pytest
 from anabranch import connectors
 from anabranch.abc import Bounds, SourceConnector, ValueRules
 from anabranch.connectors.memory.database import database, forget
+from anabranch.connectors.memory.store import add_aside
 from anabranch.errors import TargetBusy
 from anabranch.load.copy import ChunkWork
 from anabranch.load.plan import LoadTable, Piece, Planned, plan
@@ -20,6 +21,7 @@ from anabranch.model.endpoint import USUAL, EndLimits, Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
 from anabranch.model.state import TableState
+from anabranch.rows.aside import AsideChange
 from anabranch.rows.counted import Told
 from anabranch.rows.net import TargetTable
 from anabranch.spark.work import do
@@ -131,3 +133,17 @@ def test_a_load_that_meets_others_as_it_begins_tries_again(source: SourceConnect
     for stop, limits in ((lambda: True, USUAL), (lambda: False, EndLimits(lock=0.0))):
         with pytest.raises(TargetBusy):
             begun_patiently(JOB, never, lambda why, error: None, stop, limits)
+
+
+def test_rule_26_a_load_with_more_rows_set_aside_than_may_be_parks_and_forgets_them(source: SourceConnector) -> None:
+    work, load = loaded_table(source)
+    load = replace(load, aside_limit=2)
+    with closing(TARGET.store()) as store:
+        for number in range(3):
+            row = AsideChange(0, "", 0, load.schema.id, load.table.target, {"id": str(number)}, "insert", None, {}, "")
+            add_aside(database("parked-target").job(JOB), row)
+        with closing(TARGET.loader(work.rules)) as loader:
+            hand_over_all(store, loader, JOB, [load], lambda table: "")
+        assert store.set_aside(JOB) == [] and store.count_aside(JOB) == {}
+    assert state().state == "parked" and "3 rows cannot be converted, of which 2 may be set aside" in state().reason
+    assert "set_aside" not in state().facts
