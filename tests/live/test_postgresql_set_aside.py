@@ -136,6 +136,21 @@ def test_rule_26_a_refused_row_is_set_aside_and_the_rest_of_its_transaction_is_a
     assert first.number < second.number and first.set_aside_at > 0 and facts(one) == {"alone": "2"}
 
 
+def test_rule_26_what_a_release_before_has_set_aside_is_read_and_its_table_completed(
+    made: Callable[..., Any], target_database: Any
+) -> None:
+    """Whoever only reads changes nothing; a start adds the column that came later."""
+    one = made()
+    one.apply([("alone", "i", alone(3, 700))])
+    before = waiting(one)
+    target_database.execute("ALTER TABLE anabranch.set_aside DROP COLUMN unconverted")
+    assert waiting(one) == before and one.applier.store.count_aside(one.applier.job) == {before[0].source: 1}
+    one.applier.store.prepare()
+    assert waiting(one) == before and before[0].unconverted == {}
+    one.apply([("alone", "i", alone(4, 800))])
+    assert [change.key for change in waiting(one)] == [{"id": "3"}, {"id": "4"}]
+
+
 def test_rule_26_later_changes_of_the_row_wait_in_order_and_come_back_together(made: Callable[..., Any]) -> None:
     one = made()
     one.apply([("alone", "i", alone(1, 500, 5))], [("alone", "u", alone(1, 500, 5), alone(1, 501, 5))])

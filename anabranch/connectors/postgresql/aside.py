@@ -51,11 +51,13 @@ SELECT EXISTS (SELECT FROM pg_attribute WHERE attrelid = 'anabranch.set_aside'::
                                           AND NOT attisdropped)
 """
 ADD_LATER = "ALTER TABLE anabranch.set_aside ADD COLUMN unconverted json NOT NULL DEFAULT '{}'"
+# A table of an earlier release, which only a start changes, does not have the last column: the name means the outer one then.
 READ: LiteralString = f"""
-SELECT {COLUMNS}, wish, discarded_at IS NOT NULL, coalesce(row_to_json(s) -> 'unconverted', '{{}}'), number,
+SELECT s.* FROM (SELECT '{{}}'::json AS unconverted) AS without, LATERAL (
+SELECT {COLUMNS}, wish, discarded_at IS NOT NULL, unconverted, number,
        (extract(epoch FROM set_aside_at) * 1000000)::bigint
-  FROM anabranch.set_aside s
- WHERE job = %s AND (discarded_at IS NOT NULL) = %s AND (%s::text IS NULL OR source_table = %s) ORDER BY number
+  FROM anabranch.set_aside
+ WHERE job = %s AND (discarded_at IS NOT NULL) = %s AND (%s::text IS NULL OR source_table = %s)) AS s ORDER BY number
 """
 COUNT: LiteralString = """
 SELECT source_table, count(*) FROM anabranch.set_aside WHERE job = %s AND discarded_at IS NULL GROUP BY source_table
