@@ -88,7 +88,7 @@ class Images:
         return Images(ops[keep], self.order[keep], self.shape[keep], *shapes, rows, self.unconverted)
 
     def unconverted_at(self, place: int) -> Mapping[str, str]:
-        """Of one image."""
+        """Tell which columns of one image could not be converted, with words for each; {} for most."""
         return self.unconverted.get(int(self.order[place]), {}) if self.unconverted else {}
 
 

@@ -56,7 +56,7 @@ def left(state: TableState) -> TableState:
 
 
 def forget_unbuilt(applier: Applier) -> None:
-    """What could not be built, and stands in `not_built`, is tried once more: rows may have been mended since."""
+    """Try once more to build what stands in `not_built`: rows may have been mended since."""
     for state in list(applier.states.values()):
         if state.state == "streaming" and "not_built" in state.facts:
             applier.save(

@@ -85,8 +85,9 @@ class Taken:
 def steps(
     part: Group, context: ApplyContext, taken: Taken, waits: Callable[[int], bool] = lambda order: False
 ) -> Iterator[Step]:
-    """What to do, one by one: tables to truncate at once, a row change, several of a table without a key, a cascade. `waits`:
-    does the change with this order wait behind another one of its row? Then it comes as one, also in a window."""
+    """Give the steps to carry out, one by one: tables to truncate at once, a row change, several of a table without a key, a
+    cascade. `waits`: does the change with this order wait behind another one of its row? Then it comes as one, also in a
+    window."""
     cascades: dict[int, list[cascade.ParentChange]] = {}
     for change in part.changes:
         cascades.setdefault(change.order, []).append(change)

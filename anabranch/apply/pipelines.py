@@ -114,7 +114,7 @@ class _Plans:
         self.part, self.context, self._ahead, self._end = part, context, None, 0
 
     def at(self, place: int) -> tuple[Planned, int]:
-        """What is planned there, and up to which place."""
+        """Give the plan that holds at a place, and the place where it ends."""
         if place >= self._end:
             ahead, self._ahead = self._ahead, None
             self._planned = (
@@ -132,7 +132,7 @@ class _Plans:
 
 
 def _end(line: _Line, planned: Planned, place: int, end: int) -> int:
-    """Where the transactions from `place` on end that go together."""
+    """Find the first transaction from `place` on that has to go alone; `end` where there is none."""
     return next((n for n in range(place, end) if line.sequences[n] in planned.apart), end)
 
 

@@ -35,21 +35,22 @@ def refuse_unconverted(images: Mapping[TableId, Images], tables: Mapping[TableId
 
 
 def places(images: Images) -> Iterator[int]:
-    """Of the images that lack such values."""
+    """Find the images that lack such values."""
     if images.unconverted and len(images):
         orders = np.array(sorted(images.unconverted), np.int64)
         yield from np.flatnonzero(np.isin(images.order, orders)).tolist()
 
 
 def lacking(images: Images, at: int, table: TargetTable) -> dict[str, str]:
-    """What the change of an image cannot do without: of a row as it was only its key, where it has one."""
+    """Tell which missing values keep the change of an image from being applied: of a row as it was only its key counts,
+    where it has one."""
     marks = images.unconverted_at(at)
     is_put = images.op[at] in (Op.INSERT, Op.AFTER)
     return {name: what for name, what in marks.items() if is_put or not table.key or name in table.key}
 
 
 def lacking_of(images: Images, changed: Sequence[int], table: TargetTable) -> dict[str, str]:
-    """The same of changes by the place of their last image."""
+    """Tell the same of changes, by the place of their last image."""
     if not images.unconverted:
         return {}
     found: dict[str, str] = {}

@@ -329,7 +329,7 @@ class Apply(Section):
     """What comes of a change that finds the target otherwise than it expects, in tables whose entry does not say: stop with
     the row's key; write the source's row; keep the target's; or leave out what changes a missing row."""
     on_error: Literal["stop", "park", "set_aside"] = "stop"
-    """What comes of a row that the target refuses, or that has a value which cannot be converted: stop the job with the row's
+    """Decide about a row that the target refuses, or that has a value which cannot be converted: stop the job with the row's
     key; park its table, with all tables that foreign keys connect it with, while the others go on; or set the row aside, and
     park only where that cannot be. Parked
     tables are resumed by `anabranch parked resume`, rows that are set aside by `anabranch parked release`."""
