@@ -12,8 +12,8 @@ from customers import CUSTOMER, CUSTOMERS, JOB, MARKS, RULES, begin, load
 
 from anabranch.abc import Bounds, Conflict
 from anabranch.connectors.postgresql.apply import PostgresWriter
-from anabranch.connectors.postgresql.ddl import qualified
 from anabranch.connectors.postgresql.load import PostgresLoader
+from anabranch.connectors.postgresql.quoting import qualified
 from anabranch.connectors.postgresql.shared import whole_of
 from anabranch.connectors.postgresql.store import PostgresStore
 from anabranch.errors import TargetError

@@ -31,8 +31,9 @@ from anabranch.connectors.memory.apply import MemoryStager, MemoryWriter
 from anabranch.connectors.memory.capture import MemoryLog, MemoryOrder
 from anabranch.connectors.memory.catalog import MemoryCatalog, MemoryDialect
 from anabranch.connectors.memory.database import database
-from anabranch.connectors.memory.load import MemoryLoader, MemorySnapshot
+from anabranch.connectors.memory.load import MemoryLoader
 from anabranch.connectors.memory.preflight import MemoryChecks
+from anabranch.connectors.memory.snapshot import MemorySnapshot
 from anabranch.connectors.memory.store import MemoryStore
 from anabranch.connectors.memory.typemap import MemoryTypes
 from anabranch.connectors.memory.verify import MemoryReader

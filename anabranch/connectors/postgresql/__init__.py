@@ -100,7 +100,7 @@ class PostgresSource:
         return PostgresSourceChecks(self.endpoint)
 
     def witness(self) -> AbstractContextManager[str]:
-        from anabranch.connectors.postgresql.own_source import witness
+        from anabranch.connectors.postgresql.witness import witness
 
         return witness(self.endpoint)
 

@@ -17,7 +17,7 @@ from anabranch import log
 from anabranch.abc import LogOptions, Select
 from anabranch.connectors.postgresql.binary_types import BINARY, columns, reader
 from anabranch.connectors.postgresql.binary_values import Reader
-from anabranch.connectors.postgresql.connection import Connection
+from anabranch.connectors.postgresql.connection import Connection, one
 from anabranch.connectors.postgresql.decoders import DECODERS, STREAMING, Reading
 from anabranch.connectors.postgresql.heartbeat import Heartbeat
 from anabranch.connectors.postgresql.held_log import Slot, read_slot
@@ -25,7 +25,7 @@ from anabranch.connectors.postgresql.positions import Place, lsn_text, nearest, 
 from anabranch.connectors.postgresql.relations import NeedsText
 from anabranch.connectors.postgresql.slots import members
 from anabranch.connectors.postgresql.source_catalog import mark
-from anabranch.connectors.postgresql.source_connection import identity, log_end, one, open_session, server
+from anabranch.connectors.postgresql.source_connection import identity, log_end, open_session, server
 from anabranch.connectors.postgresql.source_errors import translated
 from anabranch.connectors.postgresql.streamed import NeedsWhole
 from anabranch.connectors.postgresql.unconverted import find

@@ -188,3 +188,9 @@ def _tls(endpoint: Endpoint) -> dict[str, str]:
         raise ConfigError(f"ssl_mode={mode} in the URL of {endpoint} is not known", hint=" | ".join(SSL_MODES))
     files = {theirs: endpoint.option(ours) for ours, theirs in OPTIONS.items() if endpoint.option(ours)}
     return {"sslmode": SSL_MODES[mode.lower()], **files}
+
+
+def one(connection: Connection, query: Any, parameters: Any = None) -> Any:
+    """The first value of the first row."""
+    row = connection.execute(query, parameters).fetchone()
+    return row[0] if row else None

@@ -30,6 +30,7 @@ from anabranch.connectors.postgresql.connection import Connection, table_name
 from anabranch.connectors.postgresql.errors import WAITED_FOR, describe, meaning, translate, translated
 from anabranch.connectors.postgresql.indexes import plan_indexes, serves_cascade
 from anabranch.connectors.postgresql.partitions import PARTITIONED, UNSEEN_KEYS_SINCE, at_once, leaves
+from anabranch.connectors.postgresql.quoting import qualified, quote
 from anabranch.connectors.postgresql.verbatim import NotCarried
 from anabranch.connectors.postgresql.written import index_definition
 from anabranch.errors import TargetBusy, TargetUnavailable
@@ -70,7 +71,7 @@ def bypass(connection: Connection) -> None:
 
 def grant_statement(user: str) -> str:
     """Since PostgreSQL 15; before, only a superuser may."""
-    return f"GRANT SET ON PARAMETER session_replication_role TO {ddl.quote(user)}"
+    return f"GRANT SET ON PARAMETER session_replication_role TO {quote(user)}"
 
 
 # --- taking off and putting back --------------------------------------------------------------------------------------
@@ -157,14 +158,14 @@ def _put_back_one(connection: Connection, kind: str, table: TableId, name: str, 
         head, _, body = definition.partition(" USING ")
         wanted = ddl.Planned(name, name, (), unique=head.startswith("CREATE UNIQUE"), definition=f"USING {body}")
         return _create_index(connection, table, name, wanted)
-    alter = f"ALTER TABLE {ddl.qualified(table)} ADD CONSTRAINT {ddl.quote(name)} "
+    alter = f"ALTER TABLE {qualified(table)} ADD CONSTRAINT {quote(name)} "
     if kind == "foreign key":
         return _add_foreign_key(connection, table, name, f"{alter}{definition} NOT VALID")
     existing = read_table(connection, table)
     if existing is None or any(i.constraint == name for i in existing.indexes):
         return []
     if not definition.startswith("UNIQUE"):
-        definition = f"UNIQUE USING INDEX {ddl.quote(name)} {definition}"
+        definition = f"UNIQUE USING INDEX {quote(name)} {definition}"
     return attempt(connection, alter + definition, f"key {name} of {table}")
 
 
@@ -348,7 +349,7 @@ def _has_key(connection: Connection, table: TableId, name: str, valid: bool = Fa
 def _validate(connection: Connection, table: TableId, name: str) -> list[str]:
     if _has_key(connection, table, name, valid=True):
         return []
-    validate = f"ALTER TABLE {ddl.qualified(table)} VALIDATE CONSTRAINT {ddl.quote(name)}"
+    validate = f"ALTER TABLE {qualified(table)} VALIDATE CONSTRAINT {quote(name)}"
     try:
         connection.execute(validate.encode())
     except psycopg.errors.ForeignKeyViolation:

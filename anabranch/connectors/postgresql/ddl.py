@@ -12,7 +12,7 @@ from hashlib import sha256
 
 from anabranch.abc import ValueRules
 from anabranch.connectors.postgresql import choices, terms, verbatim
-from anabranch.connectors.postgresql.terms import literal
+from anabranch.connectors.postgresql.quoting import literal, qualified, quote
 from anabranch.connectors.postgresql.typemap import PostgresTypes
 from anabranch.connectors.postgresql.verbatim import NOT_ENFORCED, NOT_VALID, NotCarried, is_ours
 from anabranch.errors import TargetError
@@ -32,14 +32,6 @@ LATEST = 180000  # a server version, where none is at hand
 
 ACTIONS = {Action.RESTRICT: "NO ACTION", Action.CASCADE: "CASCADE"}
 ACTIONS |= {Action.SET_NULL: "SET NULL", Action.SET_DEFAULT: "SET DEFAULT"}
-
-
-def quote(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def qualified(table: TableId) -> str:
-    return f"{quote(table.schema)}.{quote(table.name)}"
 
 
 def fits(name: str) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import LiteralString
 
 from anabranch.connectors.postgresql.connection import Connection
-from anabranch.connectors.postgresql.ddl import qualified
+from anabranch.connectors.postgresql.quoting import qualified
 from anabranch.errors import TargetError
 from anabranch.model.ids import TableId
 from anabranch.rows.net import TargetTable

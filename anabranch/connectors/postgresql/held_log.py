@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anabranch.connectors.postgresql.connection import Connection
+from anabranch.connectors.postgresql.connection import Connection, one
 from anabranch.connectors.postgresql.positions import lsn_of
-from anabranch.connectors.postgresql.source_connection import log_end, one
+from anabranch.connectors.postgresql.source_connection import log_end
 from anabranch.model.position import HeldLog
 
 MUCH_MB = 10_240  # of log from which on it is told of, unless the job says

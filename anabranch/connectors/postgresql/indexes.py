@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from anabranch.connectors.postgresql import ddl
-from anabranch.connectors.postgresql.ddl import Planned, quote
+from anabranch.connectors.postgresql.ddl import Planned
+from anabranch.connectors.postgresql.quoting import quote
 from anabranch.connectors.postgresql.verbatim import NotCarried, is_ours, taken
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.schema import Index, TableSchema

@@ -16,8 +16,8 @@ import psycopg
 from psycopg import sql
 
 from anabranch.abc import PreflightContext
-from anabranch.connectors.postgresql.connection import Connection
-from anabranch.connectors.postgresql.source_connection import one, own_rows
+from anabranch.connectors.postgresql.connection import Connection, one
+from anabranch.connectors.postgresql.source_connection import own_rows
 from anabranch.model.checks import CheckResult
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema

@@ -16,9 +16,10 @@ import psycopg
 
 from anabranch import log
 from anabranch.connectors.postgresql.connection import Connection
-from anabranch.connectors.postgresql.ddl import create_schema, quote
+from anabranch.connectors.postgresql.ddl import create_schema
 from anabranch.connectors.postgresql.errors import describe
 from anabranch.connectors.postgresql.functions import FIRST_OF_USERS, Function, read_functions
+from anabranch.connectors.postgresql.quoting import quote
 from anabranch.errors import TargetError
 from anabranch.model.schema import Need
 

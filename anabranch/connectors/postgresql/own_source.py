@@ -7,18 +7,13 @@ each copy of a server's files has its system identifier. What does not live here
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import LiteralString
 
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.registered import may_read
-from anabranch.connectors.postgresql.source_connection import open_session
-from anabranch.connectors.postgresql.source_errors import translated
 from anabranch.errors import TargetError
-from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 
 # https://www.postgresql.org/docs/current/view-pg-locks.html: all may read it; a key of 64 bits stands there in halves. It has
@@ -55,15 +50,6 @@ REMEDY = "write it to a table that the job does not read ([[rules]] target), or 
 
 STATE = "anabranch"  # the schema of state.sql
 STATE_REMEDY = "choose another schema for it ([[rules]] target)"
-
-
-@contextmanager
-def witness(endpoint: Endpoint) -> Iterator[str]:
-    """The key of a lock that a session at this database holds meanwhile. A transaction holds it: poolers give sessions away."""
-    key = str(secrets.randbits(63))
-    with open_session(endpoint) as connection, translated("take a lock at the source"), connection.transaction():
-        connection.execute("SELECT pg_catalog.pg_advisory_xact_lock(%s::bigint)", [key])
-        yield key
 
 
 def sees(connection: Connection, key: str) -> bool:

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import LiteralString
 
 from anabranch.connectors.postgresql.connection import Connection
-from anabranch.connectors.postgresql.ddl import qualified, shortened, with_digest
+from anabranch.connectors.postgresql.ddl import shortened, with_digest
+from anabranch.connectors.postgresql.quoting import qualified
 from anabranch.connectors.postgresql.verbatim import NOT_VALID, is_partitioned
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema

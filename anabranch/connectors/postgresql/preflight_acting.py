@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from anabranch.connectors.postgresql import ddl
 from anabranch.connectors.postgresql.constraints import grant_statement
 from anabranch.connectors.postgresql.enforced import read_keys
 from anabranch.connectors.postgresql.preflight_facts import Live, failed, ok, some, warning
+from anabranch.connectors.postgresql.quoting import qualified, quote
 from anabranch.connectors.postgresql.row_security import hidden
 from anabranch.model.checks import CheckResult
 from anabranch.rows.keys import differences
@@ -52,7 +52,7 @@ def check_bypass(live: Live) -> Iterator[CheckResult]:
         "session_replication_role",
         f"{live.user} may not set it: changes are applied in an order that foreign keys accept, which is slower"
         + (f"; triggers fire: {some(firing)}" if firing else ""),
-        grant_statement(live.user) if since else f"ALTER ROLE {ddl.quote(live.user)} SUPERUSER",
+        grant_statement(live.user) if since else f"ALTER ROLE {quote(live.user)} SUPERUSER",
         names=[*firing, *reasons],
     )
 
@@ -67,7 +67,7 @@ def check_logged_actions(live: Live) -> Iterator[CheckResult]:
         if names:
             what = f"foreign keys act at both ends, and the source's log has what they do there: {some(names)}"
             since = live.version >= PARAMETER_GRANTS_SINCE
-            hint = grant_statement(live.user) if since else f"ALTER ROLE {ddl.quote(live.user)} SUPERUSER"
+            hint = grant_statement(live.user) if since else f"ALTER ROLE {quote(live.user)} SUPERUSER"
             yield CheckResult("target.foreign_keys", "failed", what, hint, str(table))
 
 
@@ -84,7 +84,7 @@ def check_other_triggers(live: Live) -> Iterator[CheckResult]:
     """Triggers that fire in spite of session_replication_role = replica."""
     for table, existing in live.tables() if live.may_bypass else ():
         for name in (n for n, enabled in existing.triggers.items() if enabled in "RA"):
-            hint = f"ALTER TABLE {ddl.qualified(existing.id)} ENABLE TRIGGER {ddl.quote(name)}"
+            hint = f"ALTER TABLE {qualified(existing.id)} ENABLE TRIGGER {quote(name)}"
             yield failed("triggers", f"trigger {name} also fires for replicated rows", hint, table)
 
 
@@ -96,14 +96,12 @@ def check_key_actions(live: Live) -> Iterator[CheckResult]:
     tables = {table.target: table for table in live.context.targets.values()}
     for found in differences(enforced, live.context.tables, live.context.targets):
         key, place = found.key, tables[found.key.child]
-        alter = f"ALTER TABLE {ddl.qualified(key.child)}"
+        alter = f"ALTER TABLE {qualified(key.child)}"
         if found.loses_rows:
             what = f"{found}: rows would be changed or lost that the source has kept"
-            yield failed("foreign_keys", what, f"{alter} DROP CONSTRAINT {ddl.quote(key.name)}", place)
+            yield failed("foreign_keys", what, f"{alter} DROP CONSTRAINT {quote(key.name)}", place)
         else:
-            yield warning(
-                "foreign_keys", str(found), f"{alter} ALTER CONSTRAINT {ddl.quote(key.name)} DEFERRABLE", place
-            )
+            yield warning("foreign_keys", str(found), f"{alter} ALTER CONSTRAINT {quote(key.name)} DEFERRABLE", place)
 
 
 def check_rules(live: Live) -> Iterator[CheckResult]:
@@ -112,7 +110,7 @@ def check_rules(live: Live) -> Iterator[CheckResult]:
     for table, existing in live.tables():
         for name, event, enabled in live.connection.execute(RULES, [existing.oid]):
             if enabled in in_force:
-                hint = f"ALTER TABLE {ddl.qualified(existing.id)} DISABLE RULE {ddl.quote(name)}"
+                hint = f"ALTER TABLE {qualified(existing.id)} DISABLE RULE {quote(name)}"
                 what = f"rule {name} rewrites {event} in {FIRES[enabled]}, also this job's"
                 yield failed("rules", what, hint, table)
 

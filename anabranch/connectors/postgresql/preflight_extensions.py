@@ -7,10 +7,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import LiteralString
 
-from anabranch.connectors.postgresql import ddl, needs
+from anabranch.connectors.postgresql import needs
 from anabranch.connectors.postgresql.fits import split_type
 from anabranch.connectors.postgresql.preflight_facts import Live, failed, ok, some, value_rules, warning
 from anabranch.connectors.postgresql.preflight_types import NOT_CARRIED
+from anabranch.connectors.postgresql.quoting import quote
 from anabranch.connectors.postgresql.typemap import EXTENSIONS, PostgresTypes
 from anabranch.model.checks import CheckResult
 from anabranch.model.schema import Need
@@ -89,10 +90,10 @@ def check_lacking(live: Live) -> Iterator[CheckResult]:
 def _made(live: Live, need: Need, tables: list[str]) -> CheckResult:
     if live.true(MAY_MAKE, need.schema):
         return ok("types", f"{need.kind} {need.name} will be made")
-    database, user = ddl.quote(live.connection.info.dbname), ddl.quote(live.user)
+    database, user = quote(live.connection.info.dbname), quote(live.user)
     is_there = live.true("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = %s)", need.schema)
     hint = f"GRANT CREATE ON DATABASE {database} TO {user}"
-    hint = f"GRANT CREATE, USAGE ON SCHEMA {ddl.quote(need.schema)} TO {user}" if is_there else hint
+    hint = f"GRANT CREATE, USAGE ON SCHEMA {quote(need.schema)} TO {user}" if is_there else hint
     message = f"{some(tables)} need {need.kind} {need.name}, which {live.user} may not make"
     return failed("types", message, hint, names=tables)
 
@@ -137,4 +138,4 @@ def check_extensions(live: Live) -> Iterator[CheckResult]:
             yield ok("extensions", f"{extension} is installed")
         else:
             message = f"{some(columns)} need the extension {extension}, which is not installed in this database"
-            yield failed("extensions", message, f"CREATE EXTENSION {ddl.quote(extension)}", names=columns)
+            yield failed("extensions", message, f"CREATE EXTENSION {quote(extension)}", names=columns)

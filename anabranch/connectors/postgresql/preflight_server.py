@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from anabranch.connectors.postgresql import ddl
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.partitions import plan_partitions
 from anabranch.connectors.postgresql.preflight_facts import WRITABLE, Live, failed, ok, warning
+from anabranch.connectors.postgresql.quoting import qualified, quote
 from anabranch.connectors.postgresql.room import judge
 from anabranch.connectors.postgresql.sweep import stage_prefix
 from anabranch.model.checks import CheckResult
@@ -58,7 +58,7 @@ def check_encoding(live: Live) -> Iterator[CheckResult]:
     if encoding == "UTF8":
         yield ok("encoding", encoding)
     else:
-        hint = f"CREATE DATABASE {ddl.quote(live.connection.info.dbname + '_utf8')} ENCODING 'UTF8' TEMPLATE template0"
+        hint = f"CREATE DATABASE {quote(live.connection.info.dbname + '_utf8')} ENCODING 'UTF8' TEMPLATE template0"
         yield failed("encoding", f"the database stores text as {encoding}: not every character fits", hint)
 
 
@@ -74,22 +74,22 @@ def check_schemas(live: Live) -> Iterator[CheckResult]:
     missing = {"anabranch"} | {t.target.schema for t in new}
     missing |= {part.name.schema for t in new for part in plan_partitions(live.context.tables[t.source], t)}
     may_create = live.true("SELECT has_database_privilege(current_database(), 'CREATE')")
-    user = ddl.quote(live.user)
+    user = quote(live.user)
     for schema in sorted(missing):
         if not live.true("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = %s)", schema):
             if not may_create:
-                grant = f"GRANT CREATE ON DATABASE {ddl.quote(live.connection.info.dbname)} TO {user}"
+                grant = f"GRANT CREATE ON DATABASE {quote(live.connection.info.dbname)} TO {user}"
                 yield failed("rights", f"{live.user} may not create schema {schema}", grant)
         elif not live.true(
             "SELECT has_schema_privilege(%s, 'CREATE') AND has_schema_privilege(%s, 'USAGE')", *[schema] * 2
         ):
-            grant = f"GRANT CREATE, USAGE ON SCHEMA {ddl.quote(schema)} TO {user}"
+            grant = f"GRANT CREATE, USAGE ON SCHEMA {quote(schema)} TO {user}"
             yield failed("rights", f"{live.user} may not create tables in schema {schema}", grant)
 
 
 def check_state(live: Live) -> Iterator[CheckResult]:
     """Schema `anabranch` may have been made by another role: an administrator, or another job's user."""
-    user = ddl.quote(live.user)
+    user = quote(live.user)
     if live.true(_NOT_OPEN):
         yield failed(
             "state",
@@ -99,13 +99,13 @@ def check_state(live: Live) -> Iterator[CheckResult]:
     found = live.connection.execute(_CLOSED.encode(), [stage_prefix(live.context.job)]).fetchall()
     tables = [(name, owner) for name, owner, is_stage in found if not is_stage]
     for owner in sorted({owner for _, owner in tables}):
-        listed = [f"anabranch.{ddl.quote(name)}" for name, whose in tables if whose == owner]
+        listed = [f"anabranch.{quote(name)}" for name, whose in tables if whose == owner]
         why = f"{live.user} may not read and write the job's state in {', '.join(listed)}, which belong to {owner}"
         yield failed("state", why, f"GRANT SELECT, INSERT, UPDATE, DELETE ON {', '.join(listed)} TO {user}")
     for name, owner, is_stage in found:
         if is_stage:
             why = f"anabranch.{name}, a staging table of this job, belongs to {owner}: {live.user} cannot remove it"
-            yield failed("state", why, f"ALTER TABLE anabranch.{ddl.quote(name)} OWNER TO {user}")
+            yield failed("state", why, f"ALTER TABLE anabranch.{quote(name)} OWNER TO {user}")
 
 
 def check_table_rights(live: Live) -> Iterator[CheckResult]:
@@ -114,5 +114,5 @@ def check_table_rights(live: Live) -> Iterator[CheckResult]:
         if existing.kind in WRITABLE and not live.true(
             "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = %s", existing.oid
         ):
-            hint = f"ALTER TABLE {ddl.qualified(existing.id)} OWNER TO {ddl.quote(live.user)}"
+            hint = f"ALTER TABLE {qualified(existing.id)} OWNER TO {quote(live.user)}"
             yield failed("rights", f"{live.user} does not own {existing.id}", hint, table)

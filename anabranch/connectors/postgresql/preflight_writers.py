@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from anabranch.connectors.postgresql.connection import one
 from anabranch.connectors.postgresql.preflight_facts import Live, failed, some, warning
 from anabranch.connectors.postgresql.registered import reads_here, subscriptions
-from anabranch.connectors.postgresql.source_connection import one
 from anabranch.model.checks import CheckResult
 from anabranch.model.writers import led_back
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from anabranch.abc import PreflightContext
-from anabranch.connectors.postgresql.connection import Connection
-from anabranch.connectors.postgresql.ddl import quote
+from anabranch.connectors.postgresql.connection import Connection, one
+from anabranch.connectors.postgresql.quoting import quote
 from anabranch.connectors.postgresql.slots import members
-from anabranch.connectors.postgresql.source_connection import one
 from anabranch.model.checks import CheckResult
 from anabranch.model.ids import TableId
 

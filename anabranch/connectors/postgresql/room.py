@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import LiteralString, NamedTuple
 
 from anabranch.connectors.postgresql.connection import Connection
-from anabranch.connectors.postgresql.ddl import quote
+from anabranch.connectors.postgresql.quoting import quote
 
 LEAST_PARALLEL = 1  # a load goes on with one piece at a time
 # Sessions of others: ours are counted as free, since a job that runs already has its own. Of foreign sessions a user without

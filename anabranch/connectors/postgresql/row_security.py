@@ -14,7 +14,7 @@ from typing import NamedTuple
 import psycopg
 
 from anabranch.connectors.postgresql.connection import Connection
-from anabranch.connectors.postgresql.ddl import qualified, quote
+from anabranch.connectors.postgresql.quoting import qualified, quote
 from anabranch.errors import SourceError, TargetError
 from anabranch.model.ids import TableId
 

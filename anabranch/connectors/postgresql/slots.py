@@ -10,12 +10,10 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from anabranch.connectors.postgresql import truncate_notes
-from anabranch.connectors.postgresql.connection import Connection
-from anabranch.connectors.postgresql.ddl import qualified, quote
+from anabranch.connectors.postgresql.connection import Connection, one
 from anabranch.connectors.postgresql.held_log import read_slot
-from anabranch.connectors.postgresql.source_connection import one
+from anabranch.connectors.postgresql.quoting import literal, qualified, quote
 from anabranch.connectors.postgresql.source_rights import MAY_READ_LOG, rights
-from anabranch.connectors.postgresql.terms import literal
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.model.steps import SetUpStep

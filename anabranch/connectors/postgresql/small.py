@@ -24,6 +24,7 @@ from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.constraints import serves
 from anabranch.connectors.postgresql.errors import WAITED_FOR, meaning, state_of, translate, translated
 from anabranch.connectors.postgresql.indexes import plan_indexes
+from anabranch.connectors.postgresql.quoting import qualified
 from anabranch.connectors.postgresql.structures import sequence_statements
 from anabranch.connectors.postgresql.verbatim import NotCarried
 from anabranch.model.ids import TableId
@@ -68,11 +69,11 @@ class _Script:
                 self.locks[table] = mode
 
     def text(self, table: TableId) -> str:
-        locks = [f"LOCK TABLE {ddl.qualified(t)} IN {mode} MODE NOWAIT" for t, mode in sorted(self.locks.items())]
+        locks = [f"LOCK TABLE {qualified(t)} IN {mode} MODE NOWAIT" for t, mode in sorted(self.locks.items())]
         lines = [
             *locks,
             *self.statements,
-            f"ANALYZE {ddl.qualified(table)}",
+            f"ANALYZE {qualified(table)}",
             "RELEASE SAVEPOINT small",
         ]
         return ";\n".join(lines)

@@ -15,17 +15,17 @@ from psycopg import sql
 
 from anabranch.abc import Bounds, ValueRules
 from anabranch.connectors.postgresql.binary_forms import binary_forms
-from anabranch.connectors.postgresql.connection import Connection, column_list, table_name
-from anabranch.connectors.postgresql.copy_out import copied
+from anabranch.connectors.postgresql.connection import Connection, column_list, one, table_name
+from anabranch.connectors.postgresql.copy_out import MISCOUNTED, copied, plain_lines
 from anabranch.connectors.postgresql.fingerprint import fingerprint
 from anabranch.connectors.postgresql.key_order import Operators, compared, may_have_own, operators
 from anabranch.connectors.postgresql.large_objects import NUMBERS, REMEDY, may_name, named_in
+from anabranch.connectors.postgresql.pages import SIZE, TID_RANGES_SINCE, page_edges
 from anabranch.connectors.postgresql.positions import Place, place_of
 from anabranch.connectors.postgresql.row_security import policies_named
 from anabranch.connectors.postgresql.source_connection import (
     identity,
     log_end,
-    one,
     open_session,
     own_rows,
     refuse_other,
@@ -33,7 +33,6 @@ from anabranch.connectors.postgresql.source_connection import (
 )
 from anabranch.connectors.postgresql.source_errors import translated
 from anabranch.connectors.postgresql.source_text import named
-from anabranch.connectors.postgresql.verify import MISCOUNTED, SIZE, TID_RANGES_SINCE, page_edges, plain_lines
 from anabranch.errors import SourceError, SourceUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId

@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from anabranch.abc import PreflightContext
-from anabranch.connectors.postgresql.connection import Connection
-from anabranch.connectors.postgresql.ddl import qualified, quote
+from anabranch.connectors.postgresql.connection import Connection, one
 from anabranch.connectors.postgresql.decoder_checks import ALLOWED, check_decoder
 from anabranch.connectors.postgresql.large_objects import check_large_objects
 from anabranch.connectors.postgresql.publication_checks import check_publication
+from anabranch.connectors.postgresql.quoting import qualified, quote
 from anabranch.connectors.postgresql.registered import may_read
 from anabranch.connectors.postgresql.row_security import hidden
 from anabranch.connectors.postgresql.slots import REFUSES_COMPUTED
-from anabranch.connectors.postgresql.source_connection import one, open_session
+from anabranch.connectors.postgresql.source_connection import open_session
 from anabranch.connectors.postgresql.source_definitions import STORED, UNLOGGED
 from anabranch.connectors.postgresql.source_errors import translated
 from anabranch.connectors.postgresql.source_facts import Live, Setting, some, warning

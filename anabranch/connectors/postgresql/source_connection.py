@@ -5,12 +5,12 @@ What does not live here: settings of every session (connection.py), the connecti
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg
 from psycopg import sql
 
-from anabranch.connectors.postgresql.connection import Connection, limit_statements, parameters, settle, table_name
+from anabranch.connectors.postgresql.connection import Connection, limit_statements, one, parameters, settle, table_name
 from anabranch.connectors.postgresql.lookout import watch
 from anabranch.connectors.postgresql.positions import lsn_of
 from anabranch.connectors.postgresql.source_errors import translated
@@ -93,12 +93,6 @@ def snapshot_text(connection: Connection) -> str:
     """Which transactions the session's snapshot has, `xmin:xmax:in progress`."""
     name = "pg_current_snapshot" if connection.info.server_version >= _NEW_SNAPSHOT else "txid_current_snapshot"
     return str(one(connection, sql.SQL("SELECT pg_catalog.{}()::text").format(sql.Identifier(name))))
-
-
-def one(connection: Connection, query: Any, parameters: Any = None) -> Any:
-    """The first value of the first row."""
-    row = connection.execute(query, parameters).fetchone()
-    return row[0] if row else None
 
 
 def own_rows(table: TableSchema) -> sql.Composable:

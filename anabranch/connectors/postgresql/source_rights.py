@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from anabranch.connectors.postgresql.connection import Connection
-from anabranch.connectors.postgresql.ddl import qualified, quote
-from anabranch.connectors.postgresql.source_connection import one
+from anabranch.connectors.postgresql.connection import Connection, one
+from anabranch.connectors.postgresql.quoting import qualified, quote
 from anabranch.connectors.postgresql.source_facts import Live, failed, some
 from anabranch.model.checks import CheckResult
 from anabranch.model.ids import TableId

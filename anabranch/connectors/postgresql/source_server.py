@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from anabranch.connectors.postgresql.connection import one
 from anabranch.connectors.postgresql.held_log import MUCH_MB
 from anabranch.connectors.postgresql.room import judge
-from anabranch.connectors.postgresql.source_connection import one
 from anabranch.connectors.postgresql.source_facts import Live, failed, ok, some, warning
 from anabranch.connectors.postgresql.source_rights import MAY_READ_LOG
 from anabranch.errors import SourceError

@@ -18,6 +18,7 @@ from anabranch.connectors.postgresql.catalog import read_table
 from anabranch.connectors.postgresql.connection import Connection, table_name
 from anabranch.connectors.postgresql.constraints import attempt, refused
 from anabranch.connectors.postgresql.errors import translated
+from anabranch.connectors.postgresql.quoting import qualified, quote
 from anabranch.connectors.postgresql.verbatim import NotCarried
 from anabranch.connectors.postgresql.written import check_definition
 from anabranch.model.ids import TableId
@@ -92,13 +93,13 @@ def _add_check(
     try:
         connection.execute(planned.validate.encode())
     except psycopg.errors.CheckViolation:
-        drop = f"ALTER TABLE {ddl.qualified(table)} DROP CONSTRAINT IF EXISTS {ddl.quote(planned.name)}"
+        drop = f"ALTER TABLE {qualified(table)} DROP CONSTRAINT IF EXISTS {quote(planned.name)}"
         return attempt(connection, drop, f"check {planned.name} of {table}") or [
             f"check {planned.name} of {table} is not built: rows break it, as at the source"
         ]
     except psycopg.Error as error:  # it would refuse every change as it refuses the rows that are there
         said = refused(error, f"check {planned.name} of {table}", "validated")
-        drop = f"ALTER TABLE {ddl.qualified(table)} DROP CONSTRAINT IF EXISTS {ddl.quote(planned.name)}"
+        drop = f"ALTER TABLE {qualified(table)} DROP CONSTRAINT IF EXISTS {quote(planned.name)}"
         return [said, *attempt(connection, drop, f"check {planned.name} of {table}")]
     return []
 
@@ -118,7 +119,7 @@ def build_computed(connection: Connection, schema: TableSchema, table: TargetTab
     for source, line in ddl.computed_columns(schema, table):
         name = dict(table.computed)[source]
         if name not in there:
-            add = f"ALTER TABLE {ddl.qualified(table.target)} ADD {line}"
+            add = f"ALTER TABLE {qualified(table.target)} ADD {line}"
             problems += attempt(connection, add, f"column {name} of {table.target}")
     return problems
 
@@ -135,7 +136,7 @@ def build_defaults(connection: Connection, schema: TableSchema, table: TargetTab
         {c.name: wanted[c.name] for c in existing.columns if c.name in wanted and not c.has_default} if existing else {}
     )
     if len(left) > 1:
-        head = f"ALTER TABLE {ddl.qualified(table.target)} "
+        head = f"ALTER TABLE {qualified(table.target)} "
         if not attempt(connection, head + ", ".join(s.removeprefix(head) for s in left.values()), "defaults"):
             return []
     return [

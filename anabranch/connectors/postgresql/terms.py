@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from anabranch.connectors.postgresql.quoting import literal
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.term import Term
 
@@ -61,8 +62,3 @@ def default(term: Term, type: LogicalType, version: int) -> str | None:
     if term.op == "uuid":
         return "gen_random_uuid()::text" if version >= UUID_SINCE else None
     return literal(term.text) if term.op == "text" and "\x00" not in term.text else None
-
-
-def literal(text: str) -> str:
-    """A string constant under `standard_conforming_strings`, the default since 9.1."""
-    return "'" + text.replace("'", "''") + "'"

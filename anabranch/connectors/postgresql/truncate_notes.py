@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from anabranch.connectors.postgresql.connection import Connection
-from anabranch.connectors.postgresql.ddl import qualified, quote
-from anabranch.connectors.postgresql.terms import literal
+from anabranch.connectors.postgresql.quoting import literal, qualified, quote
 from anabranch.model.ids import TableId
 from anabranch.model.steps import SetUpStep
 

@@ -6,30 +6,25 @@ comparison makes both sides alike.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from psycopg import sql
 
 from anabranch.connectors.postgresql import choices
 from anabranch.connectors.postgresql.connection import Connection, connect, table_name
-from anabranch.connectors.postgresql.copy_out import copied
+from anabranch.connectors.postgresql.copy_out import MISCOUNTED, plain_lines
 from anabranch.connectors.postgresql.errors import translated
 from anabranch.connectors.postgresql.fingerprint import fingerprint
+from anabranch.connectors.postgresql.pages import SIZE, TID_RANGES_SINCE, page_edges
 from anabranch.errors import TargetError
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
-from anabranch.rows.counted import Told, lines_in, miscount
+from anabranch.rows.counted import miscount
 from anabranch.rows.fingerprint import Fingerprint, Hashed
 from anabranch.rows.lines import GEOMETRY
 from anabranch.rows.net import TargetTable
 
 WHOLE_TABLE = "true"
-MISCOUNTED = "let the URL lead to the server itself, with nothing in between that changes results, then start again"
-ROWS_PER_PAGE = 60  # a guess for tables that were never analyzed
-MORE_ESCAPES = re.compile(rb"\\[\\bfv]")
-UNESCAPED = {b"\\\\": b"\\\\", b"\\b": b"\b", b"\\f": b"\f", b"\\v": b"\v"}
-TID_RANGES_SINCE = 140000  # Tid Range Scan: https://www.postgresql.org/docs/release/14.0/
 
 # Infinite and BC values have no six-decimal form: they keep PostgreSQL's own text, which no source value has.
 _CLOCK = (
@@ -44,18 +39,6 @@ TEXT_FORMS: dict[Kind, str] = {
     Kind.INSTANT: _CLOCK.replace("{1}", " || '+00'"),
     Kind.DURATION: "CASE WHEN {0} < interval '0' THEN '-' ELSE '' END || " + _SIZE,
 }
-
-# Heap pages and rows of a table or of all partitions of it; the pages are of the largest.
-SIZE = """
-SELECT coalesce(max(pg_relation_size(p.relid)) / current_setting('block_size')::int, 0)::bigint,
-       coalesce(sum(greatest(c.reltuples, 0)) FILTER (WHERE c.relkind <> 'p'), 0)::bigint,
-       current_setting('server_version_num')::int
-  FROM pg_class r JOIN pg_namespace n ON n.oid = r.relnamespace
- CROSS JOIN LATERAL (SELECT r.oid AS relid UNION SELECT relid FROM pg_partition_tree(r.oid)) p
-  JOIN pg_class c ON c.oid = p.relid
- WHERE n.nspname = %s AND r.relname = %s
-HAVING count(*) > 0
-"""
 
 
 class PostgresReader:
@@ -101,25 +84,6 @@ class PostgresReader:
         return self._connection
 
 
-def plain_lines(
-    connection: Connection, statement: sql.Composed, refusal: Callable[[int, int], Exception]
-) -> Iterator[bytes]:
-    """The lines of a COPY, in blocks of whole ones. Raises `refusal` of the server's count and of ours where they differ."""
-    blocks, came = Told(copied(connection, statement)), 0
-    for block in blocks:
-        came += lines_in(block)
-        yield _plain(block)
-    if blocks.rows is not None and came != blocks.rows:
-        raise refusal(blocks.rows, came)
-
-
-def _plain(block: bytes) -> bytes:
-    """COPY escapes three more control characters than our lines do (rows/lines.py)."""
-    if b"\\" not in block or not any(escape in block for escape in (b"\\b", b"\\f", b"\\v")):
-        return block
-    return MORE_ESCAPES.sub(lambda found: UNESCAPED[found[0]], block)
-
-
 def page_ranges(pages: int, rows: int, rows_per_piece: int) -> list[str]:
     """Ranges of ctid with about `rows_per_piece` rows each; the last one is open, for rows added meanwhile."""
     edges = page_edges(pages, rows, rows_per_piece)
@@ -129,13 +93,6 @@ def page_ranges(pages: int, rows: int, rows_per_piece: int) -> list[str]:
     return [
         " AND ".join(filter(None, (f"ctid >= '({start},0)'", end))) for start, end in zip(starts, ends, strict=True)
     ]
-
-
-def page_edges(pages: int, rows: int, rows_per_piece: int) -> list[int]:
-    """The pages at which to cut for about so many rows each. `rows` is 0 where the server has not counted them."""
-    rows = rows or pages * ROWS_PER_PAGE
-    count = max(1, min(-(-rows // rows_per_piece), pages))
-    return [pages * i // count for i in range(1, count)]
 
 
 def _form(logical: LogicalType) -> str:

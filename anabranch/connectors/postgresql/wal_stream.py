@@ -15,12 +15,11 @@ import psycopg
 from psycopg import pq
 
 from anabranch.connectors.postgresql.connection import Connection, parameters
-from anabranch.connectors.postgresql.ddl import quote
 from anabranch.connectors.postgresql.positions import lsn_of, lsn_text
+from anabranch.connectors.postgresql.quoting import literal, quote
 from anabranch.connectors.postgresql.source_connection import NAME, refuse_unsettled
 from anabranch.connectors.postgresql.source_errors import translate, translated
 from anabranch.connectors.postgresql.source_text import NO_ENCODING, as_stored, codec_of, server_encoding
-from anabranch.connectors.postgresql.terms import literal
 from anabranch.errors import SourceError, SourceUnavailable
 from anabranch.model.endpoint import Endpoint
 

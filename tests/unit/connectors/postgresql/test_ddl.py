@@ -8,6 +8,7 @@ import pytest
 
 from anabranch.abc import ValueRules
 from anabranch.connectors.postgresql import ddl
+from anabranch.connectors.postgresql.quoting import quote
 from anabranch.connectors.postgresql.verbatim import NotCarried
 from anabranch.errors import TargetError
 from anabranch.model.datatype import Kind, LogicalType
@@ -225,8 +226,8 @@ def test_what_comes_with_a_table_takes_no_name_of_another_one() -> None:
     text = ddl.create_table(ORDERS, TARGET, PLAIN, beside=beside)
     key, sequence = ddl.own_relations(ORDERS, TARGET, PLAIN, beside)
     assert not {key, sequence} & {t.name for t in beside}
-    assert f"CONSTRAINT {ddl.quote(key)} PRIMARY KEY" in text
-    assert f'AS IDENTITY (SEQUENCE NAME "public".{ddl.quote(sequence)})' in text
+    assert f"CONSTRAINT {quote(key)} PRIMARY KEY" in text
+    assert f'AS IDENTITY (SEQUENCE NAME "public".{quote(sequence)})' in text
     assert ddl.own_relations(ORDERS, TARGET, PLAIN, []) == ['or"ders_pkey', 'or"ders_id_seq']
 
 
