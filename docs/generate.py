@@ -32,11 +32,11 @@ from anabranch.abc import ValueRules
 from anabranch.cli.main import VERBS, cli
 from anabranch.config import JobConfig
 from anabranch.config.job import Section
-from anabranch.connectors.mysql import preflight_server, typemap
 from anabranch.connectors.mysql.charsets import CHARSETS
-from anabranch.connectors.mysql.typemap import Native, logical_type
-from anabranch.connectors.postgresql import choices
-from anabranch.connectors.postgresql.typemap import GEOMETRY, JSON, VECTOR, PostgresTypes
+from anabranch.connectors.mysql.source import preflight_server, typemap
+from anabranch.connectors.mysql.source.typemap import Native, logical_type
+from anabranch.connectors.postgresql.target import choices
+from anabranch.connectors.postgresql.target.typemap import GEOMETRY, JSON, VECTOR, PostgresTypes
 from anabranch.model.datatype import Kind
 
 LAST_TORTURE = "tests/torture/results.json, which make torture writes"
@@ -321,7 +321,9 @@ EXAMPLES = {
 def types() -> Iterator[str]:
     yield "# Types: MySQL and MariaDB to PostgreSQL"
     yield ""
-    yield GENERATED.format("anabranch/connectors/mysql/typemap.py and anabranch/connectors/postgresql/typemap.py")
+    yield GENERATED.format(
+        "anabranch/connectors/mysql/source/typemap.py and anabranch/connectors/postgresql/target/typemap.py"
+    )
     yield "*exact*: every value arrives as it is. *widened*: every value fits and reads back equal, the declared range is"
     yield "larger. *lossy*: some values lose what the note names. Preflight shows every fidelity below *exact* for the"
     yield "job's own columns. Why the types are mapped this way: [types](../explanation/types.md)."
@@ -414,7 +416,9 @@ def servers() -> Iterator[str]:
     run = json.loads(LAST_RUN.read_text())
     yield "# Servers"
     yield ""
-    yield GENERATED.format("anabranch/connectors/mysql/preflight_server.py and what make test-servers showed last")
+    yield GENERATED.format(
+        "anabranch/connectors/mysql/source/preflight_server.py and what make test-servers showed last"
+    )
     yield "*live*: the project's tests speak to a server of this release. *recorded*: to what one once said. *contract*: to"
     yield "what its vendor publishes. *unverified*: preflight lets it pass with a warning; no test has seen it."
     yield ""

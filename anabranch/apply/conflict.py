@@ -4,7 +4,7 @@ Decided in the slow way only, row by row and under the row's lock: the quick way
 decided is noted in the same transaction. What no policy covers stays a Conflict: values that the target refuses, unique
 values of another row, rows that the log has only in part.
 
-What does not live here: comparing ages and reading rows (the Writer), where the policy comes from (ddl/rules.py).
+What does not live here: comparing ages and reading rows (the Writer), where the policy comes from (rules/rule_set.py).
 """
 
 from __future__ import annotations

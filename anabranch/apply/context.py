@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 
 from anabranch.apply.order import KeyOrder
 from anabranch.apply.watch import Known, Watch, watches
-from anabranch.ddl.rules import Filter
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.aside import Aside
 from anabranch.rows.computed import Computed
 from anabranch.rows.conflict import STRICT, ConflictPolicy
 from anabranch.rows.net import CascadeRule, TargetTable
+from anabranch.rules.rule_set import Filter
 
 Values = tuple[object, ...]  # of a foreign key's columns
 KeyTexts = tuple[str | None, ...]  # of a row's key, in text form

@@ -16,13 +16,13 @@ from anabranch.apply.order import KeyOrder, key_order
 from anabranch.apply.taken import with_taken
 from anabranch.apply.window import WindowResolver, is_followed
 from anabranch.apply.work import key_of, waiting
-from anabranch.ddl.rules import Filter
 from anabranch.errors import StateError
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.model.state import RESUMES, TableState
 from anabranch.rows.conflict import ConflictPolicy
 from anabranch.rows.net import TargetTable
+from anabranch.rules.rule_set import Filter
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,6 @@ from anabranch.apply.same_trail import refuse_other_trail
 from anabranch.apply.staging import Executors
 from anabranch.apply.told import Totals
 from anabranch.apply.window import WindowResolver, is_followed, is_joining
-from anabranch.ddl.rules import Filter
 from anabranch.errors import AnabranchError, SourceUnavailable, StorageFull, TargetUnavailable, TrailError
 from anabranch.failpoints import reach
 from anabranch.model.condition import Waiting
@@ -44,6 +43,7 @@ from anabranch.model.state import Checkpoint, TableState
 from anabranch.rows.conflict import ConflictPolicy
 from anabranch.rows.labels import LabelWriter
 from anabranch.rows.net import TargetTable
+from anabranch.rules.rule_set import Filter
 from anabranch.spark.engine import Engine, Epochs
 from anabranch.trail import retention
 from anabranch.trail.reader import TrailReader

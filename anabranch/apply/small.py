@@ -23,7 +23,9 @@ from anabranch.rows.lines import has_nul, texts
 from anabranch.rows.net import ChangeShape, TargetTable
 from anabranch.rows.small import SmallChanges
 
-MOST_CHANGES = 100  # of one transaction: more are quicker as a net change (connectors/postgresql/apply.py, FEW_ROWS)
+MOST_CHANGES = (
+    100  # of one transaction: more are quicker as a net change (connectors/postgresql/target/apply.py, FEW_ROWS)
+)
 
 
 @dataclass

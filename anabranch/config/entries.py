@@ -1,7 +1,7 @@
 """What is wrong with `[[tables]]` beyond single values: entries for one table twice, or for a table no rule includes, and
 filters that are none. Found in the file as it was read, so that one wrong value elsewhere hides nothing.
 
-What does not live here: single values (`job.py`); what a filter is (`ddl/expressions.py`, handed in).
+What does not live here: single values (`job.py`); what a filter is (`rules/expressions.py`, handed in).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which tables a rule means: case-sensitive globs on `schema.table`, and the template that names the target table.
 
 A part in double quotes is taken literally, so a name that a message prints can be pasted into a rule. What does not
-live here: the rule set as a whole (`ddl/rules.py`).
+live here: the rule set as a whole (`rules/rule_set.py`).
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """The databases. Engines come in by `source(endpoint)` and `target(endpoint)` only; drivers are imported on first use.
 
-The table below is the registry: URL scheme -> module that has `source` and / or `target`.
+The table below is the registry: URL scheme -> package that has `source` and / or `target`, each with `connector(endpoint)`.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import ConfigError, install_hint
@@ -36,12 +37,11 @@ def target(endpoint: Endpoint) -> TargetConnector:
 
 
 def _role(endpoint: Endpoint, role: str) -> Any:
-    module = import_module(SCHEMES[endpoint.scheme])
-    factory = getattr(module, role, None)
-    if factory is None:
+    module = f"{SCHEMES[endpoint.scheme]}.{role}"
+    if find_spec(module) is None:
         raise ConfigError(f"{endpoint.scheme}:// cannot be a {role} yet")
     try:
-        return factory(endpoint)
+        return import_module(module).connector(endpoint)
     except ImportError as missing:  # also a driver without its C library
         extra = EXTRAS.get(endpoint.scheme, endpoint.scheme)
         raise ConfigError(

@@ -17,7 +17,6 @@ from anabranch.model.ids import TableId
 from anabranch.trail.retention import Names
 
 if TYPE_CHECKING:
-    from anabranch.ddl.rules import RuleSet
     from anabranch.job.drop import Leftovers
     from anabranch.job.parking import ParkedTable
     from anabranch.job.planning import Plan
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from anabranch.preflight.report import Report
     from anabranch.rows.aside import AsideChange
     from anabranch.rows.conflict import NotedConflict
+    from anabranch.rules.rule_set import RuleSet
     from anabranch.verify.report import Verification
 
 
@@ -48,7 +48,7 @@ class Job:
     @cached_property
     def rules(self) -> RuleSet:
         """Made when it is asked for: states and ends do without."""
-        from anabranch.ddl.rules import RuleSet
+        from anabranch.rules.rule_set import RuleSet
 
         return RuleSet(self.config)
 
@@ -353,6 +353,6 @@ class Job:
 
 
 def _check_filter(text: str) -> None:
-    from anabranch.ddl.rules import check_filter
+    from anabranch.rules.rule_set import check_filter
 
     check_filter(text)

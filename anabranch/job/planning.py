@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from anabranch.abc import TargetStore
 from anabranch.config import JobConfig, describe_change
 from anabranch.config.job import Rule, TableEntry, Types
-from anabranch.ddl.rules import RuleSet
 from anabranch.errors import ConfigError, StateError
 from anabranch.job import ends
 from anabranch.job.drop import let_go, running
@@ -28,6 +27,7 @@ from anabranch.model.writers import own_targets
 from anabranch.preflight.cascades import ancestors, check_cascades
 from anabranch.preflight.report import Report
 from anabranch.rows.net import TargetTable
+from anabranch.rules.rule_set import RuleSet
 from anabranch.trail import retention
 
 if TYPE_CHECKING:

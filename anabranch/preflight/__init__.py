@@ -2,7 +2,7 @@
 
 `run.py` asks, `rules.py` checks the job file against the source's tables, `known.py` knows what the job has begun,
 `cascades.py` looks at foreign keys that the log does not show, `report.py` shows. What does not live here:
-the checks of one database (`connectors/<db>/preflight.py`).
+the checks of one database (`connectors/<db>/<role>/preflight.py`).
 """
 
 from __future__ import annotations

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from anabranch.abc import ValueRules
-from anabranch.ddl.rules import RuleSet
 from anabranch.errors import AnabranchError
 from anabranch.model.checks import CheckResult
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Action, ForeignKey, TableSchema
 from anabranch.rows.computed import refusals
+from anabranch.rules.rule_set import RuleSet
 
 CHECK = "job.cascades"
 OTHER_ACTION = "give the key RESTRICT at the source"

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from anabranch.ddl.rules import RuleSet
 from anabranch.model.checks import CheckResult
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
+from anabranch.rules.rule_set import RuleSet
 
 CHECK = "job.definitions"
 JOIN = "anabranch load JOB --table {table} brings it in then"

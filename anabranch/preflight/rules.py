@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from anabranch.ddl.rules import RuleSet
 from anabranch.errors import ConfigError, SchemaError
 from anabranch.model.checks import CheckResult
 from anabranch.model.ids import TableId
@@ -17,6 +16,7 @@ from anabranch.model.writers import SourceWriter
 from anabranch.preflight.known import Known
 from anabranch.rows.conflict import NEWEST, SOURCE_WINS
 from anabranch.rows.net import TargetTable
+from anabranch.rules.rule_set import RuleSet
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """Asks both ends and the rules, and gathers the answers in one report. Reads only.
 
-What does not live here: what is checked (`rules.py`, `cascades.py`, `connectors/<db>/preflight.py`), how it is shown
+What does not live here: what is checked (`rules.py`, `cascades.py`, `connectors/<db>/<role>/preflight.py`), how it is shown
 (`report.py`).
 """
 
@@ -13,7 +13,6 @@ from typing import TypeVar
 
 from anabranch.abc import Checks, PreflightContext, SourceConnector, TargetConnector, ValueRules
 from anabranch.config import JobConfig
-from anabranch.ddl.rules import RuleSet
 from anabranch.errors import (
     NOT_ADMITTED,
     AnabranchError,
@@ -34,6 +33,7 @@ from anabranch.preflight.rules import Selection, select
 from anabranch.rows import zero_dates
 from anabranch.rows.compiled import compiled
 from anabranch.rows.installed import COST, REMEDY, reason, version
+from anabranch.rules.rule_set import RuleSet
 
 RIGHTS = {Side.SOURCE: "source.rights", Side.TARGET: "target.rights"}
 STATE = "target.state"  # a check: may the job's user read and write its state at the target?

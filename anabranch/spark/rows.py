@@ -1,7 +1,7 @@
 """Values of named columns as Spark SQL sees them, the same in load, stream and verification (K27).
 
 Only columns that an expression names come here; all others pass Spark SQL by. What does not live here: which columns an
-expression names (ddl/rules.py), running it over a table's pieces (pieces.py).
+expression names (rules/rule_set.py), running it over a table's pieces (pieces.py).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from anabranch.rows.net import TargetTable
 
 
 class Named(Protocol):
-    """What ddl/rules.py gives as a filter: Spark SQL and the source columns it names."""
+    """What rules/rule_set.py gives as a filter: Spark SQL and the source columns it names."""
 
     @property
     def text(self) -> str: ...

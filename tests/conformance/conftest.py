@@ -14,9 +14,9 @@ import pytest
 from anabranch import connectors
 from anabranch.config.url import parse_url
 from anabranch.connectors.memory.database import Transaction, database, forget
-from anabranch.connectors.postgresql import truncate_notes
-from anabranch.connectors.postgresql.decoders import DECODERS
-from anabranch.connectors.postgresql.source_connection import open_session
+from anabranch.connectors.postgresql.source import truncate_notes
+from anabranch.connectors.postgresql.source.connection import open_session
+from anabranch.connectors.postgresql.source.decoders import DECODERS
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId

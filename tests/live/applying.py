@@ -11,9 +11,9 @@ import pytest
 from customers import endpoint_of
 
 from anabranch.abc import ValueRules
-from anabranch.connectors.postgresql import apply
-from anabranch.connectors.postgresql.apply import PostgresWriter
-from anabranch.connectors.postgresql.store import PostgresStore
+from anabranch.connectors.postgresql.target import apply
+from anabranch.connectors.postgresql.target.apply import PostgresWriter
+from anabranch.connectors.postgresql.target.store import PostgresStore
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId

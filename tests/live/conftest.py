@@ -9,8 +9,8 @@ import pytest
 from customers import RULES, endpoint_of
 from pgoutput_slot import Slot
 
-from anabranch.connectors.postgresql import target
-from anabranch.connectors.postgresql.load import PostgresLoader
+from anabranch.connectors.postgresql.target import connector as target
+from anabranch.connectors.postgresql.target.load import PostgresLoader
 from anabranch.model.endpoint import Endpoint
 from anabranch.rows import compiled
 from anabranch.testing.databases import create_database, drop_database

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from anabranch.abc import Bounds, ValueRules
-from anabranch.connectors.postgresql.load import PostgresLoader
+from anabranch.connectors.postgresql.target.load import PostgresLoader
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId

@@ -18,7 +18,7 @@ from anabranch.apply.cascade import rules_of
 from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.epoch import Applier
 from anabranch.apply.order import key_order
-from anabranch.connectors.postgresql import target
+from anabranch.connectors.postgresql.target import connector as target
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import Action, ForeignKey, Index, TableSchema

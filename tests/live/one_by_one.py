@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from applied import TABLES, Applied
 
-from anabranch.connectors.postgresql import block
-from anabranch.connectors.postgresql.pipelined import Pipeline
+from anabranch.connectors.postgresql.target import block
+from anabranch.connectors.postgresql.target.pipelined import Pipeline
 from anabranch.testing.databases import Database
 
 ITEMS = "SELECT id, a, b FROM shop.items ORDER BY id"

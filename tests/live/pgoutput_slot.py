@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from anabranch.connectors.postgresql.pgoutput import (
+from anabranch.connectors.postgresql.source.pgoutput import (
     ROW_HEAD,
     ROWS,
     Item,
@@ -15,7 +15,7 @@ from anabranch.connectors.postgresql.pgoutput import (
     StreamStop,
     parse,
 )
-from anabranch.connectors.postgresql.row_images import ABSENT, NULL, UNCHANGED, images
+from anabranch.connectors.postgresql.source.row_images import ABSENT, NULL, UNCHANGED, images
 from anabranch.rows.chunk import Op
 from anabranch.testing.databases import Database
 

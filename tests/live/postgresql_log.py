@@ -8,7 +8,8 @@ from contextlib import closing
 from customers import RULES, endpoint_of
 
 from anabranch.abc import LogOptions, LogReader, ValueRules
-from anabranch.connectors.postgresql import PostgresSource, source
+from anabranch.connectors.postgresql.source import PostgresSource
+from anabranch.connectors.postgresql.source import connector as source
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema

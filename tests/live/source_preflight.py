@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 
 from anabranch.abc import PreflightContext
-from anabranch.connectors.postgresql import source
+from anabranch.connectors.postgresql.source import connector as source
 from anabranch.model.checks import CheckResult
 from anabranch.model.endpoint import Endpoint
 

@@ -18,8 +18,9 @@ from anabranch import failpoints
 from anabranch.abc import LogOptions
 from anabranch.capture.run import Capture
 from anabranch.capture.uncommitted import Limits
-from anabranch.connectors.postgresql import PostgresSource, source
-from anabranch.connectors.postgresql.positions import lsn_of
+from anabranch.connectors.postgresql.source import PostgresSource
+from anabranch.connectors.postgresql.source import connector as source
+from anabranch.connectors.postgresql.source.positions import lsn_of
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema

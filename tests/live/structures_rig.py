@@ -13,14 +13,14 @@ from customers import JOB, RULES, endpoint_of
 
 from anabranch.abc import Bounds, PreflightContext
 from anabranch.config import load_job
-from anabranch.connectors.postgresql import target
-from anabranch.connectors.postgresql.load import PostgresLoader
-from anabranch.connectors.postgresql.preflight import PostgresChecks
-from anabranch.connectors.postgresql.source_catalog import PostgresCatalog
-from anabranch.ddl.rules import RuleSet
+from anabranch.connectors.postgresql.source.catalog import PostgresCatalog
+from anabranch.connectors.postgresql.target import connector as target
+from anabranch.connectors.postgresql.target.load import PostgresLoader
+from anabranch.connectors.postgresql.target.preflight import PostgresChecks
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.net import TargetTable
+from anabranch.rules.rule_set import RuleSet
 from anabranch.testing.databases import Database, create_database, drop_database
 from anabranch.testing.servers import Server
 

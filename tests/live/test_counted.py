@@ -15,14 +15,14 @@ from customers import CUSTOMERS, JOB, MARKS, ORDER, ORDERS, RULES, begin, endpoi
 from anabranch import connectors
 from anabranch.abc import Bounds, SnapshotReader
 from anabranch.connectors.mysql.connection import ask
-from anabranch.connectors.mysql.load import MysqlSnapshot
-from anabranch.connectors.postgresql import source
+from anabranch.connectors.mysql.source.load import MysqlSnapshot
 from anabranch.connectors.postgresql.copy_out import rows_told
-from anabranch.connectors.postgresql.load import PostgresLoader
-from anabranch.connectors.postgresql.merge import StageColumn
-from anabranch.connectors.postgresql.snapshot import PostgresSnapshot
-from anabranch.connectors.postgresql.staging import stage_rows
-from anabranch.connectors.postgresql.verify import PostgresReader
+from anabranch.connectors.postgresql.source import connector as source
+from anabranch.connectors.postgresql.source.snapshot import PostgresSnapshot
+from anabranch.connectors.postgresql.target.load import PostgresLoader
+from anabranch.connectors.postgresql.target.merge import StageColumn
+from anabranch.connectors.postgresql.target.staging import stage_rows
+from anabranch.connectors.postgresql.target.verify import PostgresReader
 from anabranch.errors import RowRefused, SourceError, TargetError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId

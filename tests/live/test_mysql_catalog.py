@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from anabranch import connectors
-from anabranch.connectors.mysql.positions import place_of
+from anabranch.connectors.mysql.source.positions import place_of
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId

@@ -15,8 +15,8 @@ import pytest
 from anabranch.cli.main import exit_code
 from anabranch.config.url import parse_url
 from anabranch.connectors.mysql.connection import ask, connect
-from anabranch.connectors.mysql.dump import Dump
-from anabranch.connectors.mysql.log_end import log_end
+from anabranch.connectors.mysql.source.dump import Dump
+from anabranch.connectors.mysql.source.log_end import log_end
 from anabranch.errors import ConfigError, SourceError, SourceUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.testing import packages

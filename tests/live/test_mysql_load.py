@@ -12,8 +12,8 @@ import pytest
 
 from anabranch import connectors
 from anabranch.abc import Bounds, SourceConnector, ValueRules
-from anabranch.connectors.mysql import watermark
-from anabranch.connectors.mysql.positions import place_of
+from anabranch.connectors.mysql.source import watermark
+from anabranch.connectors.mysql.source.positions import place_of
 from anabranch.errors import SchemaError, SourceError, SourceUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark

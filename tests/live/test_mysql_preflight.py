@@ -12,7 +12,7 @@ import pytest
 from anabranch import connectors
 from anabranch.abc import PreflightContext
 from anabranch.cli.main import exit_code
-from anabranch.connectors.mysql import preflight_room
+from anabranch.connectors.mysql.source import preflight_room
 from anabranch.errors import SourceError
 from anabranch.model.checks import CheckResult
 from anabranch.model.endpoint import Endpoint

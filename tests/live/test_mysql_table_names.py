@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from anabranch import connectors
-from anabranch.connectors.mysql.table_names import table_names
+from anabranch.connectors.mysql.source.table_names import table_names
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.testing.databases import Database, connect

@@ -13,7 +13,7 @@ from customers import endpoint_of
 from waiting import Doing
 
 from anabranch.connectors.mysql.connection import ask, connect
-from anabranch.connectors.mysql.packets import RawRows
+from anabranch.connectors.mysql.source.packets import RawRows
 from anabranch.errors import SourceUnavailable
 from anabranch.model.endpoint import EndLimits
 from anabranch.testing.databases import Database

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from anabranch import connectors
 from anabranch.abc import Bounds, LogOptions, SourceConnector, ValueRules
-from anabranch.connectors.mysql import load
+from anabranch.connectors.mysql.source import load
 from anabranch.errors import ValueRefused
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 from pgoutput_slot import Slot
 
-from anabranch.connectors.postgresql import assemble
-from anabranch.connectors.postgresql.assemble import Assembler
-from anabranch.connectors.postgresql.decode_pgoutput import PgoutputAssembler
-from anabranch.connectors.postgresql.positions import Place, lsn_of
-from anabranch.connectors.postgresql.wal_stream import DATA_HEAD
+from anabranch.connectors.postgresql.source import assemble
+from anabranch.connectors.postgresql.source.assemble import Assembler
+from anabranch.connectors.postgresql.source.decode_pgoutput import PgoutputAssembler
+from anabranch.connectors.postgresql.source.positions import Place, lsn_of
+from anabranch.connectors.postgresql.source.wal_stream import DATA_HEAD
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
-from anabranch.connectors.postgresql.pgoutput import (
+from anabranch.connectors.postgresql.source.pgoutput import (
     ROWS,
     STREAMED_ROW_HEAD,
     Begin,

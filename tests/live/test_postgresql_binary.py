@@ -13,9 +13,9 @@ from customers import RULES
 from test_postgresql_decoders import Change, Rig, changes
 
 from anabranch.abc import Bounds, PreflightContext
-from anabranch.connectors.postgresql import assemble
-from anabranch.connectors.postgresql.capture import WalReader
-from anabranch.connectors.postgresql.text_values import array_of_text
+from anabranch.connectors.postgresql.source import assemble
+from anabranch.connectors.postgresql.source.capture import WalReader
+from anabranch.connectors.postgresql.source.text_values import array_of_text
 from anabranch.errors import SourceError
 from anabranch.model.schema import TableSchema
 from anabranch.testing.databases import Database

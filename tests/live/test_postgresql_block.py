@@ -10,8 +10,8 @@ import pytest
 from applied import Applied
 from one_by_one import alone, insert, item, statements
 
-from anabranch.connectors.postgresql import block
-from anabranch.connectors.postgresql.block import Block
+from anabranch.connectors.postgresql.target import block
+from anabranch.connectors.postgresql.target.block import Block
 from anabranch.testing.databases import Database
 
 one, way = one_by_one.one, one_by_one.way

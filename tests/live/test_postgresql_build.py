@@ -28,7 +28,7 @@ from customers import (
 )
 
 from anabranch.abc import Bounds, ValueRules
-from anabranch.connectors.postgresql.load import PostgresLoader
+from anabranch.connectors.postgresql.target.load import PostgresLoader
 from anabranch.errors import RowRefused, TargetBusy, TargetError, TargetUnavailable
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
@@ -215,7 +215,7 @@ def test_postgresql_build_goes_on_beside_a_writer(loader: PostgresLoader, target
 def test_postgresql_build_gives_up_on_locked_tables(
     loader: PostgresLoader, target_database: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from anabranch.connectors.postgresql import constraints
+    from anabranch.connectors.postgresql.target import constraints
 
     monkeypatch.setattr(constraints, "LOCK_WAIT_MS", 20)
     monkeypatch.setattr(constraints, "LOCK_TRIES", 2)

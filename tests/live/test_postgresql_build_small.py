@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from customers import CUSTOMER, CUSTOMERS, EXPECTED, JOB, ORDER, ORDERS, TABLES, built, loaded
 
-from anabranch.connectors.postgresql import small
-from anabranch.connectors.postgresql.catalog import read_tables
-from anabranch.connectors.postgresql.load import PostgresLoader
+from anabranch.connectors.postgresql.target import small_tables as small
+from anabranch.connectors.postgresql.target.catalog import read_tables
+from anabranch.connectors.postgresql.target.load import PostgresLoader
 from anabranch.model.schema import Check, Index
 from anabranch.model.term import Term
 

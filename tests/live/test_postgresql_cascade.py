@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from anabranch.abc import ValueRules
-from anabranch.connectors.postgresql.apply import PostgresWriter
-from anabranch.connectors.postgresql.store import PostgresStore
+from anabranch.connectors.postgresql.target.apply import PostgresWriter
+from anabranch.connectors.postgresql.target.store import PostgresStore
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId

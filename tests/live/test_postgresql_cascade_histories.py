@@ -12,7 +12,7 @@ from cascade_draws import drawn
 from cascade_histories import CASCADE, RESTRICT, SET_NULL, Change, History, foreign_key, replayed, table
 from key_rig import ordinary_user, rig
 
-from anabranch.connectors.postgresql import apply
+from anabranch.connectors.postgresql.target import apply
 from anabranch.errors import RowRefused
 from anabranch.model.schema import TableSchema
 

@@ -12,9 +12,9 @@ import psycopg
 import pytest
 from postgresql_log import LogFollower
 
-from anabranch.connectors.postgresql.decoders import DECODERS
-from anabranch.connectors.postgresql.slots import ROOTS
-from anabranch.connectors.postgresql.statements import PostgresDialect
+from anabranch.connectors.postgresql.source.decoders import DECODERS
+from anabranch.connectors.postgresql.source.slots import ROOTS
+from anabranch.connectors.postgresql.source.statements import PostgresDialect
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 

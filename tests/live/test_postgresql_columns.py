@@ -12,7 +12,7 @@ import pytest
 from applied import TABLES, Applied
 
 from anabranch.abc import Conflict
-from anabranch.connectors.postgresql import apply
+from anabranch.connectors.postgresql.target import apply
 from anabranch.errors import TargetError
 from anabranch.testing.databases import Database
 

@@ -13,9 +13,10 @@ import pytest
 from customers import RULES, endpoint_of
 
 from anabranch.abc import Bounds, LogOptions, LogReader, PreflightContext
-from anabranch.connectors.postgresql import PostgresSource, source
-from anabranch.connectors.postgresql.decoder_checks import ALLOWED
-from anabranch.connectors.postgresql.decoders import DECODERS
+from anabranch.connectors.postgresql.source import PostgresSource
+from anabranch.connectors.postgresql.source import connector as source
+from anabranch.connectors.postgresql.source.decoders import DECODERS
+from anabranch.connectors.postgresql.source.preflight_decoder import ALLOWED
 from anabranch.errors import SourceError
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema

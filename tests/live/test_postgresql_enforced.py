@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from key_rig import Rig, Source, key, ordinary_user, rig, table, transaction
 
-from anabranch.connectors.postgresql import apply
+from anabranch.connectors.postgresql.target import apply
 from anabranch.errors import RowRefused, TargetError
 from anabranch.model.schema import Action, TableSchema
 

@@ -17,12 +17,12 @@ from unique_histories import UNIQUE, history
 from anabranch.abc import Conflict, ValueRules
 from anabranch.apply.compact import compact
 from anabranch.apply.images import gather
-from anabranch.connectors.postgresql import apply
-from anabranch.connectors.postgresql.apply import PostgresWriter
-from anabranch.connectors.postgresql.exchange import CANNOT_PARK
-from anabranch.connectors.postgresql.load import PostgresLoader
-from anabranch.connectors.postgresql.stage import PostgresStager
-from anabranch.connectors.postgresql.store import PostgresStore
+from anabranch.connectors.postgresql.target import apply
+from anabranch.connectors.postgresql.target.apply import PostgresWriter
+from anabranch.connectors.postgresql.target.exchange import CANNOT_PARK
+from anabranch.connectors.postgresql.target.load import PostgresLoader
+from anabranch.connectors.postgresql.target.stage import PostgresStager
+from anabranch.connectors.postgresql.target.store import PostgresStore
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position

@@ -12,9 +12,10 @@ from customers import RULES, endpoint_of
 from structlog.testing import capture_logs
 
 from anabranch.abc import LogOptions
-from anabranch.connectors.postgresql import PostgresSource, source
-from anabranch.connectors.postgresql.decoders import DECODERS, NEVER
-from anabranch.connectors.postgresql.heartbeat import GROWN, Heartbeat
+from anabranch.connectors.postgresql.source import PostgresSource
+from anabranch.connectors.postgresql.source import connector as source
+from anabranch.connectors.postgresql.source.decoders import DECODERS, NEVER
+from anabranch.connectors.postgresql.source.heartbeat import GROWN, Heartbeat
 from anabranch.model.position import LogMark
 from anabranch.rows.log_items import LogIdle
 from anabranch.testing.databases import Database

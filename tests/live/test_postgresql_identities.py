@@ -8,7 +8,7 @@ import pytest
 from customers import RULES, endpoint_of
 
 from anabranch.abc import LogOptions, PreflightContext
-from anabranch.connectors.postgresql import source
+from anabranch.connectors.postgresql.source import connector as source
 from anabranch.testing.databases import Database, create_database, drop_database
 from anabranch.testing.servers import Server
 

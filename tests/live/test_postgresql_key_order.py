@@ -11,7 +11,7 @@ import pytest
 from customers import RULES, endpoint_of
 
 from anabranch.abc import Bounds
-from anabranch.connectors.postgresql import source
+from anabranch.connectors.postgresql.source import connector as source
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 

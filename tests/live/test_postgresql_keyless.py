@@ -13,9 +13,9 @@ import pytest
 from applied import TABLES, Applied, endpoint_of
 
 from anabranch.abc import ValueRules
-from anabranch.connectors.postgresql import keyless
-from anabranch.connectors.postgresql.apply import PostgresWriter
-from anabranch.connectors.postgresql.store import PostgresStore
+from anabranch.connectors.postgresql.target import keyless
+from anabranch.connectors.postgresql.target.apply import PostgresWriter
+from anabranch.connectors.postgresql.target.store import PostgresStore
 from anabranch.errors import TargetError
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId

@@ -13,8 +13,9 @@ from structures_rig import Ends, Make, ends
 
 from anabranch.abc import Bounds, Conflict
 from anabranch.apply.labels import needed_now
-from anabranch.connectors.postgresql import source, target
-from anabranch.connectors.postgresql.store import PostgresStore
+from anabranch.connectors.postgresql.source import connector as source
+from anabranch.connectors.postgresql.target import connector as target
+from anabranch.connectors.postgresql.target.store import PostgresStore
 from anabranch.errors import RowRefused, TargetBusy
 from anabranch.load.copy import ChunkWork
 from anabranch.load.plan import LoadTable, Piece

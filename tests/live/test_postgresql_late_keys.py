@@ -9,7 +9,7 @@ import pytest
 from applying import TABLE, Applying, orders, prepared, rows
 
 from anabranch.abc import Conflict
-from anabranch.connectors.postgresql import apply
+from anabranch.connectors.postgresql.target import apply
 from anabranch.rows.net import RowChange, TableNet
 
 

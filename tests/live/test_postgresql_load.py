@@ -25,7 +25,7 @@ from customers import (
 )
 
 from anabranch.abc import Bounds, ValueRules
-from anabranch.connectors.postgresql.load import HELD_BYTES, PostgresLoader
+from anabranch.connectors.postgresql.target.load import HELD_BYTES, PostgresLoader
 from anabranch.errors import Fenced, RowRefused, SourceUnavailable, TargetError
 from anabranch.model.endpoint import Endpoint
 

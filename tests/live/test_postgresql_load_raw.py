@@ -13,8 +13,9 @@ from from_postgresql import ALIKE
 from test_scenario_postgresql_values import rows_of, values_of
 
 from anabranch.abc import Bounds
-from anabranch.connectors.postgresql import source, target
-from anabranch.connectors.postgresql.load import PostgresLoader
+from anabranch.connectors.postgresql.source import connector as source
+from anabranch.connectors.postgresql.target import connector as target
+from anabranch.connectors.postgresql.target.load import PostgresLoader
 from anabranch.errors import RowRefused
 from anabranch.load.copy import ChunkWork
 from anabranch.load.plan import LoadTable, Piece

@@ -16,7 +16,7 @@ from anabranch import failpoints
 from anabranch.apply.following import Following
 from anabranch.apply.join import join_loaded
 from anabranch.apply.window import WindowResolver
-from anabranch.connectors.mysql import source
+from anabranch.connectors.mysql.source import connector as source
 from anabranch.errors import RowRefused
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.schema import Action

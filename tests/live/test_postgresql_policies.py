@@ -11,7 +11,7 @@ import pytest
 from applying import TABLE, Applying, keys, prepared, rows, three
 from customers import endpoint_of
 
-from anabranch.connectors.postgresql import apply
+from anabranch.connectors.postgresql.target import apply
 from anabranch.errors import TargetError
 from anabranch.rows.net import RowChange, TableNet, Updates
 

@@ -12,7 +12,7 @@ import pytest
 from customers import RULES, endpoint_of
 
 from anabranch.abc import Bounds, LogOptions
-from anabranch.connectors.postgresql import source
+from anabranch.connectors.postgresql.source import connector as source
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.rows.chunk import META, BarrierKind, Chunk, Op

@@ -15,7 +15,9 @@ from source_preflight import results_of
 
 from anabranch.abc import PreflightContext
 from anabranch.cli.main import exit_code
-from anabranch.connectors.postgresql import preflight_server, source_server, target
+from anabranch.connectors.postgresql.source import preflight_server as source_server
+from anabranch.connectors.postgresql.target import connector as target
+from anabranch.connectors.postgresql.target import preflight_server
 from anabranch.model.checks import CheckResult
 from anabranch.model.endpoint import Endpoint
 from anabranch.testing.databases import Database, create_database, drop_database

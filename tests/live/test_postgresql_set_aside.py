@@ -18,7 +18,7 @@ from anabranch.apply.following import Following
 from anabranch.apply.join import join_loaded
 from anabranch.apply.release import settle_wishes
 from anabranch.apply.window import WindowResolver
-from anabranch.connectors.mysql import source
+from anabranch.connectors.mysql.source import connector as source
 from anabranch.errors import RowRefused
 from anabranch.failpoints import FailpointReached
 from anabranch.model.endpoint import Endpoint

@@ -14,9 +14,9 @@ from customers import endpoint_of
 from pgoutput_slot import Slot
 
 from anabranch.abc import Bounds, ValueRules
-from anabranch.connectors.postgresql import source
-from anabranch.connectors.postgresql.pgoutput import Begin, Commit
-from anabranch.connectors.postgresql.source_catalog import STILL
+from anabranch.connectors.postgresql.source import connector as source
+from anabranch.connectors.postgresql.source.catalog import STILL
+from anabranch.connectors.postgresql.source.pgoutput import Begin, Commit
 from anabranch.model.ids import TableId
 from anabranch.testing.databases import Database, create_database, drop_database
 from anabranch.testing.servers import Server

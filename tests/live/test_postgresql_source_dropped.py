@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from anabranch.connectors.postgresql.source_definitions import Definitions
+from anabranch.connectors.postgresql.source.definitions import Definitions
 from anabranch.model.ids import TableId
 from anabranch.testing.databases import Database, create_database, drop_database
 from anabranch.testing.servers import Server

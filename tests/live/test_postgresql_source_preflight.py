@@ -14,10 +14,13 @@ from source_preflight import results_of
 
 from anabranch import Job
 from anabranch.abc import LogOptions, PreflightContext
-from anabranch.connectors.postgresql import large_objects as checks_of_objects
-from anabranch.connectors.postgresql import preflight_server, source, source_server, target
 from anabranch.connectors.postgresql.connection import connect
-from anabranch.connectors.postgresql.source_connection import open_session
+from anabranch.connectors.postgresql.source import connector as source
+from anabranch.connectors.postgresql.source import large_objects as checks_of_objects
+from anabranch.connectors.postgresql.source import preflight_server as source_server
+from anabranch.connectors.postgresql.source.connection import open_session
+from anabranch.connectors.postgresql.target import connector as target
+from anabranch.connectors.postgresql.target import preflight_server
 from anabranch.errors import SourceError, TargetError
 from anabranch.model.checks import CheckResult
 from anabranch.model.endpoint import Endpoint

@@ -13,7 +13,7 @@ import pytest
 from customers import endpoint_of
 from source_preflight import results_of
 
-from anabranch.connectors.postgresql.wal_stream import WalStream
+from anabranch.connectors.postgresql.source.wal_stream import WalStream
 from anabranch.model.checks import CheckResult
 from anabranch.testing.databases import Database
 from anabranch.testing.faults import Proxy

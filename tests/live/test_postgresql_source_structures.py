@@ -14,7 +14,7 @@ from structures_rig import FACTS, RENAMED, Make, assert_same, ends, facts, relea
 from test_structures import psql
 
 from anabranch.abc import Bounds, PreflightContext
-from anabranch.connectors.postgresql.source_checks import PostgresSourceChecks
+from anabranch.connectors.postgresql.source.preflight import PostgresSourceChecks
 from anabranch.testing.databases import Database
 
 __all__ = ["ends"]

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from anabranch.connectors.postgresql.connection import connect, session_name
-from anabranch.connectors.postgresql.store import LOCK, PostgresStore
+from anabranch.connectors.postgresql.target.store import LOCK, PostgresStore
 from anabranch.errors import ConfigError, Fenced, StateError, TargetError, TargetUnavailable
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint

@@ -13,7 +13,7 @@ from applying import BAG, PAIR, TABLE, Applying, keys, prepared, rows, three
 from key_rig import Source, key, ordinary_user, rig, table
 
 from anabranch.abc import Conflict
-from anabranch.connectors.postgresql import apply
+from anabranch.connectors.postgresql.target import apply
 from anabranch.errors import RowRefused
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.schema import Action

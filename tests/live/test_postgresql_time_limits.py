@@ -15,8 +15,8 @@ from waiting import Doing
 
 from anabranch.connectors.postgresql.connection import connect
 from anabranch.connectors.postgresql.errors import translated
-from anabranch.connectors.postgresql.source_connection import open_session
-from anabranch.connectors.postgresql.source_errors import translated as translated_at_source
+from anabranch.connectors.postgresql.source.connection import open_session
+from anabranch.connectors.postgresql.source.errors import translated as translated_at_source
 from anabranch.errors import SourceUnavailable, TargetBusy, TargetUnavailable
 from anabranch.model.endpoint import EndLimits, Endpoint
 from anabranch.testing.databases import Database

@@ -10,8 +10,8 @@ import pytest
 from applying import TABLE, Applying, applying, endpoint, keys, orders, rows, three
 
 from anabranch.abc import ValueRules
-from anabranch.connectors.postgresql import apply
-from anabranch.connectors.postgresql.apply import PostgresWriter
+from anabranch.connectors.postgresql.target import apply
+from anabranch.connectors.postgresql.target.apply import PostgresWriter
 from anabranch.errors import Fenced, StateError, TargetBusy, TargetError, TargetUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import Position

@@ -14,10 +14,11 @@ from anabranch.abc import Bounds, PreflightContext, ValueRules
 from anabranch.connectors.mysql import settings as mysql_settings
 from anabranch.connectors.mysql.connection import ask
 from anabranch.connectors.mysql.connection import connect as connect_mysql
-from anabranch.connectors.postgresql import settings, source
+from anabranch.connectors.postgresql import settings
 from anabranch.connectors.postgresql.connection import connect
-from anabranch.connectors.postgresql.source_connection import open_session
-from anabranch.connectors.postgresql.wal_stream import WalStream
+from anabranch.connectors.postgresql.source import connector as source
+from anabranch.connectors.postgresql.source.connection import open_session
+from anabranch.connectors.postgresql.source.wal_stream import WalStream
 from anabranch.errors import SourceError, TargetError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId

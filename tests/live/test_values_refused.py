@@ -11,9 +11,9 @@ from customers import endpoint_of
 from postgresql_log import LogFollower
 
 from anabranch.abc import Bounds, ValueRules
-from anabranch.connectors.postgresql import source
-from anabranch.connectors.postgresql.decoder_checks import unconverted
-from anabranch.connectors.postgresql.decoders import DECODERS
+from anabranch.connectors.postgresql.source import connector as source
+from anabranch.connectors.postgresql.source.decoders import DECODERS
+from anabranch.connectors.postgresql.source.preflight_decoder import unconverted
 from anabranch.errors import AnabranchError, ValueRefused
 from anabranch.model.ids import TableId
 from anabranch.rows import compiled

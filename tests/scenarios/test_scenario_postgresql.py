@@ -14,7 +14,7 @@ from from_postgresql import FromPostgres
 from scenario import PATIENCE, Running, repeating, wait_until
 
 from anabranch import failpoints
-from anabranch.connectors.postgresql.positions import place_of
+from anabranch.connectors.postgresql.source.positions import place_of
 from anabranch.testing.servers import Server
 from anabranch.trail.reader import TrailReader
 

@@ -15,7 +15,6 @@ import pytest
 from anabranch import connectors
 from anabranch.abc import ValueRules
 from anabranch.config.url import parse_url
-from anabranch.ddl.rules import Filter
 from anabranch.errors import ConfigError, RowRefused, SchemaError, SourceError, TargetError
 from anabranch.load import run
 from anabranch.load.plan import LoadTable, plan
@@ -25,6 +24,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.state import TableState
 from anabranch.rows.net import TargetTable
+from anabranch.rules.rule_set import Filter
 from anabranch.spark.engine import SparkEngine
 from anabranch.testing.databases import Database, unique_name
 from anabranch.testing.servers import Server

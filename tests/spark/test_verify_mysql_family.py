@@ -11,12 +11,12 @@ import pytest
 
 from anabranch import connectors
 from anabranch.config.url import parse_url
-from anabranch.ddl.rules import Filter
 from anabranch.errors import TargetError
 from anabranch.load.plan import LoadTable
 from anabranch.load.run import load_tables
 from anabranch.rows import compiled
 from anabranch.rows.net import TargetTable
+from anabranch.rules.rule_set import Filter
 from anabranch.spark.engine import SparkEngine
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server

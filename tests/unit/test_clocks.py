@@ -18,7 +18,7 @@ READ_IN = {
     "trail/retention.py": "how long a segment was past: jumps are taken out (retention.Clock); when a reader came is shown",
     "trail/writer.py": "shown: when a segment was made",
     "capture/uncommitted.py": "shown: when the first rows of an open transaction were put beside the trail",
-    "connectors/postgresql/wal_stream.py": "shown by the source: when we reported to it last",
+    "connectors/postgresql/source/wal_stream.py": "shown by the source: when we reported to it last",
     "connectors/mysql/lookout.py": "shown: since when somebody is in our way, of the seconds that the server tells",
     "cli/main.py": "the name of a file with a traceback",
 }

@@ -220,7 +220,7 @@ def test_every_column_of_the_state_is_on_its_page() -> None:
     """Tables of schema `anabranch` and their columns, as the statements make them."""
     page = (REPOSITORY / "docs/reference/state.md").read_text()
     sections = dict(re.findall(r"^### `(\w+)`\n(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL))
-    folder = REPOSITORY / "anabranch/connectors/postgresql"
+    folder = REPOSITORY / "anabranch/connectors/postgresql/target"
     found = 0
     for file in [*folder.glob("*.py"), *folder.glob("*.sql")]:
         made = r"CREATE TABLE (?:IF NOT EXISTS )?anabranch\.(\w+) \((.*?)^\s*\)"

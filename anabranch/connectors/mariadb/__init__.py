@@ -1,17 +1,1 @@
-"""MariaDB as a source: what differs from its elder, MySQL, is told by the server and stands in the elder's tables."""
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from anabranch.connectors.mysql import MysqlSource
-
-if TYPE_CHECKING:
-    from anabranch.abc import SourceConnector
-    from anabranch.model.endpoint import Endpoint
-
-FAMILY = "mariadb"
-
-
-def source(endpoint: Endpoint) -> SourceConnector:
-    return MysqlSource(endpoint, FAMILY)
+"""MariaDB, the younger of MySQL's family: only what differs from its elder is here."""

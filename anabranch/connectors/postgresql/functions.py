@@ -3,7 +3,7 @@
 A body that is text has no dependencies in the catalogue: what it names is looked for in it. Our sessions look up no names
 outside pg_catalog, as the server does where it maintains indexes, so a body has to qualify what it names, or set search_path.
 https://www.postgresql.org/docs/current/catalog-pg-proc.html
-What does not live here: types (needs.py), what calls them (source_structures.py), making them (needs.make).
+What does not live here: types (needed_objects.py), what calls them (structures.py), making them (target/made_objects.py).
 """
 
 from __future__ import annotations

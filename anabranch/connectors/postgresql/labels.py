@@ -14,7 +14,7 @@ import psycopg
 from anabranch import log
 from anabranch.connectors.postgresql.connection import connect
 from anabranch.connectors.postgresql.errors import WAITED_FOR, describe, meaning, translate, translated
-from anabranch.connectors.postgresql.needs import ENUM, labels, present
+from anabranch.connectors.postgresql.needed_objects import ENUM, labels, present
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.schema import Need
 

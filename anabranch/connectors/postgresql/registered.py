@@ -1,7 +1,7 @@
 """Who else writes to tables of this database: jobs, by the state that they keep here, and subscriptions of the server's own.
 
 A PostgreSQL that is the source is asked for what may come back to it, one that is the target for what writes beside the job.
-What does not live here: other jobs at the target, and what a job may not do to their rows (shared.py).
+What does not live here: other jobs at the target, and what a job may not do to their rows (shared_tables.py).
 """
 
 from __future__ import annotations

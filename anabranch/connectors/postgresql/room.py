@@ -1,6 +1,6 @@
 """How many sessions a server, a database and a role let the job open, and whether that is enough; for either end.
 
-What does not live here: slots and readers of the log (source_server.py).
+What does not live here: slots and readers of the log (preflight_server.py).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Rows come with their columns' names and types as the job wants them; an expression that names one of which the job makes
 something else is told, never rewritten. Expressions have every name of the database's qualified: our sessions look none up.
-What does not live here: reading them (source_definitions.py, source_structures.py), what needs them (ddl.py, indexes.py).
+What does not live here: reading them (definitions.py, structures.py), what needs them (ddl.py, indexes.py).
 """
 
 from __future__ import annotations

@@ -26,7 +26,8 @@ import pyarrow as pa
 
 from anabranch import failpoints, log
 from anabranch.config import ONLY
-from anabranch.connectors.postgresql import assemble, block
+from anabranch.connectors.postgresql.source import assemble
+from anabranch.connectors.postgresql.target import block
 from anabranch.errors import AnabranchError, ConfigError, TrailError
 from anabranch.job import Job, ends, parts
 from anabranch.load import plan as load_plan
@@ -47,8 +48,8 @@ CLOCK = "ANABRANCH_TORTURE_CLOCK"  # seconds by which the wall clock jumps on SI
 HASTE: Mapping[str, Mapping[str, float]] = {
     "anabranch.apply.run": {"TICK_SECONDS": 0.04, "CHORES_SECONDS": 0.05, "REGISTER_SECONDS": 0.2},
     "anabranch.capture.run": {"READ_SECONDS": 0.02, "HEARTBEAT_SECONDS": 0.05, "REQUESTS_SECONDS": 0.1},
-    "anabranch.connectors.mysql.capture": {"IDLE_INTERVAL": 0.05},
-    "anabranch.connectors.postgresql.capture": {"IDLE_INTERVAL": 0.05},
+    "anabranch.connectors.mysql.source.capture": {"IDLE_INTERVAL": 0.05},
+    "anabranch.connectors.postgresql.source.capture": {"IDLE_INTERVAL": 0.05},
     "anabranch.load.run": {"LONGEST_PAUSE": 0.2},
 }
 

@@ -11,7 +11,7 @@ import random
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 
-from anabranch.connectors import postgresql as connectors
+from anabranch import connectors
 from anabranch.model.endpoint import Endpoint
 from anabranch.testing.databases import Database
 from anabranch.testing.torture.worst import USER as WORST

@@ -13,8 +13,8 @@ import pytest
 
 from anabranch import connectors
 from anabranch.abc import Bounds, LogOptions, ValueRules
-from anabranch.connectors.mysql.capture import BinlogReader
-from anabranch.connectors.mysql.positions import BinlogOrder
+from anabranch.connectors.mysql.source.capture import BinlogReader
+from anabranch.connectors.mysql.source.positions import BinlogOrder
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark

@@ -10,13 +10,13 @@ from anabranch import connectors
 from anabranch.abc import Bounds, ValueRules
 from anabranch.config.job import Types
 from anabranch.config.url import parse_url
-from anabranch.connectors.postgresql.choices import choice
-from anabranch.ddl.choices import TypeChoices
+from anabranch.connectors.postgresql.target.choices import choice
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.chunk import META
 from anabranch.rows.lines import lines
 from anabranch.rows.net import TargetTable
+from anabranch.rules.choices import TypeChoices
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 from anabranch.verify.canonical import Canonical

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from anabranch.connectors.mysql import endings
+from anabranch.connectors.mysql.source import endings
 from anabranch.rows.chunk import Chunk, Part
 from anabranch.rows.log_items import LogStatement
 from anabranch.testing.databases import Database

@@ -11,7 +11,7 @@ import corpus
 import pymysql
 import pytest
 
-from anabranch.connectors.mysql.ddl import MysqlDialect
+from anabranch.connectors.mysql.source.statements import MysqlDialect
 from anabranch.testing import packages
 from anabranch.testing.databases import Database
 from anabranch.testing.features import knows

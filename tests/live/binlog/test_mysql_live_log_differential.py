@@ -16,8 +16,8 @@ from contextlib import closing
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from anabranch.connectors.mysql.log_end import log_end
-from anabranch.connectors.mysql.tablemap import native_of
+from anabranch.connectors.mysql.source.log_end import log_end
+from anabranch.connectors.mysql.source.tablemap import native_of
 from anabranch.model.datatype import Kind
 from anabranch.model.schema import Column
 from anabranch.rows.chunk import META, Op

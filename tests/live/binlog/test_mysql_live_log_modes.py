@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from anabranch import connectors
-from anabranch.connectors.mysql.positions import MysqlGtids, place_of
+from anabranch.connectors.mysql.source.positions import MysqlGtids, place_of
 from anabranch.errors import LogLost, SourceError
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server

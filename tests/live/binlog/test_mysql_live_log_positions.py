@@ -15,13 +15,13 @@ from uuid import uuid4
 import pytest
 
 from anabranch.abc import LogOptions
-from anabranch.connectors.mysql import capture, endings
-from anabranch.connectors.mysql.assemble import Assembler
-from anabranch.connectors.mysql.binlog import XID
-from anabranch.connectors.mysql.capture import BinlogReader
 from anabranch.connectors.mysql.connection import connect
-from anabranch.connectors.mysql.dump import Dump
-from anabranch.connectors.mysql.positions import BinlogOrder, place_of
+from anabranch.connectors.mysql.source import capture, endings
+from anabranch.connectors.mysql.source.assemble import Assembler
+from anabranch.connectors.mysql.source.binlog import XID
+from anabranch.connectors.mysql.source.capture import BinlogReader
+from anabranch.connectors.mysql.source.dump import Dump
+from anabranch.connectors.mysql.source.positions import BinlogOrder, place_of
 from anabranch.errors import LogLost, SourceError, SourceUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark

@@ -8,7 +8,7 @@ from contextlib import closing
 import pymysql
 import pytest
 
-from anabranch.connectors.mysql import endings
+from anabranch.connectors.mysql.source import endings
 from anabranch.errors import UnknownLogEvent
 from anabranch.rows.chunk import Chunk, Part
 from anabranch.rows.log_items import LogAbandoned

@@ -125,7 +125,7 @@ def test_mysql_live_rows_of_load_data_and_of_tables_that_statements_make(
 def test_mysql_live_a_statement_behind_fragments_stops(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("anabranch.connectors.mysql.endings.FULL_IMAGES", 10)
+    monkeypatch.setattr("anabranch.connectors.mysql.source.endings.FULL_IMAGES", 10)
     captured = Captured(database, tmp_path / "trail")
     captured.run()
     rows = "INSERT INTO t (v) VALUES " + ", ".join(["(UUID())"] * 30)

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from anabranch import connectors
-from anabranch.connectors.mysql.positions import MysqlGtids, place_of
+from anabranch.connectors.mysql.source.positions import MysqlGtids, place_of
 from anabranch.errors import LogLost
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server

@@ -14,8 +14,8 @@ from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.context import ApplyContext
 from anabranch.apply.onebyone import Taken, steps
 from anabranch.apply.plan import Group, group, stages
-from anabranch.connectors.memory.apply import MemoryWriter
 from anabranch.connectors.memory.database import Database
+from anabranch.connectors.memory.target.apply import MemoryWriter
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema
 from anabranch.model.state import Checkpoint

@@ -19,8 +19,8 @@ from anabranch.apply.leave import let_leave
 from anabranch.apply.repair import TRIES, Repairer
 from anabranch.apply.reread import Rereader
 from anabranch.apply.window import WindowResolver
-from anabranch.connectors.memory.capture import mark
 from anabranch.connectors.memory.database import database, forget
+from anabranch.connectors.memory.source.capture import mark
 from anabranch.errors import TargetUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark, Position

@@ -18,8 +18,8 @@ from anabranch.apply.epoch import Applier
 from anabranch.apply.reread import Rereader
 from anabranch.apply.window import WindowResolver
 from anabranch.apply.work import key_of, waiting, with_waiting
-from anabranch.connectors.memory.capture import mark
 from anabranch.connectors.memory.database import database, forget
+from anabranch.connectors.memory.source.capture import mark
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import Position
 from anabranch.model.state import TableState

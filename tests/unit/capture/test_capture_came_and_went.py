@@ -10,10 +10,10 @@ import pytest
 
 from anabranch.capture import newcomers
 from anabranch.capture.newcomers import NEW, Newcomers
-from anabranch.connectors.memory import MemorySource
-from anabranch.connectors.memory.capture import mark
-from anabranch.connectors.memory.catalog import MemoryCatalog
 from anabranch.connectors.memory.database import Database, database, forget
+from anabranch.connectors.memory.source import MemorySource
+from anabranch.connectors.memory.source.capture import mark
+from anabranch.connectors.memory.source.catalog import MemoryCatalog
 from anabranch.errors import SourceUnavailable
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint

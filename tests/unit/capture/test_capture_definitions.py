@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from anabranch.capture.definitions import DefinitionKeeper
-from anabranch.connectors.memory.capture import MemoryOrder, mark
-from anabranch.connectors.mysql.ddl import MysqlDialect
+from anabranch.connectors.memory.source.capture import MemoryOrder, mark
+from anabranch.connectors.mysql.source.statements import MysqlDialect
 from anabranch.errors import UnknownLogEvent
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId

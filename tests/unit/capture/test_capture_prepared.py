@@ -11,9 +11,9 @@ import pytest
 from dying_storage import Died, Dying
 
 from anabranch.capture.run import Capture
-from anabranch.connectors.memory import MemorySource
-from anabranch.connectors.memory.capture import MemoryLog, mark, number_of
 from anabranch.connectors.memory.database import Database, database, forget
+from anabranch.connectors.memory.source import MemorySource
+from anabranch.connectors.memory.source.capture import MemoryLog, mark, number_of
 from anabranch.errors import TrailCorrupt, UnknownLogEvent
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from anabranch.capture.run import Capture
 from anabranch.capture.uncommitted import Limits
-from anabranch.connectors.memory import MemorySource
 from anabranch.connectors.memory.database import Database, Image, database, forget
-from anabranch.connectors.memory.redo import Record, RedoLog, RedoOrder
+from anabranch.connectors.memory.source import MemorySource
+from anabranch.connectors.memory.source.redo import Record, RedoLog, RedoOrder
 from anabranch.errors import TrailCorrupt
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from anabranch.capture.unlogged import altered_unlogged
-from anabranch.connectors.memory import MemorySource
-from anabranch.connectors.memory.capture import MemoryLog, mark
-from anabranch.connectors.memory.catalog import MemoryDialect
 from anabranch.connectors.memory.database import Database, database, forget
+from anabranch.connectors.memory.source import MemorySource
+from anabranch.connectors.memory.source.capture import MemoryLog, mark
+from anabranch.connectors.memory.source.catalog import MemoryDialect
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId

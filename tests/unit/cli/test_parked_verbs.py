@@ -10,7 +10,7 @@ import pytest
 
 from anabranch.cli import main as shell
 from anabranch.connectors.memory.database import database, forget
-from anabranch.connectors.memory.store import MemoryStore
+from anabranch.connectors.memory.target.store import MemoryStore
 from anabranch.model.ids import TableId
 from anabranch.model.state import DROPPED, SET_ASIDE, TableState
 from anabranch.rows.aside import DISCARD, RELEASE, AsideChange

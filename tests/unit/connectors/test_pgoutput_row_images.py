@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.connectors.postgresql.row_images import ABSENT, NULL, UNCHANGED, Images, images
+from anabranch.connectors.postgresql.source.row_images import ABSENT, NULL, UNCHANGED, Images, images
 from anabranch.rows.chunk import Op
 
 Value = bytes | str | None  # "u": left as it was; "-": absent

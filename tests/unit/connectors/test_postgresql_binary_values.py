@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from test_pgoutput_row_images import message
 from test_postgresql_message_buffer import SCHEMA
 
-from anabranch.connectors.postgresql.binary_texts import LIMIT
-from anabranch.connectors.postgresql.binary_values import DOMAIN_READERS, READERS
-from anabranch.connectors.postgresql.message_buffer import Layout, MessageBuffer
+from anabranch.connectors.postgresql.source.binary_texts import LIMIT
+from anabranch.connectors.postgresql.source.binary_values import DOMAIN_READERS, READERS
+from anabranch.connectors.postgresql.source.message_buffer import Layout, MessageBuffer
 from anabranch.errors import ValueRefused
 from anabranch.rows.builder import ChunkBuilder
 

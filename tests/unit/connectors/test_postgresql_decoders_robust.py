@@ -11,11 +11,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from anabranch.connectors.postgresql import assemble
-from anabranch.connectors.postgresql.assemble import Assembler
-from anabranch.connectors.postgresql.decode_decoderbufs import DecoderbufsAssembler
-from anabranch.connectors.postgresql.decode_wal2json import Wal2jsonAssembler
-from anabranch.connectors.postgresql.positions import Place
+from anabranch.connectors.postgresql.source import assemble
+from anabranch.connectors.postgresql.source.assemble import Assembler
+from anabranch.connectors.postgresql.source.decode_decoderbufs import DecoderbufsAssembler
+from anabranch.connectors.postgresql.source.decode_wal2json import Wal2jsonAssembler
+from anabranch.connectors.postgresql.source.positions import Place
 from anabranch.errors import AnabranchError, UnknownLogEvent, ValueRefused
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId

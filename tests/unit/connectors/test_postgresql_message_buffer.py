@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from test_pgoutput_row_images import message
 
-from anabranch.connectors.postgresql.message_buffer import Layout, MessageBuffer
+from anabranch.connectors.postgresql.source.message_buffer import Layout, MessageBuffer
 from anabranch.errors import ValueRefused
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId

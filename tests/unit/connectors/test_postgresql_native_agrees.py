@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.connectors.postgresql import assemble
-from anabranch.connectors.postgresql.decode_pgoutput import PgoutputAssembler
-from anabranch.connectors.postgresql.positions import Place
+from anabranch.connectors.postgresql.source import assemble
+from anabranch.connectors.postgresql.source.decode_pgoutput import PgoutputAssembler
+from anabranch.connectors.postgresql.source.positions import Place
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.connectors.postgresql.positions import Place, Snapshot, WalOrder, lsn_of, lsn_text, place_of
+from anabranch.connectors.postgresql.source.positions import Place, Snapshot, WalOrder, lsn_of, lsn_text, place_of
 
 ORDER = WalOrder()
 

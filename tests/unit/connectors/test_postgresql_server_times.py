@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.connectors.postgresql.server_times import date_text, time_text, timestamp_text
+from anabranch.connectors.postgresql.source.server_times import date_text, time_text, timestamp_text
 
 START = datetime(1970, 1, 1, tzinfo=UTC)
 

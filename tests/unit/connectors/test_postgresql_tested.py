@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from anabranch.connectors.postgresql import preflight_server, source_server
+from anabranch.connectors.postgresql.source import preflight_server as source_server
+from anabranch.connectors.postgresql.target import preflight_server
 
 LAST_RUN = Path(__file__).parents[2] / "servers" / "last_run.json"
 EVERY_RUN = 18  # docs/generate.py, IN_EVERY_RUN

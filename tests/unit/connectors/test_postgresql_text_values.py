@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.connectors.postgresql.text_values import array_of_text
+from anabranch.connectors.postgresql.source.text_values import array_of_text
 from anabranch.model.datatype import Kind, LogicalType
 
 BINARY, REAL, DOUBLE = (LogicalType(kind) for kind in (Kind.BINARY, Kind.FLOAT32, Kind.FLOAT64))

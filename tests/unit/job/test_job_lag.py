@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from anabranch.config import load_job
-from anabranch.connectors.memory.capture import mark
 from anabranch.connectors.memory.database import Database, database, forget
-from anabranch.connectors.memory.store import MemoryStore
+from anabranch.connectors.memory.source.capture import mark
+from anabranch.connectors.memory.target.store import MemoryStore
 from anabranch.job import Job
 from anabranch.job.lag import FRESH_SECONDS, Lag
 from anabranch.job.watching import CaptureWatcher

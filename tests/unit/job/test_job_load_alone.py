@@ -9,7 +9,7 @@ import pytest
 
 from anabranch.config import load_job
 from anabranch.connectors.memory.database import database, forget
-from anabranch.connectors.memory.store import MemoryStore
+from anabranch.connectors.memory.target.store import MemoryStore
 from anabranch.errors import TablesParked
 from anabranch.job import Job, ends
 from anabranch.job.signals import SUPERVISED

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from anabranch.config import load_job
-from anabranch.connectors.memory.catalog import MemoryCatalog
 from anabranch.connectors.memory.database import database, forget
-from anabranch.connectors.memory.store import MemoryStore
+from anabranch.connectors.memory.source.catalog import MemoryCatalog
+from anabranch.connectors.memory.target.store import MemoryStore
 from anabranch.errors import ConfigError
 from anabranch.job import Job, ends
 from anabranch.job.joining import Joining

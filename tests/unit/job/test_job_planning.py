@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from anabranch.config import describe_change, load_job
-from anabranch.ddl.rules import RuleSet
 from anabranch.job.planning import TableChange, _changed, _former
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
+from anabranch.rules.rule_set import RuleSet
 
 HEAD = 'name = "shop"\n[source]\nurl = "mysql://u:p@h"\n[target]\nurl = "postgresql://u:p@h/d"\n'
 RULES = '[[rules]]\ninclude = ["shop.*"]\ntarget = "public.{table}"\n'

@@ -19,7 +19,7 @@ from anabranch.cli import main as shell
 from anabranch.cli.trace import line
 from anabranch.config import load_job
 from anabranch.connectors.memory.database import forget
-from anabranch.connectors.memory.store import MemoryStore
+from anabranch.connectors.memory.target.store import MemoryStore
 from anabranch.errors import SourceUnavailable, StateError, TargetUnavailable
 from anabranch.job import Job, ends, shipping, watching
 from anabranch.job.shipping import Shipper

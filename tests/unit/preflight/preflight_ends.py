@@ -10,7 +10,6 @@ from typing import Any
 
 from anabranch.abc import PreflightContext
 from anabranch.config import load_job
-from anabranch.ddl.rules import RuleSet
 from anabranch.model.checks import CheckResult
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
@@ -18,6 +17,7 @@ from anabranch.model.schema import Column, TableSchema
 from anabranch.model.writers import SourceWriter
 from anabranch.preflight import Report, preflight
 from anabranch.preflight.known import Known
+from anabranch.rules.rule_set import RuleSet
 
 INT = LogicalType(Kind.INT32)
 HEAD = 'name = "shop"\n[source]\nurl = "mysql://u:p@h"\n[target]\nurl = "postgresql://u:p@h/d"\n'

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 
-from anabranch.connectors.mysql import packets
-from anabranch.connectors.mysql.packets import RawRows
+from anabranch.connectors.mysql.source import packets
+from anabranch.connectors.mysql.source.packets import RawRows
 
 EOF = b"\xfe\0\0\x02\0"
 

@@ -8,10 +8,11 @@ from datetime import date
 import pytest
 
 from anabranch.abc import ValueRules
-from anabranch.connectors.mysql import charsets, coded
-from anabranch.connectors.mysql.lines import _NO_DATE
-from anabranch.connectors.mysql.rows_decode import TableDecoders
-from anabranch.connectors.mysql.tablemap import (
+from anabranch.connectors.mysql import charsets
+from anabranch.connectors.mysql.source import coded
+from anabranch.connectors.mysql.source.lines import _NO_DATE
+from anabranch.connectors.mysql.source.rows_decode import TableDecoders
+from anabranch.connectors.mysql.source.tablemap import (
     BLOB_COMPRESSED,
     GEOMETRY,
     LONG,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.connectors.mysql import conditions
-from anabranch.connectors.postgresql.terms import condition
+from anabranch.connectors.mysql.source import conditions
+from anabranch.connectors.postgresql.target.terms import condition
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Check, Column, TableSchema

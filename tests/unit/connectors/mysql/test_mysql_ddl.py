@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.connectors.mysql.ddl import MysqlDialect
+from anabranch.connectors.mysql.source.statements import MysqlDialect
 from anabranch.model.ids import TableId
 from anabranch.rows.log_items import StatementFacts
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from made_packets import EOF, lenenc, packet, rows_of
 
 from anabranch.abc import ValueRules
-from anabranch.connectors.mysql.expressions import DATE
-from anabranch.connectors.mysql.lines import Finisher
-from anabranch.connectors.mysql.load import _joined, _Part
-from anabranch.connectors.mysql.native import compiled_columns, compiled_lines
+from anabranch.connectors.mysql.source.expressions import DATE
+from anabranch.connectors.mysql.source.lines import Finisher
+from anabranch.connectors.mysql.source.load import _joined, _Part
+from anabranch.connectors.mysql.source.native import compiled_columns, compiled_lines
 from anabranch.errors import AnabranchError
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_packets import EOF, lenenc, packet, rows_of
 
-from anabranch.connectors.mysql import packets
-from anabranch.connectors.mysql.load import _joined, _Part
-from anabranch.connectors.mysql.packets import NO_LINE, single, values
+from anabranch.connectors.mysql.source import packets
+from anabranch.connectors.mysql.source.load import _joined, _Part
+from anabranch.connectors.mysql.source.packets import NO_LINE, single, values
 from anabranch.errors import SourceError, SourceUnavailable
 
 

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from anabranch import connectors
 from anabranch.abc import Bounds, ValueRules
-from anabranch.connectors.mysql import chunks, defaults, privileges
-from anabranch.connectors.mysql.chunks import condition
-from anabranch.connectors.mysql.expressions import cell, literal
-from anabranch.connectors.mysql.lines import Finisher
-from anabranch.connectors.mysql.load import MysqlSnapshot
-from anabranch.connectors.mysql.privileges import Needs, Rights
-from anabranch.connectors.mysql.typemap import Native, labels, logical_type
+from anabranch.connectors.mysql.source import chunks, defaults, privileges
+from anabranch.connectors.mysql.source.chunks import condition
+from anabranch.connectors.mysql.source.expressions import cell, literal
+from anabranch.connectors.mysql.source.lines import Finisher
+from anabranch.connectors.mysql.source.load import MysqlSnapshot
+from anabranch.connectors.mysql.source.privileges import Needs, Rights
+from anabranch.connectors.mysql.source.typemap import Native, labels, logical_type
 from anabranch.errors import ValueRefused
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
@@ -69,9 +69,8 @@ def test_nothing_connects_before_it_is_asked(scheme: str) -> None:
 
 
 def test_the_connectors_import_without_their_driver() -> None:
-    program = (
-        "import sys; sys.modules['pymysql'] = None; import anabranch.connectors.mysql, anabranch.connectors.mariadb"
-    )
+    roles = "anabranch.connectors.mysql.source, anabranch.connectors.mariadb.source"
+    program = f"import sys; sys.modules['pymysql'] = None; import {roles}"
     subprocess.run([sys.executable, "-c", program], check=True)
 
 

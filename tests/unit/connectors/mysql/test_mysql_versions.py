@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from anabranch.connectors.mysql.connection import family, version
-from anabranch.connectors.mysql.preflight_server import check_version
+from anabranch.connectors.mysql.source.preflight_server import check_version
 from anabranch.connectors.mysql.versions import _SINCE, knows
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from anabranch.connectors.postgresql import ddl
-from anabranch.connectors.postgresql.indexes import plan_index, plan_indexes
+from anabranch.connectors.postgresql.target import ddl
+from anabranch.connectors.postgresql.target.indexes import plan_index, plan_indexes
 from anabranch.connectors.postgresql.verbatim import NotCarried
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId

@@ -6,9 +6,9 @@ import pickle
 import subprocess
 import sys
 
-from anabranch.connectors.postgresql import target
-from anabranch.connectors.postgresql.load import _key_text, _line
-from anabranch.connectors.postgresql.verify import page_ranges
+from anabranch.connectors.postgresql.target import connector as target
+from anabranch.connectors.postgresql.target.load import _key_text, _line
+from anabranch.connectors.postgresql.target.verify import page_ranges
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
@@ -47,8 +47,8 @@ def test_a_target_pickles_and_hides_its_password() -> None:
 
 def test_the_module_imports_without_the_driver() -> None:
     code = (
-        "import sys; sys.modules['psycopg'] = None; import anabranch.connectors.postgresql as p\n"
-        "try: p.target(None)\nexcept ModuleNotFoundError as e: print(e.name)"
+        "import sys; sys.modules['psycopg'] = None; import anabranch.connectors.postgresql.target as p\n"
+        "try: p.connector(None)\nexcept ModuleNotFoundError as e: print(e.name)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "psycopg"

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from anabranch.abc import ValueRules
-from anabranch.connectors.postgresql.partitions import plan_partitions
-from anabranch.connectors.postgresql.script import script
+from anabranch.connectors.postgresql.target.partitions import plan_partitions
+from anabranch.connectors.postgresql.target.script import script
 from anabranch.connectors.postgresql.verbatim import DIALECT
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId

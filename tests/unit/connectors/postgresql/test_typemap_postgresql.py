@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from anabranch.abc import ValueRules
-from anabranch.connectors.postgresql.fits import takes
-from anabranch.connectors.postgresql.typemap import PostgresTypes
+from anabranch.connectors.postgresql.target.fits import takes
+from anabranch.connectors.postgresql.target.typemap import PostgresTypes
 from anabranch.model.datatype import Kind, LogicalType
 
 TABLE = """

@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 import pytest
 
 from anabranch.abc import Select, ValueRules
-from anabranch.connectors.mysql.assemble import Assembler
-from anabranch.connectors.mysql.positions import place_of
+from anabranch.connectors.mysql.source.assemble import Assembler
+from anabranch.connectors.mysql.source.positions import place_of
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.chunk import META, Chunk, Op

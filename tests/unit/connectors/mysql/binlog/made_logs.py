@@ -8,8 +8,8 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from anabranch.connectors.mysql import binlog as b
-from anabranch.connectors.mysql import tablemap as t
+from anabranch.connectors.mysql.source import binlog as b
+from anabranch.connectors.mysql.source import tablemap as t
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.connectors.mysql.positions import (
+from anabranch.connectors.mysql.source.positions import (
     BinlogOrder,
     MariadbGtids,
     MysqlGtids,

@@ -16,8 +16,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from anabranch.connectors.mysql import endings, inner_events
-from anabranch.connectors.mysql.json_partial import patched
+from anabranch.connectors.mysql.source import endings, inner_events
+from anabranch.connectors.mysql.source.json_partial import patched
 from anabranch.errors import AnabranchError, UnknownLogEvent
 from anabranch.rows.chunk import Part
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 
 from anabranch.abc import ValueRules
-from anabranch.connectors.mysql import binlog, endings
-from anabranch.connectors.mysql.positions import place_of
+from anabranch.connectors.mysql.source import binlog, endings
+from anabranch.connectors.mysql.source.positions import place_of
 from anabranch.errors import LogLost, SchemaError, SourceUnavailable, UnknownLogEvent, ValueRefused
 from anabranch.rows.chunk import BarrierKind, Part
 from anabranch.rows.log_items import LogAbandoned, LogStatement

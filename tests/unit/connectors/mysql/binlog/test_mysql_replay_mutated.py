@@ -20,8 +20,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from anabranch.connectors.mysql import fields
-from anabranch.connectors.mysql.json_binary import to_text
+from anabranch.connectors.mysql.source import fields
+from anabranch.connectors.mysql.source.json_binary import to_text
 from anabranch.errors import AnabranchError, SourceUnavailable, UnknownLogEvent, ValueRefused
 
 SMALL = ["mariadb-transactions", "mysql-transactions"]

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from anabranch.abc import LogOptions
-from anabranch.connectors.mysql import capture, endings
-from anabranch.connectors.mysql.capture import BinlogReader
-from anabranch.connectors.mysql.positions import BinlogOrder, Place, place_of
+from anabranch.connectors.mysql.source import capture, endings
+from anabranch.connectors.mysql.source.capture import BinlogReader
+from anabranch.connectors.mysql.source.positions import BinlogOrder, Place, place_of
 from anabranch.errors import SourceUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.connectors.mysql.gtid_bytes import parse_tagged_gtid
-from anabranch.connectors.mysql.positions import BinlogOrder, MysqlGtids, Place
-from anabranch.connectors.mysql.snapshot import owned
+from anabranch.connectors.mysql.source.gtid_bytes import parse_tagged_gtid
+from anabranch.connectors.mysql.source.positions import BinlogOrder, MysqlGtids, Place
+from anabranch.connectors.mysql.source.snapshot import owned
 from anabranch.errors import LogLost
 
 OURS, GIVEN = "e8b5e9cf-e5d3-11f1-b084-02fc00000001", "3e11fa47-71ca-11e1-9e33-c80aa9429562"

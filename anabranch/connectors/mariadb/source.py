@@ -1,0 +1,17 @@
+"""MariaDB as a source: what differs from its elder, MySQL, is told by the server and stands in the elder's tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anabranch.connectors.mysql.source import MysqlSource
+
+if TYPE_CHECKING:
+    from anabranch.abc import SourceConnector
+    from anabranch.model.endpoint import Endpoint
+
+FAMILY = "mariadb"
+
+
+def connector(endpoint: Endpoint) -> SourceConnector:
+    return MysqlSource(endpoint, FAMILY)

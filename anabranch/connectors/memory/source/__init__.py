@@ -1,0 +1,67 @@
+"""The twin as a source: the descriptor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+from anabranch.abc import (
+    Checks,
+    Dialect,
+    LogOptions,
+    LogOrder,
+    LogReader,
+    SnapshotReader,
+    SourceCatalog,
+    SourceConnector,
+)
+from anabranch.connectors.memory.database import database
+from anabranch.connectors.memory.preflight import MemoryChecks
+from anabranch.connectors.memory.source.capture import MemoryLog, MemoryOrder
+from anabranch.connectors.memory.source.catalog import MemoryCatalog, MemoryDialect
+from anabranch.connectors.memory.source.snapshot import MemorySnapshot
+from anabranch.model.endpoint import Endpoint
+from anabranch.model.ids import TableId
+from anabranch.model.schema import TableSchema
+from anabranch.model.steps import SetUpStep
+
+
+class MemorySource:
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self.order: LogOrder = MemoryOrder()
+        self.dialect: Dialect = MemoryDialect()
+
+    def leftovers(self, name: str, remove: bool) -> list[str]:
+        return []
+
+    def missing(self, options: LogOptions, tables: Mapping[TableId, TableSchema], begins: bool) -> list[SetUpStep]:
+        return []
+
+    def astray(self, options: LogOptions, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
+        return {}
+
+    def guard(self, options: LogOptions, dropped: Callable[[TableId], Collection[str]]) -> None:
+        return None
+
+    def carry_out(self, steps: Sequence[SetUpStep], patience: float, stop: Callable[[], bool] = lambda: False) -> None:
+        pass
+
+    def log(self, options: LogOptions) -> LogReader:
+        return MemoryLog(database(self.endpoint.database))
+
+    def catalog(self) -> SourceCatalog:
+        return MemoryCatalog(database(self.endpoint.database))
+
+    def snapshot(self, expected: str = "") -> SnapshotReader:
+        return MemorySnapshot(self.endpoint.database, expected)
+
+    def checks(self) -> Checks:
+        return MemoryChecks(self.endpoint.database)
+
+    def witness(self) -> AbstractContextManager[str]:
+        return nullcontext("")
+
+
+def connector(endpoint: Endpoint) -> SourceConnector:
+    return MemorySource(endpoint)

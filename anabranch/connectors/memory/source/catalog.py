@@ -1,0 +1,80 @@
+"""Definitions of the twin's tables, and what its statements mean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+
+from anabranch.connectors.memory.database import Database
+from anabranch.connectors.memory.source.capture import mark
+from anabranch.model.ids import TableId
+from anabranch.model.position import LogMark
+from anabranch.model.schema import TableSchema
+from anabranch.model.writers import SourceWriter
+from anabranch.rows.log_items import StatementFacts
+
+_TRUNCATE = re.compile(r"\s*TRUNCATE\s+TABLE\s+(\w+)\s*$", re.IGNORECASE)
+
+
+class MemoryCatalog:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def tables(self, wanted: Callable[[TableId], bool], whole: bool = True) -> dict[TableId, TableSchema]:
+        with self._database.lock:
+            found = [relation.schema for relation in self._database.tables.values()]
+        return {schema.id: schema for schema in found if schema is not None and wanted(schema.id)}
+
+    def names(self) -> dict[TableId, str]:
+        return dict.fromkeys(self.tables(lambda table: True), "")
+
+    def gone(self, tables: Collection[TableId]) -> dict[TableId, str]:
+        return dict.fromkeys(set(tables) - self.names().keys(), "")
+
+    def writers(self) -> list[SourceWriter]:
+        return []
+
+    def mark(self) -> LogMark:
+        with self._database.lock:
+            return mark(self._database.identity, len(self._database.log))
+
+    def logs_whole_rows(self) -> bool:
+        return True
+
+    def log_sizes(self) -> dict[str, int]:
+        return {}
+
+    def logs_cascades(self) -> bool:
+        """The twin has no foreign-key actions: every change is in the log."""
+        return True
+
+    def prepared(self) -> frozenset[str]:
+        """The twin has one phase."""
+        return frozenset()
+
+    def held(self, name: str, much: int) -> None:
+        return None
+
+    def in_progress(self) -> frozenset[str]:
+        return frozenset()
+
+    def who_has(self, transactions: Collection[str]) -> list[str]:
+        return []
+
+    def unseen(self, before: LogMark) -> frozenset[str]:
+        """What is in the twin's log is in its tables."""
+        return frozenset()
+
+    def close(self) -> None:
+        pass
+
+
+class MemoryDialect:
+    def facts(self, sql: str, default_schema: str) -> StatementFacts:
+        found = _TRUNCATE.match(sql)
+        if found:
+            return StatementFacts("truncate", (TableId(default_schema, found[1]),))
+        return StatementFacts("unknown")
+
+    def shown(self, sql: str) -> str:
+        return sql  # the twin's statements hold no values

@@ -1,0 +1,42 @@
+"""The twin as a target: the descriptor."""
+
+from __future__ import annotations
+
+from anabranch.abc import Checks, Stager, TargetConnector, TargetReader, TargetStore, TypeMap, ValueRules, Writer
+from anabranch.abc import Loader as LoaderContract
+from anabranch.connectors.memory.database import database
+from anabranch.connectors.memory.preflight import MemoryChecks
+from anabranch.connectors.memory.target.apply import MemoryStager, MemoryWriter
+from anabranch.connectors.memory.target.load import MemoryLoader
+from anabranch.connectors.memory.target.store import MemoryStore
+from anabranch.connectors.memory.target.typemap import MemoryTypes
+from anabranch.connectors.memory.target.verify import MemoryReader
+from anabranch.model.endpoint import Endpoint
+
+
+class MemoryTarget:
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self.types: TypeMap = MemoryTypes()
+
+    def store(self) -> TargetStore:
+        return MemoryStore(database(self.endpoint.database))
+
+    def writer(self, rules: ValueRules, bypass_constraints: bool) -> Writer:
+        return MemoryWriter(database(self.endpoint.database), rules)
+
+    def stager(self, rules: ValueRules) -> Stager:
+        return MemoryStager(database(self.endpoint.database))
+
+    def loader(self, rules: ValueRules) -> LoaderContract:
+        return MemoryLoader(database(self.endpoint.database))
+
+    def reader(self, rules: ValueRules) -> TargetReader:
+        return MemoryReader(database(self.endpoint.database))
+
+    def checks(self) -> Checks:
+        return MemoryChecks(self.endpoint.database)
+
+
+def connector(endpoint: Endpoint) -> TargetConnector:
+    return MemoryTarget(endpoint)

@@ -1,0 +1,95 @@
+"""MySQL as a source: the descriptor. The driver is imported when a role is asked for, not before."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from anabranch.abc import Checks, LogOptions, LogOrder, LogReader, SourceCatalog, SourceConnector
+    from anabranch.connectors.mysql.source.load import MysqlSnapshot
+    from anabranch.connectors.mysql.source.statements import MysqlDialect
+    from anabranch.model.endpoint import Endpoint
+    from anabranch.model.ids import TableId
+    from anabranch.model.schema import TableSchema
+    from anabranch.model.steps import SetUpStep
+
+FAMILY = "mysql"
+
+
+class MysqlSource:
+    """SourceConnector of the family: MariaDB's differs by `family` only, the roles ask the server what it is."""
+
+    order: LogOrder
+
+    def __init__(self, endpoint: Endpoint, family: str = FAMILY) -> None:
+        """Raises ModuleNotFoundError without the driver."""
+        import pymysql  # noqa: F401 - asked whether it is there
+
+        from anabranch.connectors.mysql.source.positions import BinlogOrder
+
+        self.endpoint, self.family = endpoint, family
+        self.order = BinlogOrder()
+        self._folds_names = False  # as long as no server was asked
+
+    @cached_property
+    def dialect(self) -> MysqlDialect:
+        from anabranch.connectors.mysql.source.statements import MysqlDialect
+
+        dialect = MysqlDialect()
+        dialect.folds_names = self._folds_names
+        return dialect
+
+    def leftovers(self, name: str, remove: bool) -> list[str]:
+        from anabranch.connectors.mysql.source.watermark import leftovers
+
+        return leftovers(self.endpoint, remove)
+
+    def missing(self, options: LogOptions, tables: Mapping[TableId, TableSchema], begins: bool) -> list[SetUpStep]:
+        """Settings and grants are an administrator's: preflight lists them."""
+        return []
+
+    def astray(self, options: LogOptions, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
+        return {}
+
+    def guard(self, options: LogOptions, dropped: Callable[[TableId], Collection[str]]) -> None:
+        return None
+
+    def carry_out(self, steps: Sequence[SetUpStep], patience: float, stop: Callable[[], bool] = lambda: False) -> None:
+        raise AssertionError("there are none")
+
+    def log(self, options: LogOptions) -> LogReader:
+        from anabranch.connectors.mysql.source.capture import BinlogReader
+
+        return BinlogReader(self.endpoint, options)
+
+    def catalog(self) -> SourceCatalog:
+        from anabranch.connectors.mysql.source.catalog import MysqlCatalog
+
+        catalog = MysqlCatalog(self.endpoint)
+        self._folds_names = catalog.folds_names
+        if "dialect" in vars(self):
+            self.dialect.folds_names = catalog.folds_names
+        return catalog
+
+    def snapshot(self, expected: str = "") -> MysqlSnapshot:
+        from anabranch.connectors.mysql.source.computed import ComputingSnapshot
+
+        return ComputingSnapshot(self.endpoint, expected)
+
+    def checks(self) -> Checks:
+        from anabranch.connectors.mysql.source.preflight import MysqlChecks
+
+        return MysqlChecks(self.endpoint, self.family)
+
+    def witness(self) -> AbstractContextManager[str]:
+        """No target is a MySQL."""
+        return nullcontext("")
+
+
+def connector(endpoint: Endpoint) -> SourceConnector:
+    return MysqlSource(endpoint)

@@ -1,0 +1,90 @@
+"""Which server this is, and where its binary log ends now: asked with the statements of each family and version.
+
+What does not live here: the text forms and order of places (`positions.py`), the log's content (`capture.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pymysql
+
+from anabranch.connectors.mysql.connection import ask, family, variables
+from anabranch.connectors.mysql.source.positions import Place, gtid_set
+from anabranch.connectors.mysql.versions import knows
+from anabranch.errors import SourceError
+
+# https://dev.mysql.com/doc/refman/8.0/en/replication-options.html#sysvar_server_uuid, from MySQL 5.6 on. MariaDB keeps no
+# such thing: its server_uid (https://mariadb.com/kb/en/server-system-variables/#server_uid, not in older releases) comes
+# from hardware address and port, so a server that moves counts as another one, and the switch is allowed by GTID.
+IDENTITY = {"mysql": ("server_uuid",), "mariadb": ("server_id", "server_uid")}
+# MySQL 5.5 has no name of its own: a copy of it on another machine or port is another server.
+NAMELESS = ("server_id", "hostname", "port")
+# https://mariadb.com/kb/en/gtid/#gtid_binlog_pos
+EXECUTED = {"mysql": "SELECT @@GLOBAL.gtid_executed", "mariadb": "SELECT @@GLOBAL.gtid_binlog_pos"}
+TRIES = 5  # to read place and set without a commit between them
+
+
+def identity(connection: pymysql.Connection) -> str:
+    """Text that is equal for the same server."""
+    kind = family(connection)
+    told = variables(connection, *IDENTITY[kind])
+    facts = [told[name] for name in IDENTITY[kind] if name in told]
+    if kind == "mysql" and facts:
+        return facts[0]
+    told = told or variables(connection, *NAMELESS)
+    return "-".join([kind, *(facts or [told[name] for name in NAMELESS])])
+
+
+def log_status(connection: pymysql.Connection) -> tuple[str, ...]:
+    """The row of SHOW MASTER STATUS: file, offset, filters. Raises SourceError when there is no binary log."""
+    is_renamed = knows(connection, "binary log status")
+    rows = ask(connection, "SHOW BINARY LOG STATUS" if is_renamed else "SHOW MASTER STATUS")
+    if not rows:
+        raise SourceError(
+            "the source has no binary log", hint="set log_bin in the server's configuration and restart it"
+        )
+    return tuple("" if value is None else str(value) for value in rows[0])
+
+
+def log_sizes(connection: pymysql.Connection) -> dict[str, int]:
+    """Bytes of every file of the log that the server has. https://dev.mysql.com/doc/refman/8.0/en/show-binary-logs.html"""
+    return {str(row[0]): int(row[1]) for row in ask(connection, "SHOW BINARY LOGS")}
+
+
+def is_filtered(connection: pymysql.Connection) -> bool:
+    """Does the server leave some databases out of its log (binlog_do_db, binlog_ignore_db)?"""
+    return any(log_status(connection)[2:4])
+
+
+def place_at(connection: pymysql.Connection, file: str, offset: int, gtid: str = "") -> Place:
+    """A place in this server's log."""
+    return Place(identity(connection), family(connection), file, offset, gtid)
+
+
+def log_end(connection: pymysql.Connection) -> Place:
+    """The end, without GTIDs."""
+    file, offset, *_ = log_status(connection)
+    return place_at(connection, file, int(offset))
+
+
+def executed(connection: pymysql.Connection) -> str:
+    """The set of everything executed, normalised; "" without GTIDs."""
+    if not knows(connection, "GTIDs"):
+        return ""
+    kind = family(connection)
+    return str(gtid_set(kind, str(ask(connection, EXECUTED[kind])[0][0] or "")))
+
+
+def log_end_with_gtids(connection: pymysql.Connection) -> Place:
+    """The end with the set of what is before it: no commit came between the two answers.
+
+    On a server that is never quiet: the set read first, which is contained in the place. Where gtid_mode is not ON, there
+    may be more before it than the set names."""
+    for _ in range(TRIES):
+        before = executed(connection)
+        place = log_end(connection)
+        if executed(connection) == before:
+            break
+    is_anonymous = place.family == "mysql" and variables(connection, "gtid_mode").get("gtid_mode") != "ON"
+    return replace(place, gtid=before, anonymous=is_anonymous)

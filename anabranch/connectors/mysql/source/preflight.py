@@ -1,0 +1,115 @@
+"""Is this server ready to be the job's source? Every check reads only; what fails says what mends it.
+
+What does not live here: the checks themselves (`preflight_server.py`, `preflight_tables.py`, `preflight_structures.py`),
+rights (`privileges.py`), types that are refused (the engine's rules say them), the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import pymysql
+
+from anabranch.abc import PreflightContext
+from anabranch.connectors.mysql.connection import account, connect
+from anabranch.connectors.mysql.source import privileges
+from anabranch.connectors.mysql.source.preflight_facts import Live, warning
+from anabranch.connectors.mysql.source.preflight_room import check_connections
+from anabranch.connectors.mysql.source.preflight_server import (
+    check_family,
+    check_filters,
+    check_grants,
+    check_gtid,
+    check_replica,
+    check_retention,
+    check_row_image,
+    check_row_value_options,
+    check_server_id,
+    check_settings,
+    check_unused,
+    check_version,
+    check_xa,
+)
+from anabranch.connectors.mysql.source.preflight_structures import check_objects, check_on_update, check_partitions
+from anabranch.connectors.mysql.source.preflight_tables import (
+    check_computed,
+    check_engines,
+    check_foreign_keys,
+    check_generated,
+    check_hidden_keys,
+    check_keys,
+    check_standing_keys,
+    check_versioned,
+)
+from anabranch.errors import SourceError, SourceUnavailable
+from anabranch.model.checks import CheckResult
+from anabranch.model.endpoint import Endpoint
+
+
+class MysqlChecks:
+    """The checks of one source, over one connection."""
+
+    def __init__(self, endpoint: Endpoint, scheme: str) -> None:
+        self._endpoint, self._scheme = endpoint, scheme
+        self._connection: pymysql.Connection | None = None
+
+    def run(self, context: PreflightContext) -> list[CheckResult]:
+        """Raises SourceUnavailable, or SourceError when the server refuses us."""
+        if self._connection is None or not self._connection.open:
+            self._connection = connect(self._endpoint)
+        live = Live.of(self._connection, self._scheme, context)
+        return [result for check in CHECKS for result in _asked(check, live)]
+
+    def close(self) -> None:
+        if self._connection is not None and self._connection.open:
+            self._connection.close()
+        self._connection = None
+
+
+Check = Callable[[Live], Iterator[CheckResult]]
+CHECKS: tuple[Check, ...] = (
+    check_family,
+    check_version,
+    check_settings,
+    check_unused,
+    check_row_image,
+    check_row_value_options,
+    check_server_id,
+    check_retention,
+    check_gtid,
+    check_filters,
+    check_replica,
+    check_xa,
+    check_connections,
+    check_grants,
+    check_engines,
+    check_keys,
+    check_standing_keys,
+    check_hidden_keys,
+    check_foreign_keys,
+    check_computed,
+    check_generated,
+    check_versioned,
+    check_partitions,
+    check_on_update,
+    check_objects,
+)
+# The right that a check itself needs, where it is not one that the job needs anyway.
+# https://dev.mysql.com/doc/refman/8.0/en/privileges-provided.html#priv_xa-recover-admin
+# https://mariadb.com/kb/en/grant/#replica-monitor
+_RIGHT_TO_ASK: Mapping[tuple[str, Check], str] = {
+    ("mysql", check_xa): "XA_RECOVER_ADMIN",
+    ("mariadb", check_replica): "SLAVE MONITOR",
+}
+
+
+def _asked(check: Check, live: Live) -> list[CheckResult]:
+    """Its results; a warning where the user may not ask."""
+    try:
+        return list(check(live))
+    except SourceUnavailable:
+        raise
+    except SourceError as error:
+        right = _RIGHT_TO_ASK.get((live.family, check))
+        hint = privileges.grant(right, "*.*", account(live.connection)) if right else error.hint
+        return [warning(check.__name__.removeprefix("check_"), f"could not be asked: {error.message}", hint)]

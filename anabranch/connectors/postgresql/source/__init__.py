@@ -1,0 +1,104 @@
+"""PostgreSQL as a source: the descriptor. The driver is imported when a connector is asked for, not before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from anabranch.abc import (
+        Checks,
+        Dialect,
+        LogOptions,
+        LogOrder,
+        LogReader,
+        SnapshotReader,
+        SourceCatalog,
+        SourceConnector,
+        ValueGuard,
+    )
+    from anabranch.model.endpoint import Endpoint
+    from anabranch.model.ids import TableId
+    from anabranch.model.schema import TableSchema
+    from anabranch.model.steps import SetUpStep
+
+
+@dataclass
+class PostgresSource:
+    """A PostgreSQL database in the role of source."""
+
+    endpoint: Endpoint
+
+    @cached_property
+    def order(self) -> LogOrder:
+        from anabranch.connectors.postgresql.source.positions import WalOrder
+
+        return WalOrder()
+
+    @cached_property
+    def dialect(self) -> Dialect:
+        from anabranch.connectors.postgresql.source.statements import PostgresDialect
+
+        return PostgresDialect()
+
+    def leftovers(self, name: str, remove: bool) -> list[str]:
+        from anabranch.connectors.postgresql.source.set_up import leftovers
+
+        return leftovers(self.endpoint, name, remove)
+
+    def missing(self, options: LogOptions, tables: Mapping[TableId, TableSchema], begins: bool) -> list[SetUpStep]:
+        from anabranch.connectors.postgresql.source.set_up import missing
+
+        return missing(self.endpoint, options, tables, begins)
+
+    def astray(self, options: LogOptions, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
+        from anabranch.connectors.postgresql.source.set_up import astray
+
+        return astray(self.endpoint, options, tables)
+
+    def guard(self, options: LogOptions, dropped: Callable[[TableId], Collection[str]]) -> ValueGuard | None:
+        from anabranch.connectors.postgresql.source.large_object_guard import LargeObjectGuard
+        from anabranch.connectors.postgresql.source.large_objects import NUMBERS
+
+        return None if options.rules.large_objects == NUMBERS else LargeObjectGuard(self.endpoint, dropped)
+
+    def carry_out(self, steps: Sequence[SetUpStep], patience: float, stop: Callable[[], bool] = lambda: False) -> None:
+        from anabranch.connectors.postgresql.source.set_up import carry_out
+
+        carry_out(self.endpoint, steps, patience, stop)
+
+    def log(self, options: LogOptions) -> LogReader:
+        from anabranch.connectors.postgresql.source.capture import WalReader
+
+        return WalReader(self.endpoint, options)
+
+    def catalog(self) -> SourceCatalog:
+        from anabranch.connectors.postgresql.source.catalog import PostgresCatalog
+
+        return PostgresCatalog(self.endpoint)
+
+    def snapshot(self, expected: str = "") -> SnapshotReader:
+        from anabranch.connectors.postgresql.source.snapshot import PostgresSnapshot
+
+        return PostgresSnapshot(self.endpoint, expected)
+
+    def checks(self) -> Checks:
+        from anabranch.connectors.postgresql.source.preflight import PostgresSourceChecks
+
+        return PostgresSourceChecks(self.endpoint)
+
+    def witness(self) -> AbstractContextManager[str]:
+        from anabranch.connectors.postgresql.source.witness import witness
+
+        return witness(self.endpoint)
+
+
+def connector(endpoint: Endpoint) -> SourceConnector:
+    """Raises ModuleNotFoundError without the driver."""
+    import psycopg  # noqa: F401 - asked whether it is there
+
+    return PostgresSource(endpoint)

@@ -1,0 +1,152 @@
+"""What a PostgreSQL that is the source says of itself and its log; of its tables when it is asked (definitions.py).
+
+What does not live here: what it keeps for a job (held_log.py).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING
+
+from anabranch.connectors.postgresql.connection import Connection
+from anabranch.connectors.postgresql.lookout import who_has
+from anabranch.connectors.postgresql.registered import writers
+from anabranch.connectors.postgresql.source.connection import identity, log_end, open_session
+from anabranch.connectors.postgresql.source.errors import translated
+from anabranch.connectors.postgresql.source.held_log import held
+from anabranch.connectors.postgresql.source.positions import Place, lsn_of
+from anabranch.model.ids import TableId
+
+if TYPE_CHECKING:
+    from anabranch.model.endpoint import Endpoint
+    from anabranch.model.position import HeldLog, LogMark
+    from anabranch.model.schema import TableSchema
+    from anabranch.model.writers import SourceWriter
+
+STILL = 1.0  # seconds after which a commit that waits for no standby is through
+# Each holds its own id until others see what it did; a snapshot does not name the newest. Of this database alone.
+# https://www.postgresql.org/docs/current/view-pg-locks.html
+_IN_PROGRESS = b"""
+SELECT l.transactionid::text FROM pg_catalog.pg_locks l
+  LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
+  LEFT JOIN pg_catalog.pg_prepared_xacts p ON p.transaction = l.transactionid
+ WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted
+   AND coalesce(a.datname, p.database, pg_catalog.current_database()) = pg_catalog.current_database()
+"""
+# Who waits for a standby has committed and is not seen. Others see that only with the right to.
+# https://www.postgresql.org/docs/current/monitoring-stats.html#WAIT-EVENT-IPC-TABLE
+_WAITING = b"""
+SELECT coalesce(array_agg(backend_xid::text) FILTER (WHERE wait_event = 'SyncRep' AND backend_xid IS NOT NULL), '{}')
+         || CASE WHEN bool_or(wait_event = 'SyncRep')
+                 THEN ARRAY(SELECT transaction::text FROM pg_catalog.pg_prepared_xacts) ELSE '{}' END,
+       pg_catalog.current_setting('synchronous_standby_names') = '' OR pg_has_role('pg_read_all_stats', 'USAGE')
+         AS is_all, pg_catalog.pg_current_wal_flush_lsn()::text
+  FROM pg_catalog.pg_stat_activity
+"""
+# Everybody may read these, whatever rights he has to the tables. Tables of extensions are there as well.
+_PRESENT = """
+SELECT n.nspname::text, c.relname::text, rn.nspname::text, r.relname::text
+  FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+  LEFT JOIN pg_catalog.pg_class r ON {root}
+  LEFT JOIN pg_catalog.pg_namespace rn ON rn.oid = r.relnamespace
+ WHERE c.relkind IN ('r', 'p')
+   AND (n.nspname::text, c.relname::text) IN (SELECT * FROM unnest(%s::text[], %s::text[]))
+"""
+_ROOT = "c.relispartition AND r.oid = pg_catalog.pg_partition_root(c.oid)"  # with which its rows come
+
+
+class PostgresCatalog:
+    """SourceCatalog. What is read is what was there between two moments: the engine compares marks (K19)."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._connection = open_session(endpoint)
+        self.attached = set[str]()  # partitions that were tables before, of what was read
+        self._flushed: dict[str, float] = {}  # since when the log before such a mark is seen to be on disk
+        self._open: dict[str, tuple[frozenset[str], float]] = {}  # what `unseen` asked about first, and when
+
+    def tables(self, wanted: Callable[[TableId], bool], whole: bool = True) -> dict[TableId, TableSchema]:
+        from anabranch.connectors.postgresql.source.definitions import Definitions
+
+        definitions = Definitions(self._connection)
+        found = definitions.tables(wanted, whole)
+        self.attached |= definitions.attached
+        return found
+
+    def names(self) -> dict[TableId, str]:
+        from anabranch.connectors.postgresql.source.definitions import Definitions
+
+        return Definitions(self._connection).names()
+
+    def gone(self, tables: Collection[TableId]) -> dict[TableId, str]:
+        from anabranch.connectors.postgresql.source.definitions import ROOTS
+
+        asked = [[table.schema for table in tables], [table.name for table in tables]]
+        query = _PRESENT.format(root=_ROOT if self._connection.info.server_version >= ROOTS else "false")
+        with translated("look which tables the source has no more"):
+            rows = self._connection.execute(query.encode(), asked).fetchall()
+        there = {
+            TableId(schema, name): f"a partition of {of[0]}.{of[1]}" if of[0] else "" for schema, name, *of in rows
+        }
+        return {table: there.get(table, "") for table in tables if table not in there or there[table]}
+
+    def writers(self) -> list[SourceWriter]:
+        with translated("ask who writes to tables of the source"):
+            return writers(self._connection)
+
+    def mark(self) -> LogMark:
+        with translated("read the position of the source's log"):
+            return mark(self._connection)
+
+    def logs_whole_rows(self) -> bool:
+        """What is large and was not changed is not in the log."""
+        return False
+
+    def log_sizes(self) -> Mapping[str, int]:
+        return {}
+
+    def logs_cascades(self) -> bool:
+        return True
+
+    def prepared(self) -> frozenset[str] | None:
+        """The log has rows where they are committed."""
+        return frozenset()
+
+    def held(self, name: str, much: int) -> HeldLog | None:
+        with translated("look at the slot"):
+            return held(self._connection, name, much)
+
+    def in_progress(self) -> frozenset[str]:
+        with translated("read the transactions of the source"):
+            return self._in_progress()
+
+    def who_has(self, transactions: Collection[str]) -> list[str]:
+        with translated("ask who has the transactions of the source"):
+            return list(map(str, who_has(self._connection, transactions)))
+
+    def _in_progress(self) -> frozenset[str]:
+        return frozenset(xid for (xid,) in self._connection.execute(_IN_PROGRESS).fetchall())
+
+    def unseen(self, before: LogMark) -> frozenset[str]:
+        """Transactions that were in progress at the first look, still are, and may have their commit in the log already: it
+        is logged before it is seen, and waits for standbys in between (synchronous replication)."""
+        with translated("read the transactions of the source"):
+            now = self._in_progress()
+            first, since = self._open.setdefault(before.resume, (now, time.monotonic()))
+            left = first & now
+            if not left or time.monotonic() - since < STILL:
+                return left
+            waiting, is_all, flushed = self._connection.execute(_WAITING).fetchall()[0]
+            if before.resume not in self._flushed:  # a disk that is slow holds commits up as a standby does
+                if lsn_of(flushed) >= lsn_of(before.native):
+                    self._flushed[before.resume] = time.monotonic()
+                return left
+            is_through = time.monotonic() - self._flushed[before.resume] >= STILL
+            return left & frozenset(waiting) if is_all and is_through else left
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def mark(connection: Connection) -> LogMark:
+    return Place(identity(connection), log_end(connection)).mark()

@@ -1,0 +1,174 @@
+"""Messages of pgoutput for the assembler: rows as they came, by relation.
+
+What does not live here: transactions and chunks (assemble.py), what is in a message (pgoutput.py), relations and definitions
+(relations.py), transactions that come while they are open (streamed.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from typing import TypeVar
+
+from anabranch.abc import Select
+from anabranch.connectors.postgresql.source import assemble
+from anabranch.connectors.postgresql.source.assemble import Assembler
+from anabranch.connectors.postgresql.source.heartbeat import written_at
+from anabranch.connectors.postgresql.source.message_buffer import MessageBuffer
+from anabranch.connectors.postgresql.source.native_loop import FLUSH, FULL, NativeLoop
+from anabranch.connectors.postgresql.source.native_rows import NativeMessageBuffer
+from anabranch.connectors.postgresql.source.pgoutput import (
+    ROWS,
+    Begin,
+    Commit,
+    Item,
+    Origin,
+    Relation,
+    StreamAbort,
+    StreamCommit,
+    StreamStart,
+    Truncate,
+    TypeName,
+    Written,
+    parse,
+)
+from anabranch.connectors.postgresql.source.positions import Place
+from anabranch.connectors.postgresql.source.relations import ReaderOf, Relations, TypeText
+from anabranch.connectors.postgresql.source.streamed import StreamedTransactions, Undone
+from anabranch.errors import UnknownLogEvent
+from anabranch.rows.compiled import compiled
+
+_What = TypeVar("_What")
+_Made = TypeVar("_Made")
+
+
+class PgoutputAssembler(Assembler):
+    """Assembler of pgoutput's messages."""
+
+    def __init__(
+        self,
+        place: Place,
+        select: Select,
+        type_text: TypeText,
+        name: str,
+        reader: ReaderOf | None = None,
+        undone: Undone = lambda subtransactions: False,
+        decoding: str = "python",
+    ) -> None:
+        """`reader`: where the server was asked for values in binary form; `undone`: where it was for large transactions while
+        they are open; `decoding`: auto, python, native. Raises ConfigError where the compiled decoder is missing."""
+        is_compiled = compiled(decoding) and reader is None
+        self._native = NativeLoop() if is_compiled else None
+        super().__init__(place, self._native.builder if self._native is not None else None)
+        self._name = name  # of our own messages
+        numbers = count()
+        self._relations = Relations(select, type_text, self._buffer, self._park, numbers, reader=reader)
+        if self._native is not None:
+            self._relations.tell = self._native.know
+        make = NativeMessageBuffer if is_compiled else MessageBuffer
+        self._pieces = StreamedTransactions(select, type_text, numbers, self._give, self.mark, reader, undone, make)
+        self._begun = 0  # where the open transaction's commit is
+
+    def carry(self) -> None:
+        super().carry()
+        self._pieces.carry()
+
+    def reselect(self) -> None:
+        self._relations.reselect()
+
+    @property
+    def is_between(self) -> bool:
+        return self._xid is None and self._pieces.piece is None
+
+    def follow(self, frames: list[bytes], at: int) -> int:
+        if self._native is None or self._pieces.piece is not None:
+            return at
+        is_plain = not self._fragmented and not self._has_barrier
+        opened = self._xid, self._begun, self._ordinal
+        found = self._native.follow(frames, at, opened, is_plain, (assemble.FULL_IMAGES, assemble.FULL_BYTES))
+        self._xid, self._begun, self._ordinal = found.xid, found.begun, found.ordinal
+        if found.end is not None:
+            end, self._time = found.end
+            self._place = self._place.at(end)
+        if found.next == FULL:
+            self._full()
+        elif found.next == FLUSH:
+            self.flush()
+        return found.at
+
+    def take(self, message: bytes, lsn: int = 0) -> None:
+        if self._pieces.piece is not None:
+            self._streamed(self._pieces.take, message)
+            return
+        if message[0] not in ROWS:
+            self._other(message)
+            return
+        try:
+            known = self._relations.known[message[1:5]]
+        except KeyError:
+            raise self._unknown("rows of a relation that the log did not name") from None
+        if known is None:
+            return
+        buffer, layout = known
+        images = buffer.add(layout, message, self._builder.transaction, self._ordinal)
+        self._ordinal += images
+        self._builder.images += images
+        self._builder.size += len(message)
+        if self._is_full():
+            self._full()
+
+    def _other(self, message: bytes) -> None:
+        try:
+            item, _ = parse(message)
+        except ValueError as error:
+            raise self._unknown(str(error)) from error
+        match item:
+            case Relation():
+                self._relations.announce(item)
+            case Begin():
+                self._begin(item.xid)
+                self._begun = item.lsn
+            case Commit():
+                if item.lsn != self._begun:
+                    raise self._unknown("the end of a transaction that did not begin")
+                self._commit(item.end, item.time)
+            case Truncate():
+                self._truncated(item)
+            case StreamStart() | StreamAbort() | StreamCommit() if self._xid is not None:
+                raise self._unknown("a piece of another transaction within one")
+            case StreamStart():
+                self._streamed(self._pieces.begin, item)
+            case StreamAbort():
+                self._streamed(self._pieces.abort, item)
+            case StreamCommit():
+                self._relations.adopt(self._streamed(self._pieces.commit, item.xid))
+                self._streamed_commit(item.xid, item.end, item.time)
+            case Written():
+                self._written(item)
+            case TypeName() | Origin():
+                pass
+            case _:
+                raise self._unexpected(item)
+
+    def _streamed(self, take: Callable[[_What], _Made], what: _What) -> _Made:
+        try:
+            return take(what)
+        except ValueError as error:
+            raise self._unknown(str(error)) from error
+
+    def _truncated(self, item: Truncate) -> None:
+        for oid in item.relations:
+            table = self._relations.table(oid)
+            if table is not None:
+                self._truncate(table)
+
+    def _written(self, item: Written) -> None:
+        """What other sessions wrote is none of ours."""
+        if item.prefix == self._name and not item.transactional:
+            try:
+                self._beat(item.lsn, written_at(item.content))
+            except ValueError as error:
+                raise self._unknown(f"a heartbeat that cannot be read: {error}") from error
+
+    def _unexpected(self, item: Item) -> UnknownLogEvent:
+        return self._unknown(f"a message that was not asked for: {type(item).__name__}")

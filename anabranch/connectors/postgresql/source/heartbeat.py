@@ -1,0 +1,51 @@
+"""What the reader of a log writes into it by itself: messages that move the place on where nothing of the job happens, while
+others make the log grow, and that tell by their time how old what was read is.
+
+https://www.postgresql.org/docs/current/functions-admin.html#FUNCTIONS-REPLICATION
+What does not live here: reading them (assemble.py), keepalives, which move the place as well (capture.py).
+"""
+
+from __future__ import annotations
+
+from anabranch import log
+from anabranch.connectors.postgresql.source.connection import open_session
+from anabranch.connectors.postgresql.source.errors import translated
+from anabranch.errors import SourceError, SourceUnavailable
+from anabranch.model.endpoint import Endpoint
+
+GROWN = 1 << 20  # bytes of log that are worth a message: a server on which nothing happens stays as it is
+_WRITE = """
+SELECT pg_catalog.pg_logical_emit_message(false, %s, (extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::bigint::text)
+"""
+
+
+def written_at(content: bytes) -> int:
+    """What the message says: microseconds since 1970, by the source's clock. Raises ValueError."""
+    return int(content)
+
+
+class Heartbeat:
+    """Writes a message, named as the slot, when the log has grown and the last one is `every` seconds old (0: never)."""
+
+    def __init__(self, endpoint: Endpoint, name: str, every: float) -> None:
+        self._endpoint, self._name, self._every = endpoint, name, every
+        self._next, self._at = 0.0, 0
+
+    def begin(self, now: float, lsn: int) -> None:
+        """Reading begins, at this place of the log."""
+        self._next, self._at = now + self._every, lsn
+
+    def beat(self, now: float, lsn: int) -> None:
+        """Nothing came for a moment; the server has read its log up to `lsn`. A message that is refused is told of once, and
+        tried no more; one that the line did not let through is tried again later."""
+        if not self._every or now < self._next or lsn < self._at + GROWN:
+            return
+        self._next, self._at = now + self._every, lsn
+        try:
+            with open_session(self._endpoint) as connection, translated("write a heartbeat into the log"):
+                connection.execute(_WRITE.encode(), [self._name])
+        except SourceUnavailable:
+            return
+        except SourceError as refused:
+            self._every = 0.0
+            log.get().warning("heartbeat_refused", why=refused.message)

@@ -1,0 +1,213 @@
+"""Row messages of pgoutput wait here as they came, and become a batch when a chunk is made: nothing is done per value.
+
+What does not live here: what is in a message (row_images.py), what its text means (text_values.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anabranch.connectors.postgresql.source.binary_values import Reader
+from anabranch.connectors.postgresql.source.row_images import ABSENT, BINARY, TEXT, UNCHANGED, Images, images
+from anabranch.connectors.postgresql.source.text_values import array_of_text
+from anabranch.errors import ValueRefused
+from anabranch.model.datatype import LogicalType
+from anabranch.model.schema import TableSchema
+from anabranch.rows.arrow import arrow_type
+from anabranch.rows.builder import TableBuffer
+from anabranch.rows.chunk import Op, Shape, TableRows, Unconverted
+from anabranch.rows.refused import LEAVE_OUT, NO_TEXT, readable, refused
+
+UPDATE = ord("U")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Layout:
+    """What messages of a relation hold: for each of its columns the place of the table's column, and whether it is in the
+    replica identity; `head` as in row_images.images; `readers`: of each column's binary form, none where values come as
+    text; `compiled`: who reads them first (native_rows.py)."""
+
+    places: tuple[int, ...]
+    in_identity: tuple[bool, ...]
+    head: int
+    readers: tuple[Reader, ...] = ()
+    compiled: Any = None
+
+
+class MessageBuffer(TableBuffer):
+    """TableBuffer of messages: one run for each, with its transaction, ordinal and number of images."""
+
+    def __init__(self, schema: TableSchema) -> None:
+        super().__init__(schema)
+        self._messages: list[tuple[Layout, bytes]] = []
+
+    def ready(self, layout: Layout) -> Layout:
+        """As messages are to be added with it."""
+        return layout
+
+    def add(self, layout: Layout, message: bytes, tx: int, ordinal: int) -> int:
+        """A message of the open transaction `tx`, the first image of which is `ordinal`. Returns how many it has."""
+        count = 2 if message[0] == UPDATE else 1
+        self._messages.append((layout, message))
+        self.runs.append((0, tx, ordinal, 0, 0, count))
+        return count
+
+    def drop(self, tx: int, first: int = 0) -> int:
+        dropped = super().drop(tx, first)
+        del self._messages[len(self.runs) :]
+        return dropped
+
+    def take(self, before_tx: int) -> TableRows | None:
+        """Raises ValueRefused for a value that the column does not have, ValueError for messages that are none."""
+        runs = self._leaving(before_tx)
+        messages, self._messages = self._messages[: len(runs)], self._messages[len(runs) :]
+        if not messages:
+            return None
+        pieces = [
+            Piece(layout, images([message for _, message in some], layout.in_identity, layout.head))
+            for layout, some in groupby(messages, itemgetter(0))
+        ]
+        op = np.concatenate([piece.images.op for piece in pieces])
+        counts = [run[-1] for run in runs]
+        tx, ordinal = (np.repeat(np.array([run[at] for run in runs], np.int64), counts) for at in (1, 2))
+        shape, shapes = _shapes([piece.codes(len(self.schema.columns)) for piece in pieces])
+        values = [self.column(place, pieces) for place in range(len(self.schema.columns))]
+        return self._rows((op, tx, ordinal + (op == Op.AFTER), shape), values, [(one, ()) for one in shapes])
+
+    def column(self, place: int, pieces: Sequence[Piece], before: int = 0) -> pa.Array:
+        """The values of a column of the table, behind so many images. Raises ValueRefused."""
+        column = self.schema.columns[place]
+        count = sum(len(piece.images.op) for piece in pieces)
+        if column.type is None:
+            return pa.nulls(count)
+        try:
+            parts = [
+                piece.column(piece.layout.places.index(place), column.type)
+                if place in piece.layout.places
+                else pa.nulls(len(piece.images.op), arrow_type(column.type))
+                for piece in pieces
+            ]
+        except ValueError as error:
+            if self.carries and (found := self._without_misfits(place, pieces, before)) is not None:
+                return found
+            raise self._misfit(place, pieces) or ValueRefused(
+                f"column {column.name}: {error}", table=str(self.schema.id), hint=LEAVE_OUT
+            ) from error
+        return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+
+    def _without_misfits(self, place: int, pieces: Sequence[Piece], before: int) -> pa.Array | None:
+        """The same without the values that are none of the column's type. None where the fault is not in a text."""
+        type = self.schema.columns[place].type
+        assert type is not None
+        parts = []
+        for piece in pieces:
+            at = piece.layout.places.index(place) if place in piece.layout.places else None
+            if at is None:
+                parts.append(pa.nulls(len(piece.images.op), arrow_type(type)))
+            elif piece.is_binary(at):
+                return None
+            else:
+                misfits = list(piece.misfits(at, type))
+                self._late += (Unconverted(before + row, place, NO_TEXT) for row in misfits)
+                parts.append(piece.column_without(at, type, misfits))
+            before += len(piece.images.op)
+        return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+
+    def _misfit(self, place: int, pieces: Sequence[Piece]) -> ValueRefused | None:
+        """For the first value of a column that is none of its type. None where the fault is not in a value."""
+        column = self.schema.columns[place]
+        assert column.type is not None
+        for piece in pieces:
+            if place not in piece.layout.places:
+                continue
+            at = piece.layout.places.index(place)
+            if (row := next(piece.misfits(at, column.type), None)) is not None:
+                key = {
+                    self.schema.columns[one].name: piece.readable(row, piece.layout.places.index(one))
+                    for one in self.schema.key_indexes
+                    if one in piece.layout.places
+                }
+                return refused(self.schema.id, column.name, key, NO_TEXT)
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Consecutive messages of one layout."""
+
+    layout: Layout
+    images: Images
+
+    def column(self, place: int, type: LogicalType) -> pa.Array:
+        """The values of a column of the relation. Raises ValueError for what is no value of `type`."""
+        tags = self.images.cells.tags[:, place]
+        if not (tags == BINARY).any():
+            return array_of_text(type, self.images.column(place))
+        if not self.layout.readers or (tags == TEXT).any():
+            raise ValueError("values in binary form, which was not asked for")
+        found = self.layout.readers[place](self.images.column(place))
+        if found.type != arrow_type(type):
+            raise ValueError(f"values in the binary form of {found.type}")
+        return found
+
+    def is_binary(self, place: int) -> bool:
+        return bool((self.images.cells.tags[:, place] == BINARY).any())
+
+    def column_without(self, place: int, type: LogicalType, left_out: Sequence[int]) -> pa.Array:
+        """The same as `column`, NULL in these images."""
+        found = self.images.column(place)
+        kept = np.ones(len(found), dtype=bool)
+        kept[list(left_out)] = False
+        return array_of_text(type, pc.if_else(pa.array(kept), found, pa.scalar(None, found.type)))
+
+    def misfits(self, place: int, type: LogicalType) -> Iterator[int]:
+        """The images whose text is none of the type."""
+        found = self.images.column(place)
+        for row in range(len(found)):
+            try:
+                array_of_text(type, found.slice(row, 1).take(pa.array([0])))
+            except ValueError:
+                yield row
+
+    def readable(self, row: int, place: int) -> str | None:
+        """A value of a column as people can read it."""
+        stored = self.images.column(place)[row].as_py()
+        if stored is None:
+            return None
+        if self.images.cells.tags[row, place] == BINARY and self.layout.readers:
+            return str(
+                self.layout.readers[place](self.images.column(place).slice(row, 1).take(pa.array([0])))[0].as_py()
+            )
+        return readable(stored)
+
+    def codes(self, columns: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        """By image and column of the table: 1 present, 2 unchanged, 0 neither. What no message has is not replicated."""
+        tags = self.images.cells.tags
+        codes = np.ones((len(tags), columns), np.uint8)
+        codes[:, list(self.layout.places)] = np.select([tags == ABSENT, tags == UNCHANGED], [0, 2], 1)
+        return codes
+
+
+def _shapes(codes: Sequence[np.ndarray[Any, Any]]) -> tuple[Any, tuple[Shape, ...]]:
+    """The number of each image's shape, and the shapes."""
+    rows = np.ascontiguousarray(np.concatenate(codes))
+    _, firsts, numbers = np.unique(rows.view(f"V{rows.shape[1]}").ravel(), return_index=True, return_inverse=True)
+    found = (rows[first] for first in firsts)
+    return numbers, tuple(map(shape_of, found))
+
+
+def shape_of(codes: Any) -> Shape:
+    """Shape of an image, by the codes of its columns."""
+    return Shape(_truths(codes == 1), _truths(codes == 2) if (codes == 2).any() else ())
+
+
+def _truths(found: Any) -> tuple[bool, ...]:
+    return tuple(map(bool, found))

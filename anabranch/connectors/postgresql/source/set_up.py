@@ -1,0 +1,131 @@
+"""What a job needs at its source and leaves there, over a session of its own. What that is: slots.py."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing
+
+import psycopg
+
+from anabranch.abc import LogOptions
+from anabranch.connectors.postgresql.connection import Connection
+from anabranch.connectors.postgresql.source.catalog import PostgresCatalog
+from anabranch.connectors.postgresql.source.changed_types import changed_types
+from anabranch.connectors.postgresql.source.connection import open_session
+from anabranch.connectors.postgresql.source.decoders import DECODERS
+from anabranch.connectors.postgresql.source.errors import translate, translated
+from anabranch.connectors.postgresql.source.held_log import read_slot
+from anabranch.connectors.postgresql.source.slots import missing as statements
+from anabranch.connectors.postgresql.source.slots import removal
+from anabranch.errors import SourceUnavailable
+from anabranch.model.endpoint import Endpoint
+from anabranch.model.ids import TableId
+from anabranch.model.schema import TableSchema
+from anabranch.model.steps import SetUpStep
+
+LOCK_SECONDS = 2.0  # that others may have to wait behind a statement of ours
+LET_GO_SECONDS = 10.0  # in which a server sees that a slot's reader is gone
+
+
+def missing(
+    endpoint: Endpoint, options: LogOptions, tables: Mapping[TableId, TableSchema], begins: bool
+) -> list[SetUpStep]:
+    with open_session(endpoint) as connection, translated("look at what the source has of the job"):
+        return statements(connection, options.name, tables, begins, DECODERS[options.decoder])
+
+
+def astray(endpoint: Endpoint, options: LogOptions, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
+    """The log has no statements: what became of a table says its next row, if ever one comes."""
+    with closing(PostgresCatalog(endpoint)) as catalog:
+        now = catalog.tables(tables.__contains__)
+        attached = catalog.attached
+    with open_session(endpoint) as connection, translated("look at what the source has of the job"):
+        steps = statements(connection, options.name, now, False, DECODERS[options.decoder])
+    found = {
+        table: f"the log does not have all of its rows any more: {step.sql}" for step in steps for table in step.tables
+    }
+    wholes = {part.table: whole for whole, schema in now.items() for part in schema.partitions}
+    for table, schema in tables.items():
+        if table in wholes:
+            found[table] = f"it became a partition of {wholes[table]}, with which its rows are loaded and followed"
+        elif why := _what_became(schema, now.get(table), attached):
+            found[table] = why
+    return found
+
+
+def _what_became(then: TableSchema, now: TableSchema | None, attached: Collection[str]) -> str:
+    """Why the log does not tell of the table what it should; "" where it does."""
+    if now is None:
+        return "it is gone at the source, has another name, or became a partition"
+    if then.oid and then.oid != now.oid:
+        return "another table has its name now"
+    if not then.reads_like(now) or _is_other(then, now):
+        return "its definition changed at the source"
+    if why := changed_types(then, now):
+        return why
+    if gone := sorted(_parts(then) - _parts(now)):
+        return f"the partition {gone[0]} was detached or dropped: its rows went without the log"
+    if come := sorted((_parts(now) - _parts(then)) & set(attached)):
+        return f"the table {come[0]} was attached as a partition: its rows came without the log"
+    if dark := [part.name for part in now.partitions if not part.is_logged]:
+        return f"the partition {dark[0]} is unlogged: its rows are not in the log"
+    return ""
+
+
+def _parts(schema: TableSchema) -> set[str]:
+    return {part.name for part in schema.partitions}
+
+
+def _is_other(then: TableSchema, now: TableSchema) -> bool:
+    """Has it another key, or columns that only look the same? Of both the columns are as many."""
+    pairs = zip(then.columns, now.columns, strict=True)
+    return then.primary_key != now.primary_key or any(
+        (a.number and a.number != b.number) or (a.expression, a.collation) != (b.expression, b.collation)
+        for a, b in pairs
+    )
+
+
+def carry_out(endpoint: Endpoint, steps: Sequence[SetUpStep], patience: float, stop: Callable[[], bool]) -> None:
+    """Raises SourceError with the statement that was refused. One that waits for a table's lock makes everybody who writes to
+    it wait behind it: it tries again and again for a moment. One that only waits for transactions to end waits once."""
+    with open_session(endpoint, limited=False) as connection:
+        for step in steps:
+            _carry_out(connection, step, patience, stop)
+
+
+def _carry_out(connection: Connection, step: SetUpStep, patience: float, stop: Callable[[], bool]) -> None:
+    until = time.monotonic() + patience
+    while True:
+        left = until - time.monotonic()
+        longest = left if step.waits else min(patience, LOCK_SECONDS)
+        try:
+            run(connection, f"SET lock_timeout = {0 if longest == math.inf else max(1, int(longest * 1000))}")
+            run(connection, step.sql)
+            return
+        except SourceUnavailable:
+            if time.monotonic() + min(longest, LOCK_SECONDS) > until or connection.closed or stop():
+                raise
+            time.sleep(LOCK_SECONDS)
+
+
+def leftovers(endpoint: Endpoint, name: str, remove: bool) -> list[str]:
+    if not name:
+        return []
+    with open_session(endpoint, limited=False) as connection:
+        with translated("look at what the source has of the job"):
+            found = removal(connection, name)
+            until = time.monotonic() + LET_GO_SECONDS
+            while remove and time.monotonic() < until and (slot := read_slot(connection, name)) and slot.reader:
+                time.sleep(0.1)  # of a reader that has just ended
+        for statement in found if remove else ():
+            run(connection, statement)
+    return found
+
+
+def run(connection: Connection, statement: str) -> None:
+    try:
+        connection.execute(statement.encode())
+    except psycopg.Error as error:
+        raise translate(error, f"set the source up: {statement}") from None

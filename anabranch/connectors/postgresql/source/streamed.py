@@ -1,0 +1,214 @@
+"""Large transactions that pgoutput gives while they are open, in pieces: their rows as parts of open transactions (K6).
+
+Pieces of several transactions, and whole ones, come one after another. Within a piece each message names its subtransaction,
+relations are the transaction's own until it commits, and a savepoint that it goes back to takes back all that came since.
+What does not live here: whole transactions (assemble.py, decode_pgoutput.py), what waits for the end (capture).
+https://www.postgresql.org/docs/current/protocol-logical-replication.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+
+from anabranch.abc import Select
+from anabranch.connectors.postgresql.source.assemble import FULL_BYTES, FULL_IMAGES
+from anabranch.connectors.postgresql.source.message_buffer import MessageBuffer
+from anabranch.connectors.postgresql.source.pgoutput import (
+    ROWS,
+    STREAMED_ROW_HEAD,
+    Origin,
+    Relation,
+    StreamAbort,
+    StreamStart,
+    StreamStop,
+    Truncate,
+    TypeName,
+    Written,
+    parse,
+)
+from anabranch.connectors.postgresql.source.relations import ReaderOf, Relations, TypeText
+from anabranch.model.ids import TableId
+from anabranch.model.position import LogMark
+from anabranch.model.schema import TableSchema
+from anabranch.rows.builder import ChunkBuilder
+from anabranch.rows.chunk import BarrierKind, Part
+from anabranch.rows.log_items import LogItem
+from anabranch.rows.uncommitted import LogChanges, LogEnded, LogTakenBack
+
+Undone = Callable[[Sequence[int]], bool]
+"""Were some of these subtransactions, of a transaction that is committed, taken back, or can the server not say that?"""
+
+
+class NeedsWhole(Exception):
+    """What a transaction took back cannot be told from its pieces."""
+
+
+class _Open:
+    """`ordinal`: of what comes next; barriers have one of their own, so that a savepoint is before or behind them. `firsts`:
+    where each subtransaction began, in their order; `parked`: tables whose rows cannot be read from there on."""
+
+    def __init__(self, xid: int, relations: Relations) -> None:
+        self.xid, self.relations = xid, relations
+        self.ordinal = 0
+        self.firsts: dict[bytes, int] = {}
+        self.parked: dict[TableId, int] = {}
+
+
+class StreamedTransactions:
+    """Takes what is in pieces, and what becomes of their transactions. `give` is told what capture has to know, `mark` says
+    where the log is; `make`: the buffer of a table. Raises ValueError for what cannot be."""
+
+    def __init__(
+        self,
+        select: Select,
+        type_text: TypeText,
+        numbers: Iterator[int],
+        give: Callable[[LogItem], None],
+        mark: Callable[[], LogMark],
+        reader: ReaderOf | None = None,
+        undone: Undone = lambda subtransactions: False,
+        make: Callable[[TableSchema], MessageBuffer] = MessageBuffer,
+    ) -> None:
+        self._select, self._type_text, self._numbers, self._give, self._mark = select, type_text, numbers, give, mark
+        self._reader, self._undone = reader, undone
+        self._schemas: dict[TableId, TableSchema | None] = {}  # one object for all: rows of a table have one buffer
+        self._builder = ChunkBuilder(make)
+        self._has_barrier = False
+        self._all: dict[int, _Open] = {}
+        self._sub = b""  # the subtransaction whose messages come
+        self.piece: _Open | None = None  # of which one comes at the moment
+
+    def carry(self) -> None:
+        """As Assembler.carry."""
+        self._builder.carries = True
+
+    def begin(self, item: StreamStart) -> None:
+        if item.is_first == (item.xid in self._all):
+            raise ValueError(f"a piece of the transaction {item.xid} that is not the next one")
+        if item.is_first:
+            self._all[item.xid] = _Open(item.xid, self._relations(()))
+        self.piece, self._sub = self._all[item.xid], b""
+
+    def take(self, message: bytes) -> None:
+        """What stands in a piece, its end among it."""
+        piece = self.piece
+        assert piece is not None, "a piece begins before its messages"
+        if message[0] not in ROWS:
+            self._other(piece, message)
+            return
+        if message[1:5] != self._sub:
+            self._enter(piece, message[1:5])
+        try:
+            known = piece.relations.known[message[5:STREAMED_ROW_HEAD]]
+        except KeyError:
+            raise ValueError("rows of a relation that the log did not name") from None
+        if known is None:
+            return
+        buffer, layout = known
+        builder = self._builder
+        images = buffer.add(layout, message, 0, piece.ordinal)
+        piece.ordinal += images
+        builder.images += images
+        builder.size += len(message)
+        if builder.images >= FULL_IMAGES or builder.size >= FULL_BYTES:
+            self._leave(piece)
+
+    def abort(self, item: StreamAbort) -> None:
+        """Takes back what a transaction, or a part of it, gave; nothing where it gave nothing."""
+        one = self._all.get(item.xid)
+        if one is None:
+            return
+        if item.subxid == item.xid:
+            del self._all[item.xid]
+            self._give(LogEnded(str(item.xid), False, self._mark()))
+            return
+        first = one.firsts.get(item.subxid.to_bytes(4))
+        if first is not None:
+            self._take_back(one, first)
+
+    def commit(self, xid: int) -> Relations:
+        """Its relations hold for all from here on. Raises NeedsWhole: of a subtransaction whose rows lay in files of the
+        server first, as many from before a start do, PostgreSQL (seen: 18.4) does not tell that it is taken back."""
+        one = self._all.pop(xid, None)
+        if one is None:
+            raise ValueError(f"the end of the transaction {xid}, which did not begin")
+        subtransactions = [sub for name in one.firsts if (sub := int.from_bytes(name)) != xid]
+        if subtransactions and self._undone(subtransactions):
+            raise NeedsWhole(f"the transaction {xid} took back what its pieces do not say")
+        return one.relations
+
+    # --- within a piece -------------------------------------------------------------------------------------------
+
+    def _other(self, piece: _Open, message: bytes) -> None:
+        item, xid = parse(message, in_stream=True)
+        if xid:
+            self._enter(piece, xid.to_bytes(4))
+        match item:
+            case Relation():
+                piece.relations.announce(item)
+            case Truncate():
+                found = (piece.relations.table(oid) for oid in item.relations)
+                self._barrier(piece, BarrierKind.TRUNCATE, [table for table in found if table is not None])
+            case StreamStop():
+                self._leave(piece)
+                self.piece = None
+            case TypeName() | Origin() | Written():
+                pass
+            case _:
+                raise ValueError(f"a message that does not belong into a piece: {type(item).__name__}")
+
+    def _enter(self, piece: _Open, sub: bytes) -> None:
+        self._sub = sub
+        piece.firsts.setdefault(sub, piece.ordinal)
+
+    def _barrier(self, piece: _Open, kind: BarrierKind, tables: Sequence[TableId], reason: str = "") -> None:
+        """Tables that one statement emptied have one place: they are emptied at once."""
+        for table in tables:
+            self._builder.barrier(piece.ordinal, kind, table, reason)
+            self._has_barrier = True
+        piece.ordinal += 1
+
+    def _park(self, table: TableId, reason: str) -> None:
+        """At the commit, if it is not taken back: whoever changed the table keeps others away from it until then."""
+        assert self.piece is not None, "relations are announced in pieces"
+        self.piece.parked[table] = self.piece.ordinal
+        self._barrier(self.piece, BarrierKind.PARK, [table], reason)
+
+    def _leave(self, piece: _Open) -> None:
+        if not (self._builder.images or self._has_barrier):
+            return
+        self._has_barrier = False
+        try:
+            chunk = self._builder.build("", Part.FRAGMENT)
+        except ValueError as error:
+            raise ValueError(f"rows that cannot be read: {error}") from error
+        self._give(LogChanges(str(piece.xid), chunk, self._mark(), self._mark()))
+
+    def _take_back(self, one: _Open, first: int) -> None:
+        """The server names relations again behind it: what they were in what is taken back does not hold."""
+        one.firsts = {sub: began for sub, began in one.firsts.items() if began < first}
+        one.parked = {table: place for table, place in one.parked.items() if place < first}
+        one.relations = self._relations(one.parked)
+        if one.ordinal > first:
+            self._give(LogTakenBack(str(one.xid), first, self._mark()))
+
+    def _relations(self, parked: Collection[TableId]) -> Relations:
+        return Relations(
+            lambda table: None if table in parked else self._selected(table),
+            self._type_text,
+            lambda schema: self._buffer(schema),
+            self._park,
+            self._numbers,
+            STREAMED_ROW_HEAD,
+            self._reader,
+        )
+
+    def _selected(self, table: TableId) -> TableSchema | None:
+        if table not in self._schemas:
+            self._schemas[table] = self._select(table)
+        return self._schemas[table]
+
+    def _buffer(self, schema: TableSchema) -> MessageBuffer:
+        found = self._builder.table(schema)
+        assert isinstance(found, MessageBuffer)
+        return found

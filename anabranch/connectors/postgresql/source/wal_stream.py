@@ -1,0 +1,167 @@
+"""The connection that a PostgreSQL's log comes over: messages of a slot in, places that are durable here out.
+
+https://www.postgresql.org/docs/current/protocol-replication.html
+What does not live here: what messages mean (assemble.py), when a place may be told (capture.py).
+"""
+
+from __future__ import annotations
+
+import select
+import struct
+import time
+from collections.abc import Mapping
+
+import psycopg
+from psycopg import pq
+
+from anabranch.connectors.postgresql.connection import Connection, parameters
+from anabranch.connectors.postgresql.quoting import literal, quote
+from anabranch.connectors.postgresql.source.connection import NAME, refuse_unsettled
+from anabranch.connectors.postgresql.source.errors import translate, translated
+from anabranch.connectors.postgresql.source.positions import lsn_of, lsn_text
+from anabranch.connectors.postgresql.source.stored_text import NO_ENCODING, as_stored, codec_of, server_encoding
+from anabranch.errors import SourceError, SourceUnavailable
+from anabranch.model.endpoint import Endpoint
+
+DATA, KEEPALIVE = b"wk"
+DATA_HEAD = 25  # bytes before a message: kind, start, end, time
+_KEEPALIVE = struct.Struct(">xQqB")
+_STATUS = struct.Struct(">cQQQqB")
+_EPOCH = 946_684_800_000_000  # microseconds from 1970 to 2000
+_IN_USE, _UNKNOWN_OPTION = "55006", "22023"
+_PATIENCE, _POLL = 10.0, 0.1  # seconds for a former reader of the slot to be gone; between two looks
+
+
+class WalStream:
+    """A connection, and the one slot that is read over it once it has begun. `timeline`: the one that the server is on;
+    `encoding`: the database's; `codec`: Python's name for the text that comes."""
+
+    def __init__(self, endpoint: Endpoint, is_stored: bool = False) -> None:
+        """`is_stored`: text is to come as it is stored. Raises SourceUnavailable, SourceError."""
+        with translated(f"cannot connect to {endpoint} for replication"):
+            self._connection: Connection = psycopg.connect(
+                **parameters(endpoint, NAME), replication="database", autocommit=True
+            )
+            refuse_unsettled(self._connection, endpoint, walsender=True)
+            self._pg = self._connection.pgconn
+            self.encoding, self.codec = server_encoding(self._connection), "utf-8"
+            if is_stored or self.encoding == NO_ENCODING:
+                self._get_as_stored()
+        self._end: SourceError | None = None  # of the stream, behind what was received
+        self.timeline = int(self._asked(b"IDENTIFY_SYSTEM", 1))
+
+    def _get_as_stored(self) -> None:
+        """A server without an encoding would end the stream at text that is not UTF-8, and name no row: whoever reads the
+        values looks at them instead."""
+        result = self._pg.exec_(as_stored(self.encoding))
+        if result.status != pq.ExecStatus.COMMAND_OK:
+            raise psycopg.errors.error_from_result(result)
+        self.codec = codec_of(self._connection)
+
+    def left_at(self, timeline: int) -> int | None:
+        """Asks where the server's history left an earlier timeline; None for one that it has never been on."""
+        history = self._asked(f"TIMELINE_HISTORY {self.timeline}".encode(), 1) if self.timeline > 1 else b""
+        found = (line.split()[:2] for line in history.decode().splitlines() if line[:1].isdigit())
+        return next((lsn_of(place) for number, place in found if int(number) == timeline), None)
+
+    def _asked(self, command: bytes, column: int) -> bytes:
+        result = self._pg.exec_(command)
+        if result.status != pq.ExecStatus.TUPLES_OK:
+            raise translate(psycopg.errors.error_from_result(result), "ask the source where it is")
+        return result.get_value(0, column) or b""
+
+    def begin(self, slot: str, after: int, options: Mapping[str, str], newer: Mapping[str, str]) -> bool:
+        """Read the slot from `after` on, with these options of its plugin and with `newer`. False: without `newer`, which it
+        does not know. Raises SourceUnavailable, also where another process reads the slot; SourceError."""
+        command = f"START_REPLICATION SLOT {quote(slot)} LOGICAL {lsn_text(after)}"
+        if newer and self._begin(command, {**options, **newer}, is_trial=True):
+            return True
+        self._begin(command, options)
+        return False
+
+    def _begin(self, command: str, options: Mapping[str, str], is_trial: bool = False) -> bool:
+        """Is it read now? In a trial it need not be: the plugin may not know an option."""
+        words = ", ".join(f"{quote(name)} {literal(value)}" for name, value in options.items())
+        command = f"{command} ({words})" if words else command
+        until = time.monotonic() + _PATIENCE
+        while True:
+            result = self._pg.exec_(command.encode())
+            if result.status == pq.ExecStatus.COPY_BOTH:
+                return True
+            error = psycopg.errors.error_from_result(result)
+            if is_trial and error.sqlstate == _UNKNOWN_OPTION:
+                return False
+            if error.sqlstate != _IN_USE or time.monotonic() > until:
+                raise translate(error, "read the slot")
+            time.sleep(_POLL)
+
+    def receive(self, seconds: float) -> memoryview | None:
+        """The next message of the protocol, None after so many seconds without one. Raises SourceUnavailable, SourceError."""
+        try:
+            size, data = self._pg.get_copy_data(1)
+            if size == 0 and self._is_readable(seconds):
+                self._pg.consume_input()
+                size, data = self._pg.get_copy_data(1)
+        except psycopg.Error as error:
+            raise translate(error, "read the log") from None
+        if size < 0:
+            raise self._ended()
+        return data if size else None
+
+    def receive_some(self, most: int, size: int) -> list[bytes]:
+        """Messages that are here already, up to so many, and no more behind the one with which they have so many bytes. Raises
+        SourceUnavailable, SourceError: behind all that came before."""
+        if self._end is not None:
+            raise self._end
+        get, found, taken = self._pg.get_copy_data, list[bytes](), 0
+        try:
+            while len(found) < most and taken < size:
+                got, data = get(1)
+                if got == 0:
+                    self._pg.consume_input()
+                    got, data = get(1)
+                if got <= 0:
+                    break
+                found.append(bytes(data))
+                taken += got
+            else:
+                got = 0
+        except psycopg.Error as error:
+            raise translate(error, "read the log") from None
+        if got < 0:
+            self._end = self._ended()
+            if not found:
+                raise self._end
+        return found
+
+    def tell(self, written: int, flushed: int, asks: bool = False) -> None:
+        """Up to where messages came, and are durable. `asks`: for a keepalive at once. Raises SourceUnavailable."""
+        now = time.time_ns() // 1000 - _EPOCH
+        try:
+            self._pg.put_copy_data(_STATUS.pack(b"r", written, flushed, flushed, now, asks))
+            self._pg.flush()
+        except psycopg.Error as error:
+            raise translate(error, "confirm the log") from None
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _is_readable(self, seconds: float) -> bool:
+        return bool(select.select([self._pg.socket], [], [], seconds)[0])
+
+    def _ended(self) -> SourceError:
+        result = self._pg.get_result()
+        if result is None or not result.error_message:
+            return SourceUnavailable("the source has ended the stream of its log")
+        return translate(psycopg.errors.error_from_result(result), "read the log")
+
+
+def data_start(message: bytes | memoryview) -> int:
+    """The place that a message of DATA came with: of a commit, where it ended."""
+    return int.from_bytes(message[1:9])
+
+
+def keepalive(message: bytes | memoryview) -> tuple[int, int, bool]:
+    """Up to where everything was sent; the server's time, microseconds since 1970; does it want an answer?"""
+    end, sent, asks = _KEEPALIVE.unpack(message)
+    return end, sent + _EPOCH, bool(asks)

@@ -1,0 +1,71 @@
+"""PostgreSQL as a target: the descriptor. The driver is imported when a connector is asked for, not before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from anabranch.abc import (
+        Checks,
+        Loader,
+        Stager,
+        TargetConnector,
+        TargetReader,
+        TargetStore,
+        TypeMap,
+        ValueRules,
+        Writer,
+    )
+    from anabranch.model.endpoint import Endpoint
+
+
+@dataclass
+class PostgresTarget:
+    """A PostgreSQL database in the role of target: the endpoint and nothing else, so it pickles."""
+
+    endpoint: Endpoint
+
+    @cached_property
+    def types(self) -> TypeMap:
+        from anabranch.connectors.postgresql.target.typemap import PostgresTypes
+
+        return PostgresTypes()
+
+    def store(self) -> TargetStore:
+        from anabranch.connectors.postgresql.target.store import PostgresStore
+
+        return PostgresStore(self.endpoint)
+
+    def writer(self, rules: ValueRules, bypass_constraints: bool) -> Writer:
+        from anabranch.connectors.postgresql.target.apply import PostgresWriter
+
+        return PostgresWriter(self.endpoint, rules, bypass_constraints)
+
+    def stager(self, rules: ValueRules) -> Stager:
+        from anabranch.connectors.postgresql.target.stage import PostgresStager
+
+        return PostgresStager(self.endpoint, rules)
+
+    def loader(self, rules: ValueRules) -> Loader:
+        from anabranch.connectors.postgresql.target.load import PostgresLoader
+
+        return PostgresLoader(self.endpoint, rules)
+
+    def reader(self, rules: ValueRules) -> TargetReader:
+        from anabranch.connectors.postgresql.target.verify import PostgresReader
+
+        return PostgresReader(self.endpoint)
+
+    def checks(self) -> Checks:
+        from anabranch.connectors.postgresql.target.preflight import PostgresChecks
+
+        return PostgresChecks(self.endpoint)
+
+
+def connector(endpoint: Endpoint) -> TargetConnector:
+    """Raises ModuleNotFoundError without the driver."""
+    import psycopg  # noqa: F401 - asked whether it is there
+
+    return PostgresTarget(endpoint)

@@ -1,0 +1,392 @@
+"""Secondary indexes, foreign keys and triggers around a load: taken off before it, off during it, built after it.
+
+Everything here is found by name and definition, foreign keys by name, and may be repeated. What must not be lost when a
+process dies, the definitions that were taken off, stands in `anabranch.taken_off` from the same transaction on until it
+is back.
+What does not live here: rendering (ddl.py), rows (load.py).
+Locks: https://www.postgresql.org/docs/current/explicit-locking.html
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import LiteralString
+
+import psycopg
+from psycopg import sql
+
+from anabranch.connectors.postgresql.connection import Connection, table_name
+from anabranch.connectors.postgresql.errors import WAITED_FOR, describe, meaning, translate, translated
+from anabranch.connectors.postgresql.quoting import qualified, quote
+from anabranch.connectors.postgresql.target import ddl
+from anabranch.connectors.postgresql.target.catalog import (
+    ExistingIndex,
+    ExistingTable,
+    may_bypass_constraints,
+    read_table,
+    read_tables,
+    relation_table,
+)
+from anabranch.connectors.postgresql.target.indexes import plan_indexes, serves_cascade
+from anabranch.connectors.postgresql.target.partitions import PARTITIONED, UNSEEN_KEYS_SINCE, at_once, leaves
+from anabranch.connectors.postgresql.target.printed_definitions import index_definition
+from anabranch.connectors.postgresql.verbatim import NotCarried
+from anabranch.errors import TargetBusy, TargetUnavailable
+from anabranch.model.ids import TableId
+from anabranch.model.schema import TableSchema
+from anabranch.rows.net import TargetTable
+
+# ADD FOREIGN KEY waits for the writers of both tables, and they would wait behind it: short waits, many of them
+LOCK_WAIT_MS, LOCK_TRIES, LOCK_PAUSE_S = 1000, 60, 0.5
+
+TAKEN_OFF = """
+CREATE TABLE IF NOT EXISTS anabranch.taken_off (
+  job text, source_table text, kind text, table_schema text, table_name text, name text, definition text NOT NULL,
+  PRIMARY KEY (job, source_table, kind, table_schema, table_name, name))
+"""
+KEEP = "INSERT INTO anabranch.taken_off VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"
+KEPT = """
+SELECT kind, table_schema, table_name, name, definition FROM anabranch.taken_off
+ WHERE job = %s AND source_table = %s ORDER BY array_position(ARRAY['index', 'unique', 'foreign key'], kind), name
+"""
+BACK = """
+DELETE FROM anabranch.taken_off WHERE job = %s AND source_table = %s
+   AND kind = %s AND table_schema = %s AND table_name = %s AND name = %s
+"""
+FORGET = "DELETE FROM anabranch.taken_off WHERE job = %s AND source_table = %s AND kind <> 'foreign key'"
+CONSTRAINT: LiteralString = "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = %s AND conname = %s"
+
+
+# --- switching off ----------------------------------------------------------------------------------------------------
+
+
+def bypass(connection: Connection) -> None:
+    """Foreign keys and triggers do not act for the rest of this transaction, where we may say so. Else triggers fire;
+    foreign keys were taken off for the load."""
+    if may_bypass_constraints(connection):
+        connection.execute("SET LOCAL session_replication_role = replica")
+
+
+def grant_statement(user: str) -> str:
+    """Since PostgreSQL 15; before, only a superuser may."""
+    return f"GRANT SET ON PARAMETER session_replication_role TO {quote(user)}"
+
+
+# --- taking off and putting back --------------------------------------------------------------------------------------
+
+
+def drop_table(connection: Connection, table: TableId) -> None:
+    """The table and the foreign keys that refer to it; not the views on it, which refuse it."""
+    existing = read_table(connection, table)
+    if existing is None:
+        return
+    for key in existing.referenced_by:
+        _drop_constraint(connection, key.child, key.name)
+    connection.execute(sql.SQL("DROP TABLE {}").format(table_name(table)))
+
+
+def take_off(connection: Connection, job: str, table: TargetTable, existing: ExistingTable) -> None:
+    """Remove what rows of different moments may break, inside the caller's transaction: foreign keys at both ends and
+    secondary unique keys. Their definitions are kept for `put_back`."""
+    parts = read_tables(connection, leaves(connection, existing.id)) if existing.kind == PARTITIONED else {}
+    unique = [(existing, index) for index in existing.secondary_unique]
+    unique += [(part, index) for part in parts.values() for index in part.secondary_unique if not index.of_whole]
+    keys = {(key.child, key.name): key for key in (*existing.foreign_keys, *existing.referenced_by)}
+    if unique or keys:
+        connection.execute(TAKEN_OFF)
+    for key in keys.values():
+        definition = key.definition.removesuffix(" NOT VALID")
+        _keep(connection, job, table, "foreign key", key.child, key.name, definition)
+        _drop_constraint(connection, key.child, key.name)
+    for holder, index in unique:
+        _take_off_index(connection, job, table, holder, index)
+
+
+def _take_off_index(
+    connection: Connection, job: str, table: TargetTable, holder: ExistingTable, index: ExistingIndex
+) -> None:
+    if index.constraint is None:
+        _keep(connection, job, table, "index", holder.id, index.name, index.definition)
+        connection.execute(sql.SQL("DROP INDEX {}").format(sql.Identifier(holder.id.schema, index.name)))
+        return
+    if holder.kind == PARTITIONED:  # its constraints are made with their indexes
+        how = _definition(connection, holder, index)
+    else:
+        _keep(connection, job, table, "index", holder.id, index.name, index.definition)
+        how = "DEFERRABLE" * index.deferrable + " INITIALLY DEFERRED" * index.deferred
+    _keep(connection, job, table, "unique", holder.id, index.constraint, how)
+    _drop_constraint(connection, holder.id, index.constraint)
+
+
+def forget(connection: Connection, job: str, table: TargetTable) -> None:
+    """Keys that were taken off a table which is made anew: they come with it."""
+    if connection.execute("SELECT to_regclass('anabranch.taken_off')").fetchone() != (None,):
+        connection.execute(FORGET, [job, str(table.source)])
+
+
+def _definition(connection: Connection, existing: ExistingTable, index: ExistingIndex) -> str:
+    """What follows ADD CONSTRAINT."""
+    row = connection.execute(CONSTRAINT, [existing.oid, index.constraint]).fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+def put_back(connection: Connection, job: str, table: TargetTable) -> list[str]:
+    """What `take_off` removed; what cannot be put back is said and tried again next time."""
+    found = connection.execute("SELECT to_regclass('anabranch.taken_off') IS NOT NULL").fetchone()
+    if not found or not found[0]:
+        return []
+    problems: list[str] = []
+    missing: set[str] = set()
+    for kind, schema, name_of_table, name, definition in connection.execute(KEPT, [job, str(table.source)]).fetchall():
+        place = TableId(schema, name_of_table)
+        if kind == "unique" and name in missing:  # its index was not built: that is said already
+            continue
+        said = _put_back_one(connection, kind, place, name, definition)
+        problems += said
+        if said:
+            missing.add(name)
+        else:
+            connection.execute(BACK, [job, str(table.source), kind, schema, name_of_table, name])
+    return problems
+
+
+def _put_back_one(connection: Connection, kind: str, table: TableId, name: str, definition: str) -> list[str]:
+    if kind == "index":
+        head, _, body = definition.partition(" USING ")
+        wanted = ddl.Planned(name, name, (), unique=head.startswith("CREATE UNIQUE"), definition=f"USING {body}")
+        return _create_index(connection, table, name, wanted)
+    alter = f"ALTER TABLE {qualified(table)} ADD CONSTRAINT {quote(name)} "
+    if kind == "foreign key":
+        return _add_foreign_key(connection, table, name, f"{alter}{definition} NOT VALID")
+    existing = read_table(connection, table)
+    if existing is None or any(i.constraint == name for i in existing.indexes):
+        return []
+    if not definition.startswith("UNIQUE"):
+        definition = f"UNIQUE USING INDEX {quote(name)} {definition}"
+    return attempt(connection, alter + definition, f"key {name} of {table}")
+
+
+def _keep(
+    connection: Connection, job: str, table: TargetTable, kind: str, place: TableId, name: str, definition: str
+) -> None:
+    connection.execute(KEEP, [job, str(table.source), kind, place.schema, place.name, name, definition])
+
+
+def _drop_constraint(connection: Connection, table: TableId, name: str) -> None:
+    drop = sql.SQL("ALTER TABLE {} DROP CONSTRAINT IF EXISTS {}")
+    connection.execute(drop.format(table_name(table), sql.Identifier(name)))
+
+
+# --- building ---------------------------------------------------------------------------------------------------------
+
+
+def build_cascade_indexes(connection: Connection, schema: TableSchema, table: TargetTable) -> None:
+    """The plain ones among the secondary indexes that begin with the columns of a foreign key that changes rows. Nobody
+    writes to the table now; CONCURRENTLY would wait for every reader of the database."""
+    for index, planned in plan_indexes(schema, table):
+        if isinstance(planned, ddl.Planned) and not planned.served_by and serves_cascade(schema, index):
+            _build_index(connection, table, planned, concurrently=False)
+
+
+def build_indexes(connection: Connection, schema: TableSchema, table: TargetTable) -> list[str]:
+    """The source's secondary indexes, one after another, while writers go on. Returns what was not made and why. One that
+    another serves is built where that other one could not be."""
+    problems, missing = [], set()
+    for index, planned in plan_indexes(schema, table):
+        if isinstance(planned, NotCarried):
+            problems.append(f"index {index.name} of {table.source} is not built: {planned}")
+        elif not planned.served_by or planned.served_by in missing:
+            said = (
+                _build_own(connection, table, planned)
+                if planned.constraint
+                else _build_index(connection, table, planned)
+            )
+            missing |= {index.name} if said else set()
+            problems += said
+    return problems
+
+
+def _build_own(connection: Connection, table: TargetTable, planned: ddl.Planned) -> list[str]:
+    """An index with the constraint that it stands for."""
+    names = (planned.name, planned.fallback)
+    if any(index.constraint in names for index in _indexes(connection, table.target)):
+        return []
+    name = planned.name
+    with translated(f"read {table.target}"):
+        existing = read_table(connection, table.target)
+    is_divided = existing is not None and existing.kind == PARTITIONED
+    if planned.is_made_by_constraint or is_divided:
+        name = planned.fallback if relation_table(connection, table.target.schema, name) else name
+    elif said := _build_index(connection, table, planned):
+        return said
+    else:
+        name = _name(connection, table.target, planned, _indexes(connection, table.target))
+    return attempt(connection, planned.sql_constraint(table, name, is_divided), f"key {name} of {table.target}")
+
+
+def _indexes(connection: Connection, table: TableId) -> list[ExistingIndex]:
+    with translated(f"read the indexes of {table}"):
+        existing = read_table(connection, table)
+    return existing.indexes if existing else []
+
+
+def _build_index(
+    connection: Connection, table: TargetTable, planned: ddl.Planned, concurrently: bool = True
+) -> list[str]:
+    with translated(f"read the indexes of {table.target}"):
+        existing = read_table(connection, table.target)
+        indexes = existing.indexes if existing else []
+        if not planned.parts and not planned.exact and any(serves(planned, i) for i in indexes):
+            return []
+    try:
+        name = _name(connection, table.target, planned, indexes)
+    except psycopg.Error as error:
+        return [refused(error, f"index {planned.name} of {table.target}", "compared with what is there")]
+    return _create_index(connection, table.target, name, planned, concurrently)
+
+
+def _name(connection: Connection, table: TableId, planned: ddl.Planned, indexes: Iterable[ExistingIndex]) -> str:
+    """The planned name, unless something else has it: another relation, or an index with another definition."""
+    own = next((i for i in indexes if i.name == planned.name), None)
+    if own is None:
+        return planned.fallback if relation_table(connection, table.schema, planned.name) else planned.name
+    if not own.valid:  # left behind by CONCURRENTLY
+        return planned.name
+    written = index_definition(connection, table, planned.body)
+    is_it = own.unique == planned.unique and not own.primary and own.definition.endswith(f" {written}")
+    return planned.name if is_it else planned.fallback
+
+
+def serves(planned: ddl.Planned, index: ExistingIndex) -> bool:
+    """Is there an index already that does what the planned one would?"""
+    usable = index.valid and not index.special and not index.deferrable and not index.ordered
+    return usable and index.columns == planned.columns and (index.unique or not planned.unique)
+
+
+def _create_index(
+    connection: Connection, table: TableId, name: str, planned: ddl.Planned, concurrently: bool = True
+) -> list[str]:
+    """CREATE INDEX; an index of that name that CONCURRENTLY has left invalid is replaced. CONCURRENTLY a partitioned table gets
+    it partition by partition: the one of the table then takes those that are there.
+    https://www.postgresql.org/docs/current/ddl-partitioning.html#DDL-PARTITIONING-DECLARATIVE-MAINTENANCE"""
+    with translated(f"build index {name} of {table}"):
+        existing = read_table(connection, table)
+        before = [i for i in existing.indexes if i.name == name] if existing else []
+        if before and before[0].valid:
+            return []
+        if concurrently and existing and existing.kind == PARTITIONED:
+            if said := _create_on_leaves(connection, table, name, planned):
+                return said
+            concurrently = False
+        elif before:
+            _drop_index(connection, table, name)
+    statement = planned.sql_index(table, name, concurrently)
+    problems = attempt(connection, statement, f"index {name} of {table}", patient=concurrently)
+    if problems and concurrently:
+        _drop_index(connection, table, name)
+    return problems
+
+
+def _create_on_leaves(connection: Connection, table: TableId, name: str, planned: ddl.Planned) -> list[str]:
+    """All or none: those of some partitions would go on forbidding what the table does not."""
+    names = {leaf: ddl.with_digest(f"{leaf.name}_{name}", f"{leaf}.{name}") for leaf in leaves(connection, table)}
+    said = next(filter(None, (_create_index(connection, *one, planned) for one in names.items())), [])
+    for leaf, of_leaf in names.items() if said else ():
+        _drop_index(connection, leaf, of_leaf)
+    return said
+
+
+def _drop_index(connection: Connection, table: TableId, name: str) -> None:
+    """An apply whose place another one has taken may drop it at the same moment: to the second of the two the server says
+    "tuple concurrently updated", an internal error."""
+    drop = sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(sql.Identifier(table.schema, name))
+    with translated(f"drop the invalid index {name}"), _lock_timeout(connection, 0):
+        try:
+            connection.execute(drop)
+        except psycopg.errors.InternalError_ as error:
+            raise TargetBusy(f"drop the invalid index {name}: {describe(error)}") from None
+
+
+def build_foreign_keys(
+    connection: Connection, schema: TableSchema, table: TargetTable, resolve: Callable[[TableId], TargetTable | None]
+) -> list[str]:
+    """The source's foreign keys: NOT VALID first, then validated; one with orphans stays NOT VALID and is reported. They
+    can wait until the end of a transaction where we may not switch them off (K7)."""
+    problems, waits = [], not may_bypass_constraints(connection)
+    for key in schema.foreign_keys:
+        try:
+            planned = ddl.plan_foreign_key(key, table, resolve)
+        except NotCarried as why:
+            problems.append(f"foreign key {key.name} of {table.source} is not built: {why}")
+        else:
+            statement = planned.sql_foreign_key(table, waits)
+            problems += _add_foreign_key(connection, table.target, planned.name, statement, planned.is_valid)
+    return problems
+
+
+def _add_foreign_key(
+    connection: Connection, table: TableId, name: str, statement: str, is_valid: bool = True
+) -> list[str]:
+    """`is_valid`: else the source has not looked at the rows that were there, and nor do we."""
+    with translated(f"read {table}"):
+        existing = read_table(connection, table)
+    if existing and existing.kind == PARTITIONED and connection.info.server_version < UNSEEN_KEYS_SINCE:
+        statement = at_once(statement)
+    problems = [] if _has_key(connection, table, name) else attempt(connection, statement, f"key {name} of {table}")
+    return problems or (_validate(connection, table, name) if is_valid else [])
+
+
+def _has_key(connection: Connection, table: TableId, name: str, valid: bool = False) -> bool:
+    with translated(f"read the foreign keys of {table}"):
+        existing = read_table(connection, table)
+    keys = existing.foreign_keys if existing else []
+    return any(key.name == name and (key.validated or not valid) for key in keys)
+
+
+def _validate(connection: Connection, table: TableId, name: str) -> list[str]:
+    if _has_key(connection, table, name, valid=True):
+        return []
+    validate = f"ALTER TABLE {qualified(table)} VALIDATE CONSTRAINT {quote(name)}"
+    try:
+        connection.execute(validate.encode())
+    except psycopg.errors.ForeignKeyViolation:
+        return [f"foreign key {name} of {table} stays NOT VALID: rows without a parent, as at the source"]
+    except psycopg.Error as error:
+        return [refused(error, f"foreign key {name} of {table}", "validated")]
+    return []
+
+
+def attempt(connection: Connection, statement: str, what: str, patient: bool = False) -> list[str]:
+    """Run a statement of DDL; what the server refuses for good is returned as a problem, other errors are raised.
+
+    `patient` waits for locks without end (CONCURRENTLY, which holds nobody up); else short waits, again and again."""
+    for _ in range(1 if patient else LOCK_TRIES):
+        try:
+            with _lock_timeout(connection, 0 if patient else LOCK_WAIT_MS):
+                connection.execute(statement.encode())
+            return []
+        except psycopg.errors.LockNotAvailable:
+            time.sleep(LOCK_PAUSE_S)
+        except psycopg.Error as error:
+            return [refused(error, what, "built")]
+    raise TargetUnavailable(f"build {what}: its tables are locked", hint="end long transactions at the target")
+
+
+def refused(error: psycopg.Error, what: str, done: str) -> str:
+    """A problem: what the server refuses whoever asks again. Raises TargetUnavailable for anything else."""
+    if meaning(error)[0] in WAITED_FOR:
+        raise translate(error, f"{what} could not be {done}") from None
+    return f"{what} could not be {done}: {describe(error)}"
+
+
+@contextmanager
+def _lock_timeout(connection: Connection, milliseconds: int) -> Iterator[None]:
+    connection.execute("SELECT set_config('lock_timeout', %s, false)", [str(milliseconds)])
+    try:
+        yield
+    finally:
+        if not connection.broken and not connection.closed:
+            connection.execute("RESET lock_timeout")

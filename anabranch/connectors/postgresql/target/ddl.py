@@ -1,0 +1,469 @@
+"""Definitions rendered for PostgreSQL: schemas, tables, comments, secondary indexes, checks, foreign keys. Text, nothing
+is executed.
+
+What does not live here: when they are built (load.py), what the target has already (catalog.py), types (typemap.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from hashlib import sha256
+
+from anabranch.abc import ValueRules
+from anabranch.connectors.postgresql import verbatim
+from anabranch.connectors.postgresql.quoting import literal, qualified, quote
+from anabranch.connectors.postgresql.target import choices, terms
+from anabranch.connectors.postgresql.target.typemap import PostgresTypes
+from anabranch.connectors.postgresql.verbatim import NOT_ENFORCED, NOT_VALID, NotCarried, is_ours
+from anabranch.errors import TargetError
+from anabranch.model.datatype import Fidelity, Kind, LogicalType
+from anabranch.model.ids import TableId
+from anabranch.model.schema import Action, Check, Column, ForeignKey, TableSchema
+from anabranch.rows.net import TargetTable
+from anabranch.rows.raw import parse_text
+from anabranch.rows.zero_dates import KINDS, NULL, STOP, choice
+
+NAME_BYTES = 63  # https://www.postgresql.org/docs/current/limits.html
+IDENTITY_TYPES = ("smallint", "integer", "bigint")
+NUMBER_TYPES = (*IDENTITY_TYPES, "numeric", "real", "double precision")
+NO_DEFAULT_KINDS = (Kind.JSON, Kind.GEOMETRY, Kind.VECTOR)
+RESTRICT = " RESTRICT"
+LATEST = 180000  # a server version, where none is at hand
+
+ACTIONS = {Action.RESTRICT: "NO ACTION", Action.CASCADE: "CASCADE"}
+ACTIONS |= {Action.SET_NULL: "SET NULL", Action.SET_DEFAULT: "SET DEFAULT"}
+
+
+def fits(name: str) -> bool:
+    return len(name.encode()) <= NAME_BYTES
+
+
+def shortened(name: str) -> str:
+    """A name that fits, told apart from its neighbours by a digest when it had to be cut."""
+    return name if fits(name) else with_digest(name, name)
+
+
+def with_digest(name: str, of: str) -> str:
+    digest = sha256(of.encode()).hexdigest()[:8]
+    return name.encode()[: NAME_BYTES - 9].decode(errors="ignore") + "_" + digest
+
+
+def target_columns(table: TargetTable) -> dict[str, str]:
+    """Source column -> target column, of those that the job replicates."""
+    return dict(zip(table.source_columns or table.columns, table.columns, strict=True))
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def create_schema(schema: str) -> str:
+    return f"CREATE SCHEMA IF NOT EXISTS {quote(schema)}"
+
+
+def create_table(
+    schema: TableSchema,
+    table: TargetTable,
+    rules: ValueRules,
+    version: int = LATEST,
+    beside: Collection[TableId] = (),
+    computed: Collection[str] | None = None,
+) -> str:
+    """The table with its primary key and nothing else, its partitions neither; `beside`: the target's other tables, whose
+    names are taken; `computed`: those of the columns that the target computes, None = all. Raises TargetError for names that
+    PostgreSQL would cut."""
+    too_long = long_names(table)
+    if too_long:
+        raise TargetError(
+            f"names longer than {NAME_BYTES} bytes: {', '.join(too_long)}",
+            table=str(table.source),
+            hint="rename them in the job file ([[rules]] target, [[tables]] columns.rename)",
+        )
+    made = {
+        source: _column(schema, table, source, target, rules, version, beside)
+        for source, target in target_columns(table).items()
+    }
+    if table.computed:
+        found = computed_columns(schema, table)
+        made |= {source: line for source, line in found if computed is None or source in computed}
+        made = {column.name: made[column.name] for column in schema.columns if column.name in made}
+    lines = list(made.values())
+    if table.key:
+        name = key_name(schema, table, beside)
+        named = f"CONSTRAINT {quote(name)} " if name != _usual_name(table, "pkey") else ""
+        lines.append(f"{named}PRIMARY KEY ({_names(table.key)})")
+    divided = f" PARTITION BY {schema.partition_key}" if verbatim.is_partitioned(schema, table) else ""
+    return f"CREATE TABLE {qualified(table.target)} (\n  " + ",\n  ".join(lines) + f"\n){divided}"
+
+
+def computed_columns(schema: TableSchema, table: TargetTable) -> Iterator[tuple[str, str]]:
+    """Source column, and its line in the definition."""
+    for column, target, expression in verbatim.computed(schema, table):
+        if not isinstance(expression, NotCarried):
+            type_ = f"{column.native}{_collation(column)}"
+            needed = "" if column.nullable else " NOT NULL"
+            yield column.name, f"{quote(target)} {type_} GENERATED ALWAYS AS {expression}{needed}"
+
+
+def _collation(column: Column) -> str:
+    return f" COLLATE {column.collation}" if column.collation else ""
+
+
+def complete_table(
+    schema: TableSchema, table: TargetTable, rules: ValueRules, beside: Collection[TableId] = ()
+) -> list[str]:
+    """What follows CREATE TABLE in its transaction: sequences of numbers that identities cannot be, comments."""
+    statements = []
+    place = qualified(table.target)
+    columns = [(schema.column(source), target) for source, target in target_columns(table).items()]
+    for column, target in columns:
+        logical = table.type_of(target)
+        if draws_numbers(column, logical) and not is_identity(column, logical, rules):
+            name = f"{quote(table.target.schema)}.{quote(_sequence(column, table, target, beside))}"
+            options = f" {column.sequence}" if column.sequence else ""
+            statements.append(f"CREATE SEQUENCE {name}{options} OWNED BY {place}.{quote(target)}")
+            statements.append(f"ALTER TABLE {place} ALTER {quote(target)} SET DEFAULT nextval({literal(name)})")
+    commented = [(f"TABLE {place}", schema.comment)]
+    commented += [(f"COLUMN {place}.{quote(target)}", column.comment) for column, target in columns]
+    texts = ((what, comment.replace("\x00", "")) for what, comment in commented)  # no text here has a NUL character
+    return statements + [f"COMMENT ON {what} IS {literal(text)}" for what, text in texts if text]
+
+
+def own_relations(schema: TableSchema, table: TargetTable, rules: ValueRules, beside: Collection[TableId]) -> list[str]:
+    """Names of what comes with a table: the primary key's index, sequences."""
+    columns = [(schema.column(source), target) for source, target in target_columns(table).items()]
+    return ([key_name(schema, table, beside)] if table.key else []) + [
+        own_name(table, f"{target}_seq", beside)
+        if is_identity(column, table.type_of(target), rules)
+        else _sequence(column, table, target, beside)
+        for column, target in columns
+        if draws_numbers(column, table.type_of(target))
+    ]
+
+
+def key_name(schema: TableSchema, table: TargetTable, beside: Collection[TableId]) -> str:
+    """Names the primary key: as at the source, if it has one there that is free here."""
+    name = schema.key_name
+    is_free = name and TableId(table.target.schema, name) not in beside
+    return name if is_free else own_name(table, "pkey", beside)
+
+
+def own_name(table: TargetTable, what: str, beside: Collection[TableId]) -> str:
+    """Names a relation that comes with a table: what PostgreSQL would call it, unless a table has that name or it is cut."""
+    name = _usual_name(table, what)
+    is_free = fits(name) and TableId(table.target.schema, name) not in beside
+    return name if is_free else with_digest(name, f"{table.target}.{what}")
+
+
+def _usual_name(table: TargetTable, what: str) -> str:
+    return f"{table.target.name}_{what}"
+
+
+def sequence_name(table: TargetTable, column: str) -> str:
+    """Makes a name that no other relation in the schema has."""
+    return with_digest(f"{table.target.name}_{column}_seq", f"{table.target}.{column}")
+
+
+def _sequence(column: Column, table: TargetTable, target: str, beside: Collection[TableId]) -> str:
+    return own_name(table, f"{target}_seq", beside) if column.serial else sequence_name(table, target)
+
+
+def draws_numbers(column: Column, logical: LogicalType) -> bool:
+    """Does it count at the target? Not where the job chose a type that is none of numbers: nothing sorts them there."""
+    return column.auto_increment and (not logical.target or logical.target in NUMBER_TYPES)
+
+
+def is_identity(column: Column, logical: LogicalType, rules: ValueRules) -> bool:
+    """https://www.postgresql.org/docs/current/ddl-identity-columns.html: of integers only."""
+    return column.auto_increment and not column.serial and PostgresTypes().fit(logical, rules).native in IDENTITY_TYPES
+
+
+def long_names(table: TargetTable) -> list[str]:
+    return [n for n in (table.target.schema, table.target.name, *table.columns) if not fits(n)]
+
+
+def _column(
+    schema: TableSchema,
+    table: TargetTable,
+    source: str,
+    name: str,
+    rules: ValueRules,
+    version: int,
+    beside: Collection[TableId],
+) -> str:
+    column, logical, in_key = schema.column(source), table.type_of(name), name in table.key
+    fit = PostgresTypes().fit(logical, rules)
+    if fit.fidelity is Fidelity.REFUSED:
+        raise TargetError(f"column {name}: {fit.reason}", hint="correct [types.map] or [[tables]] columns.type")
+    is_as_there = is_ours(schema) and not logical.target
+    native = f"{column.native}{_collation(column)}" if is_as_there else fit.native
+    parts = [quote(name), native]
+    if logical.kind is Kind.ENUM and not logical.target:
+        parts.append(
+            f"{_label_check(schema, table, name)}CHECK ({quote(name)} IN ({', '.join(map(literal, _enum_labels(logical)))}))"
+        )
+    if is_identity(column, logical, rules):
+        sequence = own_name(table, f"{name}_seq", beside)
+        is_usual = sequence == _usual_name(table, f"{name}_seq")
+        named = "" if is_usual else f"SEQUENCE NAME {qualified(TableId(table.target.schema, sequence))}"
+        options = " ".join(filter(None, (named, column.sequence)))
+        parts.append("GENERATED BY DEFAULT AS IDENTITY" + (f" ({options})" if options else ""))
+    elif (default := default_of(column, logical)) is not None:
+        parts.append(f"DEFAULT {literal(default)}")
+    elif column.default_term and (expression := terms.default(column.default_term, logical, version)):
+        parts.append(f"DEFAULT {expression}")
+    if in_key or not may_be_null(schema, column, logical, rules):
+        parts.append("NOT NULL")
+    return " ".join(parts)
+
+
+def _label_check(schema: TableSchema, table: TargetTable, column: str) -> str:
+    """`CONSTRAINT name` where a check of the source has the name that PostgreSQL would give the one of the labels."""
+    name = _usual_name(table, f"{column}_check")
+    is_free = fits(name) and name not in {check.name for check in schema.checks}
+    return "" if is_free else f"CONSTRAINT {quote(with_digest(name, f'{table.target}.{column}'))} "
+
+
+def _enum_labels(logical: LogicalType) -> tuple[str, ...]:
+    """The labels and '', which the source stores for a value it did not know (K34)."""
+    return logical.values if "" in logical.values else (*logical.values, "")
+
+
+def may_be_null(schema: TableSchema, column: Column, logical: LogicalType, rules: ValueRules) -> bool:
+    """Nullable at the target: also where the job turns zero dates into NULL."""
+    return column.nullable or (logical.kind in KINDS and choice(rules, schema, column.name) == NULL)
+
+
+def default_of(column: Column, logical: LogicalType) -> str | None:
+    """The constant default as PostgreSQL takes it; None = none, NULL, or not expressible."""
+    text = column.default
+    if not column.has_default or column.default_is_expression or text is None or "\x00" in text:
+        return None
+    if logical.kind in NO_DEFAULT_KINDS or (logical.kind in KINDS and not _is_date(logical, text)):
+        return None
+    return choices.constant(logical, text) if logical.target else text
+
+
+def _is_date(logical: LogicalType, text: str) -> bool:
+    try:
+        parse_text(logical, text)
+    except ValueError:
+        return False
+    return True
+
+
+def loses_default(column: Column, logical: LogicalType, version: int = LATEST) -> bool:
+    """Has the source a default, other than NULL, or a counter that the target will not have?"""
+    if column.auto_increment:
+        return not draws_numbers(column, logical)
+    if not column.has_default or (column.default is None and not column.default_is_expression):
+        return False
+    if column.default_term is not None:
+        return terms.default(column.default_term, logical, version) is None
+    return default_of(column, logical) is None
+
+
+def lost_defaults(schema: TableSchema, table: TargetTable) -> Iterator[tuple[str, str]]:
+    """Source column, and what is lost, or why."""
+    own = {source: planned for source, _, planned in verbatim.defaults(schema, table)}
+    for source, target in target_columns(table).items():
+        column = schema.column(source)
+        if source in own:
+            if isinstance(own[source], NotCarried):
+                yield source, f"{column.default}: {own[source]}"
+        elif loses_default(column, table.type_of(target)):
+            yield source, told_default(column)
+
+
+def default_statements(schema: TableSchema, table: TargetTable) -> dict[str, str]:
+    """Target column -> what gives it its default, of those in our words."""
+    place = qualified(table.target)
+    return {
+        target: f"ALTER TABLE {place} ALTER {quote(target)} SET DEFAULT {planned}"
+        for _, target, planned in verbatim.defaults(schema, table)
+        if not isinstance(planned, NotCarried)
+    }
+
+
+def told_default(column: Column) -> str:
+    return "AUTO_INCREMENT" if column.auto_increment else str(column.default)
+
+
+def _names(columns: Iterable[str]) -> str:
+    return ", ".join(map(quote, columns))
+
+
+# --- secondary indexes, checks and foreign keys -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """Something to build after the consistent point, `name` is unique in the target schema (index) or table (key)."""
+
+    name: str
+    fallback: str  # the name to take where another object has `name`
+    columns: tuple[str, ...]
+    unique: bool = False
+    parts: tuple[str, ...] = ()  # of an index, where they are more than its columns
+    served_by: str = ""  # the other index, for which this one is not built
+    parent: TargetTable | None = None
+    parent_columns: tuple[str, ...] = ()
+    on_delete: Action = Action.RESTRICT
+    on_update: Action = Action.RESTRICT
+    exact: bool = False  # as the source has it: no other one is enough
+    definition: str = ""  # of an index, where its parts do not say it: what follows the table's name
+    constraint: str = ""  # that the index stands for
+    options: str | None = None  # of a foreign key
+
+    def sql_index(self, table: TableId, name: str, concurrently: bool = True) -> str:
+        unique, how = "UNIQUE " if self.unique else "", "CONCURRENTLY " if concurrently else ""
+        return f"CREATE {unique}INDEX {how}{quote(name)} ON {qualified(table)} {self.body}"
+
+    @property
+    def body(self) -> str:
+        return self.definition or f"({', '.join(self.parts) or _names(self.columns)})"
+
+    @property
+    def is_made_by_constraint(self) -> bool:
+        """Can it only be made with its constraint, which says all of it?"""
+        return "(" in self.constraint
+
+    def sql_constraint(self, table: TargetTable, name: str, is_divided: bool = False) -> str:
+        """`is_divided`: the table is, and has no constraint from an index."""
+        kind, _, rest = self.constraint.partition(" ")
+        from_index = self._own_words(kind) if is_divided else f"{kind} USING INDEX {quote(name)}"
+        how = self.constraint if self.is_made_by_constraint else f"{from_index} {rest}".rstrip()
+        return f"ALTER TABLE {qualified(table.target)} ADD CONSTRAINT {quote(name)} {how}"
+
+    def _own_words(self, kind: str) -> str:
+        """What the constraint's index says, as the constraint says it."""
+        body, nulls = self.body.removeprefix("USING btree "), " NULLS NOT DISTINCT"
+        return f"{kind}{nulls} {body.replace(nulls, '', 1)}" if nulls in body else f"{kind} {body}"
+
+    def sql_foreign_key(self, table: TargetTable, waits: bool = False) -> str:
+        """`waits`: it may be asked at the end of a transaction, as long as nobody says so it is asked at once."""
+        assert self.parent is not None
+        return (
+            f"ALTER TABLE {qualified(table.target)} ADD CONSTRAINT {quote(self.name)} "
+            f"FOREIGN KEY ({_names(self.columns)}) "
+            f"REFERENCES {qualified(self.parent.target)} ({_names(self.parent_columns)})"
+            f"{self._key_options(waits)}"
+        )
+
+    def _key_options(self, waits: bool) -> str:
+        """In the source's words where they will do: RESTRICT does not wait."""
+        own = self.options
+        if own is None or (waits and RESTRICT in own):
+            actions = f" ON DELETE {ACTIONS[self.on_delete]} ON UPDATE {ACTIONS[self.on_update]}"
+            return actions + (" DEFERRABLE" if waits else "") + NOT_VALID
+        if own.endswith(NOT_ENFORCED):
+            return own
+        return own.removesuffix(NOT_VALID) + (" DEFERRABLE" if waits and " DEFERRABLE" not in own else "") + NOT_VALID
+
+    @property
+    def is_valid(self) -> bool:
+        """Does the source say of a foreign key that no row breaks it?"""
+        return self.options is None or not self.options.endswith((NOT_VALID, NOT_ENFORCED))
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCheck:
+    """`source`: what the source calls it."""
+
+    table: TargetTable
+    source: str
+    name: str
+    condition: str
+    tail: str = ""  # what stands behind it
+    is_valid: bool = True  # at the source
+
+    @property
+    def add(self) -> str:
+        check = f"CONSTRAINT {quote(self.name)} CHECK ({self.condition}){self.tail}"
+        unseen = "" if NOT_ENFORCED in self.tail else NOT_VALID
+        return f"ALTER TABLE {qualified(self.table.target)} ADD {check}{unseen}"
+
+    @property
+    def validate(self) -> str:
+        return validate(self.table, self.name)
+
+    def renamed(self) -> PlannedCheck:
+        """The same check with the name to take where another constraint has the planned one."""
+        return replace(self, name=with_digest(self.name, f"{self.table.target}.{self.source}"))
+
+
+def plan_checks(schema: TableSchema, table: TargetTable, rules: ValueRules) -> dict[str, PlannedCheck | NotCarried]:
+    """Gives, for every CHECK of the source, what makes it, or why there is nothing."""
+    found: dict[str, PlannedCheck | NotCarried] = {}
+    taken = {_usual_name(table, what) for what in ("pkey", *(f"{column}_not_null" for column in table.columns))}
+    taken |= {shortened(key.name) for key in schema.foreign_keys}  # they are made later, and may have a check's name
+    for check in schema.checks:
+        try:
+            planned = _own_check(check, schema, table) if is_ours(schema) else _check(check, schema, table, rules)
+            planned = planned.renamed() if planned.name in taken else planned
+            found[check.name] = planned
+            taken.add(planned.name)
+        except NotCarried as why:
+            found[check.name] = why
+    return found
+
+
+def _own_check(check: Check, schema: TableSchema, table: TargetTable) -> PlannedCheck:
+    condition, tail, is_valid = verbatim.check_parts(check)
+    condition = verbatim.taken(condition, schema, table)
+    return PlannedCheck(table, check.name, shortened(check.name), condition, tail, is_valid)
+
+
+def _check(check: Check, schema: TableSchema, table: TargetTable, rules: ValueRules) -> PlannedCheck:
+    if check.term is None:
+        raise NotCarried(check.refusal)
+    named = tuple(check.term.columns())
+    columns = mapped(named, table)
+    kinds = {table.type_of(column).kind for column in columns}
+    if kinds & set(KINDS) and any(choice(rules, schema, column) != STOP for column in named):
+        raise NotCarried("it names dates, of which [types] zero_date makes others")
+    if rules.nul == "strip" and Kind.TEXT in kinds:
+        raise NotCarried('it names texts, which [types] nul = "strip" shortens')
+    if any(table.type_of(column).target for column in columns):
+        raise NotCarried("it names a column whose type the job chose")
+    names = {source: quote(target) for source, target in target_columns(table).items()}
+    text = terms.condition(check.term, names)
+    if "\x00" in text:
+        raise NotCarried("it compares with a text that has a NUL character")
+    return PlannedCheck(table, check.name, shortened(check.name), text)
+
+
+def validate(table: TargetTable, name: str) -> str:
+    """Statement that validates a constraint which was added NOT VALID."""
+    return f"ALTER TABLE {qualified(table.target)} VALIDATE CONSTRAINT {quote(name)}"
+
+
+def plan_foreign_key(key: ForeignKey, table: TargetTable, resolve: Callable[[TableId], TargetTable | None]) -> Planned:
+    """Raises NotCarried when an end of it is not replicated."""
+    parent = resolve(key.parent)
+    if parent is None:
+        raise NotCarried(f"its parent {key.parent} is not replicated")
+    name, columns = shortened(key.name), mapped(key.columns, table)
+    if key.options is not None and key.options.startswith("FOREIGN KEY"):
+        raise NotCarried("it compares more than columns")
+    if key.options is not None and "(" in key.options and columns != key.columns:
+        raise NotCarried("its actions name columns that the job renames")
+    return Planned(
+        name,
+        name,
+        columns,
+        parent=parent,
+        parent_columns=mapped(key.parent_columns, parent),
+        on_delete=key.on_delete,
+        on_update=key.on_update,
+        options=key.options,
+    )
+
+
+def mapped(columns: Iterable[str], table: TargetTable) -> tuple[str, ...]:
+    """Columns of the source as the target has them. Raises NotCarried."""
+    names = target_columns(table) | dict(table.computed)
+    missing = [c for c in columns if c not in names]
+    if missing:
+        raise NotCarried(f"{', '.join(missing)} of {table.source} is not a replicated column")
+    return tuple(names[c] for c in columns)

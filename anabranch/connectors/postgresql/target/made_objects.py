@@ -1,0 +1,73 @@
+"""Makes what tables need beside them, where the target lacks it: types of users, collations, extensions, functions.
+
+What does not live here: reading it, and the order in which one needs another (needed_objects.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import LiteralString
+
+import psycopg
+
+from anabranch import log
+from anabranch.connectors.postgresql.connection import Connection
+from anabranch.connectors.postgresql.errors import describe
+from anabranch.connectors.postgresql.needed_objects import FUNCTION, present
+from anabranch.connectors.postgresql.target.ddl import create_schema
+from anabranch.errors import TargetError
+from anabranch.model.schema import Need
+
+SCHEMA_EXISTS: LiteralString = "SELECT 1 FROM pg_namespace WHERE nspname = %s"
+
+
+def has_schema(connection: Connection, name: str) -> bool:
+    return connection.execute(SCHEMA_EXISTS, [name]).fetchone() is not None
+
+
+def make(connection: Connection, needs: Iterable[Need]) -> None:
+    """What is missing. Raises psycopg.Error where the server refuses, TargetError for what only a person can make."""
+    needs = list(needs)
+    there = present(connection, needs) if needs else {}
+    for need in needs:
+        if need in there:
+            continue
+        if not need.definition:
+            raise TargetError(
+                f"the type {need.name} is missing at the target", hint="make it there as it is at the source"
+            )
+        if not has_schema(connection, need.schema):
+            connection.execute(create_schema(need.schema).encode())
+        if need.kind == FUNCTION:
+            _make_function(connection, need)
+        else:
+            connection.execute(need.definition.encode())
+
+
+def _make_function(connection: Connection, need: Need) -> None:
+    """Leaves out by name, where it is built, whatever calls a function that the server refuses."""
+    try:
+        with connection.transaction():
+            connection.execute(need.definition.encode())
+    except (psycopg.ProgrammingError, psycopg.NotSupportedError) as error:
+        log.get().warning("function_is_not_made", function=need.name, reason=describe(error))
+
+
+def refused(connection: Connection, needs: Iterable[Need]) -> dict[Need, str]:
+    """Functions among what is missing that this server does not make, and why. All of it is made, and rolled back; locks are
+    on nothing that anybody else sees."""
+    found: dict[Need, str] = {}
+    needs = list(needs)
+    there = present(connection, needs)
+    with connection.transaction(force_rollback=True):
+        for need in needs:
+            if need in there or not need.definition:
+                continue
+            try:
+                with connection.transaction():
+                    if not has_schema(connection, need.schema):
+                        connection.execute(create_schema(need.schema).encode())
+                    connection.execute(need.definition.encode())
+            except psycopg.Error as error:
+                found[need] = describe(error)
+    return found

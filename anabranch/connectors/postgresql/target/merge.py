@@ -1,0 +1,341 @@
+"""A net change as pieces of rows that stand in a staging table, and the statements that merge a piece into its target.
+
+The statements are the same whether the committing connection staged the rows itself (`apply.py`) or an executor did
+(`stage.py`). A staging table takes its columns' types from the target table, so that the server reads every value
+exactly as it would for the target. What does not live here: connections, transactions, updates that contend (`exchange.py`),
+cascades (`cascade.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+from psycopg import sql
+
+from anabranch.abc import Conflict
+from anabranch.connectors.postgresql.connection import Connection, column_list, table_name
+from anabranch.connectors.postgresql.target import keyless
+from anabranch.connectors.postgresql.target.keyless import REMOVE, insert_copies, match, readable_columns
+from anabranch.connectors.postgresql.target.swallowed_rows import UPSERT, reason, switches
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.ids import TableId
+from anabranch.rows.lines import texts
+from anabranch.rows.net import TableNet, TargetTable, Updates
+
+Texts = dict[str, str | None]
+TEXT, NUMBER = LogicalType(Kind.TEXT), LogicalType(Kind.INT64)
+DELTA = "_delta"
+CHAIN = "a key moves to where another one moves away, inside the load's window"
+
+
+class Action(StrEnum):
+    DELETE = "delete"
+    UPDATE = "update"
+    INSERT = "insert"
+    MULTISET = "multiset"
+
+
+@dataclass(frozen=True, slots=True)
+class StageColumn:
+    """A column of a staging table: of the type of target column `like`, or text or bigint of our own."""
+
+    name: str
+    type: LogicalType
+    like: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One part of a net change. `k<i>` are the key columns as they are now, `v<i>` values of `values[i]`, `t<i>` the key
+    under which an unchecked update's row is to be read again, in text form, `age` how new the change is by the target's
+    column `newest_by`. Those of a net that contend go together (exchange.py)."""
+
+    table: TargetTable
+    action: Action
+    columns: tuple[StageColumn, ...]
+    values: tuple[str, ...] = ()
+    checked: bool = True
+    moves: bool = False
+    contends: bool = False
+    newest_by: str = ""
+
+
+Stage = TableId  # a staging table
+
+
+# --- a net change in pieces -------------------------------------------------------------------------------------------
+
+
+def pieces(net: TableNet) -> Iterator[tuple[Piece, list[Any]]]:
+    """The pieces of a net change in the order in which they are merged, each with its columns' arrays."""
+    if net.deletes is not None and net.deletes.num_rows:
+        columns, ages = _ages(net, net.ages)
+        piece = Piece(
+            net.table, Action.DELETE, (*_keys(net.table), *columns), checked=net.checked, newest_by=net.newest_by
+        )
+        yield piece, [*_arrays(net.deletes, net.table.key), *ages]
+    for updates in sorted(net.updates, key=lambda one: (not one.contends, not one.moves_keys)):
+        if updates.values.num_rows:
+            yield _update(net, updates)
+    if net.inserts is not None and net.inserts.num_rows:
+        names = tuple(net.inserts.column_names)
+        yield (
+            Piece(net.table, Action.INSERT, _values(net.table, names), names, net.checked),
+            _arrays(net.inserts, names),
+        )
+    if net.multiset is not None and net.multiset.num_rows:
+        names = tuple(name for name in net.multiset.column_names if name != DELTA)
+        columns = (*_values(net.table, names), StageColumn("delta", NUMBER))
+        yield Piece(net.table, Action.MULTISET, columns, names), _arrays(net.multiset, (*names, DELTA))
+
+
+def _update(net: TableNet, updates: Updates) -> tuple[Piece, list[Any]]:
+    """Key columns that keep their value are left alone: an identity column could not be set at all."""
+    table, source = net.table, updates.values
+    sets = tuple(name for name in source.column_names if updates.moves_keys or name not in table.key)
+    if not sets:
+        sets, source = table.key[:1], updates.old_keys
+    columns = (*_keys(table), *_values(table, sets))
+    arrays = _arrays(updates.old_keys, table.key) + _arrays(source, sets)
+    if not net.checked:
+        columns += tuple(StageColumn(f"t{i}", TEXT) for i in range(len(table.key)))
+        arrays += _reread_keys(table, updates)
+    age, ages = _ages(net, updates.ages)
+    moves, contends = updates.moves_keys, updates.contends
+    piece = Piece(table, Action.UPDATE, (*columns, *age), sets, net.checked, moves, contends, net.newest_by)
+    return piece, [*arrays, *ages]
+
+
+def _ages(net: TableNet, ages: pa.ChunkedArray | None) -> tuple[tuple[StageColumn, ...], list[Any]]:
+    """The column of a staging table that says how new a change is, and its values."""
+    if ages is None:
+        return (), []
+    return (StageColumn("age", net.table.type_of(net.newest_by), net.newest_by),), [ages]
+
+
+def _reread_keys(table: TargetTable, updates: Updates) -> list[Any]:
+    """The keys that the rows have after the update, in text form."""
+    moved = set(updates.values.column_names) if updates.moves_keys else set()
+    places = [(updates.values if name in moved else updates.old_keys).column(name) for name in table.key]
+    return [texts(table.type_of(name), place) for name, place in zip(table.key, places, strict=True)]
+
+
+def _keys(table: TargetTable) -> tuple[StageColumn, ...]:
+    return tuple(StageColumn(f"k{i}", table.type_of(name), name) for i, name in enumerate(table.key))
+
+
+def _values(table: TargetTable, names: Sequence[str]) -> tuple[StageColumn, ...]:
+    return tuple(StageColumn(f"v{i}", table.type_of(name), name) for i, name in enumerate(names))
+
+
+def _arrays(rows: pa.Table, names: Sequence[str]) -> list[Any]:
+    return [rows.column(name) for name in names]
+
+
+# --- staging tables ---------------------------------------------------------------------------------------------------
+
+OWN_TYPES = {TEXT: sql.SQL("NULL::text"), NUMBER: sql.SQL("0::bigint")}
+
+
+def create_stage(
+    head: sql.SQL, stage: sql.Composable, options: sql.SQL, piece: Piece, extra: Sequence[StageColumn] = ()
+) -> Any:
+    """CREATE TABLE AS, without rows: the target's own types with their lengths and precisions, and no constraint."""
+    columns = sql.SQL(", ").join(
+        sql.SQL("{} AS {}").format(
+            sql.Identifier("t", column.like) if column.like else OWN_TYPES[column.type], sql.Identifier(column.name)
+        )
+        for column in (*piece.columns, *extra)
+    )
+    query = sql.SQL("{} {} {} AS SELECT {} FROM {} AS t WITH NO DATA")
+    return query.format(head, stage, options, columns, table_name(piece.table.target))
+
+
+def copy_into(table: TableId, names: Sequence[str]) -> sql.Composed:
+    return sql.SQL("COPY {} ({}) FROM STDIN").format(table_name(table), column_list(tuple(names)))
+
+
+# --- merging ----------------------------------------------------------------------------------------------------------
+
+
+def carry_out(connection: Connection, piece: Piece, stage: Stage, rows: int, prepare: bool) -> list[Texts]:
+    """Merge a piece of `rows` rows that stand in `stage`. Returns keys to read again. Raises Conflict; psycopg errors
+    pass."""
+    if piece.action is Action.MULTISET:
+        _merge_multiset(connection, piece, stage)
+        return []
+    if not piece.checked and piece.moves:
+        _refuse_chains(connection, piece, stage)
+    done = 0
+    for statement, counted in _statements(piece, stage):
+        done = connection.execute(statement, prepare=prepare).rowcount
+        if counted and done != rows:
+            raise Conflict(piece.table.source, f"expected {rows} {piece.action}s, found {done}")
+    again = _missing(connection, piece, stage) if piece.action is Action.UPDATE and not piece.checked else []
+    if not piece.checked and (piece.moves or done + len(again) < rows):
+        _refuse_left_out(connection, piece, stage, rows - done - len(again))
+    return again
+
+
+def _refuse_left_out(connection: Connection, piece: Piece, stage: Stage, short: int) -> None:
+    """Rows that have no counterpart are no reason: only where a trigger fires that may leave rows out is looked for those that
+    it has left."""
+    events = {Action.INSERT: UPSERT, Action.UPDATE: ("update", "delete")}.get(piece.action, ("delete",))
+    found = switches(connection, piece.table.target, *events)
+    if found and _is_left_out(connection, piece, stage, short > 0):
+        raise Conflict(piece.table.source, reason(piece.table.target, found))
+
+
+def _is_left_out(connection: Connection, piece: Piece, stage: Stage, is_short: bool) -> bool:
+    """Of a delete, and of rows that move, none is left at its old place; of an insert without values beside its key each is
+    there; of all others the count says it."""
+    target, staged = table_name(piece.table.target), table_name(stage)
+    values = set(piece.values) - set(piece.table.key)
+    if piece.action is Action.DELETE or piece.moves:
+        query = sql.SQL("SELECT FROM {} AS t JOIN {} AS s ON {} LIMIT 1").format(target, staged, on_old_key(piece))
+        return connection.execute(query).rowcount > 0 or bool(piece.moves and values and is_short)
+    if piece.action is Action.INSERT and not values:
+        absent = sql.SQL("SELECT FROM {} AS s WHERE NOT EXISTS (SELECT FROM {} AS t WHERE {}) LIMIT 1")
+        return connection.execute(absent.format(staged, target, _on_key(piece, _new_key(piece)))).rowcount > 0
+    return is_short
+
+
+@lru_cache(maxsize=1024)
+def _statements(piece: Piece, stage: Stage) -> tuple[tuple[bytes, bool], ...]:
+    """What merges a piece, and whether its count is the number of rows."""
+    if piece.action is Action.DELETE:
+        found = [(_delete(piece, stage), piece.checked)]
+    elif piece.action is Action.INSERT:
+        found = [(_insert(piece, stage), piece.checked)]
+    elif piece.checked or not piece.moves:
+        found = [(_update_rows(piece, stage, piece.values, _old_key(piece)), piece.checked)]
+    else:
+        found = [(statement, False) for statement in _moves_in_window(piece, stage)]
+    return tuple((statement.as_bytes(), counted) for statement, counted in found)
+
+
+def _delete(piece: Piece, stage: Stage) -> sql.Composed:
+    query = sql.SQL("DELETE FROM {} AS t USING {} AS s WHERE {}")
+    return query.format(table_name(piece.table.target), table_name(stage), _on_key(piece, _old_key(piece)))
+
+
+def _insert(piece: Piece, stage: Stage) -> sql.Composed:
+    """Not checked: the row that has the key takes the new values."""
+    query = sql.SQL("INSERT INTO {} ({}) OVERRIDING SYSTEM VALUE SELECT {} FROM {} AS s").format(
+        table_name(piece.table.target),
+        column_list(piece.values),
+        _places("s", "v", len(piece.values)),
+        table_name(stage),
+    )
+    return query if piece.checked else query + upsert(piece.table, piece.values)
+
+
+def upsert(table: TargetTable, names: Sequence[str]) -> sql.Composed:
+    """ON CONFLICT … for an insert that replaces the row with its key."""
+    sets = [sql.SQL("{0} = excluded.{0}").format(sql.Identifier(n)) for n in names if n not in table.key]
+    action = sql.SQL("UPDATE SET {}").format(sql.SQL(", ").join(sets)) if sets else sql.SQL("NOTHING")
+    return sql.SQL(" ON CONFLICT ({}) DO {}").format(column_list(table.key), action)
+
+
+def _update_rows(piece: Piece, stage: Stage, names: Sequence[str], keys: Sequence[sql.Composable]) -> sql.Composed:
+    """Set `names` in the rows whose key is `keys`."""
+    sets = sql.SQL(", ").join(
+        sql.SQL("{} = {}").format(sql.Identifier(name), sql.Identifier("s", f"v{piece.values.index(name)}"))
+        for name in names
+    )
+    query = sql.SQL("UPDATE {} AS t SET {} FROM {} AS s WHERE {}")
+    return query.format(table_name(piece.table.target), sets, table_name(stage), _on_key(piece, keys))
+
+
+def _moves_in_window(piece: Piece, stage: Stage) -> Iterator[sql.Composed]:
+    """Rows that move while their table is loaded (K3): the load may have met them at the old place, the new one, both or
+    neither. Move those of the old place only, remove old ones whose new one is there, then set values at the new place.
+    """
+    free = sql.SQL(" AND NOT EXISTS (SELECT FROM {} AS t WHERE {})").format(
+        table_name(piece.table.target), _on_key(piece, _new_key(piece))
+    )
+    yield _update_rows(piece, stage, piece.values, _old_key(piece)) + free
+    yield _delete(piece, stage)
+    rest = [name for name in piece.values if name not in piece.table.key]
+    if rest:
+        yield _update_rows(piece, stage, rest, _new_key(piece))
+
+
+def _refuse_chains(connection: Connection, piece: Piece, stage: Stage) -> None:
+    """A key that one row leaves and another takes: in a window only the rows' own order tells which is which."""
+    pairs = zip(_new_key(piece), range(len(piece.table.key)), strict=True)
+    same = sql.SQL(" AND ").join(sql.SQL("{} = {}").format(new, sql.Identifier("o", f"k{i}")) for new, i in pairs)
+    query = sql.SQL("SELECT EXISTS (SELECT FROM {} AS s JOIN {} AS o ON {})").format(
+        table_name(stage), table_name(stage), same
+    )
+    row = connection.execute(query).fetchone()
+    if row and row[0]:
+        raise Conflict(piece.table.source, CHAIN)
+
+
+def _missing(connection: Connection, piece: Piece, stage: Stage) -> list[Texts]:
+    """Keys of updated rows that are not there."""
+    query = sql.SQL("SELECT {} FROM {} AS s WHERE NOT EXISTS (SELECT FROM {} AS t WHERE {})").format(
+        _places("s", "t", len(piece.table.key)),
+        table_name(stage),
+        table_name(piece.table.target),
+        _on_key(piece, _new_key(piece)),
+    )
+    return [dict(zip(piece.table.key, row, strict=True)) for row in connection.execute(query)]
+
+
+def _old_key(piece: Piece) -> list[sql.Composable]:
+    return [sql.Identifier("s", f"k{i}") for i in range(len(piece.table.key))]
+
+
+def _new_key(piece: Piece) -> list[sql.Composable]:
+    """The key after an update."""
+    places = {name: f"v{i}" for i, name in enumerate(piece.values)}
+    return [sql.Identifier("s", places.get(name, f"k{i}")) for i, name in enumerate(piece.table.key)]
+
+
+def on_old_key(piece: Piece) -> sql.Composed:
+    """The condition under which target row `t` is the one that staged row `s` is about."""
+    return _on_key(piece, _old_key(piece))
+
+
+def _on_key(piece: Piece, keys: Sequence[sql.Composable]) -> sql.Composed:
+    pairs = zip(piece.table.key, keys, strict=True)
+    return sql.SQL(" AND ").join(sql.SQL("{} = {}").format(sql.Identifier("t", name), place) for name, place in pairs)
+
+
+def _places(alias: str, prefix: str, count: int) -> sql.Composed:
+    return sql.SQL(", ").join(sql.Identifier(alias, f"{prefix}{i}") for i in range(count))
+
+
+# --- tables without a key ---------------------------------------------------------------------------------------------
+
+
+def _merge_multiset(connection: Connection, piece: Piece, stage: Stage) -> None:
+    """Remove first, then insert: as many of equal rows as asked, each exactly once (K28)."""
+    query = sql.SQL(
+        "SELECT coalesce(-sum(delta) FILTER (WHERE delta < 0), 0), coalesce(sum(delta) FILTER (WHERE delta > 0), 0)"
+    )
+    row = connection.execute(query + sql.SQL(" FROM {}").format(table_name(stage))).fetchone()
+    wanted, coming = (int(row[0]), int(row[1])) if row else (0, 0)
+    if wanted:
+        same = match(piece.values, readable_columns(connection, piece.table))
+        statement = REMOVE.format(target=table_name(piece.table.target), stage=table_name(stage), same=same)
+        done = keyless.remove(connection, statement)
+        if done != wanted:
+            raise _other_count(connection, piece, "delete", wanted, done)
+    done = connection.execute(insert_copies(piece.table, piece.values, stage)).rowcount
+    if done != coming:
+        raise _other_count(connection, piece, "insert", coming, done)
+
+
+def _other_count(connection: Connection, piece: Piece, event: str, wanted: int, done: int) -> Conflict:
+    """Names the trigger that may be the reason: there is no slower way in which the row would be found."""
+    found = switches(connection, piece.table.target, event)
+    why = f"; {reason(piece.table.target, found)}" if found else ""
+    return Conflict(piece.table.source, f"expected {wanted} {event}s of whole rows, found {done}{why}")

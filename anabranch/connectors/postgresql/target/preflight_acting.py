@@ -1,0 +1,122 @@
+"""What of the target reacts to the rows we write: foreign keys, triggers, rules, row security (K7).
+
+Whether the first two do is decided by what the job's user may do; the other two change or hide rows and are refused.
+What does not live here: what is taken off for a load (preflight_tables.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from anabranch.connectors.postgresql.quoting import qualified, quote
+from anabranch.connectors.postgresql.row_security import hidden
+from anabranch.connectors.postgresql.target.constraints import grant_statement
+from anabranch.connectors.postgresql.target.enforced import read_keys
+from anabranch.connectors.postgresql.target.preflight_facts import Live, failed, ok, some, warning
+from anabranch.model.checks import CheckResult
+from anabranch.rows.keys import differences
+
+PARAMETER_GRANTS_SINCE = 150000  # https://www.postgresql.org/docs/release/15.0/
+# Bits of pg_trigger.tgtype, as in the server's pg_trigger.h
+EVENTS = {4: "INSERT", 8: "DELETE", 16: "UPDATE", 32: "TRUNCATE"}
+FIRES = {
+    "O": "an ordinary session",
+    "R": "a replica",
+    "A": "any session",
+}  # pg_trigger.tgenabled, pg_rewrite.ev_enabled
+
+TRIGGERS = """
+SELECT tgname::text, tgenabled::text, tgtype FROM pg_trigger
+ WHERE tgrelid = %s AND NOT tgisinternal AND tgenabled <> 'D' ORDER BY 1
+"""
+# https://www.postgresql.org/docs/current/catalog-pg-rewrite.html
+RULES = """
+SELECT rulename::text, (ARRAY['SELECT', 'UPDATE', 'INSERT', 'DELETE'])[ev_type::text::int], ev_enabled::text
+  FROM pg_rewrite WHERE ev_class = %s AND ev_type <> '1' AND ev_enabled <> 'D' ORDER BY 1
+"""
+
+
+def check_bypass(live: Live) -> Iterator[CheckResult]:
+    """K7: which way is taken where target tables have, or will have, foreign keys or triggers."""
+    reasons = [f"{e.id} has foreign keys or triggers" for _, e in live.tables() if e.has_actions]
+    reasons += [f"{s.id} has foreign keys" for s in live.context.tables.values() if s.foreign_keys]
+    reasons = sorted(set(reasons))
+    if not reasons:
+        return
+    if live.may_bypass:
+        yield ok("session_replication_role", "foreign keys and triggers are off for this job's writes")
+        return
+    firing = list(_firing(live))
+    since = live.version >= PARAMETER_GRANTS_SINCE
+    yield warning(
+        "session_replication_role",
+        f"{live.user} may not set it: changes are applied in an order that foreign keys accept, which is slower"
+        + (f"; triggers fire: {some(firing)}" if firing else ""),
+        grant_statement(live.user) if since else f"ALTER ROLE {quote(live.user)} SUPERUSER",
+        names=[*firing, *reasons],
+    )
+
+
+def check_logged_actions(live: Live) -> Iterator[CheckResult]:
+    """What a key does at the source is in its log, and the target's own key would do it as well: the change that the log has
+    then finds no row."""
+    if live.may_bypass or not live.context.logs_cascades:
+        return
+    for table, schema in sorted(live.context.tables.items(), key=str):
+        names = [key.name for key in schema.foreign_keys if key.changes_rows and key.parent in live.context.tables]
+        if names:
+            what = f"foreign keys act at both ends, and the source's log has what they do there: {some(names)}"
+            since = live.version >= PARAMETER_GRANTS_SINCE
+            hint = grant_statement(live.user) if since else f"ALTER ROLE {quote(live.user)} SUPERUSER"
+            yield CheckResult("target.foreign_keys", "failed", what, hint, str(table))
+
+
+def _firing(live: Live) -> Iterator[str]:
+    """Triggers that fire for what an ordinary session writes: table, name, events."""
+    for _, existing in live.tables():
+        for name, enabled, bits in live.connection.execute(TRIGGERS, [existing.oid]):
+            if enabled in "OA":
+                events = " OR ".join(event for bit, event in EVENTS.items() if bits & bit)
+                yield f"{name} on {existing.id} ({events})"
+
+
+def check_other_triggers(live: Live) -> Iterator[CheckResult]:
+    """Triggers that fire in spite of session_replication_role = replica."""
+    for table, existing in live.tables() if live.may_bypass else ():
+        for name in (n for n, enabled in existing.triggers.items() if enabled in "RA"):
+            hint = f"ALTER TABLE {qualified(existing.id)} ENABLE TRIGGER {quote(name)}"
+            yield failed("triggers", f"trigger {name} also fires for replicated rows", hint, table)
+
+
+def check_key_actions(live: Live) -> Iterator[CheckResult]:
+    """Keys of the target that do otherwise than the source's, where they are not switched off."""
+    if live.may_bypass:
+        return
+    enforced = read_keys(live.connection, live.existing)
+    tables = {table.target: table for table in live.context.targets.values()}
+    for found in differences(enforced, live.context.tables, live.context.targets):
+        key, place = found.key, tables[found.key.child]
+        alter = f"ALTER TABLE {qualified(key.child)}"
+        if found.loses_rows:
+            what = f"{found}: rows would be changed or lost that the source has kept"
+            yield failed("foreign_keys", what, f"{alter} DROP CONSTRAINT {quote(key.name)}", place)
+        else:
+            yield warning("foreign_keys", str(found), f"{alter} ALTER CONSTRAINT {quote(key.name)} DEFERRABLE", place)
+
+
+def check_rules(live: Live) -> Iterator[CheckResult]:
+    """A rule makes other statements of ours, or none; COPY passes it by, so that not even that is the same for all."""
+    in_force = "RA" if live.may_bypass else "OA"
+    for table, existing in live.tables():
+        for name, event, enabled in live.connection.execute(RULES, [existing.oid]):
+            if enabled in in_force:
+                hint = f"ALTER TABLE {qualified(existing.id)} DISABLE RULE {quote(name)}"
+                what = f"rule {name} rewrites {event} in {FIRES[enabled]}, also this job's"
+                yield failed("rules", what, hint, table)
+
+
+def check_row_security(live: Live) -> Iterator[CheckResult]:
+    """Policies filter what apply changes and what verify reads, and refuse what the load writes."""
+    tables = {existing.id: table for table, existing in live.tables()}
+    for found in hidden(live.connection, tables):
+        yield failed("row_security", found.message, found.mending, tables.get(found.table))

@@ -1,0 +1,102 @@
+"""What the checks of a target share: the database as it answers, and how a finding is said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from anabranch.abc import PreflightContext, ValueRules
+from anabranch.connectors.postgresql.connection import Connection
+from anabranch.connectors.postgresql.target.catalog import ExistingTable, may_bypass_constraints, read_tables
+from anabranch.connectors.postgresql.target.own_source import followed, read_by_the_job, sees
+from anabranch.model.checks import CheckResult
+from anabranch.model.ids import TableId
+from anabranch.rows import zero_dates
+from anabranch.rows.net import TargetTable
+
+WRITABLE = ("table", "partitioned table")
+VALUE_RULES = ("zero_date", "nul", "json", "geometry", "vector")
+NAMED = 3  # of the columns or things that a finding is about, this many stand in its message
+
+
+@dataclass
+class Live:
+    """What the checks of a connected target share."""
+
+    connection: Connection
+    context: PreflightContext
+    version: int = 0
+    user: str = ""
+    existing: dict[TableId, ExistingTable] = field(default_factory=dict)
+    defer_constraints: bool = False
+    own: dict[TableId, TableId] = field(
+        default_factory=dict
+    )  # by source: the table of the source that it would write to
+    may_bypass: bool = False  # foreign keys and triggers are off for what this user's job writes
+
+    def __post_init__(self) -> None:
+        self.version = int(self.one("SELECT current_setting('server_version_num')"))
+        self.user = self.one("SELECT current_user::text")
+        self.may_bypass = may_bypass_constraints(self.connection)
+        self.existing = read_tables(self.connection, {t.target for t in self.context.targets.values()})
+        self.own = self._own_source()
+        self.defer_constraints = self.context.user_choices.get("load.defer_constraints", "").lower() == "true"
+
+    def _own_source(self) -> dict[TableId, TableId]:
+        read = followed(self.connection, self.context.job)
+        if sees(self.connection, self.context.witness):
+            read |= {*self.context.tables, *self.context.waiting}
+        if not read:
+            return {}
+        targets = self.context.targets
+        found = read_by_the_job(self.connection, [table.target for table in targets.values()], read)
+        return {source: found[table.target] for source, table in targets.items() if table.target in found}
+
+    def one(self, query: str, *values: object) -> str:
+        row = self.connection.execute(query.encode(), values).fetchone()
+        return str(row[0]) if row else ""
+
+    def true(self, query: str, *values: object) -> bool:
+        return self.one(query, *values) == "True"
+
+    def tables(self) -> Iterator[tuple[TargetTable, ExistingTable]]:
+        """The job's target tables that are there already."""
+        for table in self.context.targets.values():
+            if table.target in self.existing:
+                yield table, self.existing[table.target]
+
+    def first_loads(self) -> Iterator[tuple[TargetTable, ExistingTable]]:
+        """Keeps the tables that this job did not load."""
+        return ((t, e) for t, e in self.tables() if t.source not in self.context.loaded)
+
+
+def value_rules(context: PreflightContext) -> ValueRules:
+    chosen: dict[str, Any] = {name: context.user_choices.get(f"types.{name}") for name in VALUE_RULES}
+    found = json.loads(context.user_choices.get(zero_dates.ASKED) or "[]")
+    dates = tuple((table, column, date) for table, column, date in found)
+    return ValueRules(**{name: value for name, value in chosen.items() if value}, zero_dates=dates)
+
+
+def some(names: Iterable[str]) -> str:
+    found = list(names)
+    more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
+    return ", ".join(found[:NAMED]) + more
+
+
+def ok(check: str, message: str) -> CheckResult:
+    return CheckResult(f"target.{check}", "ok", message)
+
+
+def warning(
+    check: str, message: str, hint: str, table: TargetTable | None = None, names: Iterable[str] = ()
+) -> CheckResult:
+    source = str(table.source) if table else ""
+    return CheckResult(f"target.{check}", "warning", message, hint, source, tuple(names))
+
+
+def failed(
+    check: str, message: str, hint: str, table: TargetTable | None = None, names: Iterable[str] = ()
+) -> CheckResult:
+    return replace(warning(check, message, hint, table, names), verdict="failed")

@@ -1,0 +1,139 @@
+"""Logical type -> PostgreSQL type, with fidelity and reason, as a table.
+
+What does not live here: types that a job chooses instead (choices.py), DDL (ddl.py), text forms of values (rows/lines.py,
+verify.py).
+Vendor facts: https://www.postgresql.org/docs/current/datatype.html
+"""
+
+from __future__ import annotations
+
+from anabranch.abc import ValueRules
+from anabranch.connectors.postgresql.target import choices
+from anabranch.model.datatype import Fidelity, Fit, Kind, LogicalType
+
+VARCHAR_LIMIT = 10_485_760  # characters; https://www.postgresql.org/docs/current/datatype-character.html
+
+EXACT, WIDENED, LOSSY = Fidelity.EXACT, Fidelity.WIDENED, Fidelity.LOSSY
+
+# Kind -> native type (fields of LogicalType are put in), fidelity, reason.
+NATIVE: dict[Kind, tuple[str, Fidelity, str]] = {
+    Kind.INT8: ("smallint", WIDENED, "PostgreSQL has no one-byte integer"),
+    Kind.INT16: ("smallint", EXACT, ""),
+    Kind.INT32: ("integer", EXACT, ""),
+    Kind.INT64: ("bigint", EXACT, ""),
+    Kind.UINT8: ("smallint", WIDENED, "PostgreSQL has no unsigned integers"),
+    Kind.UINT16: ("integer", WIDENED, "PostgreSQL has no unsigned integers"),
+    Kind.UINT32: ("bigint", WIDENED, "PostgreSQL has no unsigned integers"),
+    Kind.UINT64: ("numeric(20)", WIDENED, "PostgreSQL has no unsigned integers; bigint ends at 2^63-1"),
+    Kind.DECIMAL: ("numeric({precision},{scale})", EXACT, ""),
+    Kind.FLOAT32: ("real", EXACT, ""),
+    Kind.FLOAT64: ("double precision", EXACT, ""),
+    Kind.TEXT: ("varchar({length})", EXACT, 'a NUL character stops the job, [types] nul = "strip" removes it'),
+    Kind.BINARY: ("bytea", WIDENED, "bytea has no declared length"),
+    Kind.BIT: ("bit({length})", EXACT, ""),
+    Kind.DATE: ("date", EXACT, 'a zero date stops the job, [types] zero_date = "null" makes it NULL'),
+    Kind.TIMESTAMP: ("timestamp({fraction})", EXACT, "zero dates: [types] zero_date decides"),
+    Kind.INSTANT: ("timestamptz({fraction})", EXACT, "zero dates: [types] zero_date decides"),
+    Kind.DURATION: ("interval({fraction})", WIDENED, "interval holds more than the source's time type"),
+    Kind.YEAR: ("smallint", WIDENED, "PostgreSQL has no year type"),
+    Kind.ENUM: ("text", EXACT, "a check admits the labels and ''; it sorts as text, not by label number"),
+    Kind.UUID: ("uuid", EXACT, ""),
+    Kind.INET: ("inet", WIDENED, "inet also holds networks"),
+    Kind.NATIVE: ("{native}", EXACT, ""),
+    Kind.SET: ("text", WIDENED, "members joined by commas, not checked against the declared ones"),
+}
+
+# [types] json -> native type, fidelity, reason
+JSON: dict[str, tuple[str, Fidelity, str]] = {
+    "jsonb": (
+        "jsonb",
+        LOSSY,
+        "refuses the escape \\u0000, turns -0.0 into 0.0 and dates or decimals inside into plain JSON; "
+        '[types] json = "json" keeps the text',
+    ),
+    "json": ("json", EXACT, "keeps the source's JSON text; has no equality operator"),
+    "text": ("text", EXACT, "keeps the source's JSON text"),
+}
+
+# [types] geometry and vector -> the same
+GEOMETRY: dict[str, tuple[str, Fidelity, str]] = {
+    "bytea": (
+        "bytea",
+        WIDENED,
+        "WKB, with the SRID in it where there is one (EWKB); bytea is not checked; where PostGIS is installed "
+        '[types] geometry = "geometry" keeps the type',
+    ),
+    "geometry": ("geometry", WIDENED, "PostGIS's type for geometry of every kind and SRID"),
+}
+VECTOR: dict[str, tuple[str, Fidelity, str]] = {
+    "real[]": ("real[]", WIDENED, 'an array of any length; where pgvector is installed [types] vector = "vector"'),
+    "vector": (
+        "vector({length})",
+        EXACT,
+        "pgvector's type; `vector` without a size where MySQL holds shorter ones too",
+    ),
+}
+UNSIZED = "it has no declared size: the source's is the most that one may have"
+SETTINGS = (Kind.GEOMETRY, Kind.VECTOR)  # kinds for which the load asks the job's settings, not a column's choice
+EXTENSIONS = {"geometry": "postgis", "vector": "vector", "citext": "citext"}  # a type's name -> what brings it
+
+
+class PostgresTypes:
+    """The TypeMap of this target. Total: every kind has a row above."""
+
+    def fit(self, type: LogicalType, rules: ValueRules) -> Fit:
+        if type.target and type.target != _setting(type.kind, rules):
+            return _chosen(type, rules)
+        if type.kind is Kind.ENUM and any("\x00" in label for label in type.values):
+            return Fit("text", Fidelity.REFUSED, "a label has a NUL character, which no check here can name")
+        native, fidelity, reason = _row(type, rules)
+        if type.kind is Kind.TEXT and (type.length is None or not 0 < type.length <= VARCHAR_LIMIT):
+            native = "text"
+        if type.native == native:
+            fidelity, reason = EXACT, ""
+        lossy = _chosen_loss(type.kind, rules)
+        filled = native.format(
+            length=type.length or 1,
+            precision=type.precision,
+            scale=type.scale,
+            fraction=type.fraction,
+            native=type.native,
+        )
+        return Fit(filled, LOSSY, lossy) if lossy else Fit(filled, fidelity, reason)
+
+
+def _setting(kind: Kind, rules: ValueRules) -> str:
+    """What a setting of the whole job says of a kind."""
+    return {Kind.GEOMETRY: rules.geometry, Kind.VECTOR: rules.vector}.get(kind, "")
+
+
+def _row(type: LogicalType, rules: ValueRules) -> tuple[str, Fidelity, str]:
+    if type.kind is Kind.JSON:
+        return JSON[rules.json]
+    if type.kind is Kind.GEOMETRY:
+        return GEOMETRY[rules.geometry]
+    if type.kind is Kind.VECTOR:
+        native, fidelity, reason = VECTOR[rules.vector]
+        unsized = native.partition("(")[0]
+        return (native, fidelity, reason) if type.length or native == unsized else (unsized, WIDENED, UNSIZED)
+    return NATIVE[type.kind]
+
+
+def _chosen(type: LogicalType, rules: ValueRules) -> Fit:
+    """The job's own choice, or why it is none."""
+    found = choices.choice(type)
+    if found is None:
+        there = ", ".join(choices.possible(type)) or ("none" if type.kind not in SETTINGS else f"[types] {type.kind}")
+        return Fit(type.target, Fidelity.REFUSED, f"{type} cannot become {type.target}; possible: {there}")
+    lossy = _chosen_loss(type.kind, rules)
+    return Fit(type.target, LOSSY if lossy else found.fidelity, "; ".join(filter(None, (found.reason, lossy))))
+
+
+def _chosen_loss(kind: Kind, rules: ValueRules) -> str:
+    """What the user's own [types] choices lose, "" for nothing."""
+    if kind is Kind.TEXT and rules.nul == "strip":
+        return 'NUL characters are removed ([types] nul = "strip")'
+    if kind in (Kind.DATE, Kind.TIMESTAMP, Kind.INSTANT) and rules.zero_date != "stop":
+        into = "NULL" if rules.zero_date == "null" else rules.zero_date
+        return f'zero dates become {into} ([types] zero_date = "{rules.zero_date}")'
+    return ""

@@ -1,0 +1,113 @@
+"""Reads the target's rows for verification, in the text form of model/datatype.py, straight out of COPY.
+
+What does not live here: comparing (verify/), the source's side. JSON text and floats are as PostgreSQL prints them; the
+comparison makes both sides alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from psycopg import sql
+
+from anabranch.connectors.postgresql.connection import Connection, connect, table_name
+from anabranch.connectors.postgresql.copy_out import MISCOUNTED, plain_lines
+from anabranch.connectors.postgresql.errors import translated
+from anabranch.connectors.postgresql.fingerprint import fingerprint
+from anabranch.connectors.postgresql.pages import SIZE, TID_RANGES_SINCE, page_edges
+from anabranch.connectors.postgresql.target import choices
+from anabranch.errors import TargetError
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.endpoint import Endpoint
+from anabranch.rows.counted import miscount
+from anabranch.rows.fingerprint import Fingerprint, Hashed
+from anabranch.rows.lines import GEOMETRY
+from anabranch.rows.net import TargetTable
+
+WHOLE_TABLE = "true"
+
+# Infinite and BC values have no six-decimal form: they keep PostgreSQL's own text, which no source value has.
+_CLOCK = (
+    "CASE WHEN isfinite({0}) AND {0} >= '0001-01-01' "
+    "THEN to_char({0}, 'YYYY-MM-DD HH24:MI:SS.US'){1} ELSE {0}::text END"
+)
+_SIZE = "to_char(make_interval(secs => abs(extract(epoch FROM {0}))::float8), 'HH24:MI:SS.US')"
+
+# Kind -> expression of the column, where COPY's own text is not the text form already.
+TEXT_FORMS: dict[Kind, str] = {
+    Kind.TIMESTAMP: _CLOCK.replace("{1}", ""),
+    Kind.INSTANT: _CLOCK.replace("{1}", " || '+00'"),
+    Kind.DURATION: "CASE WHEN {0} < interval '0' THEN '-' ELSE '' END || " + _SIZE,
+}
+
+
+class PostgresReader:
+    """Reads over one connection of its own; every piece is one statement and sees one moment.
+
+    Delivery: each row that was committed before a piece is read and stays, exactly once over all pieces."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._connection: Connection | None = None
+
+    def pieces(self, table: TargetTable, rows_per_piece: int) -> list[str]:
+        with translated(f"measure {table.target}"):
+            found = self._session().execute(SIZE, [table.target.schema, table.target.name]).fetchone()
+        if found is None:
+            raise TargetError(f"the target table {table.target} does not exist", table=str(table.source))
+        pages, rows, version = found
+        if version < TID_RANGES_SINCE:
+            return [WHOLE_TABLE]
+        return page_ranges(pages, rows, rows_per_piece)
+
+    def lines(self, table: TargetTable, piece: str) -> Iterator[bytes]:
+        def refusal(told: int, came: int) -> TargetError:
+            place = "the whole table" if piece == WHOLE_TABLE else f"the piece {piece}"
+            message = f"read {table.target}: {miscount(place, told, came)}"
+            return TargetError(message, table=str(table.source), hint=MISCOUNTED)
+
+        with translated(f"read {table.target}"):
+            yield from plain_lines(self._session(), select(table, piece), refusal)
+
+    def fingerprint(self, table: TargetTable, columns: Sequence[Hashed], piece: str) -> Fingerprint | None:
+        with translated(f"sum up {table.target}"):
+            return fingerprint(self._session(), table.target, columns, sql.SQL(piece))
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _session(self) -> Connection:
+        if self._connection is None or self._connection.closed:
+            self._connection = connect(self._endpoint, "anabranch-verify", autocommit=True)
+        return self._connection
+
+
+def page_ranges(pages: int, rows: int, rows_per_piece: int) -> list[str]:
+    """Ranges of ctid with about `rows_per_piece` rows each; the last one is open, for rows added meanwhile."""
+    edges = page_edges(pages, rows, rows_per_piece)
+    if not edges:
+        return [WHOLE_TABLE]
+    starts, ends = [0, *edges], [f"ctid < '({edge},0)'" for edge in edges] + [""]
+    return [
+        " AND ".join(filter(None, (f"ctid >= '({start},0)'", end))) for start, end in zip(starts, ends, strict=True)
+    ]
+
+
+def _form(logical: LogicalType) -> str:
+    """SQL for a column's text form, with {0} for the column."""
+    if logical.kind is Kind.GEOMETRY and logical.target == GEOMETRY:
+        return "lower({0}::text)"
+    chosen = choices.choice(logical) if logical.target else None
+    return (chosen.form if chosen else "") or TEXT_FORMS.get(logical.kind, "{0}")
+
+
+def select(table: TargetTable, piece: str) -> sql.Composed:
+    columns = [
+        sql.SQL(_form(logical)).format(sql.Identifier(name))
+        for name, logical in zip(table.columns, table.types, strict=True)
+    ]
+    return sql.SQL("COPY (SELECT {} FROM {} WHERE {}) TO STDOUT").format(
+        sql.SQL(", ").join(columns), table_name(table.target), sql.SQL(piece)
+    )

@@ -1,0 +1,65 @@
+"""Which target type the job chooses for a column: [types.map], [types] geometry and vector, [[tables]] columns.type.
+
+What does not live here: which choices a target knows (its connector's TypeMap), the table's other settings (`rule_set.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from fnmatch import fnmatchcase
+
+from anabranch.config.job import Types
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.schema import Column
+
+_COMMENT = re.compile(r"/\*.*?\*/")
+_SIZES = re.compile(r"\([^)]*\)")
+
+
+class TypeChoices:
+    """The choices of one job for every column."""
+
+    def __init__(self, types: Types) -> None:
+        self._map = {_plain(pattern): target for pattern, target in types.map.items()}
+        self._written = {_plain(pattern): pattern for pattern in types.map}
+        settings = ((Kind.GEOMETRY, types.geometry, "geometry"), (Kind.VECTOR, types.vector, "vector"))
+        self._kinds = {kind: chosen for kind, chosen, other in settings if chosen == other}
+
+    def of(self, column: Column, chosen: str = "") -> LogicalType | None:
+        """The column's logical type with the job's choice in it; `chosen` is what the table's own entry says."""
+        if column.type is None:
+            return None
+        target = chosen or self._mapped(column) or self._kinds.get(column.type.kind, "")
+        return replace(column.type, target=_plain(target)) if target else column.type
+
+    def unused(self, columns: Iterable[Column]) -> list[str]:
+        """Patterns of the map that none of these columns has to do with, as the job file writes them."""
+        spellings = {spelling for column in columns for spelling in _spellings(column.native)}
+        return [
+            written
+            for pattern, written in self._written.items()
+            if not any(spelling == pattern or fnmatchcase(spelling, pattern) for spelling in spellings)
+        ]
+
+    def _mapped(self, column: Column) -> str:
+        """The exact spelling, then the first pattern that is the type's spelling or its name without sizes."""
+        spellings = list(_spellings(column.native))
+        for spelling in spellings[:1]:
+            if spelling in self._map:
+                return self._map[spelling]
+        found = (
+            target for pattern, target in self._map.items() for spelling in spellings if fnmatchcase(spelling, pattern)
+        )
+        return next(found, "")
+
+
+def _spellings(native: str) -> Iterator[str]:
+    plain = _plain(_COMMENT.sub("", native))
+    yield plain
+    yield _plain(_SIZES.sub("", plain))
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.lower().split())

@@ -1,0 +1,285 @@
+"""The rule set of a job: which source tables are replicated, how each looks at the target, which rows pass.
+
+Answers for one table at a time, from the job file and the table's definition alone. What does not live here: parsing
+patterns (`config/patterns.py`), and asking a database which tables there are (preflight, load, capture).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from anabranch.config import JobConfig, TableEntry
+from anabranch.config.patterns import Pattern, Template
+from anabranch.errors import ConfigError, Problem, SchemaError
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.ids import TableId
+from anabranch.model.schema import Column, TableSchema
+from anabranch.rows.conflict import ConflictPolicy
+from anabranch.rows.net import TargetTable
+from anabranch.rules.choices import TypeChoices
+from anabranch.rules.contradictions import Contradiction, contradictions
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Rows for which `text` (Spark SQL) is true pass; `columns` are the source columns it names (K27)."""
+
+    text: str
+    columns: tuple[str, ...]
+
+
+def check_filter(text: str) -> None:
+    """What can be said of a filter without its table. Raises ValueError."""
+    from anabranch.rules.expressions import check_syntax  # its parser takes time to come, and few jobs have filters
+
+    check_syntax(text)
+
+
+TEXTS = ("text", "varchar", "character", "char", "bytea", "json")
+# what may say which of two rows is newer
+ORDERED = frozenset(
+    {
+        *(Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64, Kind.UINT8, Kind.UINT16, Kind.UINT32, Kind.UINT64),
+        *(Kind.DECIMAL, Kind.FLOAT32, Kind.FLOAT64, Kind.DATE, Kind.TIMESTAMP, Kind.INSTANT, Kind.YEAR),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    include: tuple[Pattern, ...]
+    target: Template
+
+
+class RuleSet:
+    """Made once per process from a job's configuration. Raises ConfigError for a filter that cannot be one."""
+
+    def __init__(self, config: JobConfig) -> None:
+        self._config = config
+        self._rules = [_Rule(_patterns(rule.include), Template.parse(rule.target)) for rule in config.rules]
+        self._excluded = [pattern for rule in config.rules for pattern in _patterns(rule.exclude)]
+        self._entries = {entry.id: entry for entry in config.tables}
+        self._types = TypeChoices(config.types)
+        self._check_filters()
+
+    def target_of(self, table: TableId) -> TableId | None:
+        """The target's name for a source table, None for one that no rule includes or one excludes."""
+        if any(pattern.matches(table) for pattern in self._excluded):
+            return None
+        for rule in self._rules:
+            if any(pattern.matches(table) for pattern in rule.include):
+                return rule.target.render(table)
+        return None
+
+    def includes(self, table: TableId) -> bool:
+        return self.target_of(table) is not None
+
+    def targets(self, tables: Iterable[TableId]) -> dict[TableId, TableId]:
+        """Every included table with its target. Raises ConfigError when two would share one."""
+        found = {table: target for table in sorted(tables) if (target := self.target_of(table))}
+        if shared := list(_shared(found)):
+            raise ConfigError(
+                "several source tables would go into one target table",
+                problems=[Problem(text, key="[[rules]] target", line=self._config.line_of("rules")) for text in shared],
+                hint="give them different targets, e.g. with {schema} in the template, or exclude all but one",
+            )
+        return found
+
+    def without_match(self, tables: Iterable[TableId]) -> list[Problem]:
+        """Include patterns that match none of the source's tables."""
+        present = list(tables)
+        return [
+            Problem(
+                f"{text!r} matches no table",
+                line=self._config.line_of("rules", number, "include", place),
+                key="[[rules]] include",
+                nearest=_nearest_table(text, present),
+            )
+            for number, rule in enumerate(self._config.rules)
+            for place, text in enumerate(rule.include)
+            if not any(Pattern.parse(text).matches(table) for table in present)
+        ]
+
+    def contradictions(self, tables: Collection[TableId]) -> list[Contradiction]:
+        """Where one rule takes something from another, among all of the source's tables."""
+        return contradictions(self._config, tables)
+
+    def unused_types(self, tables: Iterable[TableSchema]) -> list[str]:
+        """Patterns of [types.map] that match no column of these tables."""
+        return self._types.unused(column for schema in tables for column in schema.columns)
+
+    def dropped(self, table: TableId) -> tuple[str, ...]:
+        """Source columns that the job leaves out."""
+        entry = self._entries.get(table)
+        return tuple(entry.columns.drop) if entry else ()
+
+    def has_filter(self, table: TableId) -> bool:
+        """Does the job leave rows of the table out?"""
+        entry = self._entries.get(table)
+        return entry is not None and entry.where is not None
+
+    def refused(self, schema: TableSchema) -> list[Column]:
+        """Columns whose type cannot be replicated, that the target does not compute and that the job does not drop."""
+        left = {*self.dropped(schema.id), *(c.name for c in schema.computed if c.name not in schema.primary_key)}
+        return [column for column in schema.columns if column.type is None and column.name not in left]
+
+    def target_table(self, schema: TableSchema) -> TargetTable:
+        """How a table looks at the target. Generated columns are copied as plain ones, where the target does not compute them.
+
+        Raises ConfigError where the job's settings do not fit the definition, SchemaError for refused types."""
+        target = self.target_of(schema.id)
+        if target is None:
+            raise ConfigError(f"no rule includes {schema.id}")
+        self._check_columns(schema)
+        if refused := self.refused(schema):
+            raise _refused_columns(schema.id, refused)
+        dropped = self.dropped(schema.id)
+        chosen = entry.columns.type if (entry := self._entries.get(schema.id)) else {}
+        kept = [
+            (column.name, self._types.of(column, chosen.get(column.name, "")))
+            for column in schema.columns
+            if column.name not in dropped and column.type
+        ]
+        renames = self._renames(schema.id)
+        names = {name: renames.get(name, name) for name, _ in kept}
+        computed = (column.name for column in schema.computed if column.name not in dropped)
+        return TargetTable(
+            source=schema.id,
+            target=target,
+            columns=tuple(names.values()),
+            types=tuple(_types(kept)),
+            key=tuple(names[name] for name in schema.primary_key),
+            source_columns=tuple(names),
+            computed=tuple((name, renames.get(name, name)) for name in computed),
+        )
+
+    def where(self, schema: TableSchema) -> Filter | None:
+        """The table's filter, None where every row passes. Raises ConfigError for one that does not fit."""
+        entry = self._entries.get(schema.id)
+        if entry is None or entry.where is None:
+            return None
+        from anabranch.rules.expressions import columns_of  # as above
+
+        try:
+            return Filter(entry.where, columns_of(entry.where, [c.name for c in schema.columns]))
+        except ValueError as error:
+            raise ConfigError(f"the filter of {schema.id} cannot be used", problems=[self._at(entry, error)]) from None
+
+    def on_conflict(self, schema: TableSchema) -> ConflictPolicy:
+        """What the table's disagreements come to. Raises ConfigError for a `newest_by` that does not fit the table."""
+        entry = self._entries.get(schema.id)
+        if entry is None or entry.on_conflict is None:
+            return ConflictPolicy(self._config.apply.on_conflict)
+        if entry.newest_by is None:
+            return ConflictPolicy(entry.on_conflict)
+        if problem := self._unfit(entry, entry.newest_by, schema):
+            at = self._at(entry, problem, "newest_by")
+            raise ConfigError(f"the settings of {schema.id} do not fit the table", problems=[at])
+        return ConflictPolicy(entry.on_conflict, self._renames(schema.id).get(entry.newest_by, entry.newest_by))
+
+    def _unfit(self, entry: TableEntry, name: str, schema: TableSchema) -> str:
+        """Why the column cannot tell which row is newest; "" if it can."""
+        known = [column.name for column in schema.columns]
+        if name not in known:
+            nearest = "".join(f"; did you mean {n}?" for n in get_close_matches(name, known, 1))
+            return f"the table has no column {name}{nearest}"
+        if name in entry.columns.drop:
+            return f"{name} is left out, so the target cannot tell which row is newest"
+        if not schema.primary_key:
+            return "the table has no primary key, so there is no one row to compare with"
+        column = schema.column(name)
+        type_ = self._types.of(column, entry.columns.type.get(name, ""))
+        if type_ is not None and type_.target.startswith(TEXTS):
+            return f"{name} is {type_.target} at the target, which sorts as text"
+        return "" if type_ and type_.kind in ORDERED else f"{name} is no number, date or time: {column.native}"
+
+    def _renames(self, table: TableId) -> Mapping[str, str]:
+        entry = self._entries.get(table)
+        return entry.columns.rename if entry else {}
+
+    def _at(self, entry: TableEntry, error: object, *path: str) -> Problem:
+        number = self._config.tables.index(entry)
+        path = path or ("where",)
+        return Problem(
+            str(error), line=self._config.line_of("tables", number, *path), key=f"[[tables]] {'.'.join(path)}"
+        )
+
+    def _check_filters(self) -> None:
+        problems = []
+        for entry in self._entries.values():
+            try:
+                if entry.where is not None:
+                    check_filter(entry.where)
+            except ValueError as error:
+                problems.append(self._at(entry, error))
+        if problems:
+            raise ConfigError("a filter cannot be used", problems=problems)
+
+    def _check_columns(self, schema: TableSchema) -> None:
+        entry = self._entries.get(schema.id)
+        if entry is None:
+            return
+        found = [*_unknown_columns(entry, schema), *_dropped_keys(entry, schema), *_doubled_names(entry, schema)]
+        if found:
+            problems = [self._at(entry, text, *path) for path, text in found]
+            raise ConfigError(f"the settings of {schema.id} do not fit the table", problems=problems)
+
+
+def _patterns(texts: Iterable[str]) -> tuple[Pattern, ...]:
+    return tuple(Pattern.parse(text) for text in texts)
+
+
+def _types(columns: Iterable[tuple[str, LogicalType | None]]) -> Iterator[LogicalType]:
+    yield from (type for _, type in columns if type is not None)
+
+
+def _shared(targets: Mapping[TableId, TableId]) -> Iterator[str]:
+    sources: dict[TableId, list[str]] = {}
+    for source, target in targets.items():
+        sources.setdefault(target, []).append(str(source))
+    yield from (f"{target} would get {', '.join(names)}" for target, names in sources.items() if len(names) > 1)
+
+
+def _nearest_table(pattern: str, tables: list[TableId]) -> str:
+    return "".join(get_close_matches(pattern, [str(table) for table in tables], 1))
+
+
+def _refused_columns(table: TableId, columns: list[Column]) -> SchemaError:
+    names = ", ".join(f'"{column.name}"' for column in columns)
+    reasons = "; ".join(f"{c.name} {c.native}: {c.refusal or 'not in the type map'}" for c in columns)
+    hint = f'leave them out: [[tables]] name = "{table}", columns = {{ drop = [{names}] }}'
+    return SchemaError(f"columns cannot be replicated: {reasons}", table=str(table), hint=hint)
+
+
+def _unknown_columns(entry: TableEntry, schema: TableSchema) -> Iterator[tuple[tuple[str, ...], str]]:
+    known = [column.name for column in schema.columns]
+    columns = entry.columns
+    for what, names in (
+        ("drop", columns.drop),
+        ("rename", list(columns.rename)),
+        ("type", list(columns.type)),
+        ("zero_date", list(columns.zero_date)),
+    ):
+        for name in names:
+            if name not in known:
+                nearest = "".join(f"; did you mean {n}?" for n in get_close_matches(name, known, 1))
+                yield ("columns", what), f"the table has no column {name}{nearest}"
+
+
+def _dropped_keys(entry: TableEntry, schema: TableSchema) -> Iterator[tuple[tuple[str, ...], str]]:
+    for name in schema.primary_key:
+        if name in entry.columns.drop:
+            yield ("columns", "drop"), f"{name} belongs to the primary key and cannot be left out"
+
+
+def _doubled_names(entry: TableEntry, schema: TableSchema) -> Iterator[tuple[tuple[str, ...], str]]:
+    seen: dict[str, str] = {}
+    for column in schema.columns:
+        if column.name in entry.columns.drop:
+            continue
+        name = entry.columns.rename.get(column.name, column.name)
+        if name in seen:
+            yield ("columns", "rename"), f"{seen[name]} and {column.name} would both be called {name}"
+        seen[name] = column.name

@@ -1,0 +1,60 @@
+"""Which target type a job chooses for a column."""
+
+from __future__ import annotations
+
+import pytest
+
+from anabranch.config.job import Types
+from anabranch.model.datatype import Kind, LogicalType
+from anabranch.model.schema import Column
+from anabranch.rules.choices import TypeChoices
+
+MAP = {
+    "tinyint": "integer",
+    "TINYINT(1)": "boolean",
+    "char(36)": "uuid",
+    "datetime": "timestamptz",
+    "int* unsigned": "integer",
+    "varchar(*)": "text",
+    "bigint unsigned": "bigint",
+}
+
+
+@pytest.mark.parametrize(
+    ("native", "expected"),
+    [
+        ("tinyint(1)", "boolean"),
+        ("tinyint(4)", "integer"),
+        ("tinyint", "integer"),
+        ("tinyint(1) unsigned", ""),
+        ("char(36)", "uuid"),
+        ("char(35)", ""),
+        ("datetime(6)", "timestamptz"),
+        ("datetime", "timestamptz"),
+        ("int(10) unsigned", "integer"),
+        ("int unsigned", "integer"),
+        ("bigint(20) unsigned", "bigint"),
+        ("varchar(20)", "text"),
+        ("varchar(100) /*M!100301 COMPRESSED*/", "text"),
+        ("blob", ""),
+    ],
+)
+def test_the_map(native: str, expected: str) -> None:
+    column = Column("c", LogicalType(Kind.TEXT), native)
+    found = TypeChoices(Types(map=MAP)).of(column)
+    assert found is not None and found.target == expected
+    assert TypeChoices(Types(map=MAP)).of(column, "json").target == "json"
+
+
+def test_patterns_that_match_nothing() -> None:
+    columns = [Column("c", LogicalType(Kind.TEXT), native) for native in ("tinyint(1)", "int(10) unsigned")]
+    unused = TypeChoices(Types(map=MAP)).unused(columns)
+    assert unused == ["char(36)", "datetime", "varchar(*)", "bigint unsigned"]
+
+
+def test_geometry_and_vectors_have_settings_of_their_own() -> None:
+    choices = TypeChoices(Types(geometry="geometry"))
+    assert choices.of(Column("g", LogicalType(Kind.GEOMETRY), "point")).target == "geometry"
+    assert choices.of(Column("v", LogicalType(Kind.VECTOR), "vector(3)")).target == ""
+    assert TypeChoices(Types(vector="vector")).of(Column("v", LogicalType(Kind.VECTOR), "vector(3)")).target == "vector"
+    assert choices.of(Column("r", None, "xmltype")) is None
