@@ -31,6 +31,7 @@ VANISHES = frozenset({"drop", "rename", "partition"})
 PREPARE_SECONDS = 10.0  # between two tries to prepare a table that others are in the way of
 WARN_SECONDS = 60.0  # between two warnings of the same table
 REMEDY = "anabranch load JOB --table {table} brings it in"
+CREATED = "created after start"
 GONE = f"{DROPPED}, or renamed there: no table has this name any more"
 BECAME = f"{DROPPED} as a table of its own: it is "
 REMEDY_GONE = "exclude it in the job file and run anabranch plan JOB, or load it when there is one again"
@@ -140,7 +141,7 @@ class DefinitionKeeper:
             return self._park(named, "its columns or keys were altered at the source", statement.sql)
         if facts.kind in VANISHES:
             parked = self._park(named, f"{facts.kind} at the source", statement.sql)
-            return parked if facts.kind == "drop" else parked + self._new_tables(facts.tables, statement)
+            return parked if facts.kind == "drop" else parked + self._new_tables(facts.tables, facts, statement)
         return self._compared(facts, named, statement)
 
     def _warn_of_triggers(self, tables: Iterable[TableId]) -> None:
@@ -168,9 +169,10 @@ class DefinitionKeeper:
             changed += named
         reason = "its definition changed at the source"
         parked = self._park([*dict.fromkeys([*changed, *unsettled])], reason, statement.sql)
-        return parked + self._new_tables(now, statement)
+        return parked + self._new_tables(now, facts, statement)
 
-    def _new_tables(self, tables: Iterable[TableId], statement: LogStatement) -> list[Barrier]:
+    def _new_tables(self, tables: Iterable[TableId], facts: StatementFacts, statement: LogStatement) -> list[Barrier]:
+        """Those that the statement does not name came by others, which the log has further on."""
         history, parked = self.trail.history, self.trail.history.parked()
         new = [
             table
@@ -178,7 +180,8 @@ class DefinitionKeeper:
             if self.wanted(table)
             and (parked[table].startswith(DROPPED) if table in parked else not history.latest(table))
         ]
-        return self._park(new, "created after start", statement.sql)
+        parked = self._park((table for table in new if table in facts.tables), CREATED, statement.sql)
+        return parked + self._park((table for table in new if table not in facts.tables), CREATED, "")
 
     def _is_before(self, mark: LogMark, other: LogMark) -> bool:
         return self.source.order.includes(other, mark.native, None)

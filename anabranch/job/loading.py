@@ -317,7 +317,7 @@ class Loading:
         lets it join (K15). `with_children`: then those of which foreign keys change rows with its own, unseen by the log.
         `keep`: what its target table has stays."""
         if not self.job.rules.includes(table):
-            raise ConfigError(f"no rule includes {table}", job=self.name, hint="name it as schema.table")
+            raise self.job.rules.not_replicated(table)
         with alone(self.job, self.stop):
             store = self.target.store()
             try:

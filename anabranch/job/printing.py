@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from anabranch.abc import PreflightContext
-from anabranch.errors import ConfigError, SchemaError
+from anabranch.errors import SchemaError
 from anabranch.job import ends
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
@@ -76,7 +76,7 @@ def script(job: Job, table: TableId | None) -> Script:
 
 def _definitions(job: Job, table: TableId | None) -> dict[TableId, TableSchema]:
     if table is not None and not job.rules.includes(table):
-        raise ConfigError(f"no rule includes {table}", hint="name it as schema.table")
+        raise job.rules.not_replicated(table)
     catalog = ends.source_of(job).catalog()
     try:
         own = own_targets(catalog.writers(), ends.trail_uuid(job) or "")

@@ -99,8 +99,9 @@ def _too_late(config: JobConfig, rules: Sequence[_Matches]) -> Iterator[Contradi
         if selected and selected <= before:
             earlier = [other for other in rules[: rule.number] if other.included & selected]
             names = ", ".join(f"{other.name} (line {config.line_of('rules', other.number)})" for other in earlier)
+            verb = "include" if len(earlier) > 1 else "includes"
             message = (
-                f"{rule.name} has no effect: of several rules the first gives the target, and {names} include before it"
+                f"{rule.name} has no effect: of several rules the first gives the target, and {names} {verb} before it"
             )
             problem = Problem(
                 f"{message}: {_listed(selected)}", line=config.line_of("rules", rule.number), key="[[rules]]"

@@ -19,7 +19,7 @@ from anabranch.model.schema import Column, TableSchema
 from anabranch.rows.conflict import ConflictPolicy
 from anabranch.rows.net import TargetTable
 from anabranch.rules.choices import TypeChoices
-from anabranch.rules.contradictions import Contradiction, contradictions
+from anabranch.rules.contradictions import EXCLUDE, Contradiction, contradictions
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,16 @@ class RuleSet:
     def includes(self, table: TableId) -> bool:
         return self.target_of(table) is not None
 
+    def not_replicated(self, table: TableId) -> ConfigError:
+        """Why a table that somebody has named is none of the job's, with the line that decides it."""
+        for number, rule in enumerate(self._config.rules):
+            for place, text in enumerate(rule.exclude):
+                if Pattern.parse(text).matches(table):
+                    line = self._config.line_of("rules", number, "exclude", place)
+                    problem = Problem(f"{text!r} leaves it out, for all rules", line, EXCLUDE)
+                    return ConfigError(f"rule {number + 1} excludes {table}", problems=[problem])
+        return ConfigError(f"no rule includes {table}", hint="name it as schema.table, as the source spells it")
+
     def targets(self, tables: Iterable[TableId]) -> dict[TableId, TableId]:
         """Every included table with its target. Raises ConfigError when two would share one."""
         found = {table: target for table in sorted(tables) if (target := self.target_of(table))}
@@ -131,7 +141,7 @@ class RuleSet:
         Raises ConfigError where the job's settings do not fit the definition, SchemaError for refused types."""
         target = self.target_of(schema.id)
         if target is None:
-            raise ConfigError(f"no rule includes {schema.id}")
+            raise self.not_replicated(schema.id)
         self._check_columns(schema)
         if refused := self.refused(schema):
             raise _refused_columns(schema.id, refused)

@@ -118,3 +118,5 @@ def test_an_exclusion_that_takes_tables_from_another_rule_is_said(mariadb: Serve
     assert said in made.cli("setup").stderr
     assert said in made.run_until_caught_up().stderr
     assert set(made.states()) == {"keep", "scenario_mark"}
+    named = made.cli("load", "--table", f"{name}.tmp_a", code=2).stderr
+    assert f"rule 1 excludes {name}.tmp_a" in named and "'*.tmp_*' leaves it out, for all rules" in named

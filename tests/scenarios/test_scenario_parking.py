@@ -64,6 +64,7 @@ def a_table_created_after_start_is_parked(made: Scenario, run: Running) -> None:
     made.source.execute("CREATE TABLE fresh (id INT PRIMARY KEY, t TEXT)", "INSERT INTO fresh VALUES (1, 'one')")
     made.sync(run)
     assert made.states()["fresh"] == "parked" and "created after start" in made.reason("fresh")
+    assert "CREATE TABLE fresh" in made.reason("fresh")
 
 
 def rule_15_a_parked_table_joins_while_the_others_stream(made: Scenario, run: Running) -> None:

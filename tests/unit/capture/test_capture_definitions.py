@@ -117,6 +117,18 @@ def test_what_may_have_taken_parked_tables_away_is_kept_for_when_the_source_says
     assert entry is not None and entry.reason.startswith("created after start")
 
 
+def test_a_new_table_has_the_statement_that_names_it_or_none(keep: Callable) -> None:
+    """The catalogue shows all that came meanwhile, by statements that the log has further on."""
+    keeper = keep(table("orders"))
+    keeper.source.now |= {schema.id: schema for schema in (table("one"), table("two"))}
+    assert seen(keeper, "CREATE TABLE one (id INT)") == [(BarrierKind.PARK, "one"), (BarrierKind.PARK, "two")]
+    found = {name: keeper.trail.history.parked_by(TableId("shop", name)) for name in ("one", "two")}
+    assert {name: entry and entry.statement for name, entry in found.items()} == {
+        "one": "CREATE TABLE one (id INT)",
+        "two": "",
+    }
+
+
 @pytest.mark.parametrize(
     "clauses",
     [

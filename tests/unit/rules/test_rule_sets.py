@@ -266,6 +266,13 @@ CONTRADICTIONS = {
             " rule 2 (line 8) include before it: crm.a, shop.a"
         ],
     ),
+    "behind a single one": (
+        '[[rules]]\ninclude = ["crm.*"]\n[[rules]]\ninclude = ["crm.a"]\ntarget = "x.y"\n',
+        [
+            "line 8, [[rules]]: rule 2 has no effect: of several rules the first gives the target, and rule 1 (line 6)"
+            " includes before it: crm.a"
+        ],
+    ),
     "the narrow one before the wide one": ('[[rules]]\ninclude = ["shop.a"]\n[[rules]]\ninclude = ["*.*"]\n', []),
     "a name that is nearly there": (
         '[[rules]]\ninclude = ["shop.*"]\nexclude = ["shop.TMP_B"]\n',
@@ -286,3 +293,13 @@ def test_a_contradiction_lists_ten_tables_and_counts_the_others(tmp_path: Path) 
     found = rules(tmp_path, '[[rules]]\ninclude = ["a.*"]\n[[rules]]\ninclude = ["b.*"]\nexclude = ["*.t*"]\n')
     [one] = found.contradictions([TableId("a", f"t{number:02}") for number in range(25)])
     assert "a.t08, a.t09 and 15 more, which rule 1 (line 6) includes" in one.problem.message
+
+
+def test_a_table_that_somebody_names_is_told_which_exclusion_takes_it(tmp_path: Path) -> None:
+    found = rules(
+        tmp_path, '[[rules]]\ninclude = ["shop.*"]\n[[rules]]\ninclude = ["crm.*"]\nexclude = ["x.y", "*.tmp_*"]\n'
+    )
+    [problem] = found.not_replicated(TableId("shop", "tmp_a")).problems
+    assert str(problem) == "line 10, [[rules]] exclude: '*.tmp_*' leaves it out, for all rules"
+    assert "rule 2 excludes shop.tmp_a" in found.not_replicated(TableId("shop", "tmp_a")).message
+    assert found.not_replicated(TableId("other", "a")).message == "no rule includes other.a"
