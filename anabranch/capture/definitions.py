@@ -180,8 +180,8 @@ class DefinitionKeeper:
             if self.wanted(table)
             and (parked[table].startswith(DROPPED) if table in parked else not history.latest(table))
         ]
-        parked = self._park((table for table in new if table in facts.tables), CREATED, statement.sql)
-        return parked + self._park((table for table in new if table not in facts.tables), CREATED, "")
+        named = self._park((table for table in new if table in facts.tables), CREATED, statement.sql)
+        return named + self._park((table for table in new if table not in facts.tables), CREATED, "")
 
     def _is_before(self, mark: LogMark, other: LogMark) -> bool:
         return self.source.order.includes(other, mark.native, None)

@@ -10,11 +10,11 @@ from anabranch.trail import open_staging, staging
 from anabranch.trail.format import Frame, Kind, SegmentName, ends_before
 from anabranch.trail.headers import check_segment
 from anabranch.trail.history import FILE as HISTORY
-from anabranch.trail.history import Place, SchemaHistory, parse
+from anabranch.trail.history import Place, SchemaHistory, parse, read
 from anabranch.trail.identity import Identity
 from anabranch.trail.published import Record
 from anabranch.trail.segment import SegmentReader
-from anabranch.trail.storage import Storage, read_whole
+from anabranch.trail.storage import Storage
 
 
 @dataclass
@@ -61,7 +61,7 @@ def _check_history(storage: Storage, record: Record, identity: Identity, report:
     history = SchemaHistory()
     try:
         place = Place(storage.path(HISTORY), identity.job_uuid)
-        parse(read_whole(storage, HISTORY)[: record.history], record.history, history, place)
+        parse(read(storage)[: record.history], record.history, history, place)
     except TrailCorrupt as error:
         report.problems.append(error.message)
     return history

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 from anabranch.errors import TrailCorrupt
 from anabranch.model.ids import TableId
 from anabranch.trail.format import to_json
+from anabranch.trail.storage import read_whole
 
 if TYPE_CHECKING:
     from anabranch.model.schema import TableSchema
+    from anabranch.trail.storage import Storage
 
 FILE = "history"
 RESTORE = "restore the file from a backup of the trail; without one, load again"
@@ -152,6 +154,14 @@ class Place:
 
     path: str = FILE
     job_uuid: str = ""
+
+
+def read(storage: Storage) -> bytes:
+    """Every trail has the file. Raises TrailCorrupt."""
+    try:
+        return read_whole(storage, FILE)
+    except FileNotFoundError:
+        raise TrailCorrupt(f"the schema history is missing ({storage.path(FILE)})", hint=RESTORE) from None
 
 
 def parse(data: bytes, published: int, history: SchemaHistory, place: Place | None = None) -> int:

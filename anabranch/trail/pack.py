@@ -114,7 +114,7 @@ def pack(directory: Path, storage: Storage, name: SegmentName, before: int | Non
 
 
 def _candidates(storage: Storage) -> list[SegmentName]:
-    cell = storage.open(published.FILE)
+    cell = published.opened(storage)
     try:
         newest = published.read(cell).number
     finally:

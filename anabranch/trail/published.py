@@ -15,7 +15,7 @@ from typing import NamedTuple
 from anabranch.errors import TrailCorrupt
 from anabranch.model.position import Position
 from anabranch.trail.format import SegmentName
-from anabranch.trail.storage import Readable, Writable
+from anabranch.trail.storage import Readable, Storage, Writable
 
 FILE = "published"
 _RECORD = struct.Struct("<QQQQQQQQQ")
@@ -54,6 +54,14 @@ class Record(NamedTuple):
     @property
     def segment(self) -> SegmentName:
         return SegmentName(self.number, self.epoch, self.next, self.fragments)
+
+
+def opened(storage: Storage) -> Readable:
+    """Every trail has the file, since before it had its name. Raises TrailCorrupt."""
+    try:
+        return storage.open(FILE)
+    except FileNotFoundError:
+        raise damage(storage.path(FILE), "the file is missing") from None
 
 
 def write(cell: Writable, record: Record) -> None:

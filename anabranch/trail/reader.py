@@ -25,13 +25,13 @@ from anabranch.trail import published
 from anabranch.trail.format import FORMAT, Kind, SegmentName, ends_before, segment_names
 from anabranch.trail.headers import check_segment
 from anabranch.trail.history import FILE as HISTORY
-from anabranch.trail.history import Place, SchemaHistory, parse
+from anabranch.trail.history import Place, SchemaHistory, parse, read
 from anabranch.trail.identity import Identity
 from anabranch.trail.published import Record, TrailEnd
 from anabranch.trail.recovery import end_at
 from anabranch.trail.retention import refuse_before_start
 from anabranch.trail.segment import SegmentReader
-from anabranch.trail.storage import LocalStorage, Storage, read_whole
+from anabranch.trail.storage import LocalStorage, Storage
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -112,7 +112,7 @@ class TrailReader:
         self._storage = storage or LocalStorage(directory)
         if identities.load(self._storage) is None:
             raise TrailError(f"there is no trail in {directory}", hint="start capture first")
-        self._cell = self._storage.open(published.FILE)
+        self._cell = published.opened(self._storage)
         self._end: TrailEnd | None = None
         self._history, self._history_length = SchemaHistory(), 0
         self._names: list[SegmentName] = []
@@ -154,7 +154,7 @@ class TrailReader:
         length = self._record().history
         if length != self._history_length:
             self._history, place = SchemaHistory(), Place(self._storage.path(HISTORY), self.identity.job_uuid)
-            self._history_length = parse(read_whole(self._storage, HISTORY)[:length], length, self._history, place)
+            self._history_length = parse(read(self._storage)[:length], length, self._history, place)
         return self._history
 
     # --- finding chunks ---------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from anabranch.trail.history import Entry, Place, SchemaHistory
 from anabranch.trail.lock import maintenance
 from anabranch.trail.published import Record, TrailEnd
 from anabranch.trail.segment import SegmentReader
-from anabranch.trail.storage import Storage, read_whole
+from anabranch.trail.storage import Storage
 
 _RESTORE = "restore the trail from a backup, or load again"
 
@@ -47,7 +47,8 @@ def recover(directory: Path, storage: Storage) -> Recovered:
     epoch = max((name.epoch for name in names), default=0) + 1
     number = max((name.number for name in names), default=0) + 1
     _tidy(directory, storage)
-    cell = storage.open(published.FILE)
+    _make_published(storage, bool(names))
+    cell = published.opened(storage)
     try:
         recorded = published.read(cell)
     finally:
@@ -58,6 +59,15 @@ def recover(directory: Path, storage: Storage) -> Recovered:
     reach("trail.recovery.removed")
     history, length = _history(storage, recorded.history, record.sequence)
     return Recovered(record, read_end(storage, record), epoch, number, history, length)
+
+
+def _make_published(storage: Storage, has_segments: bool) -> None:
+    """Where somebody took the file away: empty, so that the end is looked for in the segments. Without any, nobody knows it."""
+    if published.FILE not in storage.names():
+        if not has_segments:
+            raise TrailCorrupt(f"{storage.path(published.FILE)} is missing, and so are all segments", hint=_RESTORE)
+        with writing("the published end"):
+            storage.replace(published.FILE, bytes(published.SIZE))
 
 
 def read_end(storage: Storage, record: Record) -> TrailEnd:
@@ -181,7 +191,7 @@ def _history(storage: Storage, recorded: int, end: int) -> tuple[SchemaHistory, 
     history = SchemaHistory()
     who = identities.load(storage)
     place = Place(storage.path(histories.FILE), who.job_uuid if who else "")
-    length = histories.parse(read_whole(storage, histories.FILE), recorded, history, place)
+    length = histories.parse(histories.read(storage), recorded, history, place)
     added = [Entry("recovered", end)] if history.has_void(end) else []
     if who and not history.names_its_job:  # of an earlier release
         added.append(Entry("job", 0, reason=who.job_uuid))

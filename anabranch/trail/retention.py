@@ -256,7 +256,7 @@ def _passed_since(storage: Storage, directory: str | Path, now: float, jump: flo
 
 
 def _published_number(storage: Storage) -> int:
-    cell = storage.open(published.FILE)
+    cell = published.opened(storage)
     try:
         return published.read(cell).number
     finally:

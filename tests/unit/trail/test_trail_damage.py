@@ -290,6 +290,29 @@ def test_where_the_trail_ends_is_checked(make: Callable[..., Path], samples: Any
     read_all(trail)
 
 
+def test_a_file_that_somebody_took_away_is_no_traceback(make: Callable[..., Path], samples: Any) -> None:
+    trail = make()
+    (trail / "published").unlink()
+    error = refused(lambda: TrailReader(trail))
+    assert f"{trail / 'published'}: " in error.message and "missing" in error.message and "start capture" in error.hint
+    with TrailWriter.open(trail, **samples.JOB, pack=False):  # as the message says
+        pass
+    read_all(trail)
+    (trail / "history").unlink()
+    for look in (lambda: read_all(trail), lambda: TrailWriter.open(trail, **samples.JOB, pack=False)):
+        error = refused(look)
+        assert f"missing ({trail / 'history'})" in error.message and "backup" in error.hint
+    assert any("history is missing" in problem for problem in TrailReader(trail).check().problems)
+
+
+def test_a_trail_without_segments_and_its_end_is_not_begun_anew(tmp_path: Path, samples: Any) -> None:
+    with TrailWriter.open(tmp_path, **samples.JOB, pack=False):
+        pass
+    (tmp_path / "published").unlink()
+    error = refused(lambda: TrailWriter.open(tmp_path, **samples.JOB, pack=False))
+    assert "published is missing" in error.message and "backup" in error.hint
+
+
 def test_every_byte_of_the_trail_file_is_checked(make: Callable[..., Path], samples: Any) -> None:
     trail = make()
     path = trail / "trail.json"
