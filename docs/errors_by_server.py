@@ -71,7 +71,9 @@ def errors_by_server(generated: str) -> Iterator[str]:
     yield ""
     yield "| words | SQLSTATE |"
     yield "|---|---|"
-    yield from (f"| {words} | `{code}` |" for words, code in postgresql.REFUSALS.items() if code != "TLS")
+    yield from (
+        f"| {words} | `{code}` |" for words, code in postgresql.REFUSALS.items() if code not in ("TLS", "POOLER")
+    )
     yield ""
     yield "## MySQL and MariaDB, the source"
     yield ""

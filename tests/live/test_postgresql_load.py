@@ -122,6 +122,24 @@ def test_a_table_from_which_others_inherit_is_not_emptied(loader: PostgresLoader
     assert target_database.query("SELECT count(*) FROM dest.heir") == [(1,)]
 
 
+def test_a_table_of_which_a_partition_is_another_server_s_is_not_emptied(
+    loader: PostgresLoader, target_database: Any
+) -> None:
+    """It may be the source's own table."""
+    loader.create_table(CUSTOMERS, CUSTOMER, RULES, False)
+    target_database.execute(
+        "DROP TABLE dest.customers CASCADE",
+        "CREATE TABLE dest.customers (id int, name text) PARTITION BY RANGE (id)",
+        "CREATE FOREIGN DATA WRAPPER nothing",
+        "CREATE SERVER nowhere FOREIGN DATA WRAPPER nothing",
+        "CREATE FOREIGN TABLE dest.far PARTITION OF dest.customers DEFAULT SERVER nowhere",
+    )
+    with pytest.raises(TargetError, match=r"dest\.far is a partition of it and a foreign table") as refused:
+        loader.begin_generation(JOB, CUSTOMER, 1, [Bounds()], empty=True)
+    target_database.execute(refused.value.hint.partition("; or")[0])
+    loader.begin_generation(JOB, CUSTOMER, 1, [Bounds()], empty=True)
+
+
 def test_rule_29_new_generation_waits_for_a_chunk_in_flight(
     loader: PostgresLoader, endpoint: Endpoint, target_database: Any
 ) -> None:

@@ -18,6 +18,8 @@ from anabranch.model.position import Position
 from anabranch.model.state import Checkpoint
 from anabranch.rows.net import TableNet, Updates
 
+# A wrapper that leads nowhere is enough to make foreign tables.
+FAR = ("CREATE FOREIGN DATA WRAPPER nothing", "CREATE SERVER nowhere FOREIGN DATA WRAPPER nothing")
 __all__ = ["applying", "endpoint"]
 
 
@@ -141,6 +143,33 @@ def test_a_table_from_which_others_inherit_is_not_written_to(applying: Applying,
     target_database.execute('ALTER TABLE heir NO INHERIT "Or%ders"')
     applying.merge(update)  # a table that inherits itself is as any other
     assert [row[1] for row in orders(target_database)] == ["1.00", "9.00", "3.50"]
+
+
+def test_a_table_of_which_a_partition_is_another_server_s_is_not_written_to(
+    endpoint: Endpoint, target_database: Any
+) -> None:
+    """A foreign table may lead to the source. Rows of other partitions do not get in either."""
+    applying = Applying(endpoint)
+    target_database.execute(
+        'DROP TABLE "Or%ders"',
+        'CREATE TABLE "Or%ders" (id int, amount numeric(8,2), "no%te" text, extra text) PARTITION BY RANGE (id)',
+        'CREATE TABLE near PARTITION OF "Or%ders" FOR VALUES FROM (0) TO (100) PARTITION BY RANGE (id)',
+        "CREATE TABLE nearer PARTITION OF near FOR VALUES FROM (0) TO (50)",
+    )
+    three(applying)
+    target_database.execute(
+        *FAR, "CREATE FOREIGN TABLE far PARTITION OF near FOR VALUES FROM (50) TO (100) SERVER nowhere"
+    )
+    insert = TableNet(TABLE, inserts=rows((7, Decimal("1.25"), "n")))
+    with pytest.raises(TargetError, match="partitions of it are foreign tables"):
+        applying.merge(insert)
+    with pytest.raises(TargetError, match="foreign"), applying as writer:
+        writer.truncate([TABLE], "truncate")
+    assert target_database.query("SELECT count(*) FROM nearer") == [(3,)]
+    target_database.execute("ALTER TABLE near DETACH PARTITION far")
+    applying.merge(insert)
+    assert len(orders(target_database)) == 4
+    applying.writer.close()
 
 
 def test_a_table_that_is_gone_is_told_as_such(endpoint: Endpoint, target_database: Any) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from anabranch.connectors.postgresql.errors import translated
+from anabranch.connectors.postgresql.errors import PASSED_ON, translated
 from anabranch.connectors.postgresql.lookout import watch
 from anabranch.connectors.postgresql.settings import DEMANDED, later_pins, startup_options
 from anabranch.connectors.postgresql.told import tell
@@ -49,7 +49,6 @@ GRANTED_SINCE = 150_000  # has_parameter_privilege
 # https://www.pgbouncer.org/config.html#ignore_startup_parameters
 MARK = "anabranch.pinned"
 MARK_QUERY = f"current_setting('{MARK}', true)"
-POOLER = "connect to the server itself, or to a pooler that passes the settings of the startup packet (options) on"
 NAME_LIMIT = 63  # bytes: NAMEDATALEN - 1, also for application_name
 
 
@@ -84,7 +83,7 @@ def settle(connection: Connection, walsender: bool = False, at_source: bool = Fa
         raise psycopg.errors.error_from_result(result)
     mark, *found = (result.get_value(0, i) for i in range(1 + len(asked)))
     if mark != b"on":
-        return "settings of the session do not get through to the server", POOLER
+        return "settings of the session do not get through to the server", PASSED_ON
     for (name, demand), value in zip(demands.items(), found, strict=True):
         if (value or b"").decode() != demand.value:
             return f"new sessions have {name} = {(value or b'').decode()}: {demand.why}", _mending(name, connection)

@@ -49,6 +49,7 @@ _TYPE = (
     " [types] map"
 )
 _POOLER = "connect to the server itself, or to a pooler that gives a session its own connection"
+PASSED_ON = "connect to the server itself, or to a pooler that passes the settings of the startup packet (options) on"
 _DAMAGED = "the server says that its data is damaged: look at its log, REINDEX or restore it"
 
 # SQLSTATE, or its first characters; the longest entry wins. What is not here is Meaning.REFUSED without a hint.
@@ -157,7 +158,10 @@ REFUSALS: dict[str, str] = {
     "too many clients": "53300",
     "too many connections": "53300",  # also for role "…", for database "…"
     "connection slots are reserved": "53300",
-    "no more connections allowed": "53300",  # PgBouncer
+    "no more connections allowed": "53300",  # this and the next three: PgBouncer
+    "unsupported startup parameter": "POOLER",
+    "no such database": "3D",
+    "no such user": "28",
     "authentication failed": "28",
     "no password supplied": "28",
     "no pg_hba.conf entry": "28",
@@ -186,6 +190,8 @@ def meaning(error: psycopg.Error) -> tuple[Meaning, str]:
     """What an error asks for, with a hint. Without a SQLSTATE it is a zero character that the driver will not send, or
     the line."""
     state = state_of(error)
+    if state == "POOLER":
+        return Meaning.REFUSED, PASSED_ON
     if state == "TLS":
         hint = next(
             (hint for words, hint in TLS_FAILED.items() if words in str(error)), "check ssl_mode, ssl_ca, ssl_cert"

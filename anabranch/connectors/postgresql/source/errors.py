@@ -10,7 +10,15 @@ from contextlib import contextmanager
 
 import psycopg
 
-from anabranch.connectors.postgresql.errors import LOCKED, Meaning, connect_grant, describe, meaning, state_of
+from anabranch.connectors.postgresql.errors import (
+    LOCKED,
+    PASSED_ON,
+    Meaning,
+    connect_grant,
+    describe,
+    meaning,
+    state_of,
+)
 from anabranch.errors import NOT_ADMITTED, SourceError, SourceUnavailable, ValueRefused
 from anabranch.waits import said
 
@@ -31,6 +39,7 @@ HINTS: dict[str, str] = {
     "55006": "another process reads this slot: only one may",
     "58P01": "the decoder ([capture] decoder) is not installed at the source, if that is the file that is missing",
     "58": "look at the log of the source's server",
+    "POOLER": PASSED_ON,
     "TLS": "check ssl_mode, ssl_ca, ssl_cert in the source's URL",
     "XX": "look at the log of the source's server",
 }

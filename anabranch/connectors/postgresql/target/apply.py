@@ -24,10 +24,10 @@ from anabranch.connectors.postgresql.row_security import policies_named
 from anabranch.connectors.postgresql.target import aside, conflicts, merge, onerow, stage
 from anabranch.connectors.postgresql.target import cascade as cascades
 from anabranch.connectors.postgresql.target.catalog import may_bypass_constraints
-from anabranch.connectors.postgresql.target.column_types import ColumnTypes, changed_table, inherited_table
+from anabranch.connectors.postgresql.target.column_types import ColumnTypes, changed_table, mixed_table
 from anabranch.connectors.postgresql.target.enforced import Followers
 from anabranch.connectors.postgresql.target.exchange import exchange
-from anabranch.connectors.postgresql.target.heirs import inherited
+from anabranch.connectors.postgresql.target.heirs import written_with
 from anabranch.connectors.postgresql.target.merge import Action, Piece, Texts
 from anabranch.connectors.postgresql.target.newer_rows import refuse_newer
 from anabranch.connectors.postgresql.target.one_by_one import OneByOne
@@ -342,8 +342,8 @@ class PostgresWriter:
                 raise TargetBusy(what, hint="tried again with them by itself") from None
             stages.rolled_back()
             self._types.rolled_back()
-            if table := inherited_table(error):
-                raise inherited(table) from None
+            if table := mixed_table(error):
+                raise written_with(table) from None
             raise translate(error, "commit an epoch", self._table_of(error), missing_parent(error)) from None
         self._types.committed(types)
         stages.committed()

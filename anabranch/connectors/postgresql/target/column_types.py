@@ -5,7 +5,7 @@ Where somebody makes a `real` a `double precision`, or a `date` a `timestamp`, v
 digits, or the time of day, without a word. So each epoch asks, behind its changes and in one piece with its commit, whether
 the tables that it wrote to have the types they had at first; if not, the server refuses the commit. The locks of the epoch's
 own statements keep the types as they are from there on. The same question asks whether tables inherit from one that was written
-to: an UPDATE, DELETE or TRUNCATE of it would change their rows.
+to, or one of its partitions is a foreign table: what was written to it would have changed rows of theirs.
 """
 
 from __future__ import annotations
@@ -20,13 +20,16 @@ from anabranch.model.ids import TableId
 Answer = psycopg.Cursor[tuple[Any, ...]]
 
 MARK, END = "anabranch: other column types in ", " now"
-HEIRS = "anabranch: tables inherit from "
+MIXED = "anabranch: rows of others are in "
 # No statement but a cast that fails can refuse something without a function of our own. A table that is gone refuses by itself.
 # https://www.postgresql.org/docs/current/catalog-pg-attribute.html
 ASK_TYPES = f"""
 SELECT CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhparent
                           WHERE i.inhparent = to_regclass(t.name) AND c.relkind = 'r')
-            THEN ('{HEIRS}' || t.name || '{END}')::int::text
+              OR EXISTS (SELECT FROM pg_catalog.pg_class p CROSS JOIN LATERAL pg_catalog.pg_partition_tree(p.oid) AS r
+                           JOIN pg_catalog.pg_class c ON c.oid = r.relid AND c.relkind = 'f'
+                          WHERE p.oid = to_regclass(t.name) AND p.relkind = 'p')
+            THEN ('{MIXED}' || t.name || '{END}')::int::text
             WHEN coalesce(f.types = t.types, true) THEN f.types ELSE ('{MARK}' || t.name || '{END}')::int::text END
   FROM unnest(%s::text[], %s::text[]) WITH ORDINALITY AS t (name, types, place)
  CROSS JOIN LATERAL (SELECT string_agg(concat_ws(' ', attname, atttypid, atttypmod), ', ' ORDER BY attnum)
@@ -75,9 +78,9 @@ def changed_table(error: psycopg.Error) -> str:
     return _named(error, MARK)
 
 
-def inherited_table(error: psycopg.Error) -> str:
-    """The table, quoted, from which others inherit: what was written to it was written to rows of theirs, too."""
-    return _named(error, HEIRS)
+def mixed_table(error: psycopg.Error) -> str:
+    """The table, quoted, whose rows are not its own alone: what was written to it was written to those of others, too."""
+    return _named(error, MIXED)
 
 
 def _named(error: psycopg.Error, mark: str) -> str:

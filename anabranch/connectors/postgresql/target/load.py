@@ -37,7 +37,7 @@ from anabranch.connectors.postgresql.target.begin import ADD_CHUNK, ONE_CREATES,
 from anabranch.connectors.postgresql.target.catalog import holds_rows, read_table, read_tables, relation_table
 from anabranch.connectors.postgresql.target.copy_in import refuse_miscount
 from anabranch.connectors.postgresql.target.enforced import read_keys
-from anabranch.connectors.postgresql.target.heirs import refuse_heirs
+from anabranch.connectors.postgresql.target.heirs import refuse_mixed
 from anabranch.connectors.postgresql.target.own_source import OwnSource
 from anabranch.connectors.postgresql.target.partitions import plan_partitions, taken
 from anabranch.connectors.postgresql.target.script import script
@@ -343,7 +343,7 @@ class PostgresLoader:
         if existing is None:
             raise TargetError(f"the target table {table.target} does not exist", hint="create it before the load")
         shared.refuse_partition(connection, job, table)
-        refuse_heirs(connection, job, table)
+        refuse_mixed(connection, job, table)
         if empty:
             shared.refuse_to_empty(connection, job, table)
         shared.refuse_unfinished(connection, job, table)

@@ -8,7 +8,7 @@ from anabranch.connectors.postgresql.quoting import qualified, quote
 from anabranch.connectors.postgresql.target import ddl, own_source
 from anabranch.connectors.postgresql.target.catalog import ExistingIndex, ExistingTable, holds_rows
 from anabranch.connectors.postgresql.target.fits import takes
-from anabranch.connectors.postgresql.target.heirs import heirs, remedy, why
+from anabranch.connectors.postgresql.target.heirs import mixed
 from anabranch.connectors.postgresql.target.partitions import plan_partitions
 from anabranch.connectors.postgresql.target.preflight_facts import (
     WRITABLE,
@@ -48,8 +48,8 @@ def check_existing(live: Live) -> Iterator[CheckResult]:
         elif whole := whole_of(live.connection, existing.id):
             hint = f"load the table that is {whole} here with --recreate first, or choose another target name"
             yield failed("existing", f"{existing.id} is a partition of {whole}, which a job writes to", hint, table)
-        elif found := heirs(live.connection, existing.id):
-            yield failed("existing", f"{existing.id}: {why(found)}", remedy(existing.id, found), table)
+        elif found := mixed(live.connection, existing.id):
+            yield failed("existing", f"{existing.id}: {found.why}", found.remedy, table)
         elif not _may_read(live, existing):
             hint = f"GRANT SELECT ON {qualified(existing.id)} TO {quote(live.user)}"
             yield failed("existing", f"{live.user} may not read {existing.id}", hint, table)
