@@ -1,0 +1,579 @@
+SET statement_timeout = 0;
+SET lock_timeout = 0;
+SET idle_in_transaction_session_timeout = 0;
+SET transaction_timeout = 0;
+SET client_encoding = 'UTF8';
+SET standard_conforming_strings = on;
+SELECT pg_catalog.set_config('search_path', '', false);
+SET check_function_bodies = false;
+SET xmloption = content;
+SET client_min_messages = warning;
+SET row_security = off;
+CREATE SCHEMA anabranch;
+SET default_tablespace = '';
+SET default_table_access_method = heap;
+CREATE TABLE anabranch.checkpoint (
+    job text NOT NULL,
+    target text NOT NULL,
+    owner text DEFAULT ''::text NOT NULL,
+    epoch bigint DEFAULT 0 NOT NULL,
+    sequence bigint NOT NULL,
+    "position" text NOT NULL,
+    commit_time bigint DEFAULT 0 NOT NULL
+)
+WITH (fillfactor='10');
+CREATE TABLE anabranch.conflict (
+    job text NOT NULL,
+    number bigint NOT NULL,
+    sequence bigint NOT NULL,
+    "position" text NOT NULL,
+    commit_time bigint NOT NULL,
+    source_table text NOT NULL,
+    target_table text NOT NULL,
+    key json NOT NULL,
+    operation text NOT NULL,
+    kind text NOT NULL,
+    policy text NOT NULL,
+    decision text NOT NULL,
+    before json,
+    after json,
+    found json,
+    noted_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+ALTER TABLE anabranch.conflict ALTER COLUMN number ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME anabranch.conflict_number_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+CREATE TABLE anabranch.job (
+    job text NOT NULL,
+    uuid text,
+    source_identity text,
+    definition json,
+    facts jsonb DEFAULT '{}'::jsonb NOT NULL
+);
+CREATE TABLE anabranch.load_chunk (
+    job text NOT NULL,
+    source_table text NOT NULL,
+    generation integer NOT NULL,
+    number integer NOT NULL,
+    lower text[],
+    upper text[],
+    rows bigint,
+    low text,
+    high text
+);
+CREATE TABLE anabranch.meta (
+    version integer NOT NULL
+);
+CREATE TABLE anabranch.set_aside (
+    job text NOT NULL,
+    number bigint NOT NULL,
+    sequence bigint NOT NULL,
+    "position" text NOT NULL,
+    commit_time bigint NOT NULL,
+    source_table text NOT NULL,
+    target_table text NOT NULL,
+    key json NOT NULL,
+    operation text NOT NULL,
+    before json,
+    after json,
+    reason text NOT NULL,
+    keys_off boolean NOT NULL,
+    wish text DEFAULT ''::text NOT NULL,
+    discarded_at timestamp with time zone,
+    set_aside_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    unconverted json DEFAULT '{}'::json NOT NULL
+);
+ALTER TABLE anabranch.set_aside ALTER COLUMN number ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME anabranch.set_aside_number_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+CREATE TABLE anabranch.skipped (
+    job text NOT NULL,
+    sequence bigint NOT NULL,
+    "position" text NOT NULL,
+    commit_time bigint NOT NULL,
+    changes json NOT NULL,
+    asked_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+CREATE TABLE anabranch.table_state (
+    job text NOT NULL,
+    source_table text NOT NULL,
+    target_table text NOT NULL,
+    generation integer DEFAULT 0 NOT NULL,
+    state text NOT NULL,
+    low text DEFAULT ''::text NOT NULL,
+    high text DEFAULT ''::text NOT NULL,
+    reason text DEFAULT ''::text NOT NULL,
+    rows_loaded bigint DEFAULT 0 NOT NULL,
+    changes_applied bigint DEFAULT 0 NOT NULL,
+    schema jsonb,
+    facts jsonb DEFAULT '{}'::jsonb NOT NULL,
+    CONSTRAINT table_state_state_check CHECK ((state = ANY (ARRAY['pending'::text, 'loading'::text, 'streaming'::text, 'parked'::text])))
+)
+WITH (fillfactor='50');
+CREATE TABLE anabranch.trace (
+    job text NOT NULL,
+    id text NOT NULL,
+    at timestamp with time zone NOT NULL,
+    level text NOT NULL,
+    event text NOT NULL,
+    task text NOT NULL,
+    host text NOT NULL,
+    pid integer NOT NULL,
+    state text,
+    sub_state text,
+    code text,
+    side text,
+    message text,
+    facts json
+);
+CREATE TABLE public.again (
+    id integer NOT NULL,
+    v integer
+);
+CREATE TABLE public.changed (
+    id integer NOT NULL,
+    v integer
+);
+CREATE TABLE public.child (
+    id integer NOT NULL,
+    p integer,
+    v integer
+);
+CREATE TABLE public.goods (
+    id integer NOT NULL,
+    name character varying(40),
+    price integer
+);
+CREATE TABLE public.half (
+    id integer NOT NULL,
+    v integer
+);
+CREATE TABLE public.kinds (
+    id integer NOT NULL,
+    a numeric(30,10),
+    b bytea,
+    c timestamp(6) without time zone,
+    d double precision,
+    e character varying(100),
+    f bit(5),
+    g text,
+    h interval(3),
+    i smallint,
+    j timestamp(0) with time zone,
+    k text,
+    CONSTRAINT kinds_g_check CHECK ((g = ANY (ARRAY['no'::text, 'yes'::text, ''::text])))
+);
+ALTER TABLE public.kinds ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME public.kinds_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+CREATE TABLE public.large (
+    id integer NOT NULL,
+    v integer
+);
+CREATE TABLE public.nokey (
+    a integer,
+    b character varying(10)
+);
+CREATE TABLE public.parent (
+    id integer NOT NULL,
+    v integer
+);
+CREATE TABLE public.scenario_mark (
+    id integer NOT NULL
+);
+INSERT INTO anabranch.checkpoint VALUES
+	('kept', 'target', '11bb4ddef9a64af7874a2a7d386c72bb', 6, 3, 'binlog.000001:9622', 1795642191867849);
+INSERT INTO anabranch.job VALUES
+	('kept', '92df5468-6f42-457c-b346-61da950bd7cb', '40c7483a-e917-11f1-a085-02fc00000001', '{"source": "mysql://@SOURCE@/", "rules": [{"include": ["kept.*"], "exclude": [], "target": "public.{table}"}], "tables": {}, "decoder": "pgoutput", "json": "jsonb", "types": {"geometry": "bytea", "vector": "real[]", "map": {}}}', '{}');
+INSERT INTO anabranch.load_chunk VALUES
+	('kept', 'kept.again', 2, 0, NULL, '{33}', 33, '{"identity": "40c7483a-e917-11f1-a085-02fc00000001", "family": "mysql", "file": "binlog.000001", "offset": 9622, "gtid": "40c7483a-e917-11f1-a085-02fc00000001:1-24", "created": 0, "gtid_only": true, "by_gtid": false, "anonymous": false}', '{"identity": "40c7483a-e917-11f1-a085-02fc00000001", "family": "mysql", "file": "binlog.000001", "offset": 9622, "gtid": "", "created": 0, "gtid_only": false, "by_gtid": false, "anonymous": false}'),
+	('kept', 'kept.changed', 1, 0, NULL, NULL, 1, '{"identity": "40c7483a-e917-11f1-a085-02fc00000001", "family": "mysql", "file": "binlog.000001", "offset": 8386, "gtid": "40c7483a-e917-11f1-a085-02fc00000001:1-20", "created": 0, "gtid_only": true, "by_gtid": false, "anonymous": false}', '{"identity": "40c7483a-e917-11f1-a085-02fc00000001", "family": "mysql", "file": "binlog.000001", "offset": 8386, "gtid": "", "created": 0, "gtid_only": false, "by_gtid": false, "anonymous": false}'),
+	('kept', 'kept.again', 2, 1, '{33}', '{66}', 33, '{"identity": "40c7483a-e917-11f1-a085-02fc00000001", "family": "mysql", "file": "binlog.000001", "offset": 10572, "gtid": "40c7483a-e917-11f1-a085-02fc00000001:1-26", "created": 0, "gtid_only": true, "by_gtid": false, "anonymous": false}', '{"identity": "40c7483a-e917-11f1-a085-02fc00000001", "family": "mysql", "file": "binlog.000001", "offset": 10572, "gtid": "", "created": 0, "gtid_only": false, "by_gtid": false, "anonymous": false}'),
+	('kept', 'kept.large', 1, 0, NULL, NULL, 0, '{"identity": "40c7483a-e917-11f1-a085-02fc00000001", "family": "mysql", "file": "binlog.000001", "offset": 8386, "gtid": "40c7483a-e917-11f1-a085-02fc00000001:1-20", "created": 0, "gtid_only": true, "by_gtid": false, "anonymous": false}', '{"identity": "40c7483a-e917-11f1-a085-02fc00000001", "family": "mysql", "file": "binlog.000001", "offset": 8386, "gtid": "", "created": 0, "gtid_only": false, "by_gtid": false, "anonymous": false}'),
+	('kept', 'kept.half', 2, 2, '{66}', NULL, NULL, NULL, NULL),
+	('kept', 'kept.half', 2, 0, NULL, '{33}', 33, '{"identity": "40c7483a-e917-11f1-a085-02fc00000001", "family": "mysql", "file": "binlog.000001", "offset": 9622, "gtid": "40c7483a-e917-11f1-a085-02fc00000001:1-24", "created": 0, "gtid_only": true, "by_gtid": false, "anonymous": false}', '{"identity": "40c7483a-e917-11f1-a085-02fc00000001", "family": "mysql", "file": "binlog.000001", "offset": 9622, "gtid": "", "created": 0, "gtid_only": false, "by_gtid": false, "anonymous": false}'),
+	('kept', 'kept.scenario_mark', 1, 0, NULL, NULL, 0, '{"identity": "40c7483a-e917-11f1-a085-02fc00000001", "family": "mysql", "file": "binlog.000001", "offset": 8386, "gtid": "40c7483a-e917-11f1-a085-02fc00000001:1-20", "created": 0, "gtid_only": true, "by_gtid": false, "anonymous": false}', '{"identity": "40c7483a-e917-11f1-a085-02fc00000001", "family": "mysql", "file": "binlog.000001", "offset": 8386, "gtid": "", "created": 0, "gtid_only": false, "by_gtid": false, "anonymous": false}'),
+	('kept', 'kept.half', 2, 1, '{33}', '{66}', 33, '{"identity": "40c7483a-e917-11f1-a085-02fc00000001", "family": "mysql", "file": "binlog.000001", "offset": 9622, "gtid": "40c7483a-e917-11f1-a085-02fc00000001:1-24", "created": 0, "gtid_only": true, "by_gtid": false, "anonymous": false}', '{"identity": "40c7483a-e917-11f1-a085-02fc00000001", "family": "mysql", "file": "binlog.000001", "offset": 9622, "gtid": "", "created": 0, "gtid_only": false, "by_gtid": false, "anonymous": false}'),
+	('kept', 'kept.child', 1, 0, NULL, NULL, 60, '{"identity": "40c7483a-e917-11f1-a085-02fc00000001", "family": "mysql", "file": "binlog.000001", "offset": 8386, "gtid": "40c7483a-e917-11f1-a085-02fc00000001:1-20", "created": 0, "gtid_only": true, "by_gtid": false, "anonymous": false}', '{"identity": "40c7483a-e917-11f1-a085-02fc00000001", "family": "mysql", "file": "binlog.000001", "offset": 8386, "gtid": "", "created": 0, "gtid_only": false, "by_gtid": false, "anonymous": false}'),
+	('kept', 'kept.parent', 1, 0, NULL, NULL, 20, '{"identity": "40c7483a-e917-11f1-a085-02fc00000001", "family": "mysql", "file": "binlog.000001", "offset": 8386, "gtid": "40c7483a-e917-11f1-a085-02fc00000001:1-20", "created": 0, "gtid_only": true, "by_gtid": false, "anonymous": false}', '{"identity": "40c7483a-e917-11f1-a085-02fc00000001", "family": "mysql", "file": "binlog.000001", "offset": 8386, "gtid": "", "created": 0, "gtid_only": false, "by_gtid": false, "anonymous": false}'),
+	('kept', 'kept.goods', 1, 0, NULL, NULL, 3, '{"identity": "40c7483a-e917-11f1-a085-02fc00000001", "family": "mysql", "file": "binlog.000001", "offset": 8386, "gtid": "40c7483a-e917-11f1-a085-02fc00000001:1-20", "created": 0, "gtid_only": true, "by_gtid": false, "anonymous": false}', '{"identity": "40c7483a-e917-11f1-a085-02fc00000001", "family": "mysql", "file": "binlog.000001", "offset": 8386, "gtid": "", "created": 0, "gtid_only": false, "by_gtid": false, "anonymous": false}'),
+	('kept', 'kept.nokey', 1, 0, NULL, NULL, 3, '{"identity": "40c7483a-e917-11f1-a085-02fc00000001", "family": "mysql", "file": "binlog.000001", "offset": 8386, "gtid": "", "created": 0, "gtid_only": false, "by_gtid": false, "anonymous": false}', '{"identity": "40c7483a-e917-11f1-a085-02fc00000001", "family": "mysql", "file": "binlog.000001", "offset": 8386, "gtid": "", "created": 0, "gtid_only": false, "by_gtid": false, "anonymous": false}'),
+	('kept', 'kept.again', 2, 2, '{66}', NULL, 34, '{"identity": "40c7483a-e917-11f1-a085-02fc00000001", "family": "mysql", "file": "binlog.000001", "offset": 10572, "gtid": "40c7483a-e917-11f1-a085-02fc00000001:1-26", "created": 0, "gtid_only": true, "by_gtid": false, "anonymous": false}', '{"identity": "40c7483a-e917-11f1-a085-02fc00000001", "family": "mysql", "file": "binlog.000001", "offset": 10572, "gtid": "", "created": 0, "gtid_only": false, "by_gtid": false, "anonymous": false}'),
+	('kept', 'kept.kinds', 1, 0, NULL, NULL, 2, '{"identity": "40c7483a-e917-11f1-a085-02fc00000001", "family": "mysql", "file": "binlog.000001", "offset": 8386, "gtid": "40c7483a-e917-11f1-a085-02fc00000001:1-20", "created": 0, "gtid_only": true, "by_gtid": false, "anonymous": false}', '{"identity": "40c7483a-e917-11f1-a085-02fc00000001", "family": "mysql", "file": "binlog.000001", "offset": 8386, "gtid": "", "created": 0, "gtid_only": false, "by_gtid": false, "anonymous": false}');
+INSERT INTO anabranch.meta VALUES
+	(1);
+INSERT INTO anabranch.set_aside OVERRIDING SYSTEM VALUE VALUES
+	('kept', 1, 1, '1@binlog.000001:8780', 1795642191828955, 'kept.goods', 'public.goods', '{"id": "2"}', 'update', '{"id": "2", "name": "two", "price": "2"}', '{"id": "2", "name": "two", "price": "100"}', 'update in public.goods: new row for relation "goods" violates check constraint "cheap" [23514] — if the source has no such check any more: ALTER TABLE … DROP CONSTRAINT … at the target (row id = 2)', false, '', NULL, '2026-11-25 21:30:08.331576+00', '{}'),
+	('kept', 2, 1, '1@binlog.000001:8780', 1795642191828955, 'kept.goods', 'public.goods', '{"id": "3"}', 'update', '{"id": "3", "name": "three", "price": "3"}', '{"id": "3", "name": "three", "price": "101"}', 'update in public.goods: new row for relation "goods" violates check constraint "cheap" [23514] — if the source has no such check any more: ALTER TABLE … DROP CONSTRAINT … at the target (row id = 3)', false, '', NULL, '2026-11-25 21:30:08.359274+00', '{}'),
+	('kept', 3, 2, '2@binlog.000001:9118', 1795642191854427, 'kept.goods', 'public.goods', '{"id": "2"}', 'update', '{"id": "2", "name": "two", "price": "100"}', '{"id": "2", "name": "two", "price": "500"}', 'it waits behind an earlier change of the row', false, '', NULL, '2026-11-25 21:30:08.427242+00', '{}');
+INSERT INTO anabranch.table_state VALUES
+	('kept', 'kept.child', 'public.child', 1, 'streaming', '', '', '', 60, 0, '{"id": {"name": "child", "schema": "kept"}, "oid": 0, "needs": [], "checks": [], "engine": "InnoDB", "columns": [{"name": "id", "type": {"kind": "int32", "scale": 0, "length": null, "native": "", "target": "", "values": [], "fraction": 6, "precision": 0}, "native": "int", "number": 0, "serial": false, "charset": "", "comment": "", "default": null, "refusal": "", "nullable": false, "sequence": "", "collation": "", "generated": false, "expression": "", "has_default": false, "default_term": null, "auto_increment": false, "character_bytes": 4, "default_is_expression": false}, {"name": "p", "type": {"kind": "int32", "scale": 0, "length": null, "native": "", "target": "", "values": [], "fraction": 6, "precision": 0}, "native": "int", "number": 0, "serial": false, "charset": "", "comment": "", "default": null, "refusal": "", "nullable": true, "sequence": "", "collation": "", "generated": false, "expression": "", "has_default": true, "default_term": null, "auto_increment": false, "character_bytes": 4, "default_is_expression": false}, {"name": "v", "type": {"kind": "int32", "scale": 0, "length": null, "native": "", "target": "", "values": [], "fraction": 6, "precision": 0}, "native": "int", "number": 0, "serial": false, "charset": "", "comment": "", "default": null, "refusal": "", "nullable": true, "sequence": "", "collation": "", "generated": false, "expression": "", "has_default": true, "default_term": null, "auto_increment": false, "character_bytes": 4, "default_is_expression": false}], "comment": "", "dialect": "", "indexes": [{"kind": "btree", "name": "p", "exact": true, "unique": false, "columns": ["p"], "prefixes": [null], "constraint": "", "definition": "", "descending": []}], "lacking": [], "row_end": "", "version": 1, "key_name": "", "partitions": [], "primary_key": ["id"], "type_states": [], "foreign_keys": [{"name": "child_ibfk_1", "parent": {"name": "parent", "schema": "kept"}, "columns": ["p"], "options": null, "on_delete": "cascade", "on_update": "restrict", "parent_columns": ["id"]}], "partition_key": ""}', '{"built": "yes", "loaded": "yes", "analyzed": "yes"}'),
+	('kept', 'kept.kinds', 'public.kinds', 1, 'streaming', '', '', '', 2, 0, '{"id": {"name": "kinds", "schema": "kept"}, "oid": 0, "needs": [], "checks": [], "engine": "InnoDB", "columns": [{"name": "id", "type": {"kind": "int32", "scale": 0, "length": null, "native": "", "target": "", "values": [], "fraction": 6, "precision": 0}, "native": "int", "number": 0, "serial": false, "charset": "", "comment": "", "default": null, "refusal": "", "nullable": false, "sequence": "", "collation": "", "generated": false, "expression": "", "has_default": false, "default_term": null, "auto_increment": true, "character_bytes": 4, "default_is_expression": false}, {"name": "a", "type": {"kind": "decimal", "scale": 10, "length": null, "native": "", "target": "", "values": [], "fraction": 6, "precision": 30}, "native": "decimal(30,10)", "number": 0, "serial": false, "charset": "", "comment": "", "default": null, "refusal": "", "nullable": true, "sequence": "", "collation": "", "generated": false, "expression": "", "has_default": true, "default_term": null, "auto_increment": false, "character_bytes": 4, "default_is_expression": false}, {"name": "b", "type": {"kind": "binary", "scale": 0, "length": 20, "native": "", "target": "", "values": [], "fraction": 6, "precision": 0}, "native": "varbinary(20)", "number": 0, "serial": false, "charset": "", "comment": "", "default": null, "refusal": "", "nullable": true, "sequence": "", "collation": "", "generated": false, "expression": "", "has_default": true, "default_term": null, "auto_increment": false, "character_bytes": 4, "default_is_expression": false}, {"name": "c", "type": {"kind": "timestamp", "scale": 0, "length": null, "native": "", "target": "", "values": [], "fraction": 6, "precision": 0}, "native": "datetime(6)", "number": 0, "serial": false, "charset": "", "comment": "", "default": null, "refusal": "", "nullable": true, "sequence": "", "collation": "", "generated": false, "expression": "", "has_default": true, "default_term": null, "auto_increment": false, "character_bytes": 4, "default_is_expression": false}, {"name": "d", "type": {"kind": "float64", "scale": 0, "length": null, "native": "", "target": "", "values": [], "fraction": 6, "precision": 0}, "native": "double", "number": 0, "serial": false, "charset": "", "comment": "", "default": null, "refusal": "", "nullable": true, "sequence": "", "collation": "", "generated": false, "expression": "", "has_default": true, "default_term": null, "auto_increment": false, "character_bytes": 4, "default_is_expression": false}, {"name": "e", "type": {"kind": "text", "scale": 0, "length": 100, "native": "", "target": "", "values": [], "fraction": 6, "precision": 0}, "native": "varchar(100)", "number": 0, "serial": false, "charset": "utf8mb4", "comment": "", "default": null, "refusal": "", "nullable": true, "sequence": "", "collation": "utf8mb4_0900_ai_ci", "generated": false, "expression": "", "has_default": true, "default_term": null, "auto_increment": false, "character_bytes": 4, "default_is_expression": false}, {"name": "f", "type": {"kind": "bit", "scale": 0, "length": 5, "native": "", "target": "", "values": [], "fraction": 6, "precision": 0}, "native": "bit(5)", "number": 0, "serial": false, "charset": "", "comment": "", "default": null, "refusal": "", "nullable": true, "sequence": "", "collation": "", "generated": false, "expression": "", "has_default": true, "default_term": null, "auto_increment": false, "character_bytes": 4, "default_is_expression": false}, {"name": "g", "type": {"kind": "enum", "scale": 0, "length": null, "native": "", "target": "", "values": ["no", "yes"], "fraction": 6, "precision": 0}, "native": "enum(''no'',''yes'')", "number": 0, "serial": false, "charset": "utf8mb4", "comment": "", "default": null, "refusal": "", "nullable": true, "sequence": "", "collation": "utf8mb4_0900_ai_ci", "generated": false, "expression": "", "has_default": true, "default_term": null, "auto_increment": false, "character_bytes": 4, "default_is_expression": false}, {"name": "h", "type": {"kind": "duration", "scale": 0, "length": null, "native": "", "target": "", "values": [], "fraction": 3, "precision": 0}, "native": "time(3)", "number": 0, "serial": false, "charset": "", "comment": "", "default": null, "refusal": "", "nullable": true, "sequence": "", "collation": "", "generated": false, "expression": "", "has_default": true, "default_term": null, "auto_increment": false, "character_bytes": 4, "default_is_expression": false}, {"name": "i", "type": {"kind": "year", "scale": 0, "length": null, "native": "", "target": "", "values": [], "fraction": 6, "precision": 0}, "native": "year", "number": 0, "serial": false, "charset": "", "comment": "", "default": null, "refusal": "", "nullable": true, "sequence": "", "collation": "", "generated": false, "expression": "", "has_default": true, "default_term": null, "auto_increment": false, "character_bytes": 4, "default_is_expression": false}, {"name": "j", "type": {"kind": "instant", "scale": 0, "length": null, "native": "", "target": "", "values": [], "fraction": 0, "precision": 0}, "native": "timestamp", "number": 0, "serial": false, "charset": "", "comment": "", "default": null, "refusal": "", "nullable": true, "sequence": "", "collation": "", "generated": false, "expression": "", "has_default": true, "default_term": null, "auto_increment": false, "character_bytes": 4, "default_is_expression": false}, {"name": "k", "type": {"kind": "text", "scale": 0, "length": null, "native": "", "target": "", "values": [], "fraction": 6, "precision": 0}, "native": "text", "number": 0, "serial": false, "charset": "utf8mb4", "comment": "", "default": null, "refusal": "", "nullable": true, "sequence": "", "collation": "utf8mb4_0900_ai_ci", "generated": false, "expression": "", "has_default": true, "default_term": null, "auto_increment": false, "character_bytes": 4, "default_is_expression": false}], "comment": "", "dialect": "", "indexes": [], "lacking": [], "row_end": "", "version": 1, "key_name": "", "partitions": [], "primary_key": ["id"], "type_states": [], "foreign_keys": [], "partition_key": ""}', '{"built": "yes", "loaded": "yes", "analyzed": "yes"}'),
+	('kept', 'kept.large', 'public.large', 1, 'streaming', '', '', '', 0, 0, '{"id": {"name": "large", "schema": "kept"}, "oid": 0, "needs": [], "checks": [], "engine": "InnoDB", "columns": [{"name": "id", "type": {"kind": "int32", "scale": 0, "length": null, "native": "", "target": "", "values": [], "fraction": 6, "precision": 0}, "native": "int", "number": 0, "serial": false, "charset": "", "comment": "", "default": null, "refusal": "", "nullable": false, "sequence": "", "collation": "", "generated": false, "expression": "", "has_default": false, "default_term": null, "auto_increment": false, "character_bytes": 4, "default_is_expression": false}, {"name": "v", "type": {"kind": "int32", "scale": 0, "length": null, "native": "", "target": "", "values": [], "fraction": 6, "precision": 0}, "native": "int", "number": 0, "serial": false, "charset": "", "comment": "", "default": null, "refusal": "", "nullable": true, "sequence": "", "collation": "", "generated": false, "expression": "", "has_default": true, "default_term": null, "auto_increment": false, "character_bytes": 4, "default_is_expression": false}], "comment": "", "dialect": "", "indexes": [], "lacking": [], "row_end": "", "version": 1, "key_name": "", "partitions": [], "primary_key": ["id"], "type_states": [], "foreign_keys": [], "partition_key": ""}', '{"built": "yes", "loaded": "yes", "analyzed": "yes"}'),
+	('kept', 'kept.nokey', 'public.nokey', 1, 'streaming', '', '', '', 3, 0, '{"id": {"name": "nokey", "schema": "kept"}, "oid": 0, "needs": [], "checks": [], "engine": "InnoDB", "columns": [{"name": "a", "type": {"kind": "int32", "scale": 0, "length": null, "native": "", "target": "", "values": [], "fraction": 6, "precision": 0}, "native": "int", "number": 0, "serial": false, "charset": "", "comment": "", "default": null, "refusal": "", "nullable": true, "sequence": "", "collation": "", "generated": false, "expression": "", "has_default": true, "default_term": null, "auto_increment": false, "character_bytes": 4, "default_is_expression": false}, {"name": "b", "type": {"kind": "text", "scale": 0, "length": 10, "native": "", "target": "", "values": [], "fraction": 6, "precision": 0}, "native": "varchar(10)", "number": 0, "serial": false, "charset": "utf8mb4", "comment": "", "default": null, "refusal": "", "nullable": true, "sequence": "", "collation": "utf8mb4_0900_ai_ci", "generated": false, "expression": "", "has_default": true, "default_term": null, "auto_increment": false, "character_bytes": 4, "default_is_expression": false}], "comment": "", "dialect": "", "indexes": [], "lacking": [], "row_end": "", "version": 1, "key_name": "", "partitions": [], "primary_key": [], "type_states": [], "foreign_keys": [], "partition_key": ""}', '{"built": "yes", "loaded": "yes", "analyzed": "yes"}'),
+	('kept', 'kept.parent', 'public.parent', 1, 'streaming', '', '', '', 20, 0, '{"id": {"name": "parent", "schema": "kept"}, "oid": 0, "needs": [], "checks": [], "engine": "InnoDB", "columns": [{"name": "id", "type": {"kind": "int32", "scale": 0, "length": null, "native": "", "target": "", "values": [], "fraction": 6, "precision": 0}, "native": "int", "number": 0, "serial": false, "charset": "", "comment": "", "default": null, "refusal": "", "nullable": false, "sequence": "", "collation": "", "generated": false, "expression": "", "has_default": false, "default_term": null, "auto_increment": false, "character_bytes": 4, "default_is_expression": false}, {"name": "v", "type": {"kind": "int32", "scale": 0, "length": null, "native": "", "target": "", "values": [], "fraction": 6, "precision": 0}, "native": "int", "number": 0, "serial": false, "charset": "", "comment": "", "default": null, "refusal": "", "nullable": true, "sequence": "", "collation": "", "generated": false, "expression": "", "has_default": true, "default_term": null, "auto_increment": false, "character_bytes": 4, "default_is_expression": false}], "comment": "", "dialect": "", "indexes": [], "lacking": [], "row_end": "", "version": 1, "key_name": "", "partitions": [], "primary_key": ["id"], "type_states": [], "foreign_keys": [], "partition_key": ""}', '{"built": "yes", "loaded": "yes", "analyzed": "yes"}'),
+	('kept', 'kept.again', 'public.again', 2, 'loading', '["{\"identity\": \"40c7483a-e917-11f1-a085-02fc00000001\", \"family\": \"mysql\", \"file\": \"binlog.000001\", \"offset\": 9622, \"gtid\": \"40c7483a-e917-11f1-a085-02fc00000001:1-24\", \"created\": 0, \"gtid_only\": true, \"by_gtid\": false, \"anonymous\": false}", "{\"identity\": \"40c7483a-e917-11f1-a085-02fc00000001\", \"family\": \"mysql\", \"file\": \"binlog.000001\", \"offset\": 10572, \"gtid\": \"40c7483a-e917-11f1-a085-02fc00000001:1-26\", \"created\": 0, \"gtid_only\": true, \"by_gtid\": false, \"anonymous\": false}"]', '["{\"identity\": \"40c7483a-e917-11f1-a085-02fc00000001\", \"family\": \"mysql\", \"file\": \"binlog.000001\", \"offset\": 9622, \"gtid\": \"\", \"created\": 0, \"gtid_only\": false, \"by_gtid\": false, \"anonymous\": false}", "{\"identity\": \"40c7483a-e917-11f1-a085-02fc00000001\", \"family\": \"mysql\", \"file\": \"binlog.000001\", \"offset\": 10572, \"gtid\": \"\", \"created\": 0, \"gtid_only\": false, \"by_gtid\": false, \"anonymous\": false}"]', '', 100, 0, '{"id": {"name": "again", "schema": "kept"}, "oid": 0, "needs": [], "checks": [], "engine": "InnoDB", "columns": [{"name": "id", "type": {"kind": "int32", "scale": 0, "length": null, "native": "", "target": "", "values": [], "fraction": 6, "precision": 0}, "native": "int", "number": 0, "serial": false, "charset": "", "comment": "", "default": null, "refusal": "", "nullable": false, "sequence": "", "collation": "", "generated": false, "expression": "", "has_default": false, "default_term": null, "auto_increment": false, "character_bytes": 4, "default_is_expression": false}, {"name": "v", "type": {"kind": "int32", "scale": 0, "length": null, "native": "", "target": "", "values": [], "fraction": 6, "precision": 0}, "native": "int", "number": 0, "serial": false, "charset": "", "comment": "", "default": null, "refusal": "", "nullable": true, "sequence": "", "collation": "", "generated": false, "expression": "", "has_default": true, "default_term": null, "auto_increment": false, "character_bytes": 4, "default_is_expression": false}], "comment": "", "dialect": "", "indexes": [], "lacking": [], "row_end": "", "version": 2, "key_name": "", "partitions": [], "primary_key": ["id"], "type_states": [], "foreign_keys": [], "partition_key": ""}', '{"joins": "yes", "loaded": "yes"}'),
+	('kept', 'kept.half', 'public.half', 2, 'loading', '', '', '', 0, 0, '{"id": {"name": "half", "schema": "kept"}, "oid": 0, "needs": [], "checks": [], "engine": "InnoDB", "columns": [{"name": "id", "type": {"kind": "int32", "scale": 0, "length": null, "native": "", "target": "", "values": [], "fraction": 6, "precision": 0}, "native": "int", "number": 0, "serial": false, "charset": "", "comment": "", "default": null, "refusal": "", "nullable": false, "sequence": "", "collation": "", "generated": false, "expression": "", "has_default": false, "default_term": null, "auto_increment": false, "character_bytes": 4, "default_is_expression": false}, {"name": "v", "type": {"kind": "int32", "scale": 0, "length": null, "native": "", "target": "", "values": [], "fraction": 6, "precision": 0}, "native": "int", "number": 0, "serial": false, "charset": "", "comment": "", "default": null, "refusal": "", "nullable": true, "sequence": "", "collation": "", "generated": false, "expression": "", "has_default": true, "default_term": null, "auto_increment": false, "character_bytes": 4, "default_is_expression": false}], "comment": "", "dialect": "", "indexes": [], "lacking": [], "row_end": "", "version": 2, "key_name": "", "partitions": [], "primary_key": ["id"], "type_states": [], "foreign_keys": [], "partition_key": ""}', '{"joins": "yes"}'),
+	('kept', 'kept.changed', 'public.changed', 1, 'parked', '', '', 'its columns or keys were altered at the source; anabranch load JOB --table kept.changed brings it in (at 3): ALTER TABLE changed ADD COLUMN w INT', 1, 0, '{"id": {"name": "changed", "schema": "kept"}, "oid": 0, "needs": [], "checks": [], "engine": "InnoDB", "columns": [{"name": "id", "type": {"kind": "int32", "scale": 0, "length": null, "native": "", "target": "", "values": [], "fraction": 6, "precision": 0}, "native": "int", "number": 0, "serial": false, "charset": "", "comment": "", "default": null, "refusal": "", "nullable": false, "sequence": "", "collation": "", "generated": false, "expression": "", "has_default": false, "default_term": null, "auto_increment": false, "character_bytes": 4, "default_is_expression": false}, {"name": "v", "type": {"kind": "int32", "scale": 0, "length": null, "native": "", "target": "", "values": [], "fraction": 6, "precision": 0}, "native": "int", "number": 0, "serial": false, "charset": "", "comment": "", "default": null, "refusal": "", "nullable": true, "sequence": "", "collation": "", "generated": false, "expression": "", "has_default": true, "default_term": null, "auto_increment": false, "character_bytes": 4, "default_is_expression": false}], "comment": "", "dialect": "", "indexes": [], "lacking": [], "row_end": "", "version": 1, "key_name": "", "partitions": [], "primary_key": ["id"], "type_states": [], "foreign_keys": [], "partition_key": ""}', '{"built": "yes", "loaded": "yes", "analyzed": "yes"}'),
+	('kept', 'kept.goods', 'public.goods', 1, 'streaming', '', '', '', 3, 4, '{"id": {"name": "goods", "schema": "kept"}, "oid": 0, "needs": [], "checks": [], "engine": "InnoDB", "columns": [{"name": "id", "type": {"kind": "int32", "scale": 0, "length": null, "native": "", "target": "", "values": [], "fraction": 6, "precision": 0}, "native": "int", "number": 0, "serial": false, "charset": "", "comment": "", "default": null, "refusal": "", "nullable": false, "sequence": "", "collation": "", "generated": false, "expression": "", "has_default": false, "default_term": null, "auto_increment": false, "character_bytes": 4, "default_is_expression": false}, {"name": "name", "type": {"kind": "text", "scale": 0, "length": 40, "native": "", "target": "", "values": [], "fraction": 6, "precision": 0}, "native": "varchar(40)", "number": 0, "serial": false, "charset": "utf8mb4", "comment": "", "default": null, "refusal": "", "nullable": true, "sequence": "", "collation": "utf8mb4_0900_ai_ci", "generated": false, "expression": "", "has_default": true, "default_term": null, "auto_increment": false, "character_bytes": 4, "default_is_expression": false}, {"name": "price", "type": {"kind": "int32", "scale": 0, "length": null, "native": "", "target": "", "values": [], "fraction": 6, "precision": 0}, "native": "int", "number": 0, "serial": false, "charset": "", "comment": "", "default": null, "refusal": "", "nullable": true, "sequence": "", "collation": "", "generated": false, "expression": "", "has_default": true, "default_term": null, "auto_increment": false, "character_bytes": 4, "default_is_expression": false}], "comment": "", "dialect": "", "indexes": [], "lacking": [], "row_end": "", "version": 1, "key_name": "", "partitions": [], "primary_key": ["id"], "type_states": [], "foreign_keys": [], "partition_key": ""}', '{"built": "yes", "loaded": "yes", "analyzed": "yes", "set_aside": "3"}'),
+	('kept', 'kept.scenario_mark', 'public.scenario_mark', 1, 'streaming', '', '', '', 0, 0, '{"id": {"name": "scenario_mark", "schema": "kept"}, "oid": 0, "needs": [], "checks": [], "engine": "InnoDB", "columns": [{"name": "id", "type": {"kind": "int32", "scale": 0, "length": null, "native": "", "target": "", "values": [], "fraction": 6, "precision": 0}, "native": "int", "number": 0, "serial": false, "charset": "", "comment": "", "default": null, "refusal": "", "nullable": false, "sequence": "", "collation": "", "generated": false, "expression": "", "has_default": false, "default_term": null, "auto_increment": false, "character_bytes": 4, "default_is_expression": false}], "comment": "", "dialect": "", "indexes": [], "lacking": [], "row_end": "", "version": 1, "key_name": "", "partitions": [], "primary_key": ["id"], "type_states": [], "foreign_keys": [], "partition_key": ""}', '{"built": "yes", "loaded": "yes", "analyzed": "yes"}');
+INSERT INTO anabranch.trace VALUES
+	('kept', '01795642171646304993-31628-1', '2026-11-25 21:29:31.646304+00', 'info', 'part_started', 'kept/run', 'a-host', 31628, 'starting', 'parts', NULL, NULL, NULL, '{"part": "run"}'),
+	('kept', '01795642171663639115-31628-2', '2026-11-25 21:29:31.663639+00', 'info', 'state', 'kept/run', 'a-host', 31628, 'starting', 'preflight', NULL, NULL, NULL, NULL),
+	('kept', '01795642174400628422-31628-3', '2026-11-25 21:29:34.400628+00', 'info', 'state', 'kept/run', 'a-host', 31628, 'starting', 'parts', NULL, NULL, 'for the parts to start', NULL),
+	('kept', '01795642180113194768-31822-1', '2026-11-25 21:29:40.113194+00', 'info', 'part_started', 'kept/capture', 'a-host', 31822, 'starting', 'parts', NULL, NULL, NULL, '{"part": "capture"}'),
+	('kept', '01795642181562578147-31823-1', '2026-11-25 21:29:41.562578+00', 'info', 'part_started', 'kept/load', 'a-host', 31823, 'starting', 'parts', NULL, NULL, NULL, '{"part": "load"}'),
+	('kept', '01795642181671623231-31824-1', '2026-11-25 21:29:41.671623+00', 'info', 'part_started', 'kept/apply', 'a-host', 31824, 'starting', 'parts', NULL, NULL, NULL, '{"part": "apply"}'),
+	('kept', '01795642183440101361-31823-2', '2026-11-25 21:29:43.440101+00', 'info', 'state', 'kept/load', 'a-host', 31823, 'loading', 'rows', NULL, NULL, NULL, NULL),
+	('kept', '01795642185805304137-31823-3', '2026-11-25 21:29:45.805304+00', 'info', 'part_ended', 'kept/load', 'a-host', 31823, 'stopped', 'in_order', NULL, NULL, NULL, '{"part": "load"}'),
+	('kept', '01795642187157091608-31824-2', '2026-11-25 21:29:47.157091+00', 'info', 'state', 'kept/apply', 'a-host', 31824, 'starting', 'parts', NULL, NULL, 'for the first epoch', NULL),
+	('kept', '01795642187500118471-31824-3', '2026-11-25 21:29:47.500118+00', 'info', 'state', 'kept/apply', 'a-host', 31824, 'streaming', 'working', NULL, NULL, NULL, NULL),
+	('kept', '01795642188896241332-31824-4', '2026-11-25 21:29:48.896241+00', 'info', 'part_stops', 'kept/apply', 'a-host', 31824, 'stopping', 'in_order', NULL, NULL, NULL, '{"part": "apply"}'),
+	('kept', '01795642188913105437-31822-2', '2026-11-25 21:29:48.913105+00', 'info', 'part_stops', 'kept/capture', 'a-host', 31822, 'stopping', 'in_order', NULL, NULL, NULL, '{"part": "capture"}'),
+	('kept', '01795642188961539479-31822-3', '2026-11-25 21:29:48.961539+00', 'info', 'part_ended', 'kept/capture', 'a-host', 31822, 'stopped', 'in_order', NULL, NULL, NULL, '{"part": "capture"}'),
+	('kept', '01795642189111276226-31824-5', '2026-11-25 21:29:49.111276+00', 'info', 'part_ended', 'kept/apply', 'a-host', 31824, 'stopped', 'in_order', NULL, NULL, NULL, '{"part": "apply"}'),
+	('kept', '01795642190325717777-31628-4', '2026-11-25 21:29:50.325717+00', 'info', 'state', 'kept/run', 'a-host', 31628, 'stopped', 'in_order', NULL, NULL, NULL, NULL),
+	('kept', '01795642190326609510-31628-5', '2026-11-25 21:29:50.326609+00', 'info', 'part_ended', 'kept/run', 'a-host', 31628, 'stopped', 'in_order', NULL, NULL, NULL, '{"part": "run"}'),
+	('kept', '01795642196337883268-32421-1', '2026-11-25 21:29:56.337883+00', 'info', 'part_started', 'kept/run', 'a-host', 32421, 'starting', 'parts', NULL, NULL, NULL, '{"part": "run"}'),
+	('kept', '01795642196348835110-32421-2', '2026-11-25 21:29:56.348835+00', 'info', 'state', 'kept/run', 'a-host', 32421, 'starting', 'preflight', NULL, NULL, NULL, NULL),
+	('kept', '01795642198837122583-32421-3', '2026-11-25 21:29:58.837122+00', 'info', 'state', 'kept/run', 'a-host', 32421, 'starting', 'parts', NULL, NULL, 'for the parts to start', NULL),
+	('kept', '01795642204776094356-32750-1', '2026-11-25 21:30:04.776094+00', 'info', 'part_started', 'kept/capture', 'a-host', 32750, 'starting', 'parts', NULL, NULL, NULL, '{"part": "capture"}'),
+	('kept', '01795642205572098791-32751-1', '2026-11-25 21:30:05.572098+00', 'info', 'part_started', 'kept/load', 'a-host', 32751, 'starting', 'parts', NULL, NULL, NULL, '{"part": "load"}'),
+	('kept', '01795642205656562603-32752-1', '2026-11-25 21:30:05.656562+00', 'info', 'part_started', 'kept/apply', 'a-host', 32752, 'starting', 'parts', NULL, NULL, NULL, '{"part": "apply"}'),
+	('kept', '01795642206306006579-32751-2', '2026-11-25 21:30:06.306006+00', 'info', 'part_ended', 'kept/load', 'a-host', 32751, 'stopped', 'in_order', NULL, NULL, NULL, '{"part": "load"}'),
+	('kept', '01795642207581377935-32750-2', '2026-11-25 21:30:07.581377+00', 'warning', 'table_parked', 'kept/capture', 'a-host', 32750, NULL, NULL, NULL, NULL, 'its columns or keys were altered at the source; anabranch load JOB --table kept.changed brings it in', '{"table": "kept.changed"}'),
+	('kept', '01795642208104907910-32752-2', '2026-11-25 21:30:08.104907+00', 'info', 'state', 'kept/apply', 'a-host', 32752, 'starting', 'parts', NULL, NULL, 'for the first epoch', NULL),
+	('kept', '01795642208391997983-32752-3', '2026-11-25 21:30:08.391997+00', 'warning', 'row_set_aside', 'kept/apply', 'a-host', 32752, NULL, NULL, NULL, NULL, 'update in public.goods: new row for relation "goods" violates check constraint "cheap" [23514] — if the source has no such check any more: ALTER TABLE … DROP CONSTRAINT … at the target (row id = 2)', '{"job": "kept", "table": "kept.goods", "number": 1}'),
+	('kept', '01795642208653107803-32752-4', '2026-11-25 21:30:08.653107+00', 'info', 'state', 'kept/apply', 'a-host', 32752, 'streaming', 'working', NULL, NULL, NULL, NULL),
+	('kept', '01795642208792609623-32752-5', '2026-11-25 21:30:08.792609+00', 'info', 'part_stops', 'kept/apply', 'a-host', 32752, 'stopping', 'in_order', NULL, NULL, NULL, '{"part": "apply"}'),
+	('kept', '01795642208873066804-32750-3', '2026-11-25 21:30:08.873066+00', 'info', 'part_ended', 'kept/capture', 'a-host', 32750, 'stopped', 'in_order', NULL, NULL, NULL, '{"part": "capture"}'),
+	('kept', '01795642208912247035-32752-6', '2026-11-25 21:30:08.912247+00', 'info', 'part_ended', 'kept/apply', 'a-host', 32752, 'stopped', 'in_order', NULL, NULL, NULL, '{"part": "apply"}'),
+	('kept', '01795642210496937229-32421-4', '2026-11-25 21:30:10.496937+00', 'info', 'state', 'kept/run', 'a-host', 32421, 'stopped', 'in_order', NULL, NULL, NULL, NULL),
+	('kept', '01795642210498165131-32421-5', '2026-11-25 21:30:10.498165+00', 'error', 'part_failed', 'kept/run', 'a-host', 32421, 'failed', 'job', 'tables_parked', 'job', 'job kept: caught up, but 1 tables are parked: kept.changed; row changes are set aside: 3 of kept.goods — anabranch status JOB says why and what to do', '{"part": "run", "class": "TablesParked", "exit_code": 8, "retry": "never"}'),
+	('kept', '01795642216412046993-725-1', '2026-11-25 21:30:16.412046+00', 'info', 'part_started', 'kept/capture', 'a-host', 725, 'starting', 'parts', NULL, NULL, NULL, '{"part": "capture"}'),
+	('kept', '01795642222536287634-919-1', '2026-11-25 21:30:22.536287+00', 'info', 'part_started', 'kept/load', 'a-host', 919, 'starting', 'parts', NULL, NULL, NULL, '{"part": "load"}'),
+	('kept', '01795642226444177415-919-2', '2026-11-25 21:30:26.444177+00', 'info', 'state', 'kept/load', 'a-host', 919, 'loading', 'rows', NULL, NULL, 'Spark is starting: rows come behind that', NULL),
+	('kept', '01795642232026538753-1102-1', '2026-11-25 21:30:32.026538+00', 'error', 'part_died', 'kept/load', 'a-host', 1102, 'died', 'gone', 'part_died', 'job', 'process 919 on a-host is gone and has not said why, last seen at 2026-11-25T21:30:26.701Z', '{"part": "load"}'),
+	('kept', '01795642232026753602-1102-2', '2026-11-25 21:30:32.026753+00', 'info', 'part_started', 'kept/load', 'a-host', 1102, 'starting', 'parts', NULL, NULL, NULL, '{"part": "load"}'),
+	('kept', '01795642234878494594-1102-3', '2026-11-25 21:30:34.878494+00', 'info', 'state', 'kept/load', 'a-host', 1102, 'loading', 'rows', NULL, NULL, 'Spark is starting: rows come behind that', NULL),
+	('kept', '01795642235571613225-1102-4', '2026-11-25 21:30:35.571613+00', 'info', 'part_ended', 'kept/load', 'a-host', 1102, 'stopped', 'in_order', NULL, NULL, NULL, '{"part": "load"}');
+INSERT INTO public.again VALUES
+	(1, 0),
+	(2, 0),
+	(3, 0),
+	(4, 0),
+	(5, 0),
+	(6, 0),
+	(7, 0),
+	(8, 0),
+	(9, 0),
+	(10, 0),
+	(11, 0),
+	(12, 0),
+	(13, 0),
+	(14, 0),
+	(15, 0),
+	(16, 0),
+	(17, 0),
+	(18, 0),
+	(19, 0),
+	(20, 0),
+	(21, 0),
+	(22, 0),
+	(23, 0),
+	(24, 0),
+	(25, 0),
+	(26, 0),
+	(27, 0),
+	(28, 0),
+	(29, 0),
+	(30, 0),
+	(31, 0),
+	(32, 0),
+	(33, 0),
+	(34, 0),
+	(35, 0),
+	(36, 0),
+	(37, 0),
+	(38, 0),
+	(39, 0),
+	(40, 2),
+	(41, 0),
+	(42, 0),
+	(43, 0),
+	(44, 0),
+	(45, 0),
+	(46, 0),
+	(47, 0),
+	(48, 0),
+	(49, 0),
+	(50, 2),
+	(51, 0),
+	(52, 0),
+	(53, 0),
+	(54, 0),
+	(55, 0),
+	(56, 0),
+	(57, 0),
+	(58, 0),
+	(59, 0),
+	(60, 2),
+	(61, 0),
+	(62, 0),
+	(63, 0),
+	(64, 0),
+	(65, 0),
+	(66, 0),
+	(67, 0),
+	(68, 0),
+	(69, 0),
+	(70, 2),
+	(71, 0),
+	(72, 0),
+	(73, 0),
+	(74, 0),
+	(75, 0),
+	(76, 0),
+	(77, 0),
+	(78, 0),
+	(79, 0),
+	(80, 2),
+	(81, 0),
+	(82, 0),
+	(83, 0),
+	(84, 0),
+	(85, 0),
+	(86, 0),
+	(87, 0),
+	(88, 0),
+	(89, 0),
+	(90, 2),
+	(91, 0),
+	(92, 0),
+	(93, 0),
+	(94, 0),
+	(95, 0),
+	(96, 0),
+	(97, 0),
+	(98, 0),
+	(99, 0),
+	(100, 2);
+INSERT INTO public.changed VALUES
+	(1, 1);
+INSERT INTO public.child VALUES
+	(1, 2, 0),
+	(2, 3, 0),
+	(3, 4, 0),
+	(4, 5, 0),
+	(5, 6, 0),
+	(6, 7, 0),
+	(7, 8, 0),
+	(8, 9, 0),
+	(9, 10, 0),
+	(10, 11, 0),
+	(11, 12, 0),
+	(12, 13, 0),
+	(13, 14, 0),
+	(14, 15, 0),
+	(15, 16, 0),
+	(16, 17, 0),
+	(17, 18, 0),
+	(18, 19, 0),
+	(19, 20, 0),
+	(20, 1, 0),
+	(21, 2, 0),
+	(22, 3, 0),
+	(23, 4, 0),
+	(24, 5, 0),
+	(25, 6, 0),
+	(26, 7, 0),
+	(27, 8, 0),
+	(28, 9, 0),
+	(29, 10, 0),
+	(30, 11, 0),
+	(31, 12, 0),
+	(32, 13, 0),
+	(33, 14, 0),
+	(34, 15, 0),
+	(35, 16, 0),
+	(36, 17, 0),
+	(37, 18, 0),
+	(38, 19, 0),
+	(39, 20, 0),
+	(40, 1, 0),
+	(41, 2, 0),
+	(42, 3, 0),
+	(43, 4, 0),
+	(44, 5, 0),
+	(45, 6, 0),
+	(46, 7, 0),
+	(47, 8, 0),
+	(48, 9, 0),
+	(49, 10, 0),
+	(50, 11, 0),
+	(51, 12, 0),
+	(52, 13, 0),
+	(53, 14, 0),
+	(54, 15, 0),
+	(55, 16, 0),
+	(56, 17, 0),
+	(57, 18, 0),
+	(58, 19, 0),
+	(59, 20, 0),
+	(60, 1, 0);
+INSERT INTO public.goods VALUES
+	(2, 'two', 2),
+	(3, 'three', 3),
+	(1, 'one', 99);
+INSERT INTO public.half VALUES
+	(1, 0),
+	(2, 0),
+	(3, 0),
+	(4, 0),
+	(5, 0),
+	(6, 0),
+	(7, 0),
+	(8, 0),
+	(9, 0),
+	(10, 0),
+	(11, 0),
+	(12, 0),
+	(13, 0),
+	(14, 0),
+	(15, 0),
+	(16, 0),
+	(17, 0),
+	(18, 0),
+	(19, 0),
+	(20, 0),
+	(21, 0),
+	(22, 0),
+	(23, 0),
+	(24, 0),
+	(25, 0),
+	(26, 0),
+	(27, 0),
+	(28, 0),
+	(29, 0),
+	(30, 0),
+	(31, 0),
+	(32, 0),
+	(33, 0),
+	(34, 0),
+	(35, 0),
+	(36, 0),
+	(37, 0),
+	(38, 0),
+	(39, 0),
+	(40, 0),
+	(41, 0),
+	(42, 0),
+	(43, 0),
+	(44, 0),
+	(45, 0),
+	(46, 0),
+	(47, 0),
+	(48, 0),
+	(49, 0),
+	(50, 0),
+	(51, 0),
+	(52, 0),
+	(53, 0),
+	(54, 0),
+	(55, 0),
+	(56, 0),
+	(57, 0),
+	(58, 0),
+	(59, 0),
+	(60, 0),
+	(61, 0),
+	(62, 0),
+	(63, 0),
+	(64, 0),
+	(65, 0),
+	(66, 0);
+INSERT INTO public.kinds VALUES
+	(1, 12345678901234567890.0123456789, '\x00ff', '2024-02-29 12:00:00.5', 0.1, 'Größe 😀', B'10101', 'yes', '-12:34:56.789', 2024, '2024-02-29 12:00:00+00', 'text'),
+	(2, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+INSERT INTO public.nokey VALUES
+	(1, 'a'),
+	(1, 'a'),
+	(2, NULL);
+INSERT INTO public.parent VALUES
+	(1, 0),
+	(2, 0),
+	(3, 0),
+	(4, 0),
+	(5, 0),
+	(6, 0),
+	(7, 0),
+	(8, 0),
+	(9, 0),
+	(10, 0),
+	(11, 0),
+	(12, 0),
+	(13, 0),
+	(14, 0),
+	(15, 0),
+	(16, 0),
+	(17, 0),
+	(18, 0),
+	(19, 0),
+	(20, 0);
+SELECT pg_catalog.setval('anabranch.conflict_number_seq', 1, false);
+SELECT pg_catalog.setval('anabranch.set_aside_number_seq', 3, true);
+SELECT pg_catalog.setval('public.kinds_id_seq', 2, true);
+ALTER TABLE ONLY anabranch.checkpoint
+    ADD CONSTRAINT checkpoint_pkey PRIMARY KEY (job, target);
+ALTER TABLE ONLY anabranch.conflict
+    ADD CONSTRAINT conflict_pkey PRIMARY KEY (job, number);
+ALTER TABLE ONLY anabranch.job
+    ADD CONSTRAINT job_pkey PRIMARY KEY (job);
+ALTER TABLE ONLY anabranch.load_chunk
+    ADD CONSTRAINT load_chunk_pkey PRIMARY KEY (job, source_table, generation, number);
+ALTER TABLE ONLY anabranch.set_aside
+    ADD CONSTRAINT set_aside_pkey PRIMARY KEY (job, number);
+ALTER TABLE ONLY anabranch.skipped
+    ADD CONSTRAINT skipped_pkey PRIMARY KEY (job, sequence);
+ALTER TABLE ONLY anabranch.table_state
+    ADD CONSTRAINT table_state_pkey PRIMARY KEY (job, source_table);
+ALTER TABLE ONLY anabranch.trace
+    ADD CONSTRAINT trace_pkey PRIMARY KEY (job, id);
+ALTER TABLE ONLY public.again
+    ADD CONSTRAINT again_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY public.changed
+    ADD CONSTRAINT changed_pkey PRIMARY KEY (id);
+ALTER TABLE public.goods
+    ADD CONSTRAINT cheap CHECK ((price < 100)) NOT VALID;
+ALTER TABLE ONLY public.child
+    ADD CONSTRAINT child_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY public.goods
+    ADD CONSTRAINT goods_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY public.half
+    ADD CONSTRAINT half_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY public.kinds
+    ADD CONSTRAINT kinds_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY public.large
+    ADD CONSTRAINT large_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY public.parent
+    ADD CONSTRAINT parent_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY public.scenario_mark
+    ADD CONSTRAINT scenario_mark_pkey PRIMARY KEY (id);
+CREATE INDEX child_p ON public.child USING btree (p);
+ALTER TABLE ONLY public.child
+    ADD CONSTRAINT child_ibfk_1 FOREIGN KEY (p) REFERENCES public.parent(id) ON DELETE CASCADE;
