@@ -11,6 +11,8 @@ BUILT  = native/target/built
 RUST   = native/Cargo.toml native/Cargo.lock native/pyproject.toml $(wildcard native/src/*.rs)
 ARGS   =
 JOBS   = 2
+# Failed tests that are run once more at the end of `make test` (tests/second_run.py).
+AGAIN  = $(VENV)/.second-run
 SEEDS  = 1..300
 # What reads logs and rows, and a slice of torture, also run as where the compiled code is not installed.
 WITHOUT = tests/unit/connectors tests/unit/rows tests/unit/verify tests/unit/cli/test_command_line.py \
@@ -95,11 +97,13 @@ check: $(STAMP)
 	$(BIN)/lint-imports
 
 test: check $(NATIVE)
-	$(BIN)/python -m pytest -n $(JOBS) --durations=10 tests/unit
+	@rm -f $(AGAIN)
+	$(BIN)/python -m pytest -n $(JOBS) --second-run $(AGAIN) --durations=10 tests/unit
 	JAVA_HOME=`$(JAVA)` && export JAVA_HOME && \
-	  $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations=25 --ignore=tests/unit tests $(ARGS)
-	ANABRANCH_COMPILED=off $(BIN)/python -m pytest -n $(JOBS) $(WITHOUT)
+	  $(BIN)/python -m pytest -n $(JOBS) --second-run $(AGAIN) --dist worksteal --durations=25 --ignore=tests/unit tests $(ARGS)
+	ANABRANCH_COMPILED=off $(BIN)/python -m pytest -n $(JOBS) --second-run $(AGAIN) $(WITHOUT)
 	ANABRANCH_COMPILED=off $(BIN)/anabranch torture --seed 41 --histories 6 --workers $(JOBS)
+	@JAVA_HOME=`$(JAVA)` && export JAVA_HOME && $(BIN)/python tests/second_run.py $(AGAIN)
 
 # MySQL 5.5 and 5.6 by Maven, MySQL 9 from Debian sid, PostgreSQL 11 to 17: 600 MB to fetch the first time.
 test-servers: $(STAMP)

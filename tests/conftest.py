@@ -34,6 +34,7 @@ from anabranch.testing.servers import (
     start_postgresql,
 )
 
+pytest_plugins = ("second_run",)
 _FINDERS: dict[str, Callable[[], packages.Software]] = {
     "mariadb": lambda: packages.find_mariadb(fetch=False),
     "mysql": lambda: packages.find_mysql(fetch=False),

@@ -16,6 +16,7 @@ from anabranch.model.schema import TableSchema
 from anabranch.rows.chunk import Chunk
 from anabranch.rows.log_items import LogStatement
 from anabranch.testing.databases import Database
+from anabranch.testing.in_time import NotInTime
 
 PATIENCE = 180.0
 
@@ -43,7 +44,7 @@ class LogFollower:
                 found.append(item)
             if item is not None and self._is_at(item.resume if isinstance(item, Chunk) else item.mark.resume, end):
                 return found
-        raise AssertionError("the reader did not come to the log's end")
+        raise NotInTime("the reader did not come to the log's end")
 
     def _is_at(self, resume: str, end: LogMark) -> bool:
         return self.connector.order.includes(self.connector.order.mark(resume), end.native, None)

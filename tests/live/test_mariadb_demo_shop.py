@@ -14,6 +14,7 @@ import pytest
 from anabranch.demo import shop
 from anabranch.demo.words import words_of
 from anabranch.demo.writer import LIFE, Shop, Writer
+from anabranch.testing.in_time import in_time
 from anabranch.testing.servers import start_mariadb
 
 
@@ -30,7 +31,7 @@ def source() -> Iterator[shop.End]:
 def until(condition: Callable[[], bool]) -> None:
     give_up = time.monotonic() + 120
     while not condition():
-        assert time.monotonic() < give_up
+        in_time(give_up)
         time.sleep(0.05)
 
 

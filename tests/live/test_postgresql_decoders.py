@@ -22,6 +22,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.chunk import META, Chunk, Op
 from anabranch.testing.databases import Database, drop_database, unique_name
+from anabranch.testing.in_time import NotInTime
 from anabranch.testing.servers import Server, start_postgresql
 
 pytestmark = pytest.mark.servers
@@ -95,7 +96,7 @@ class Rig:
                 mark = self.connector.order.mark(item.resume if isinstance(item, Chunk) else item.mark.resume)
                 if self.connector.order.includes(mark, end.native, None):
                     return
-        raise AssertionError("the reader did not come to the log's end")
+        raise NotInTime("the reader did not come to the log's end")
 
 
 @pytest.fixture

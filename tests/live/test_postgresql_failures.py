@@ -22,6 +22,7 @@ from anabranch.connectors.postgresql import settings
 from anabranch.errors import RowRefused, TargetBusy, TargetError, TargetFull, TargetUnavailable
 from anabranch.testing.databases import Database, connect, create_database, unique_name
 from anabranch.testing.faults import Proxy
+from anabranch.testing.in_time import in_time
 from anabranch.testing.servers import start_postgresql
 
 Make = Callable[..., Applied]
@@ -47,7 +48,7 @@ def apply_to(tmp_path: Path) -> Iterator[Make]:
 def until(condition: Callable[[], Any], what: str) -> Any:
     give_up = time.monotonic() + 180
     while not (found := condition()):
-        assert time.monotonic() < give_up, what
+        in_time(give_up, what)
         time.sleep(0.01)
     return found
 

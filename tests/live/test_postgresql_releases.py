@@ -17,6 +17,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.rows.chunk import META, BarrierKind, Chunk, Op
 from anabranch.testing.databases import Database
+from anabranch.testing.in_time import NotInTime
 from anabranch.testing.servers import Server
 
 pytestmark = pytest.mark.servers
@@ -79,4 +80,4 @@ def _until(reader: Any, connector: Any, end: LogMark) -> list[tuple[Any, dict[st
         here = connector.order.mark(item.resume if isinstance(item, Chunk) else item.mark.resume)
         if connector.order.includes(here, end.native, None):
             return found
-    raise AssertionError("the reader did not come to the log's end")
+    raise NotInTime("the reader did not come to the log's end")

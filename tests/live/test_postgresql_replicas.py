@@ -23,6 +23,7 @@ from anabranch.model.writers import SourceWriter
 from anabranch.rows.net import TargetTable
 from anabranch.testing import packages
 from anabranch.testing.databases import Database, create_database
+from anabranch.testing.in_time import in_time
 from anabranch.testing.recipes import give_away
 from anabranch.testing.servers import Server, start_postgresql
 
@@ -115,7 +116,7 @@ def let_go(database: Database) -> None:
     """The slot; its reader has been told to go."""
     until = time.monotonic() + 180
     while database.query("SELECT active FROM pg_replication_slots") != [(False,)]:
-        assert time.monotonic() < until, "the subscription's line is closed"
+        in_time(until, "the subscription's line is closed")
         time.sleep(0.05)
     database.execute(f"SELECT pg_drop_replication_slot('{database.name}')")
 

@@ -19,6 +19,7 @@ from anabranch.connectors.postgresql.source.catalog import STILL
 from anabranch.connectors.postgresql.source.pgoutput import Begin, Commit
 from anabranch.model.ids import TableId
 from anabranch.testing.databases import Database, create_database, drop_database
+from anabranch.testing.in_time import in_time
 from anabranch.testing.servers import Server
 
 RULES = ValueRules()
@@ -204,5 +205,5 @@ def _insert_until(enough: threading.Event, connection: Any) -> None:
 def _until(condition: Callable[[], object]) -> None:
     until = time.monotonic() + 180
     while not condition():
-        assert time.monotonic() < until
+        in_time(until)
         time.sleep(0.05)

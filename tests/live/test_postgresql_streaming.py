@@ -21,6 +21,7 @@ from anabranch.rows.chunk import Chunk, Part
 from anabranch.rows.uncommitted import LogChanges, LogEnded, LogTakenBack
 from anabranch.testing.databases import Database, create_database, unique_name
 from anabranch.testing.faults import Proxy
+from anabranch.testing.in_time import in_time
 from anabranch.testing.servers import Server, start_postgresql
 from anabranch.trail import requests
 
@@ -126,7 +127,7 @@ LOOK = "SELECT id FROM {} ORDER BY id"
 def until(condition: Callable[[], Any]) -> None:
     give_up = time.monotonic() + 180
     while not condition():
-        assert time.monotonic() < give_up, "it did not come"
+        in_time(give_up, "it did not come")
         time.sleep(0.05)
 
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from anabranch import waits
+from anabranch.testing.in_time import NotInTime
 
 PATIENCE = 180.0
 
@@ -30,7 +31,7 @@ class Told:
                 if all(word in text for word in words):
                     return text
             time.sleep(0.05)
-        raise AssertionError(f"nobody told of {words}: {self.texts}")
+        raise NotInTime(f"nobody told of {words}: {self.texts}")
 
     def is_over(self) -> bool:
         return bool(self.texts) and self.texts[-1][1] == ""
@@ -63,6 +64,7 @@ class Doing:
 
     def done(self, seconds: float = PATIENCE) -> None:
         self._thread.join(seconds)
-        assert not self._thread.is_alive(), "it still waits"
+        if self._thread.is_alive():
+            raise NotInTime("it still waits")
         if self._error is not None:
             raise self._error

@@ -27,6 +27,7 @@ import psycopg
 from anabranch.model.ids import TableId
 from anabranch.testing import class_archive, faults
 from anabranch.testing.databases import Database
+from anabranch.testing.in_time import NotInTime, in_time
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.show import ShownRow, show
 
@@ -79,7 +80,7 @@ class Running:
         except subprocess.TimeoutExpired:
             tail = self.tail()
             self.kill()
-            raise AssertionError(
+            raise NotInTime(
                 f"{' '.join(self.command)} did not end within {max(seconds, PATIENCE)} s:\n{tail}"
             ) from None
         return Result(code if code >= 0 else 128 - code, self.out.read_text(errors="replace"), self.stderr)
@@ -415,7 +416,7 @@ def wait_until(
     while not (found := condition()):
         if running is not None and not running.is_alive:
             raise AssertionError(f"waiting until {what}: it ended with {running.process.returncode}\n{running.tail()}")
-        assert time.monotonic() < until, f"not within {seconds} s: {what}\n{explain()}"
+        in_time(until, f"not within {seconds} s: {what}\n{explain()}")
         time.sleep(POLL)
     return found
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.testing import class_archive
+from anabranch.testing.in_time import in_time
 
 REPOSITORY = Path(__file__).parents[2]
 PATIENCE = 240.0  # for the servers, the shop and Spark on a busy machine
@@ -93,7 +94,7 @@ def processes(here: Path) -> Iterator[str]:
 def await_true(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline
+        in_time(deadline)
         time.sleep(0.1)
 
 

@@ -12,6 +12,7 @@ from scenario import Scenario, wait_until
 
 from anabranch.testing import faults
 from anabranch.testing.databases import Database
+from anabranch.testing.in_time import NotInTime
 from anabranch.testing.servers import Server
 
 Make = Callable[..., Scenario]
@@ -37,7 +38,7 @@ def end(database: Database, name: str, verb: str) -> None:
         except pymysql.err.MySQLError as error:  # the session that prepared it is still on its way out
             assert "XAER_NOTA" in str(error), error
             time.sleep(0.1)
-    raise AssertionError(f"{name} did not end")
+    raise NotInTime(f"{name} did not end")
 
 
 @pytest.mark.long

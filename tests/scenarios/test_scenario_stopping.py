@@ -12,6 +12,7 @@ from scenario import Running, Scenario, wait_until
 
 from anabranch.job.supervisor import STOP_SECONDS
 from anabranch.testing import faults
+from anabranch.testing.in_time import NotInTime
 from anabranch.testing.servers import Server
 
 Make = Callable[..., Scenario]
@@ -69,7 +70,7 @@ def in_epoch_before_its_limit(made: Scenario) -> tuple[Running, float]:
         if run.is_alive:
             return run, limit
         assert run.wait().code == 9, run.tail()
-    raise AssertionError(f"no epoch began within {limit} s")
+    raise NotInTime(f"no epoch began within {limit} s")
 
 
 def a_second_signal_stops_at_once(made: Scenario) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.testing.databases import Database, connect, create_database, drop_database
+from anabranch.testing.in_time import in_time
 from anabranch.testing.servers import (
     Server,
     ServerUnavailable,
@@ -66,7 +67,7 @@ def processes_under(directory: Path) -> list[str]:
 def wait_until(condition: Callable[[], bool], seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "it did not come true in time"
+        in_time(deadline, "it did not come true in time")
         time.sleep(0.05)
 
 

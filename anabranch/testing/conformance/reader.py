@@ -16,6 +16,7 @@ from anabranch.rows.lines import texts
 from anabranch.rows.log_items import LogDecided, LogIdle, LogItem, LogPrepared, LogStatement
 from anabranch.rows.uncommitted import LogChanges, LogEnded
 from anabranch.testing.conformance.subject import FULL, Source, Undone, refuses, row
+from anabranch.testing.in_time import NotInTime
 
 PATIENCE = 20.0
 OPTIONS = LogOptions(server_id=4_000_001, flush_interval=0.05, name="conformance")
@@ -56,7 +57,7 @@ def items(reader: LogReader, source: Source, until: LogMark) -> Iterator[LogItem
         here = source.connector.order.mark(resume)
         if source.connector.order.includes(here, until.native, None):
             return
-    raise AssertionError("the reader did not come to the log's end")
+    raise NotInTime("the reader did not come to the log's end")
 
 
 def images(chunk: Chunk, tables: Mapping[TableId, TableSchema]) -> list[tuple[int, int, Image]]:
@@ -171,7 +172,7 @@ def items_once(reader: LogReader) -> Iterator[LogItem]:
         if found is not None:
             yield found
             return
-    raise AssertionError("the reader gave nothing")
+    raise NotInTime("the reader gave nothing")
 
 
 def a_large_transaction_comes_in_fragments(source: Source) -> None:

@@ -15,6 +15,7 @@ from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.rows.chunk import META, Chunk, Part
 from anabranch.testing.databases import Database
+from anabranch.testing.in_time import in_time
 from anabranch.trail import identity
 from anabranch.trail.reader import TrailReader, chunks
 from anabranch.trail.staging import staged
@@ -46,7 +47,7 @@ class Captured:
             ) as trail:
 
                 def stop() -> bool:
-                    assert time.monotonic() < give_up, f"capture is at {trail.end.position}, not at {place.native}"
+                    in_time(give_up, f"capture is at {trail.end.position}, not at {place.native}")
                     if until:
                         return until()
                     return bool(trail.end.resume) and self.source.order.includes(

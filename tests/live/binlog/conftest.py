@@ -24,6 +24,7 @@ from anabranch.rows.compiled import compiled
 from anabranch.rows.lines import lines
 from anabranch.rows.log_items import LogIdle, LogStatement
 from anabranch.testing.databases import Database
+from anabranch.testing.in_time import in_time
 from anabranch.testing.servers import Server, start_mysql
 
 SERVER_ID = 77001
@@ -74,7 +75,7 @@ class Follower:
         new: list[Chunk | LogStatement] = []
         until = time.monotonic() + seconds
         while not BinlogOrder().includes(self.mark, self.end.native, None):
-            assert time.monotonic() < until, f"the reader did not come to {self.end.native}, it is at {self.mark}"
+            in_time(until, f"the reader did not come to {self.end.native}, it is at {self.mark}")
             item = self.reader.read(0.2)
             if item is None:
                 continue

@@ -16,6 +16,7 @@ from captured import Captured
 from anabranch import connectors
 from anabranch.errors import AnabranchError, SourceError, SourceUnavailable
 from anabranch.testing.databases import Database, unique_name
+from anabranch.testing.in_time import in_time
 from anabranch.testing.servers import Server
 
 RIGHTS = ("REPLICATION SLAVE", "REPLICATION CLIENT", "SELECT")
@@ -64,7 +65,7 @@ def capturing(one: Captured, user: str) -> Iterator[Callable[[], list[AnabranchE
 def until(condition: Callable[[], object], what: str) -> None:
     give_up = time.monotonic() + 180
     while not condition():
-        assert time.monotonic() < give_up, what
+        in_time(give_up, what)
         time.sleep(0.02)
 
 

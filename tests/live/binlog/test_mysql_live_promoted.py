@@ -13,6 +13,7 @@ from captured import Captured
 
 from anabranch.errors import LogLost
 from anabranch.testing.databases import Database, create_database
+from anabranch.testing.in_time import NotInTime
 from anabranch.testing.servers import Server, start_mariadb, start_mysql
 from anabranch.trail.reader import TrailReader
 
@@ -52,7 +53,7 @@ def await_replica(first: Server, second: Server) -> None:
         if on(second).query(EXECUTED[first.name])[0][0] == wanted:
             return
         time.sleep(0.05)
-    raise AssertionError(on(second).query("SHOW SLAVE STATUS"))
+    raise NotInTime(on(second).query("SHOW SLAVE STATUS"))
 
 
 @pytest.mark.long

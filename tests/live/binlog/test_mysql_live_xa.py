@@ -24,6 +24,7 @@ from anabranch.model.ids import TableId
 from anabranch.rows.chunk import Chunk, Part
 from anabranch.rows.log_items import LogDecided, LogPrepared
 from anabranch.testing.databases import Database
+from anabranch.testing.in_time import NotInTime
 from anabranch.testing.servers import Server
 from anabranch.trail import requests
 from anabranch.trail.reader import TrailReader
@@ -57,7 +58,7 @@ def end(database: Database, name: str, verb: str, *before: str) -> None:
         except pymysql.err.MySQLError as error:
             assert "XAER_NOTA" in str(error), error
             time.sleep(0.1)
-    raise AssertionError(f"{name} did not end")
+    raise NotInTime(f"{name} did not end")
 
 
 def xid(name: str) -> str:

@@ -26,6 +26,7 @@ from anabranch.job.shipping import Shipper
 from anabranch.job.watching import part
 from anabranch.model.condition import STATES
 from anabranch.state.trace import Trace, entries
+from anabranch.testing.in_time import in_time
 
 
 @pytest.fixture
@@ -101,7 +102,7 @@ def test_details_are_noted_while_somebody_wants_them_and_never_shown(
     def wait_for(level: bool) -> None:
         until = time.monotonic() + 120
         while log.is_detailed() is not level:
-            assert time.monotonic() < until
+            in_time(until)
             time.sleep(0.01)
 
     with part(job, "capture"):

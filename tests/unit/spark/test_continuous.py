@@ -15,6 +15,7 @@ from anabranch.rows.chunk import Chunk, Part
 from anabranch.rows.chunk_schema import TRANSACTION_SCHEMA
 from anabranch.spark import continuous
 from anabranch.spark.continuous import ContinuousEpochs
+from anabranch.testing.in_time import in_time
 from anabranch.trail.writer import TrailWriter
 
 PATIENCE = 180.0
@@ -60,7 +61,7 @@ class Rig:
     def reaches(self, sequence: int) -> None:
         end = time.monotonic() + PATIENCE
         while self.target.at < sequence:
-            assert time.monotonic() < end
+            in_time(end)
             time.sleep(0.002)
 
 

@@ -1,0 +1,187 @@
+"""Which failures are run once more, on tests of one line each; pytest and the second run are real processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psycopg
+import pymysql
+import pytest
+from second_run import MOST, is_late
+
+from anabranch.errors import RowRefused, TargetUnavailable
+from anabranch.testing.in_time import NotInTime
+
+PROGRAM = Path(__file__).parent.parent / "second_run.py"
+HEAD = "import os, pathlib, subprocess, time, pytest\nfrom anabranch.testing.in_time import NotInTime, in_time\n"
+ONCE = """
+def fails_once(error):
+    mark = pathlib.Path("been_here")
+    if not mark.exists():
+        mark.touch()
+        raise error
+"""
+
+
+class Suite:
+    """A folder with tests, and what `make test` does with them."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory, self.noted = directory, directory / "noted"
+        self.environment = os.environ | {"PYTHONPATH": str(PROGRAM.parent), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        (directory / "pytest.ini").write_text(
+            "[pytest]\naddopts = -p xdist -p pytest_timeout -p second_run\nmarkers = slow\n"
+        )
+        self.holds("")
+
+    def holds(self, text: str, name: str = "test_it.py") -> None:
+        path = self.directory / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(HEAD + ONCE + text)
+
+    def first(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--second-run", str(self.noted)]
+        return self._run(*command, *arguments, **environment)
+
+    def second(self) -> subprocess.CompletedProcess[str]:
+        return self._run(sys.executable, str(PROGRAM), str(self.noted))
+
+    def _run(self, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        env = self.environment | environment
+        return subprocess.run(command, cwd=self.directory, env=env, capture_output=True, text=True)
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Suite:
+    return Suite(tmp_path)
+
+
+PASSES_ALONE = """
+ran = []
+@pytest.mark.parametrize("of", ["a-b", "c::d/e"])
+def test_late(of):
+    ran.append(of)
+    if of == "c::d/e":
+        fails_once(NotInTime("it did not come"))
+        assert ran == [of] and os.environ["ANABRANCH_COMPILED"] == "off", "as it was, in a process of its own"
+@pytest.mark.timeout(0.2)
+@pytest.mark.slow
+def test_hangs():
+    if not pathlib.Path("hung").exists():
+        pathlib.Path("hung").touch()
+        time.sleep(60)
+"""
+WRONG = """
+def test_compares(): assert [1] == [2]
+def test_is_refused(): raise ValueError
+def test_raises_nothing():
+    with pytest.raises(OSError): pass
+def test_compares_first():
+    try:
+        assert 1 == 2
+    finally:
+        raise NotInTime("cleaning up")
+def test_compares_in_a_group(): raise ExceptionGroup("two", [NotInTime("a"), AssertionError("b")])
+@pytest.mark.xfail(strict=True)
+def test_passes(): pass
+@pytest.fixture
+def ends():
+    yield
+    raise TimeoutError
+def test_compares_before(ends): assert 1 == 2
+def test_dies(): os._exit(3)
+"""
+
+
+def test_what_passes_alone_is_named_and_ends_with_0(suite: Suite) -> None:
+    suite.holds(PASSES_ALONE)
+    first = suite.first("-n", "2", "-m", "", ANABRANCH_COMPILED="off")
+    assert first.returncode == 0 and "2 failed, 1 passed" in first.stdout and "only time ran out" in first.stdout
+    second = suite.second()
+    assert second.returncode == 0
+    assert sorted(second.stdout.splitlines()[-2:]) == [
+        "unsteady: test_it.py::test_hangs",
+        "unsteady: test_it.py::test_late[c::d/e]",
+    ]
+
+
+def test_what_fails_twice_fails_the_run(suite: Suite) -> None:
+    suite.holds("""
+def test_late(): in_time(time.monotonic())
+def test_once(): fails_once(ConnectionResetError())
+""")
+    assert suite.first().returncode == 0
+    second = suite.second()
+    assert second.returncode == 1
+    assert second.stdout.splitlines()[-2:] == ["failed twice: test_it.py::test_late", "unsteady: test_it.py::test_once"]
+
+
+def test_what_compares_is_final(suite: Suite) -> None:
+    suite.holds(WRONG)
+    suite.holds("def test_history(): fails_once(NotInTime('late'))", "torture/test_history.py")
+    suite.holds("def test_late(): raise TimeoutError", "test_late.py")
+    (suite.directory / "conftest.py").write_text(TELLS)
+    first = suite.first("-n", "1")
+    assert first.returncode == 1 and not suite.noted.exists() and "only time" not in first.stdout
+    failed = [line.split() for line in (suite.directory / "told").read_text().splitlines()]
+    names = {name for name, _ in failed}
+    assert len(names) == WRONG.count("def test_") + 2
+    assert {name for name, late in failed if late == "True"} == {"test_late", "test_compares_before"}
+    assert ["test_compares_before", "False"] in failed, "its end alone came too late"
+    assert suite.second().returncode == 0, "nothing was noted"
+
+
+TELLS = """
+def pytest_runtest_logreport(report):
+    if report.failed:
+        with open("told", "a") as told:
+            print(report.nodeid.split("::")[-1], getattr(report, "is_late", False), file=told)
+"""
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code"),
+    [
+        ("def test_compares(): assert 1 == 2", 1),
+        ("@pytest.fixture\ndef ends():\n    yield\n    raise TimeoutError\ndef test_it(ends): assert 1 == 2", 1),
+        (f"@pytest.mark.parametrize('n', range({MOST}))\ndef test_many(n): raise TimeoutError", 1),
+        ("raise TimeoutError", 2),
+    ],
+    ids=["a comparison", "a late end of a test that compares", "too many", "a file that cannot be read"],
+)
+def test_one_that_is_final_makes_all_final(suite: Suite, wrong: str, code: int) -> None:
+    suite.holds(f"def test_late(): fails_once(NotInTime('late'))\n{wrong}\n")
+    assert suite.first().returncode == code and not suite.noted.exists()
+
+
+def refused_while_unavailable() -> Exception:
+    try:
+        raise RowRefused("a value is wrong")
+    except RowRefused as refused:
+        error = TargetUnavailable("away")
+        error.__context__ = refused
+        return error
+
+
+@pytest.mark.parametrize(
+    ("error", "late"),
+    [
+        (NotInTime("x"), True),
+        (AssertionError("x"), False),
+        (TargetUnavailable("x"), True),
+        (RowRefused("x"), False),
+        (refused_while_unavailable(), False),
+        (psycopg.OperationalError("server closed the connection"), True),
+        (psycopg.errors.AdminShutdown("x"), True),
+        (psycopg.errors.LockNotAvailable("x"), False),
+        (psycopg.errors.DiskFull("x"), False),
+        (pymysql.err.OperationalError(2013, "Lost connection"), True),
+        (pymysql.err.OperationalError(1366, "Incorrect value"), False),
+    ],
+    ids=repr,
+)
+def test_which_errors_say_late(error: Exception, late: bool) -> None:
+    assert is_late(error) is late
