@@ -231,7 +231,8 @@ class RowRefused(TargetError):
 
 
 class Redefined(RowRefused):
-    """The source is asked for a value, and defines the table otherwise by now: the log, further on, says so and parks it."""
+    """The source is asked for a value, or for its types, and defines the table otherwise by now: the log, further on, says so
+    and parks it."""
 
     code = "redefined"
     side = Side.SOURCE

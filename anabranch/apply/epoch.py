@@ -149,7 +149,9 @@ class Applier:
                 self.writer.rollback()
                 if self._met_half_built_keys(error):
                     continue
-                if isinstance(error, Redefined) and not is_told(error, self.context, self.trail.history):
+                if isinstance(error, Redefined) and not is_told(
+                    error, self.context, self.trail.history, self.checkpoint
+                ):
                     self._wait_for_end(SourceUnavailable(f"capture has not read of it yet: {error}", table=error.table))
                     continue
                 refusal = error
@@ -169,7 +171,7 @@ class Applier:
 
     def take_out(self, refusal: RowRefused) -> bool:
         """Park what is refused between two epochs. False where that is not asked for, or it is no table that is followed."""
-        if not self.parks or refused_table(refusal, self.context) is None:
+        if not (self.parks or isinstance(refusal, Redefined)) or refused_table(refusal, self.context) is None:
             return False
         self.writer.rollback()
         self.look()

@@ -4,12 +4,12 @@ ALTER TYPE. What does not live here: how the target gets them (the connector's `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import closing
 
 from anabranch.abc import SourceConnector
 from anabranch.model.ids import TableId
-from anabranch.model.schema import Need
+from anabranch.model.schema import TableSchema
 from anabranch.model.state import TableState
 from anabranch.rows.labels import Needed
 
@@ -17,12 +17,12 @@ from anabranch.rows.labels import Needed
 def needed_now(source: SourceConnector, states: Callable[[], Mapping[TableId, TableState]]) -> Needed:
     """Makes the question for the types that a table needs at the source; a table that never needed one asks nothing."""
 
-    def needed(table: TableId) -> Sequence[Need]:
+    def needed(table: TableId) -> tuple[TableSchema, TableSchema] | None:
         state = states().get(table)
         if state is None or state.schema is None or not state.schema.needs:
-            return ()
+            return None
         with closing(source.catalog()) as catalog:
             found = catalog.tables(lambda one: one == table).get(table)
-        return found.needs if found is not None else ()
+        return (state.schema, found) if found is not None else None
 
     return needed

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from anabranch.abc import TargetStore
 from anabranch.apply.context import ApplyContext
-from anabranch.errors import RowRefused
+from anabranch.errors import Redefined, RowRefused
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import component
-from anabranch.model.state import RESUMES, TableState
+from anabranch.model.state import RESUMES, Checkpoint, TableState
 from anabranch.trail import retention
 from anabranch.trail.history import SchemaHistory
 
@@ -28,10 +28,12 @@ def refused_table(refusal: RowRefused, context: ApplyContext) -> TableId | None:
     return tables.get(refusal.table or "") or by_target.get(refusal.table or "")
 
 
-def is_told(refusal: RowRefused, context: ApplyContext, history: SchemaHistory) -> bool:
-    """Has the trail parked the refused table, further on?"""
+def is_told(refusal: RowRefused, context: ApplyContext, history: SchemaHistory, at: Checkpoint) -> bool:
+    """Has the trail parked the refused table further on, or brought it in again, for another target?"""
     table = refused_table(refusal, context)
-    return table is not None and history.parked_by(table) is not None
+    return table is not None and (
+        history.parked_by(table) is not None or history.joined_after(table, at.position.sequence)
+    )
 
 
 def together(state: TableState, states: Mapping[TableId, TableState]) -> list[TableState]:
@@ -58,7 +60,7 @@ def parked_with(
     """The states of the table and all that goes with it, parked at `at`."""
     schemas = {t: state.schema for t, state in states.items() if state.schema and state.state != "parked"}
     found = {t: states[t] for t in sorted(component([table], schemas))}  # one that is being loaded goes with it
-    may_resume = all(state.state == "streaming" for state in found.values())
+    may_resume = all(state.state == "streaming" for state in found.values()) and not isinstance(refusal, Redefined)
     facts = {RESUMES: str(at.sequence)} if may_resume else {}
     reason = f"{refusal.message} (at {refusal.position or at})"
     with_it = f"foreign keys connect it with {table}, which is parked: {reason}"

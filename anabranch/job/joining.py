@@ -26,6 +26,7 @@ from anabranch.model.state import JOINS, RECREATE, WINDOW, TableState
 from anabranch.model.writers import own_targets
 from anabranch.preflight.cascades import ancestors, cascading_parents, check_cascades
 from anabranch.preflight.report import Report
+from anabranch.rows.labels import LabelLoader
 from anabranch.trail import requests, retention
 from anabranch.trail.lock import LockHeld, OsLock, holder
 from anabranch.trail.reader import TrailReader
@@ -284,6 +285,13 @@ class Joining:
             f"foreign keys of {table} change its rows with {names}, not streaming", job=self.name, hint=hint
         )
 
+    def rename_labels(self, schema: TableSchema) -> None:
+        """Those of the target's types that the source has renamed since."""
+        then = [state.schema for state in self.states().values() if state.schema]
+        with closing(self.target.loader(ends.value_rules(self.job))) as loader:
+            if isinstance(loader, LabelLoader) and schema.needs:
+                loader.rename_labels(self.name, schema.id, then, schema)
+
     def states(self) -> dict[TableId, TableState]:
         store = self.target.store()
         try:
@@ -295,10 +303,11 @@ class Joining:
         """A changed definition needs the target table made anew, and the user's word for it."""
         if state is None or state.schema is None or recreate:
             return
-        if now.same_definition(state.schema) and RECREATE not in state.facts:
+        with closing(self.target.loader(ends.value_rules(self.job))) as loader:
+            then = loader.as_renamed(state.schema, now) if isinstance(loader, LabelLoader) else state.schema
+            statements = loader.ddl(now, self.job.rules.target_table(now))
+        if now.same_definition(then) and RECREATE not in state.facts:
             return
-        target = self.job.rules.target_table(now)
-        statements = self.target.loader(ends.value_rules(self.job)).ddl(now, target)
         click.echo(f"would drop {state.target} at the target and create it anew:\n" + "\n".join(statements))
         raise ConfigError(
             f"the definition of {now.id}, or what the job makes of it, changed since it was loaded",

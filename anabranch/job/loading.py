@@ -365,6 +365,7 @@ class Loading:
             return
         if state is not None and state.target != self.job.rules.target_table(schema).target:
             joining.require_room(schema)
+        joining.rename_labels(schema)
         changed = bool(state and (RECREATE in state.facts or (state.schema and not _is_made_as(state.schema, schema))))
         demand = self._demand(schema, joining.states())  # parents may have come to stream meanwhile
         load = LoadTable(

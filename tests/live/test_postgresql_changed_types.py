@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 from customers import endpoint_of
 
+from anabranch.connectors.postgresql.changed_types import changed_types
 from anabranch.connectors.postgresql.source import connector as source
-from anabranch.connectors.postgresql.source.changed_types import changed_types
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.testing.databases import Database

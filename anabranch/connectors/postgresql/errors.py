@@ -62,7 +62,7 @@ MEANINGS: dict[str, Known] = {
         Meaning.CONFLICT,
         "a type of the target does not know the value",
         "if the type is an enum that got a label at the source: ALTER TYPE … ADD VALUE … at the target, as at the source, then"
-        " start again",
+        " start again; if a label had this name for a moment: load the table again",
     ),
     "22P05": Known(
         Meaning.CONFLICT, "a zero character in JSON", '[types] json = "json" or "text" keeps zero characters in JSON'

@@ -10,9 +10,9 @@ from contextlib import closing
 import psycopg
 
 from anabranch.abc import LogOptions
+from anabranch.connectors.postgresql.changed_types import changed_types
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.source.catalog import PostgresCatalog
-from anabranch.connectors.postgresql.source.changed_types import changed_types
 from anabranch.connectors.postgresql.source.connection import open_session
 from anabranch.connectors.postgresql.source.decoders import DECODERS
 from anabranch.connectors.postgresql.source.errors import translate, translated

@@ -17,6 +17,7 @@ from psycopg import sql
 from psycopg.pq import TransactionStatus
 
 from anabranch.abc import Conflict, ValueRules
+from anabranch.connectors.postgresql.changed_types import changed_types
 from anabranch.connectors.postgresql.connection import Connection, connect, session_name, table_name, together
 from anabranch.connectors.postgresql.errors import missing_parent, translate, translated
 from anabranch.connectors.postgresql.labels import UNKNOWN, add_labels
@@ -43,7 +44,7 @@ from anabranch.connectors.postgresql.target.store import (
     require_same,
     save_table,
 )
-from anabranch.errors import Fenced, StateError, TargetBusy, TargetError
+from anabranch.errors import Fenced, Redefined, StateError, TargetBusy, TargetError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.state import Checkpoint, TableState
@@ -226,11 +227,16 @@ class PostgresWriter:
             yield
         except Conflict as conflict:
             is_unknown = isinstance(conflict.__context__, psycopg.Error) and conflict.__context__.sqlstate == UNKNOWN
-            added = add_labels(self._endpoint, self._needed(table)) if is_unknown and self._needed else []
-            if not added:
+            found = self._needed(table) if is_unknown and self._needed else None
+            if found is None:
                 raise
-            what = f"the source's types have labels that the target's lacked: {'; '.join(added)}"
-            raise TargetBusy(what, table=str(table), hint="the change is tried again") from None
+            then, now = found
+            if added := add_labels(self._endpoint, now.needs):
+                what = f"the source's types have labels that the target's lacked: {'; '.join(added)}"
+                raise TargetBusy(what, table=str(table), hint="the change is tried again") from None
+            if why := changed_types(then, now):
+                raise Redefined(why, table=str(table)) from None
+            raise
 
     def merge_staged(self, staged: StagedNet) -> list[Texts]:
         connection, _ = self._transaction(writes=staged.table)

@@ -30,7 +30,7 @@ from anabranch.connectors.postgresql.errors import (
 )
 from anabranch.connectors.postgresql.labels import add_labels
 from anabranch.connectors.postgresql.row_security import policies_named
-from anabranch.connectors.postgresql.target import aside, constraints, ddl, made_objects, structures
+from anabranch.connectors.postgresql.target import aside, constraints, ddl, made_objects, renamed_labels, structures
 from anabranch.connectors.postgresql.target import shared_tables as shared
 from anabranch.connectors.postgresql.target import small_tables as small
 from anabranch.connectors.postgresql.target.begin import ADD_CHUNK, ONE_CREATES, SEE_EXTENSIONS, begin_new, chunk_rows
@@ -273,6 +273,12 @@ class PostgresLoader:
 
     def add_labels(self, needs: Sequence[Need]) -> Sequence[str]:
         return add_labels(self._endpoint, needs)
+
+    def rename_labels(self, job: str, table: TableId, then: Collection[TableSchema], now: TableSchema) -> Sequence[str]:
+        return renamed_labels.rename_labels(self._endpoint, job, table, then, now)
+
+    def as_renamed(self, then: TableSchema, now: TableSchema) -> TableSchema:
+        return renamed_labels.as_renamed(then, now)
 
     def unique_columns(self, tables: Sequence[TargetTable]) -> Mapping[TableId, frozenset[str]]:
         with translated("read the unique keys of the target"):

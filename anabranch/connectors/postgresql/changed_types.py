@@ -69,4 +69,7 @@ def _changed_labels(name: str, before: dict[str, str], now: dict[str, str]) -> I
     if renamed:
         mend = "; ".join(f"ALTER TYPE {name} RENAME VALUE {old} TO {new}" for old, new in renamed)
         mend += ", by way of a third name" if set(now.values()) & {old for old, _ in renamed} else ""
-        yield f"labels of the enum {name} were renamed at the source, and with them rows (at the target, too: {mend})"
+        yield (
+            f"labels of the enum {name} were renamed at the source, and with them rows (the load renames them at the target,"
+            f" too, if only parked tables of this job have them there: {mend})"
+        )
