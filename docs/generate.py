@@ -278,8 +278,8 @@ MEANINGS = {
     "TargetBusy": "locks, deadlocks, time limits.",
     "TargetFull": "no room at the target.",
     "RowRefused": "one row cannot be applied; the message has its key",
-    "Redefined": "the source defines a table otherwise by now than where it is asked what foreign keys make of its columns, or what"
-    " labels its types have",
+    "Redefined": "the source defines a table otherwise by now than where it is asked what foreign keys make of its columns,"
+    " or what labels its types have",
     "Fenced": "another process has taken over this job.",
     "TrailError": "the trail cannot be used",
     "TrailLocked": "a second writer; the message has pid and host of the first",

@@ -149,9 +149,7 @@ class Applier:
                 self.writer.rollback()
                 if self._met_half_built_keys(error):
                     continue
-                if isinstance(error, Redefined) and not is_told(
-                    error, self.context, self.trail.history, self.checkpoint
-                ):
+                if isinstance(error, Redefined) and not is_told(error, self.context, self.trail, self.checkpoint):
                     self._wait_for_end(SourceUnavailable(f"capture has not read of it yet: {error}", table=error.table))
                     continue
                 refusal = error

@@ -18,7 +18,7 @@ from anabranch.model.position import Position
 from anabranch.model.schema import component
 from anabranch.model.state import RESUMES, Checkpoint, TableState
 from anabranch.trail import retention
-from anabranch.trail.history import SchemaHistory
+from anabranch.trail.reader import TrailReader
 
 
 def refused_table(refusal: RowRefused, context: ApplyContext) -> TableId | None:
@@ -28,12 +28,10 @@ def refused_table(refusal: RowRefused, context: ApplyContext) -> TableId | None:
     return tables.get(refusal.table or "") or by_target.get(refusal.table or "")
 
 
-def is_told(refusal: RowRefused, context: ApplyContext, history: SchemaHistory, at: Checkpoint) -> bool:
+def is_told(refusal: RowRefused, context: ApplyContext, trail: TrailReader, at: Checkpoint) -> bool:
     """Has the trail parked the refused table further on, or brought it in again, for another target?"""
-    table = refused_table(refusal, context)
-    return table is not None and (
-        history.parked_by(table) is not None or history.joined_after(table, at.position.sequence)
-    )
+    table, history = refused_table(refusal, context), trail.history
+    return table is not None and bool(history.parked_by(table) or history.joined_after(table, at.position.sequence))
 
 
 def together(state: TableState, states: Mapping[TableId, TableState]) -> list[TableState]:

@@ -16,7 +16,7 @@ from anabranch.apply.labels import needed_now
 from anabranch.connectors.postgresql.source import connector as source
 from anabranch.connectors.postgresql.target import connector as target
 from anabranch.connectors.postgresql.target.store import PostgresStore
-from anabranch.errors import RowRefused, TargetBusy
+from anabranch.errors import Redefined, RowRefused, TargetBusy
 from anabranch.load.copy import ChunkWork
 from anabranch.load.plan import LoadTable, Piece
 from anabranch.model.ids import TableId
@@ -136,7 +136,7 @@ def test_where_nothing_can_be_added_it_is_the_conflict_that_it_was(both: Ends) -
         both.target.execute(f"DROP OWNED BY {user}", f"DROP ROLE {user}")
     both.source.execute("ALTER TYPE mood RENAME VALUE 'sad' TO 'glum'")
     made = applying(both)
-    with pytest.raises(Conflict), made as writer:
+    with pytest.raises(Redefined), made as writer:
         writer.merge(inserted(both, "plain", (1, "new")))
     assert both.target.query(LABELS) == [("sad",), ("o'k",)]
     made.writer.close()

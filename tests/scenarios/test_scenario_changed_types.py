@@ -30,6 +30,7 @@ TYPES = (
     "CREATE DOMAIN small AS int CONSTRAINT little CHECK (VALUE < 10)",
     "CREATE TYPE stretch AS RANGE (SUBTYPE = mood)",
     *(f"CREATE TABLE {name} (id int PRIMARY KEY, v {type_})" for name, type_ in KINDS.items()),
+    "ALTER TABLE calm ALTER v SET DEFAULT 'b'",
 )
 ROWS = {"feels": "'ok'", "many": "'{ok,sad}'", "wrapped": "'ok'", "parts": "'(x,ok)'", "sized": "5"}
 ROWS |= {"spans": "'[ok,ok]'", "calm": "'a'"}
@@ -52,6 +53,7 @@ def test_types_that_change_without_a_row(logical_postgresql: Server, scenario: C
     made.sync(running)
     a_domain_and_an_extended_enum_while_it_runs(made, running)
     they_come_back(made, running)
+    a_row_with_a_renamed_label_comes_before_anybody_has_noticed(made, running)
     running.stop()
     labels_that_are_added_are_followed(made)
 
@@ -90,6 +92,28 @@ def they_come_back(made: FromPostgres, running: Running) -> None:
     for name in KINDS:
         query = f"SELECT id, v::text FROM public.{name} ORDER BY id"
         assert made.target.query(query) == made.source.query(query), name
+
+
+def a_row_with_a_renamed_label_comes_before_anybody_has_noticed(made: FromPostgres, running: Running) -> None:
+    """Its table parks before that row, the others go on; the command that the reason names brings it back, with the default."""
+    made.source.execute(
+        "ALTER TYPE other RENAME VALUE 'b' TO 'beta'",
+        "INSERT INTO calm VALUES (310, 'beta'); INSERT INTO feels SELECT max(id) + 1, 'ok' FROM feels",
+    )
+    wait_until(lambda: made.states()["calm"] == "parked", 90, "calm is parked", running.tail, running)
+    made.sync(running)
+    assert "load JOB --table public.calm brings it in" in made.reason("calm"), made.reason("calm")
+    assert {name for name, state in made.states().items() if state != "streaming"} == {"calm"}
+    made.cli("load", "--table", "public.calm")
+    made.wait_streaming(running)
+    made.sync(running)
+    shown = [
+        "SELECT id, v::text FROM public.calm ORDER BY id",
+        "SELECT id, v::text FROM public.feels ORDER BY id",
+        "SELECT column_default FROM information_schema.columns WHERE table_name = 'calm' ORDER BY ordinal_position",
+    ]
+    for query in shown:
+        assert made.target.query(query) == made.source.query(query)
 
 
 def labels_that_are_added_are_followed(made: FromPostgres) -> None:

@@ -122,7 +122,7 @@ def _pairs(need: Need, states: Sequence[tuple[Labels, Labels]], here: Sequence[s
     if set(now.values()) <= set(here):
         return {}
     raise TargetError(
-        f"labels of the enum {need.name} were renamed at the source, and the target's are others than before: {', '.join(here)}",
+        f"labels of the enum {need.name} were renamed at the source, and here they are others than before: {', '.join(here)}",
         hint=f"ALTER TYPE {need.name} RENAME VALUE … TO … at the target until they are {', '.join(now.values())}, then load"
         " again",
     )
