@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +27,7 @@ from anabranch.connectors.postgresql.needed_objects import (
     read_objects,
     states_of,
 )
-from anabranch.connectors.postgresql.source.errors import translated
+from anabranch.connectors.postgresql.source.errors import UNCONVERTED, translate
 from anabranch.connectors.postgresql.source.structures import (
     CALLED,
     CHECKS,
@@ -135,6 +136,19 @@ class _Changed(Exception):
     """Answers to several questions do not belong together."""
 
 
+@contextmanager
+def _told(connection: Connection) -> Iterator[None]:
+    """Errors inside are ours."""
+    try:
+        yield
+    except psycopg.Error as error:
+        if error.sqlstate not in UNCONVERTED:
+            raise translate(error, DOING) from None
+        from anabranch.connectors.postgresql.source import stored_names  # brings Arrow, which status does without
+
+        raise stored_names.refusal(connection, error, DOING) from None
+
+
 class Definitions:
     """What a server says of its tables, over a connection of the caller's."""
 
@@ -143,7 +157,7 @@ class Definitions:
         self.attached = set[str]()  # partitions that were tables before, of what was read
 
     def names(self) -> dict[TableId, str]:
-        with translated(DOING):
+        with _told(self._connection):
             rows = self._rows("")
         return {TableId(schema, name): NO_LOG if persistence == "u" else "" for _, schema, name, persistence in rows}
 
@@ -156,7 +170,7 @@ class Definitions:
         """Functions that tell of a table fail, or say nothing, where it is dropped at that moment: then all is read again.
         Raises SourceUnavailable where that does not help, or cannot be, in a transaction."""
         left = TRIES
-        with translated(DOING):
+        with _told(self._connection):
             while True:
                 try:
                     return self._tables(wanted)
