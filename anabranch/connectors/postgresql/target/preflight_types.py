@@ -18,6 +18,7 @@ from anabranch.connectors.postgresql.verbatim import NotCarried, is_ours
 from anabranch.model.checks import CheckResult
 from anabranch.model.datatype import Fidelity, Fit, Kind, LogicalType
 from anabranch.model.ids import TableId
+from anabranch.rows import zero_dates
 from anabranch.rows.net import TargetTable
 
 
@@ -25,10 +26,12 @@ def check_types(context: PreflightContext) -> Iterator[CheckResult]:
     """One line per target type and reason that is not exact, with the columns that have it, and one for the others."""
     exact = 0
     groups: dict[Fit, list[tuple[str, str, str]]] = defaultdict(list)
+    rules = value_rules(context)
     for table in context.targets.values():
         schema = context.tables[table.source]
         for (source, target), logical in zip(ddl.target_columns(table).items(), table.types, strict=True):
-            fit = PostgresTypes().fit(logical, value_rules(context))
+            own = zero_dates.choice(rules, schema, source) if logical.kind in zero_dates.KINDS else rules.zero_date
+            fit = PostgresTypes().fit(logical, replace(rules, zero_date=own))
             if target in table.key and not choices.may_be_key(logical, schema.column(source).collation):
                 reason = f"a key column cannot become {logical.target}: its values print or compare otherwise"
                 fit = Fit(fit.native, Fidelity.REFUSED, reason)

@@ -135,5 +135,5 @@ def _chosen_loss(kind: Kind, rules: ValueRules) -> str:
         return 'NUL characters are removed ([types] nul = "strip")'
     if kind in (Kind.DATE, Kind.TIMESTAMP, Kind.INSTANT) and rules.zero_date != "stop":
         into = "NULL" if rules.zero_date == "null" else rules.zero_date
-        return f'zero dates become {into} ([types] zero_date = "{rules.zero_date}")'
+        return f'zero dates become {into} (zero_date = "{rules.zero_date}")'
     return ""
