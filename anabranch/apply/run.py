@@ -304,6 +304,8 @@ class ApplyRun:
 
     def _epoch(self, upto: int) -> None:
         slow = self.applier.totals.slow_epochs
+        if upto > self._at():  # it may last: with a backlog, or where each transaction is one of the target's
+            self.watcher.streaming(self._is_consistent())
         self.applier.apply(upto)
         self.watcher.applied(self.applier.checkpoint)
         self.watcher.counted(self.applier.totals)
@@ -312,6 +314,9 @@ class ApplyRun:
 
     def _at(self) -> int:
         return self.applier.checkpoint.position.sequence
+
+    def _is_consistent(self) -> bool:
+        return all(state.state != "loading" for state in self.applier.states.values())
 
     def _loop(self, store: TargetStore) -> None:
         query = self.query
@@ -362,8 +367,7 @@ class ApplyRun:
         join_loaded(applier, self.following)
         self.repairer.look(applier)
         self.watcher.applied(applier.checkpoint)
-        consistent = all(state.state != "loading" for state in applier.states.values())
-        if consistent:
+        if consistent := self._is_consistent():
             results = self.finisher.take_results(applier.states)
             if built := [replace(state := applier.states[t], facts={**state.facts, **facts}) for t, facts in results]:
                 reach("apply.built.told")

@@ -46,7 +46,7 @@ def parked_for(
 ) -> list[tuple[TableState, TableState]]:
     """The states of the table of a row that cannot be loaded, and of those that foreign keys connect it with: as they are, and
     parked. Empty where the job is to stop: it says so, or some of them are loaded already."""
-    names = {str(name): one for one, state in states.items() for name in (state.target, one)}
+    names = {str(table): table for table in states}  # never those of the target: another source's may be the same
     table = names.get(refusal.table or "")
     if job.config.apply.on_error == "stop" or table is None:
         return []

@@ -68,3 +68,12 @@ def all_refused(type: LogicalType, values: Sequence[Any]) -> Iterator[int]:
 def what_is_wrong(type: LogicalType, raw: Any) -> str:
     """Words for such a value, without it."""
     return NO_TEXT if isinstance(raw, bytes) else f"what is no {type}"
+
+
+def fault_of_text(type: LogicalType, stored: bytes) -> str:
+    """Words for a value in text form that is none of the type, without it."""
+    try:
+        stored.decode()
+    except UnicodeDecodeError:
+        return NO_TEXT
+    return f"text that is no {type}"

@@ -13,6 +13,7 @@ import pytest
 from scenario import Running, Scenario, wait_until
 from several import Several
 
+from anabranch import failpoints
 from anabranch.job import Job
 from anabranch.model.condition import ACTIVE, STATES
 from anabranch.testing import faults
@@ -329,3 +330,22 @@ def test_each_of_two_targets_has_a_state(
         found = is_in(made.made, None, "died", "gone")
         assert [one["state"] for one in found["targets"]] == ["died", "died"]
     drop_database(other)
+
+
+@pytest.mark.quick
+@pytest.mark.timeout(600)
+def test_a_backlog_in_the_first_epoch_is_streamed_not_waited_for(mysql: Server, scenario: Make) -> None:
+    made = scenario(mysql, *ITEM)
+    made.write_job('[apply]\nmode = "transaction"\n')
+    made.run_until_caught_up()
+    capture = made.capture()
+    made.source.execute(*(f"INSERT INTO item VALUES ({number}, 'x')" for number in range(2, 60)))
+    made.captured(capture)
+    capture.stop()
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv(failpoints.VARIABLE, "apply.pipelined=delay:300")
+        run = made.start("run")
+    wait_until(lambda: look(made)["state"] == "streaming", 120, "long before that epoch is over", run.tail, run)
+    run.kill()
+    made.run_until_caught_up()
+    made.assert_identical("item")

@@ -251,3 +251,25 @@ def test_rule_26_27_a_filter_is_not_asked_about_what_the_load_has_read(mysql: Se
         (2, "2024-01-02"),
     ]
     run.stop()
+
+
+@pytest.mark.quick
+@pytest.mark.timeout(600)
+def test_rule_26_a_load_parks_the_table_of_the_row_not_one_whose_target_has_its_name(
+    mysql: Server, scenario: Make
+) -> None:
+    made = scenario(
+        mysql,
+        *(ANY_DATE, "CREATE TABLE a (id INT PRIMARY KEY, d DATE)", "CREATE TABLE b (id INT PRIMARY KEY)"),
+        *("INSERT INTO a VALUES (1, '0000-00-00')", "INSERT INTO b VALUES (1)"),
+    )
+    names = {"b": f"{made.schema}.a", "a": f"{made.schema}.c", "scenario_mark": "public.scenario_mark"}
+    rules = [
+        f'[[rules]]\ninclude = ["{made.schema}.{table}"]\ntarget = "{target}"\n' for table, target in names.items()
+    ]
+    made.write_job('[apply]\non_error = "park"\n', rules="".join(rules))
+    run = made.start("run")
+    made.wait_streaming(run)
+    assert (made.states()["a"], made.states()["b"]) == ("parked", "streaming")
+    assert "column d of the row with id=1" in made.reason("a")
+    run.stop()

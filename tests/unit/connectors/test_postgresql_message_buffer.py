@@ -12,6 +12,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
 from anabranch.rows.builder import ChunkBuilder
 from anabranch.rows.chunk import META, Op, Shape
+from anabranch.rows.refused import NO_TEXT
 
 INT, TEXT = LogicalType(Kind.INT32), LogicalType(Kind.TEXT)
 COLUMNS = (Column("id", INT, "integer"), Column("twice", None, "integer", generated=True), Column("v", TEXT, "text"))
@@ -77,3 +78,18 @@ def test_a_value_that_the_column_does_not_have_is_refused_by_name() -> None:
     builder.commit("here", None, 5, 1)
     with pytest.raises(ValueRefused, match="column id"):
         builder.build("")
+
+
+def test_rule_26_a_value_that_is_left_out_is_called_what_it_is() -> None:
+    builder = ChunkBuilder(MessageBuffer)
+    builder.carries = True
+    buffer = builder.table(SCHEMA)
+    assert isinstance(buffer, MessageBuffer)
+    for id, v in ((b"1", b"a"), (b"x", b"b"), (b"3", b"\xff")):
+        buffer.add(DEFAULT, one("I", id, v), 0, 0)
+    builder.commit("here", None, 5, 3)
+    (table,) = builder.build("").tables
+    assert [(mark.row, mark.column, mark.what) for mark in table.unconverted] == [
+        (1, 0, "text that is no int32"),
+        (2, 2, NO_TEXT),
+    ]

@@ -24,7 +24,7 @@ from anabranch.model.schema import TableSchema
 from anabranch.rows.arrow import arrow_type
 from anabranch.rows.builder import TableBuffer
 from anabranch.rows.chunk import Op, Shape, TableRows, Unconverted
-from anabranch.rows.refused import LEAVE_OUT, NO_TEXT, readable, refused
+from anabranch.rows.refused import LEAVE_OUT, fault_of_text, readable, refused
 
 UPDATE = ord("U")
 
@@ -116,7 +116,7 @@ class MessageBuffer(TableBuffer):
                 return None
             else:
                 misfits = list(piece.misfits(at, type))
-                self._late += (Unconverted(before + row, place, NO_TEXT) for row in misfits)
+                self._late += (Unconverted(before + row, place, piece.fault(row, at, type)) for row in misfits)
                 parts.append(piece.column_without(at, type, misfits))
             before += len(piece.images.op)
         return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
@@ -135,7 +135,7 @@ class MessageBuffer(TableBuffer):
                     for one in self.schema.key_indexes
                     if one in piece.layout.places
                 }
-                return refused(self.schema.id, column.name, key, NO_TEXT)
+                return refused(self.schema.id, column.name, key, piece.fault(row, at, column.type))
         return None
 
 
@@ -176,6 +176,10 @@ class Piece:
                 array_of_text(type, found.slice(row, 1).take(pa.array([0])))
             except ValueError:
                 yield row
+
+    def fault(self, row: int, place: int, type: LogicalType) -> str:
+        """Words for a value that is none of the type, without it."""
+        return fault_of_text(type, self.images.column(place)[row].as_py())
 
     def readable(self, row: int, place: int) -> str | None:
         """A value of a column as people can read it."""
