@@ -158,10 +158,9 @@ REFUSALS: dict[str, str] = {
     "too many clients": "53300",
     "too many connections": "53300",  # also for role "…", for database "…"
     "connection slots are reserved": "53300",
-    "no more connections allowed": "53300",  # this and the next three: PgBouncer
+    "no more connections allowed": "53300",  # this and the next two: PgBouncer
     "unsupported startup parameter": "POOLER",
     "no such database": "3D",
-    "no such user": "28",
     "authentication failed": "28",
     "no password supplied": "28",
     "no pg_hba.conf entry": "28",
