@@ -155,7 +155,7 @@ def test_postgresql_text_without_a_character_is_refused_by_name(logical_postgres
                     connection.execute(statement)
             with pytest.raises(ValueRefused) as log:
                 follower.take()
-            assert_named(log.value, NOTE, "body", "id=7", "[[tables]] columns.drop")
+            assert_named(log.value, NOTE, "body", "id=7", "anabranch drop JOB --execute")
             assert log.value.position and "WIN1252" in log.value.message
         finally:
             follower.close()

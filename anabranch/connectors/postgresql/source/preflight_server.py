@@ -175,5 +175,5 @@ def check_sender_timeout(live: Live) -> Iterator[CheckResult]:
 
 def check_encoding(live: Live) -> Iterator[CheckResult]:
     if live.value("server_encoding") == "SQL_ASCII":
-        why = "the database has no encoding (SQL_ASCII): text that is not UTF-8 stops the job"
+        why = "the database has no encoding (SQL_ASCII): what comes of text that is not UTF-8 is [apply] on_error's to say"
         yield warning("encoding", why, "make sure that its text is UTF-8")

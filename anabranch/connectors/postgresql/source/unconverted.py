@@ -22,6 +22,10 @@ from anabranch.rows.refused import readable, refused
 
 PATIENCE = 60.0  # seconds
 _MESSAGES, _BYTES = 256, 1 << 20
+PAST = (
+    "the source gives nothing of its log past this row, whatever the job file says: correct the row there, then take the job's"
+    " state away (anabranch drop JOB --execute) and run it, which loads all tables again"
+)
 _KINDS = frozenset((*ROWS, *b"RB"))
 
 
@@ -66,7 +70,7 @@ class _Search:
                 continue
             names = [one.name for one in relation.columns]
             key = {name: self._key(found, names.index(name)) for name in schema.primary_key if name in names}
-            return refused(schema.id, column.name, key, no_character(self._encoding), position=lsn_text(self._at))
+            return refused(schema.id, column.name, key, no_character(self._encoding), PAST, lsn_text(self._at))
         return None
 
     def _key(self, found: Images, place: int) -> str | None:
