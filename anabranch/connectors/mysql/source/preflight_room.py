@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from anabranch.connectors.mysql.connection import account, ask
-from anabranch.connectors.mysql.source.preflight_facts import Live, failed, ok, warning
+from anabranch.connectors.mysql.source.preflight_facts import Live
 from anabranch.model.checks import CheckResult
+from anabranch.model.room import Room, judged
 
 # Beside those of a load's pieces: capture's two, load's own with its lock or watermark, that of `run`, and one that asks who is
 # in the way.
 OUR_CONNECTIONS = 6
-LEAST = OUR_CONNECTIONS + 1  # a load goes on with one piece at a time
 # A session sees those of its own user without further rights.
 # https://dev.mysql.com/doc/refman/8.0/en/information-schema-processlist-table.html
 _OF_THE_USER = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER = SUBSTRING_INDEX(USER(), '@', 1)"
@@ -23,35 +22,9 @@ _USERS_MOST = "SELECT @@SESSION.max_user_connections, @@GLOBAL.max_user_connecti
 ALTERS_LIMITS = {"mysql": (5, 7, 6), "mariadb": (10, 2, 0)}  # from here on ALTER USER … WITH; before it is a GRANT's
 
 
-class Room(NamedTuple):
-    """Of one limit. `raised`: the statement that sets it to {}."""
-
-    shown: str
-    most: int
-    taken: int
-    raised: str
-
-    @property
-    def free(self) -> int:
-        return self.most - self.taken
-
-
 def check_connections(live: Live) -> Iterator[CheckResult]:
-    """A limit that can never be enough fails; where others leave too few at the moment, or pieces would have to wait for each
-    other, that is a warning."""
     parallel = int(live.context.user_choices.get("load.parallel") or 4)
-    wanted = OUR_CONNECTIONS + parallel
-    rooms = list(_rooms(live, wanted))
-    for room in rooms:
-        message = f"{room.shown}, others have {room.taken}: {max(0, room.free)} are free, the job opens up to {wanted}"
-        hint = f"{room.raised.format(room.taken + wanted)}; or lower [load] parallel, which is {parallel}"
-        if room.most < LEAST:
-            yield failed("connections", f"{message}, and needs {LEAST} with [load] parallel = 1", hint)
-        elif room.free < wanted:
-            yield warning("connections", message, hint)
-    free = min(room.free for room in rooms)
-    if free >= wanted:
-        yield ok("connections", f"{free} connections are free, the job opens up to {wanted}")
+    yield from judged(list(_rooms(live, OUR_CONNECTIONS + parallel)), "source", OUR_CONNECTIONS, parallel)
 
 
 def _rooms(live: Live, wanted: int) -> Iterator[Room]:
@@ -61,7 +34,9 @@ def _rooms(live: Live, wanted: int) -> Iterator[Room]:
     ((_, connected),) = ask(live.connection, _OF_ALL)
     most = int(live.variables["max_connections"])
     taken = int(connected) - int(own) + others
-    yield Room(f"max_connections = {most}", most, max(0, taken), "SET GLOBAL max_connections = {}")
+    yield Room(
+        f"max_connections = {most}", most, max(0, taken), f"SET GLOBAL max_connections = {max(0, taken) + wanted}"
+    )
     ((mine, everybody),) = ask(live.connection, _USERS_MOST)
     if int(mine):
         user = account(live.connection)
@@ -69,7 +44,9 @@ def _rooms(live: Live, wanted: int) -> Iterator[Room]:
         shown = (
             f"{user} may have {mine} connections (MAX_USER_CONNECTIONS)" if is_own else f"max_user_connections = {mine}"
         )
-        altered = f"ALTER USER {user} WITH MAX_USER_CONNECTIONS {{}}"
+        altered = f"ALTER USER {user} WITH MAX_USER_CONNECTIONS {others + wanted}"
         if live.version < ALTERS_LIMITS[live.family]:
-            altered = f"GRANT USAGE ON *.* TO {user} WITH MAX_USER_CONNECTIONS {{}}"
-        yield Room(shown, int(mine), others, altered if is_own else "SET GLOBAL max_user_connections = {}")
+            altered = f"GRANT USAGE ON *.* TO {user} WITH MAX_USER_CONNECTIONS {others + wanted}"
+        yield Room(
+            shown, int(mine), others, altered if is_own else f"SET GLOBAL max_user_connections = {others + wanted}"
+        )

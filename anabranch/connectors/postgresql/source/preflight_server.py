@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from anabranch.connectors.postgresql.connection import one
-from anabranch.connectors.postgresql.room import judge
+from anabranch.connectors.postgresql.room import rooms
 from anabranch.connectors.postgresql.source.held_log import MUCH_MB
 from anabranch.connectors.postgresql.source.preflight_facts import Live, failed, ok, some, warning
 from anabranch.connectors.postgresql.source.rights import MAY_READ_LOG
 from anabranch.errors import SourceError
 from anabranch.model.checks import CheckResult
+from anabranch.model.room import judged
 
 OLDEST, OLDEST_NAME = 110_000, "11"
 TESTED = (11, 12, 15, 17, 18)  # releases that this project's own test runs have spoken to as a source
@@ -73,8 +74,7 @@ def check_connections(live: Live) -> Iterator[CheckResult]:
     https://www.postgresql.org/docs/release/12.0/"""
     own = OUR_CONNECTIONS + (live.version < OWN_SENDERS)
     parallel = int(live.context.user_choices.get("load.parallel") or 4)
-    for found in judge(live.connection, "source", own, parallel):
-        yield CheckResult("source.connections", found.verdict, found.message, found.hint)
+    yield from judged(rooms(live.connection, "source", own + parallel), "source", own, parallel)
 
 
 def check_slots(live: Live) -> Iterator[CheckResult]:

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.quoting import qualified, quote
-from anabranch.connectors.postgresql.room import judge
+from anabranch.connectors.postgresql.room import rooms
 from anabranch.connectors.postgresql.target.partitions import plan_partitions
 from anabranch.connectors.postgresql.target.preflight_facts import WRITABLE, Live, failed, ok, warning
 from anabranch.connectors.postgresql.target.stage_sweep import stage_prefix
 from anabranch.model.checks import CheckResult
+from anabranch.model.room import judged
 
 OLDEST = 120000  # shortest float text: https://www.postgresql.org/docs/release/12.0/
 TESTED = (18,)  # releases that this project's own test runs have written to
@@ -64,8 +65,7 @@ def check_encoding(live: Live) -> Iterator[CheckResult]:
 
 def check_connections(live: Live) -> Iterator[CheckResult]:
     parallel = int(live.context.user_choices.get("load.parallel") or 4)
-    for found in judge(live.connection, "target", OUR_CONNECTIONS, parallel):
-        yield CheckResult("target.connections", found.verdict, found.message, found.hint)
+    yield from judged(rooms(live.connection, "target", OUR_CONNECTIONS + parallel), "target", OUR_CONNECTIONS, parallel)
 
 
 def check_schemas(live: Live) -> Iterator[CheckResult]:
