@@ -110,7 +110,7 @@ class DefinitionKeeper:
         if facts.kind in VANISHES or facts.schema:
             self._note_vanishing(facts, shown.sql)
         log.get().info("statement_seen", kind=facts.kind, statement=shown.sql, barriers=len(barriers))
-        return alone(barriers, statement.mark, statement.gtid) if barriers else None
+        return alone(barriers, statement.mark, statement.gtid, statement.origin) if barriers else None
 
     def _note_vanishing(self, facts: StatementFacts, sql: str) -> None:
         """Parked tables that may be gone by it; whether they are says the source."""
@@ -362,9 +362,8 @@ def _same(now: TableSchema | None, then: TableSchema) -> bool:
     return now is not None and now.same_definition(then)
 
 
-def alone(barriers: list[Barrier], mark: LogMark, gtid: str | None) -> Chunk:
+def alone(barriers: list[Barrier], mark: LogMark, gtid: str | None, origin: str | None = None) -> Chunk:
     """A chunk of one transaction without rows, in which this happens."""
-    transactions = pa.RecordBatch.from_pylist(
-        [{"native": mark.native, "gtid": gtid, "commit_time": mark.commit_time, "rows": 0}], schema=TRANSACTION_SCHEMA
-    )
+    facts = {"native": mark.native, "gtid": gtid, "commit_time": mark.commit_time, "rows": 0, "origin": origin}
+    transactions = pa.RecordBatch.from_pylist([facts], schema=TRANSACTION_SCHEMA)
     return Chunk(transactions, (), tuple(barriers), resume=mark.resume)

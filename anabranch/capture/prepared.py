@@ -128,9 +128,9 @@ def _fitting(trail: TrailWriter, rows: TableRows, torn: set[TableId]) -> TableRo
 
 def _part(chunk: Chunk, part: Part, end: LogDecided | LogEnded | None = None) -> Chunk:
     """A chunk of one transaction; its position and id are those of its end."""
-    place = {"native": "", "gtid": None, "commit_time": 0}
+    place: dict[str, str | int | None] = {"native": "", "gtid": None, "commit_time": 0}
     if end is not None:
-        place = {"native": end.mark.native, "gtid": end.gtid, "commit_time": end.mark.commit_time}
+        place = {"native": end.mark.native, "gtid": end.gtid, "commit_time": end.mark.commit_time, "origin": end.origin}
     transactions = pa.RecordBatch.from_pylist([place | {"rows": chunk.row_count}], schema=TRANSACTION_SCHEMA)
     return replace(
         chunk,

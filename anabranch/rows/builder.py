@@ -177,10 +177,10 @@ class Directory:
     """The transactions that are complete."""
 
     def __init__(self) -> None:
-        self._columns: tuple[list[Any], ...] = ([], [], [], [])
+        self._columns: tuple[list[Any], ...] = tuple([] for _ in TRANSACTION_SCHEMA)
 
-    def add(self, native: str, gtid: str | None, commit_time: int, rows: int) -> None:
-        for column, value in zip(self._columns, (native, gtid, commit_time, rows), strict=True):
+    def add(self, native: str, gtid: str | None, commit_time: int, rows: int, origin: str | None) -> None:
+        for column, value in zip(self._columns, (native, gtid, commit_time, rows, origin), strict=True):
             column.append(value)
 
     def take(self) -> pa.RecordBatch:
@@ -223,9 +223,10 @@ class ChunkBuilder:
         """Something happens to `table` at `ordinal` of the open transaction."""
         self._barriers.append(Barrier(self.transaction, ordinal, kind, table, reason=reason))
 
-    def commit(self, native: str, gtid: str | None, commit_time: int, rows: int) -> None:
-        """The open transaction is complete, with `rows` images since the last fragment."""
-        self._directory.add(native, gtid, commit_time, rows)
+    def commit(self, native: str, gtid: str | None, commit_time: int, rows: int, origin: str | None = None) -> None:
+        """The open transaction is complete, with `rows` images since the last fragment. `origin`: where it was made first, None
+        where that is the source itself."""
+        self._directory.add(native, gtid, commit_time, rows, origin)
         self.transaction += 1
 
     def abandon(self) -> None:

@@ -20,5 +20,8 @@ TRANSACTION_SCHEMA = pa.schema(
         pa.field("gtid", pa.string()),  # null where the source has none
         pa.field("commit_time", pa.int64(), False),  # microseconds since 1970 UTC, source's clock
         pa.field("rows", pa.int64(), False),  # row images of replicated tables in it
+        pa.field(
+            "origin", pa.string()
+        ),  # where it was made first, in the source's words; null: at the source, or not told
     ]
 )

@@ -38,8 +38,8 @@ class CompiledDirectory(Directory):
     def __init__(self, loop: Any) -> None:
         self._loop = loop
 
-    def add(self, native: str, gtid: str | None, commit_time: int, rows: int) -> None:
-        self._loop.add(native, gtid, commit_time, rows)
+    def add(self, native: str, gtid: str | None, commit_time: int, rows: int, origin: str | None) -> None:
+        self._loop.add(native, gtid, commit_time, rows, origin)
 
     def take(self) -> pa.RecordBatch:
         count, columns = self._loop.take()

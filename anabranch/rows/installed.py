@@ -13,7 +13,7 @@ try:
 except ImportError:
     found = None
 
-INTERFACE = 5
+INTERFACE = 6
 SWITCH = "ANABRANCH_COMPILED"  # "off" hides the compiled code, as if it were not installed; children and executors take it over
 IS_HIDDEN = os.environ.get(SWITCH, "").strip().lower() in ("off", "0", "no", "false")
 IS_OTHER = found is not None and getattr(found, "INTERFACE", None) != INTERFACE

@@ -16,12 +16,14 @@ from anabranch.rows.uncommitted import LogChanges, LogEnded, LogTakenBack
 @dataclass(frozen=True, slots=True)
 class LogStatement:
     """A statement in the log (DDL), alone: rows before it were returned by earlier reads. `schema` is the session's
-    default schema; `mark` is the place just after it, `gtid` its id where there is one."""
+    default schema; `mark` is the place just after it, `gtid` its id where there is one, `origin` where it was run first, None
+    where that is the source itself."""
 
     sql: str
     schema: str
     mark: LogMark
     gtid: str | None = None
+    origin: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +56,14 @@ class LogPrepared:
 
 @dataclass(frozen=True, slots=True)
 class LogDecided:
-    """The prepared transaction `xid` was committed, here and under this id, or rolled back. `mark` is just after it."""
+    """The prepared transaction `xid` was committed, here and under this id, or rolled back. `mark` is just after it; `origin`:
+    where it was made first, None where that is the source itself."""
 
     xid: str
     is_committed: bool
     mark: LogMark
     gtid: str | None = None
+    origin: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,12 +49,14 @@ class LogTakenBack:
 class LogEnded:
     """The transaction `xid` was committed, here and under this id, or rolled back; `mark` is just behind it. It comes for
     every transaction of which there were LogChanges, also for those without rows for us where the log says it. Not committed
-    means too that what was given of it so far does not count, and comes again from its beginning."""
+    means too that what was given of it so far does not count, and comes again from its beginning. `origin`: where it was made
+    first, None where that is the source itself."""
 
     xid: str
     is_committed: bool
     mark: LogMark
     gtid: str | None = None
+    origin: str | None = None
 
 
 class UncommittedOrder(Protocol):

@@ -27,6 +27,7 @@ from anabranch.trail.storage import Data
 
 COMPRESS_FROM = 4096  # bytes; below, zstd costs more than it saves
 _ZSTD = pa.Codec("zstd", compression_level=1)
+_WITHOUT_ORIGINS = TRANSACTION_SCHEMA.remove(TRANSACTION_SCHEMA.get_field_index("origin"))  # format 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +90,8 @@ def encode_chunk(chunk: Chunk, schema_at: Callable[[TableRows], int], fragment: 
     return [prefix, head, *parts]
 
 
-def decode_chunk(frame: Frame, head: bytes, body: bytes, schema_at: Callable[[int], TableFrame]) -> Chunk:
-    """The reverse; `body` has been checked against its CRC."""
+def decode_chunk(frame: Frame, head: bytes, body: bytes, schema_at: Callable[[int], TableFrame], format: int) -> Chunk:
+    """The reverse; `body` has been checked against its CRC, `format` is what the file's header says."""
     data = json.loads(head)
     buffer = pa.py_buffer(body)
     offset = data["transactions"][0]
@@ -101,7 +102,7 @@ def decode_chunk(frame: Frame, head: bytes, body: bytes, schema_at: Callable[[in
         tables.append(TableRows(_table(name), version, batch, tuple(map(_shape, shapes)), unconverted))
         offset += length[0]
     return Chunk(
-        transactions=_transactions(buffer, data),
+        transactions=_transactions(buffer, data, format),
         tables=tuple(tables),
         barriers=tuple(_barrier(b) for b in data["barriers"]),
         part=frame.part,
@@ -110,9 +111,9 @@ def decode_chunk(frame: Frame, head: bytes, body: bytes, schema_at: Callable[[in
     )
 
 
-def decode_transactions(head: bytes, body: bytes) -> pa.RecordBatch:
+def decode_transactions(head: bytes, body: bytes, format: int) -> pa.RecordBatch:
     """Only the directory of transactions."""
-    return _transactions(pa.py_buffer(body), json.loads(head))
+    return _transactions(pa.py_buffer(body), json.loads(head), format)
 
 
 def last_place(chunk: Chunk) -> tuple[str, int]:
@@ -131,8 +132,13 @@ def has_dictionaries(schema: pa.Schema) -> bool:
     return any(pa.types.is_dictionary(field.type) for field in schema)
 
 
-def _transactions(buffer: pa.Buffer, data: dict[str, Any]) -> pa.RecordBatch:
-    return pa.ipc.read_record_batch(_raw(buffer, 0, data["transactions"]), TRANSACTION_SCHEMA)
+def _transactions(buffer: pa.Buffer, data: dict[str, Any], format: int) -> pa.RecordBatch:
+    raw = _raw(buffer, 0, data["transactions"])
+    if format > 1:
+        return pa.ipc.read_record_batch(raw, TRANSACTION_SCHEMA)
+    found = pa.ipc.read_record_batch(raw, _WITHOUT_ORIGINS)
+    origins = pa.nulls(found.num_rows, TRANSACTION_SCHEMA.field("origin").type)
+    return pa.RecordBatch.from_arrays([*found.columns, origins], schema=TRANSACTION_SCHEMA)
 
 
 def _message(batch: pa.RecordBatch) -> tuple[Data, list[int]]:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from anabranch.rows.chunk import Part
 
-FORMAT = 1
+FORMAT = 2  # what is written; 1 is read: its transactions have no origin
 MAGIC = b"\xabT"
 _PREFIX = struct.Struct(
     "<2sBBIQQIIII"

@@ -21,7 +21,7 @@ from anabranch.failpoints import reach
 from anabranch.rows.chunk import Chunk, Part, TableRows
 from anabranch.trail import published
 from anabranch.trail.codec import TableFrame
-from anabranch.trail.format import Kind, SegmentName, ends_before, segment_names
+from anabranch.trail.format import FORMAT, Kind, SegmentName, ends_before, segment_names
 from anabranch.trail.headers import check_segment
 from anabranch.trail.lock import maintenance
 from anabranch.trail.regroup import Group, join
@@ -125,7 +125,8 @@ def _candidates(storage: Storage) -> list[SegmentName]:
 def _swap(directory: Path, storage: Storage, name: SegmentName, source: SegmentReader) -> bool:
     packed = SegmentName(name.number, name.epoch, name.next, name.fragments, packed=True)
     temporary = f"{packed}.{os.getpid()}.tmp"
-    target = SegmentWriter(storage, temporary, packed, check_segment(storage, source, name))
+    header = check_segment(storage, source, name) | {"format": FORMAT}
+    target = SegmentWriter(storage, temporary, packed, header)
     try:
         _copy(source, target)
         target.seal()

@@ -151,6 +151,7 @@ class SegmentReader:
         self.file, self.path = file, storage.path(file)
         self._readable: Readable = storage.open(file)
         self._schemas: dict[int, TableFrame] = {}
+        self._format = 0
         self.index = SegmentIndex(self)
 
     def read(self, offset: int, length: int) -> bytes:
@@ -170,6 +171,13 @@ class SegmentReader:
         if not isinstance(found, dict):
             raise self.damage(0, "the header is no list of facts")
         return found
+
+    @property
+    def format(self) -> int:
+        """The format of what is in it."""
+        if not self._format:
+            self._format = int(self.header()["format"])
+        return self._format
 
     def frames(self, start: int, limit: int) -> Iterator[tuple[int, Frame, bytes]]:
         """Whole frames between two offsets with their heads, up to the first place where none is."""
@@ -199,7 +207,8 @@ class SegmentReader:
         frame, head = self.frame(offset)
         if frame.kind != Kind.CHUNK:
             raise self.damage(offset, f"a chunk was expected, frame kind {frame.kind} found")
-        chunk: Chunk = _codec().decode_chunk(frame, head, self.body(offset, frame), self.table_frame)
+        body = self.body(offset, frame)
+        chunk: Chunk = _codec().decode_chunk(frame, head, body, self.table_frame, self.format)
         if (chunk.transactions.num_rows, chunk.row_count) != (frame.transactions, frame.rows):
             raise self.damage(offset, "counts of transactions or rows do not agree")
         return chunk
@@ -207,7 +216,7 @@ class SegmentReader:
     def transactions(self, offset: int) -> pa.RecordBatch:
         """Transactions of the chunk there, without its rows (rows/chunk_schema.py, TRANSACTION_SCHEMA)."""
         frame, head = self.frame(offset)
-        found: pa.RecordBatch = _codec().decode_transactions(head, self.body(offset, frame))
+        found: pa.RecordBatch = _codec().decode_transactions(head, self.body(offset, frame), self.format)
         return found
 
     def table_frame(self, offset: int) -> TableFrame:

@@ -25,7 +25,8 @@ _OPERATIONS = {Op.INSERT: "insert", Op.DELETE: "delete", Op.BEFORE: "update from
 
 @dataclass(frozen=True, slots=True)
 class ShownRow:
-    """A row image or a barrier. `values` has the columns that the log wrote, as text, None for NULL."""
+    """A row image or a barrier. `values` has the columns that the log wrote, as text, None for NULL; `origin`: where its
+    transaction was made first, None where that is the source, or not known."""
 
     position: Position
     gtid: str | None
@@ -35,10 +36,13 @@ class ShownRow:
     operation: str
     values: dict[str, str | None] = field(default_factory=dict)
     note: str = ""
+    origin: str | None = None
 
     def __str__(self) -> str:
         values = " ".join(f"{name}={'NULL' if value is None else value!r}" for name, value in self.values.items())
-        parts = [str(self.position), shown_time(self.commit_time), str(self.table), self.operation, values, self.note]
+        origin = f"from {self.origin}" if self.origin is not None else ""
+        what = [str(self.table), self.operation, values, self.note]
+        parts = [str(self.position), shown_time(self.commit_time), origin, *what]
         return "  ".join(part for part in parts if part)
 
 
@@ -89,7 +93,8 @@ def rows(
     for tx, ordinal, shown_table, operation, values, note in sorted(found, key=lambda f: f[:2]):
         facts = transactions[tx]
         position = place or Position(chunk.first_sequence + tx, facts["native"])
-        yield ShownRow(position, facts["gtid"], facts["commit_time"], ordinal, shown_table, operation, values, note)
+        head = position, facts["gtid"], facts["commit_time"]
+        yield ShownRow(*head, ordinal, shown_table, operation, values, note, facts["origin"])
 
 
 _Found = tuple[int, int, TableId, str, dict[str, str | None], str]

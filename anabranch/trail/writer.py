@@ -22,7 +22,7 @@ from anabranch.trail import identity as identities
 from anabranch.trail import published, retention
 from anabranch.trail.codec import TableFrame, has_dictionaries, last_place
 from anabranch.trail.failures import syncing, writing
-from anabranch.trail.format import SegmentName
+from anabranch.trail.format import FORMAT, SegmentName
 from anabranch.trail.history import FILE as HISTORY
 from anabranch.trail.history import Entry, SchemaHistory
 from anabranch.trail.identity import Identity
@@ -399,4 +399,10 @@ def _identify(storage: Storage, ours: Identity) -> Identity:
             identities.save(storage, ours)
         return ours
     identities.refuse_mismatch(found, ours)
+    if (
+        found.format < FORMAT
+    ):  # before anything of the new format: releases that do not know it refuse the trail from here on
+        with writing(identities.FILE):
+            found = replace(found, format=FORMAT)
+            identities.save(storage, found)
     return found

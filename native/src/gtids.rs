@@ -40,6 +40,11 @@ pub fn begins(kind: u8, body: &[u8]) -> Option<bool> {
     Some(flags & STANDALONE == 0).filter(|_| flags & PREPARED == 0)
 }
 
+/// Whose id a transaction of MySQL has, as 16 bytes.
+pub fn source(kind: u8, body: &[u8]) -> Option<&[u8]> {
+    body.get(1..17).filter(|_| kind == GTID)
+}
+
 fn array<const N: usize>(data: &[u8], at: usize) -> Option<[u8; N]> {
     let mut found = [0; N];
     found.copy_from_slice(data.get(at..at + N)?);

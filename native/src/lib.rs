@@ -31,7 +31,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 /// What `anabranch.rows.compiled` has to agree with.
-const INTERFACE: u32 = 5;
+const INTERFACE: u32 = 6;
 
 /// Lines of the rows at the front of `data`, packets of rows with one value each, and where what is left begins.
 #[pyfunction(name = "lines")]

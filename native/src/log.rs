@@ -1,6 +1,7 @@
 //! Follows a log from event to event while everything is plain: transactions of rows of tables that are known.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write;
 use std::sync::Arc;
 
 use pyo3::exceptions::PyValueError;
@@ -35,6 +36,11 @@ pub struct Log {
     tables: HashMap<u64, Arc<Known>>,
     moved: Vec<Arc<Known>>,
     directory: Directory,
+    /// The server's own id; 0: not known.
+    own: u32,
+    /// Servers, and sources of ids, whose transactions are left out: Python does that.
+    left_out: HashSet<u32>,
+    left_out_sources: HashSet<Vec<u8>>,
     ended: Ended,
     begin: Option<Begin>,
     at: usize,
@@ -50,6 +56,7 @@ pub struct Log {
     end: Option<(u64, i64)>,
     is_anonymous: bool,
     text: String,
+    origin: String,
 }
 
 type Started<'py> = (bool, bool, bool, Option<(u8, Bound<'py, PyBytes>, u32)>, i64);
@@ -61,10 +68,17 @@ type Passed<'py> =
 
 #[pymethods]
 impl Log {
-    /// `is_mysql`: the log is MySQL's, not MariaDB's; `is_gapless`: the server sends every event.
+    /// `is_mysql`: the log is MySQL's, not MariaDB's; `is_gapless`: the server sends every event. `own`: the server's id, 0 where it is not
+    /// known; `left_out` and `left_out_sources`: servers and sources of ids whose transactions Python leaves out.
     #[new]
-    fn new(is_mysql: bool, is_gapless: bool) -> Log {
-        Log { is_mysql, is_gapless, ..Log::default() }
+    fn new(
+        is_mysql: bool,
+        is_gapless: bool,
+        own: u32,
+        left_out: HashSet<u32>,
+        left_out_sources: HashSet<Vec<u8>>,
+    ) -> Log {
+        Log { is_mysql, is_gapless, own, left_out, left_out_sources, ..Log::default() }
     }
 
     /// Table maps are asked for anew.
@@ -85,12 +99,13 @@ impl Log {
     }
 
     /// A transaction is complete.
-    #[pyo3(signature = (native, gtid, time, rows))]
-    fn add(&mut self, native: &str, gtid: Option<&str>, time: i64, rows: i64) -> PyResult<()> {
-        self.directory.add(native, gtid, time, rows).map_err(|_| PyValueError::new_err("too many transactions in a chunk"))
+    #[pyo3(signature = (native, gtid, time, rows, origin))]
+    fn add(&mut self, native: &str, gtid: Option<&str>, time: i64, rows: i64, origin: Option<&str>) -> PyResult<()> {
+        let added = self.directory.add(native, gtid, time, rows, origin);
+        added.map_err(|_| PyValueError::new_err("too many transactions in a chunk"))
     }
 
-    /// The transactions that are complete, which are gone then: their number, and the buffers of four columns.
+    /// The transactions that are complete, which are gone then: their number, and the buffers of five columns.
     fn take<'py>(&mut self, py: Python<'py>) -> (usize, Vec<Given<'py>>) {
         let count = self.directory.length();
         (count, self.directory.take().into_iter().map(|buffers| given(py, buffers)).collect())
@@ -148,7 +163,7 @@ impl Log {
         match one.kind {
             TABLE_MAP => self.table_map(one.body)?,
             QUERY => {
-                if !self.is_plain || !one.body.ends_with(b"\0BEGIN") {
+                if !self.is_plain || !one.body.ends_with(b"\0BEGIN") || self.left_out.contains(&one.server) {
                     return None;
                 }
                 self.is_open = true;
@@ -157,6 +172,9 @@ impl Log {
             XID => return self.commit(one, file, full),
             gtids::GTID | gtids::ANONYMOUS | gtids::MARIADB => {
                 if !self.is_plain || self.ordinal > 0 || self.is_mysql == (one.kind == gtids::MARIADB) {
+                    return None;
+                }
+                if self.is_left_out(one) {
                     return None;
                 }
                 self.in_transaction = gtids::begins(one.kind, one.body)?;
@@ -168,6 +186,12 @@ impl Log {
             _ => return None,
         }
         Some(Next::Look)
+    }
+
+    fn is_left_out(&self, one: &Event) -> bool {
+        self.left_out.contains(&one.server)
+            || !self.left_out_sources.is_empty()
+                && gtids::source(one.kind, one.body).map_or(false, |source| self.left_out_sources.contains(source))
     }
 
     fn table_map(&mut self, body: &[u8]) -> Option<()> {
@@ -212,7 +236,14 @@ impl Log {
             self.text.clear();
             let has_id = identity.write(&mut self.text);
             let native = format!("{}:{}", file, one.offset);
-            self.directory.add(&native, Some(self.text.as_str()).filter(|_| has_id), time, self.ordinal).ok()?;
+            self.origin.clear();
+            let is_foreign = one.server != self.own;
+            if is_foreign {
+                let _ = write!(self.origin, "{}", one.server);
+            }
+            let (id, origin) = (Some(self.text.as_str()), Some(self.origin.as_str()));
+            let (id, origin) = (id.filter(|_| has_id), origin.filter(|_| is_foreign));
+            self.directory.add(&native, id, time, self.ordinal, origin).ok()?;
             self.transaction += 1;
             if self.images >= full.0 || self.size >= full.1 {
                 next = Next::Flush;

@@ -41,6 +41,7 @@ SQL_TYPES = ("BIGINT NOT NULL", "VARCHAR(100)", "INT", "DECIMAL(12,2)", "VARBINA
 
 class MemorySubject:
     cuts_places = False
+    origins = ("north", "south")
 
     def __init__(self, name: str) -> None:
         self.name, self.options = name, OPTIONS
@@ -58,6 +59,11 @@ class MemorySubject:
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         with database(self.name).transaction() as open_:
+            yield open_
+
+    @contextmanager
+    def from_origin(self, origin: str) -> Iterator[Transaction]:
+        with database(self.name).transaction(origin) as open_:
             yield open_
 
     def prepare(self, name: str) -> None:
@@ -78,6 +84,7 @@ class SqlSubject:
     """MySQL or MariaDB."""
 
     cuts_places = False
+    origins = ("4321", "4322")
 
     def __init__(self, made: Database) -> None:
         self.database, self.options = made, OPTIONS
@@ -94,6 +101,24 @@ class SqlSubject:
         with closing(self.database.connect(autocommit=False)) as connection:
             yield SqlChanges(connection)
             connection.commit()
+
+    @contextmanager
+    def from_origin(self, origin: str) -> Iterator[SqlChanges]:
+        """What a replica's thread writes down: the id of the server that made it. MySQL lets no session have one of its own."""
+        is_mysql = self.database.server.name == "mysql"
+        ((own,),) = self.database.query("SELECT @@global.server_id")
+        if is_mysql:
+            self.database.execute(f"SET GLOBAL server_id = {origin}")
+        try:
+            with closing(self.database.connect(autocommit=False)) as connection:
+                changes = SqlChanges(connection)
+                if not is_mysql:
+                    changes.cursor.execute(f"SET SESSION server_id = {origin}")
+                yield changes
+                connection.commit()
+        finally:
+            if is_mysql:
+                self.database.execute(f"SET GLOBAL server_id = {own}")
 
     @contextmanager
     def prepare(self, name: str) -> Iterator[SqlChanges]:
@@ -137,6 +162,7 @@ class PostgresSubject:
         self.options = replace(OPTIONS, name=made.name, decoder=decoder, decoding=decoding)
         self.connector = connectors.source(endpoint(made.url))
         self.cuts_places = int(made.query("SHOW server_version_num")[0][0]) >= 140_000  # TID range scans
+        self.origins = (f"{made.name} north", f"{made.name} south") if decoder == "pgoutput" else ()
         slot = f"SELECT pg_create_logical_replication_slot('{made.name}', '{decoder}')"
         made.execute(f"CREATE PUBLICATION {made.name} FOR ALL TABLES", slot)
 
@@ -154,6 +180,16 @@ class PostgresSubject:
     @contextmanager
     def transaction(self) -> Iterator[SqlChanges]:
         with closing(self.database.connect(autocommit=False)) as connection:
+            yield SqlChanges(connection)
+            connection.commit()
+
+    @contextmanager
+    def from_origin(self, origin: str) -> Iterator[SqlChanges]:
+        known = "SELECT 1 FROM pg_replication_origin WHERE roname = %s"
+        if not self.database.query(known, [origin]):
+            self.database.query("SELECT pg_replication_origin_create(%s)", [origin])
+        with closing(self.database.connect(autocommit=False)) as connection:
+            connection.execute("SELECT pg_replication_origin_session_setup(%s)", [origin])
             yield SqlChanges(connection)
             connection.commit()
 
@@ -178,6 +214,8 @@ class PostgresSubject:
         ):
             time.sleep(0.05)
         self.database.execute(f"SELECT pg_drop_replication_slot('{self.database.name}')")
+        ours = "SELECT pg_replication_origin_drop(roname) FROM pg_replication_origin WHERE roname LIKE %s"
+        self.database.query(ours, [f"{self.database.name} %"])
 
 
 class SqlChanges:

@@ -94,13 +94,14 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """An entry of the log: a transaction's images, or one statement."""
+    """An entry of the log: a transaction's images, or one statement; `origin`: of another database that it came from."""
 
     number: int
     time: int
     images: tuple[Image, ...] = ()
     statement: str = ""
     schema: str = ""
+    origin: str | None = None
 
 
 @dataclass
@@ -137,17 +138,18 @@ class Database:
             self.tables[schema.id] = Relation(schema.id, names, types, schema.primary_key, schema)
 
     @contextmanager
-    def transaction(self) -> Iterator[Transaction]:
+    def transaction(self, origin: str | None = None) -> Iterator[Transaction]:
         """Changes that commit together when the block ends, and not at all when it raises."""
         with self.lock:
-            open_ = Transaction(self)
+            open_ = Transaction(self, origin)
             yield open_
             self.commit(open_)
 
     def commit(self, done: Transaction) -> None:
         self.tables |= done.touched
         if done.images:
-            self.log.append(Commit(len(self.log) + 1, time.time_ns() // 1000, tuple(done.images)))
+            now = time.time_ns() // 1000
+            self.log.append(Commit(len(self.log) + 1, now, tuple(done.images), origin=done.origin))
 
     def execute(self, statement: str, schema: str) -> None:
         """Log a statement; what it does to tables is the caller's business."""
@@ -172,8 +174,8 @@ class Database:
 class Transaction:
     """Changes of tables that nobody else sees yet."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, database: Database, origin: str | None = None) -> None:
+        self._database, self.origin = database, origin
         self.touched: dict[TableId, Relation] = {}
         self.images: list[Image] = []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from itertools import count
 
 from anabranch.abc import LogOptions, LogReader, Select
 from anabranch.errors import LogLost
@@ -222,9 +223,27 @@ def a_transaction_has_native_position_and_time(source: Source) -> None:
         t.insert(a, row(1))
     with following(source, start) as reader:
         chunk = next(item for item in items(reader, source, end(source)) if isinstance(item, Chunk))
-    native, gtid, commit_time, rows = (column[0].as_py() for column in chunk.transactions.columns)
-    assert rows == 1 and abs(commit_time / 1e6 - began) < PATIENCE
+    native, gtid, commit_time, rows, origin = (column[0].as_py() for column in chunk.transactions.columns)
+    assert origin is None and rows == 1 and abs(commit_time / 1e6 - began) < PATIENCE
     assert order.includes(order.mark(chunk.resume), native, gtid) and not order.includes(start, native, gtid)
+
+
+def rule_21_where_a_transaction_was_made_comes_with_it(source: Source) -> None:
+    """With it, and no longer than it lasts."""
+    if not source.origins:
+        return
+    a, numbers = source.create("a"), count()
+    start = end(source)
+    north, south = source.origins
+    made = [None, north, None, south, south, None]
+    for origin in made:
+        with source.from_origin(origin) if origin else source.transaction() as t:
+            for _ in range(2):
+                t.insert(a, row(next(numbers)))
+    with following(source, start) as reader:
+        chunks = [item for item in items(reader, source, end(source)) if isinstance(item, Chunk)]
+    told = [origin for chunk in chunks for origin in chunk.transactions.column("origin").to_pylist()]
+    assert told == made
 
 
 def rule_06_prepared_transactions_come_where_they_are_prepared_and_decided(source: Source) -> None:
@@ -330,6 +349,7 @@ CHECKS: tuple[Callable[[Source], None], ...] = (
     a_large_transaction_comes_in_fragments,
     marks_say_what_they_include,
     a_transaction_has_native_position_and_time,
+    rule_21_where_a_transaction_was_made_comes_with_it,
     rule_06_prepared_transactions_come_where_they_are_prepared_and_decided,
     a_truncate_comes_between_the_rows,
     pitfall_26_a_purged_log_is_refused,

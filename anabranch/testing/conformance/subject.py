@@ -42,12 +42,18 @@ class Source(Protocol):
     connector: SourceConnector
     options: LogOptions
     cuts_places: bool  # can a table without a key be read in pieces, by where its rows lie?
+    origins: tuple[
+        str, ...
+    ]  # two names of other databases that changes may come from; none where the log does not tell
 
     def create(self, name: str, has_key: bool = True) -> TableId:
         """A table with COLUMNS: bigint (the key), varchar(100) utf8, int, decimal(12,2), varbinary, datetime(6)."""
 
     def transaction(self) -> AbstractContextManager[Changes]:
         """Commits at the end of the block, rolls back when the block raises."""
+
+    def from_origin(self, origin: str) -> AbstractContextManager[Changes]:
+        """As `transaction`, of changes that came here from `origin`."""
 
     def prepare(self, name: str) -> AbstractContextManager[Changes] | None:
         """A transaction that is prepared under `name` at the end of the block, and left by its session. None: never, this

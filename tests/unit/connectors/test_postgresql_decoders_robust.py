@@ -150,7 +150,7 @@ def test_whole_messages_are_a_transaction(decoder: str) -> None:
     (table,) = chunk.tables
     assert [(row["_op"], list(row.values())[META:]) for row in table.batch.to_pylist()] == EXPECTED
     assert chunk.transactions.to_pylist() == [
-        {"native": "0/63", "gtid": "7", "commit_time": 1_577_836_800_500_000, "rows": 4}
+        {"native": "0/63", "gtid": "7", "commit_time": 1_577_836_800_500_000, "rows": 4, "origin": None}
     ]
     assert [(one.ordinal, one.kind, one.table) for one in chunk.barriers] == [(4, "truncate", TABLE)]
 

@@ -42,7 +42,7 @@ def test_runs_become_images() -> None:
     images(builder, Op.BEFORE, 2, (1, None), (5, b"x"), (2, None), (6, b"y"), shapes=(PART, FULL))
     builder.commit("f:1", "g:1", 7, 6)
     images(builder, Op.DELETE, 0, (5, b"x"))
-    builder.commit("f:2", None, 8, 1)
+    builder.commit("f:2", None, 8, 1, "north")
     chunk = builder.build("resume")
     (rows,) = chunk.tables
     table = rows.batch.to_pydict()
@@ -52,7 +52,9 @@ def test_runs_become_images() -> None:
     assert [rows.shapes[n].present for n in table["_shape"]] == [FULL, FULL, PART, FULL, PART, FULL, FULL]
     assert table["id"] == [1, 2, 1, 5, 2, 6, 5] and table["v"] == ["a", None, None, "x", None, "y", "x"]
     assert table["refused"] == [None] * 7
-    assert chunk.transactions.to_pylist()[1] == {"native": "f:2", "gtid": None, "commit_time": 8, "rows": 1}
+    second = {"native": "f:2", "gtid": None, "commit_time": 8, "rows": 1, "origin": "north"}
+    assert chunk.transactions.to_pylist()[1] == second
+    assert chunk.transactions.column("origin").to_pylist() == [None, "north"]
     assert (chunk.part, chunk.resume, builder.images, builder.size) == (Part.WHOLE, "resume", 0, 0)
 
 
@@ -79,8 +81,12 @@ def test_fragments() -> None:
     images(builder, Op.INSERT, 1, (2, b"b"))
     builder.commit("f:9", "g", 5, 1)
     last = builder.build("after", Part.LAST)
-    assert fragment.transactions.to_pylist() == [{"native": "", "gtid": None, "commit_time": 0, "rows": 1}]
-    assert last.transactions.to_pylist() == [{"native": "f:9", "gtid": "g", "commit_time": 5, "rows": 1}]
+    assert fragment.transactions.to_pylist() == [
+        {"native": "", "gtid": None, "commit_time": 0, "rows": 1, "origin": None}
+    ]
+    assert last.transactions.to_pylist() == [
+        {"native": "f:9", "gtid": "g", "commit_time": 5, "rows": 1, "origin": None}
+    ]
     assert (fragment.part, last.part, fragment.row_count, last.row_count) == (Part.FRAGMENT, Part.LAST, 1, 1)
 
 

@@ -60,9 +60,9 @@ def chunk(first: int, last: int, *, part: Part = Part.WHOLE, barriers: tuple[Bar
     )
 
 
-def transactions(found: list[tuple[str, str | None, int, int]]) -> pa.RecordBatch:
+def transactions(found: list[tuple[str, str | None, int, int]], origin: str | None = None) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(
-        [dict(zip(TRANSACTION_SCHEMA.names, f, strict=True)) for f in found], TRANSACTION_SCHEMA
+        [dict(zip(TRANSACTION_SCHEMA.names, (*f, origin), strict=True)) for f in found], TRANSACTION_SCHEMA
     )
 
 

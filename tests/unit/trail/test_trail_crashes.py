@@ -290,10 +290,10 @@ def test_another_job_or_source_is_refused_with_both_values(open_writer, open_rea
 def test_newer_format_is_refused(open_writer, tmp_path):
     open_writer().close()
     path = tmp_path / "trail" / "trail.json"
-    path.write_text(path.read_text().replace('"format":1', '"format":2'))
-    with pytest.raises(TrailError, match="format 2, this release knows 1"):
+    path.write_text(path.read_text().replace('"format":2', '"format":3'))
+    with pytest.raises(TrailError, match="format 3, this release knows 2"):
         open_writer()
-    with pytest.raises(TrailError, match="format 2"):
+    with pytest.raises(TrailError, match="format 3"):
         TrailReader(tmp_path / "trail")
     path.unlink()
 

@@ -148,7 +148,7 @@ HEADERS = {
     "another writer": ({"epoch": 7}, "the file's name says epoch 1, its header 7"),
     "another sequence": ({"next": 7}, "the file's name says next 1, its header 7"),
     "other fragments": ({"fragments": 7}, "the file's name says fragments 0, its header 7"),
-    "a newer format": ({"format": 2}, "has format 2, this release knows 1"),
+    "a newer format": ({"format": 3}, "has format 3, this release knows 2"),
     "no format": ({"format": None}, "no usable format: None"),
     "a format that is none": ({"format": "1"}, "no usable format: '1'"),
     "no job": ({"job_uuid": None}, "nothing usable of 'job_uuid'"),

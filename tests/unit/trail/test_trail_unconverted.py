@@ -8,7 +8,7 @@ from typing import Any
 
 from anabranch.rows.chunk import Chunk, TableRows, Unconverted
 from anabranch.trail import codec, regroup
-from anabranch.trail.format import Frame, Kind
+from anabranch.trail.format import FORMAT, Frame, Kind
 
 
 def marked(samples: Any, first: int, last: int) -> Chunk:
@@ -39,7 +39,7 @@ def test_rule_26_marks_are_read_as_they_were_written(samples: Any) -> None:
     _, head, *parts = codec.encode_chunk(chunk, lambda rows: 0, 0)
     frame = Frame(Kind.CHUNK, chunk.part, len(head), 0, chunk.first_sequence, 9, chunk.row_count, 0, 0)
     schema = codec.TableFrame(samples.definition(), samples.ARROW)
-    read = codec.decode_chunk(frame, bytes(head), b"".join(map(bytes, parts)), lambda at: schema)
+    read = codec.decode_chunk(frame, bytes(head), b"".join(map(bytes, parts)), lambda at: schema, FORMAT)
     assert are_kept(read)
     _, plain, *_ = codec.encode_chunk(samples.chunk(1, 9), lambda rows: 0, 0)
     assert len(plain) < len(head) and all(len(table) == 6 for table in json.loads(bytes(plain))["tables"])

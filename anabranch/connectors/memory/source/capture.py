@@ -111,7 +111,7 @@ class MemoryLog:
                 return builder.build(self._mark().resume, Part.FRAGMENT)
             self._read = commit.number
             if images:
-                builder.commit(str(commit.number), None, commit.time, len(images))
+                builder.commit(str(commit.number), None, commit.time, len(images), commit.origin)
             if self._images:
                 self._images, self._ordinal = [], 0
                 return builder.build(self._mark().resume, Part.LAST)

@@ -64,10 +64,12 @@ class Assembler:
         skip_to: int = 0,
         switched_at: Place | None = None,
         decoding: str = "auto",
+        own: int = 0,
     ) -> None:
+        """`own`: the id of the server whose log it is, 0 where it is not known."""
         self.ready: deque[LogItem] = deque()
         self.failure: AnabranchError | None = None  # to be raised once what is ready was taken
-        self._cursor = Cursor(place.file, place.offset, skip_to)
+        self._cursor = Cursor(place.file, place.offset, skip_to, own=own)
         self._group = Group(place, switched_at)
         # MariaDB keeps annotations to itself, and who asks by GTIDs gets no others
         self._is_gapless = place.family == "mysql" and not place.by_gtid
@@ -76,7 +78,7 @@ class Assembler:
         self._missing = 0  # bytes until it is
         self._giant: list[bytes] = []  # payloads of a packet that goes on in the next
         self._inner: _Inner | None = None  # events inside the one read last, which come before the next
-        native = Native(place.family, self._is_gapless) if compiled(decoding) else None
+        native = Native(place.family, self._is_gapless, own) if compiled(decoding) else None
         self._builder = native.builder() if native else ChunkBuilder()
         self._builder.carries = rules.carries
         self._tables = LogTables(
@@ -256,19 +258,19 @@ class Assembler:
                         cursor.offset = offset
                         self._endings.full()
             elif kind == b.XID:
-                cursor.offset = offset
+                cursor.offset, cursor.server = offset, server
                 self._endings.commit(when)
             elif kind == b.GTID or kind == b.ANONYMOUS_GTID or kind == b.MARIADB_GTID:
                 cursor.offset = offset
                 group.begin(kind, data[body:end], server, str(cursor))
             elif kind == b.QUERY:
-                cursor.offset = offset
+                cursor.offset, cursor.server = offset, server
                 if data[end - 6 : end] == b"\0BEGIN":
                     group.in_transaction = group.is_open = True
                 else:
                     self._endings.query(data[body:end], when)
             else:
-                cursor.offset = offset
+                cursor.offset, cursor.server = offset, server
                 packets = self._rare.take(kind, flags, data, body, end, stop, when)
                 offset, checksums, skip_to = cursor.offset, cursor.checksums, cursor.skip_to
                 if packets is not None:

@@ -14,7 +14,7 @@ from anabranch.connectors.mysql.connection import connect
 from anabranch.connectors.mysql.source.assemble import Assembler
 from anabranch.connectors.mysql.source.continuity import continued
 from anabranch.connectors.mysql.source.dump import FARTHEST, Dump
-from anabranch.connectors.mysql.source.log_end import identity, log_end, log_end_with_gtids
+from anabranch.connectors.mysql.source.log_end import identity, log_end, log_end_with_gtids, server_id
 from anabranch.connectors.mysql.source.positions import BinlogOrder, Place, place_of
 from anabranch.errors import SourceUnavailable
 from anabranch.model.endpoint import Endpoint
@@ -62,12 +62,14 @@ class BinlogReader:
         try:
             place = continued(connection, place_of(after.resume))
             switched_at = log_end(connection) if place.by_gtid else None  # what the set has is before it
+            own = server_id(connection)
         finally:
             connection.close()
         self._identity = place.identity
         self._select, self._last, self._stale, self._is_inside = select, after, False, False
         skip_to = place.offset if place.offset > FARTHEST and not place.by_gtid else 0
-        self._assembler = Assembler(place, select, self._options.rules, skip_to, switched_at, self._options.decoding)
+        how = self._options
+        self._assembler = Assembler(place, select, how.rules, skip_to, switched_at, how.decoding, own)
         self._dump = Dump(self._endpoint, self._options.server_id, place)
         self._heard = self._told = time.monotonic()
         self._waiting_since: float | None = None

@@ -31,15 +31,23 @@ FULL_IMAGES, FULL_BYTES = 20_000, 4 << 20  # a chunk is full from here on
 
 @dataclass(slots=True)
 class Cursor:
-    """Place where the log is read: after the event read last. Events up to `skip_to` were read before."""
+    """Place where the log is read: after the event read last, which was made by `server`. Events up to `skip_to` were read
+    before. `own`: the id of the server that the log is read from, 0 where it is not known."""
 
     file: str
     offset: int
     skip_to: int = 0
     checksums: bool = False
+    own: int = 0
+    server: int = 0
 
     def __str__(self) -> str:
         return f"{self.file}:{self.offset}"
+
+    @property
+    def origin(self) -> str | None:
+        """The server that made the event, where that is another one: replicas write it down as it came."""
+        return str(self.server) if self.server != self.own else None
 
 
 class Endings:
@@ -87,7 +95,7 @@ class Endings:
         mark = before if found.is_commit else group.mark()  # who stops in between reads all of it again
         self._ready.append(LogPrepared(self._builder.build(mark.resume, Part.LAST), mark, found.xid, left_out))
         if found.is_commit:
-            self._ready.append(LogDecided(found.xid, True, group.mark(), gtid))
+            self._ready.append(LogDecided(found.xid, True, group.mark(), gtid, self._cursor.origin))
 
     def commit(self, seconds: int) -> None:
         group, builder = self._group, self._builder
@@ -97,7 +105,7 @@ class Endings:
         images, is_ours, is_fragmented = group.waiting, group.is_ours, group.is_fragmented
         gtid, time = group.end(self._cursor.offset, seconds)
         if is_ours:
-            builder.commit(str(self._cursor), gtid, time, images)
+            builder.commit(str(self._cursor), gtid, time, images, self._cursor.origin)
             if is_fragmented:
                 self._ready.append(builder.build(group.mark().resume, Part.LAST))
             elif self._is_full():
@@ -153,7 +161,7 @@ class Endings:
                 raise UnknownLogEvent(message, position=str(self._cursor), hint=b.START_AGAIN)
             self.flush()
             gtid, _ = self._group.end(self._cursor.offset, seconds)
-            self._ready.append(LogDecided(xid, verb == "COMMIT", self._group.mark(), gtid))
+            self._ready.append(LogDecided(xid, verb == "COMMIT", self._group.mark(), gtid, self._cursor.origin))
         elif verb != "END":
             message = f"the log has an XA statement of an unknown kind: {shown(sql)}"
             raise UnknownLogEvent(message, position=str(self._cursor), hint=b.START_AGAIN)
@@ -217,7 +225,7 @@ class Endings:
         else:
             self.flush()  # its resume is the place before the statement
             gtid, _ = group.end(self._cursor.offset, seconds)
-            statement = LogStatement(query.sql, query.schema, group.mark(), gtid)
+            statement = LogStatement(query.sql, query.schema, group.mark(), gtid, self._cursor.origin)
         self._ready.append(statement)
 
 

@@ -36,6 +36,11 @@ def identity(connection: pymysql.Connection) -> str:
     return "-".join([kind, *(facts or [told[name] for name in NAMELESS])])
 
 
+def server_id(connection: pymysql.Connection) -> int:
+    """What this server writes into the events that it makes. It can be changed while the server runs."""
+    return int(variables(connection, "server_id")["server_id"])
+
+
 def log_status(connection: pymysql.Connection) -> tuple[str, ...]:
     """The row of SHOW MASTER STATUS: file, offset, filters. Raises SourceError when there is no binary log."""
     is_renamed = knows(connection, "binary log status")

@@ -47,9 +47,9 @@ def compiled_columns(kinds: bytes) -> Front | None:
 class Native:
     """What a log's reader makes instead of its Python counterparts. `log`: the compiled half of the loop over events."""
 
-    def __init__(self, family: str, is_gapless: bool) -> None:
-        """`is_gapless`: the server sends every event of its log."""
-        self.log = compiled.NATIVE.Log(family == "mysql", is_gapless)
+    def __init__(self, family: str, is_gapless: bool, own: int) -> None:
+        """`is_gapless`: the server sends every event of its log; `own`: its id."""
+        self.log = compiled.NATIVE.Log(family == "mysql", is_gapless, own, set(), set())
 
     def builder(self) -> ChunkBuilder:
         return ChunkBuilder(_buffer, CompiledDirectory(self.log))

@@ -35,6 +35,7 @@ class Assembler(ABC):
         self.ready: deque[LogItem] = deque()
         self._builder = builder or ChunkBuilder(MessageBuffer)
         self._xid: int | None = None  # of the open transaction
+        self._origin: str | None = None  # and where it was made first, if not here
         self._ordinal = self._fragmented = 0  # images of the open transaction, and how many of them left
         self._has_barrier = False
         self._place, self._time = place, 0
@@ -98,11 +99,12 @@ class Assembler(ABC):
             raise self._unknown("the end of a transaction that did not begin")
         waiting, is_fragmented = self._ordinal - self._fragmented, self._fragmented > 0
         is_ours = self._ordinal > 0 or self._has_barrier
+        origin, self._origin = self._origin, None
         self._xid, self._ordinal, self._fragmented, self._has_barrier = None, 0, 0, False
         self._place, self._time = self._place.at(end), time
         if not is_ours:
             return
-        builder.commit(lsn_text(end), str(xid), time, waiting)
+        builder.commit(lsn_text(end), str(xid), time, waiting, origin)
         if is_fragmented:
             self.ready.append(self._build(Part.LAST))
         elif self._is_full():
@@ -113,11 +115,11 @@ class Assembler(ABC):
         self.flush()
         self.ready.append(item)
 
-    def _streamed_commit(self, xid: int, end: int, time: int) -> None:
+    def _streamed_commit(self, xid: int, end: int, time: int, origin: str | None) -> None:
         """A transaction that came while it was open ended just before `end`."""
         self.flush()
         self._place, self._time = self._place.at(end), time
-        self.ready.append(LogEnded(str(xid), True, self.mark(), str(xid)))
+        self.ready.append(LogEnded(str(xid), True, self.mark(), str(xid), origin))
 
     def _added(self, images: int, size: int) -> None:
         """Images of the open transaction are in their buffer, made of so many bytes."""

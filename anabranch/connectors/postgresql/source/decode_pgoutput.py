@@ -84,9 +84,9 @@ class PgoutputAssembler(Assembler):
         if self._native is None or self._pieces.piece is not None:
             return at
         is_plain = not self._fragmented and not self._has_barrier
-        opened = self._xid, self._begun, self._ordinal
+        opened = self._xid, self._begun, self._ordinal, self._origin
         found = self._native.follow(frames, at, opened, is_plain, (assemble.FULL_IMAGES, assemble.FULL_BYTES))
-        self._xid, self._begun, self._ordinal = found.xid, found.begun, found.ordinal
+        self._xid, self._begun, self._ordinal, self._origin = found.xid, found.begun, found.ordinal, found.origin
         if found.end is not None:
             end, self._time = found.end
             self._place = self._place.at(end)
@@ -141,14 +141,22 @@ class PgoutputAssembler(Assembler):
             case StreamAbort():
                 self._streamed(self._pieces.abort, item)
             case StreamCommit():
-                self._relations.adopt(self._streamed(self._pieces.commit, item.xid))
-                self._streamed_commit(item.xid, item.end, item.time)
+                relations, origin = self._streamed(self._pieces.commit, item.xid)
+                self._relations.adopt(relations)
+                self._streamed_commit(item.xid, item.end, item.time, origin)
             case Written():
                 self._written(item)
-            case TypeName() | Origin():
+            case Origin():
+                self._came_from(item.name)
+            case TypeName():
                 pass
             case _:
                 raise self._unexpected(item)
+
+    def _came_from(self, origin: str) -> None:
+        if self._xid is None:
+            raise self._unknown("the origin of a transaction that did not begin")
+        self._origin = origin
 
     def _streamed(self, take: Callable[[_What], _Made], what: _What) -> _Made:
         try:

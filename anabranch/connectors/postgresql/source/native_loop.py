@@ -14,17 +14,19 @@ from anabranch.rows.builder import ChunkBuilder
 from anabranch.rows.compiled import CompiledDirectory
 
 FULL, FLUSH = 1, 2  # what is to be done next
+Open = tuple[int | None, int, int, str | None]
 
 
 class Followed(NamedTuple):
     """State where the loop stopped: the number of the next message, the open transaction (its id, where its commit
-    is, its images), where the last one ended, and when it was committed; `next`: FULL, FLUSH, or 0, Python has to
-    look."""
+    is, its images, its origin), where the last one ended, and when it was committed; `next`: FULL, FLUSH, or 0,
+    Python has to look."""
 
     at: int
     xid: int | None
     begun: int
     ordinal: int
+    origin: str | None
     end: tuple[int, int] | None
     next: int
 
@@ -33,7 +35,7 @@ class NativeLoop:
     """Takes begins and commits, and rows of relations that Python has read. `builder`: what it puts them into."""
 
     def __init__(self) -> None:
-        self._loop: Any = compiled.NATIVE.Messages()
+        self._loop: Any = compiled.NATIVE.Messages(set())
         self.builder = ChunkBuilder(NativeMessageBuffer, CompiledDirectory(self._loop))
 
     def know(self, name: bytes, known: Known) -> None:
@@ -45,9 +47,7 @@ class NativeLoop:
         else:
             self._loop.forget(name)
 
-    def follow(
-        self, frames: list[bytes], at: int, open: tuple[int | None, int, int], is_plain: bool, full: tuple[int, int]
-    ) -> Followed:
+    def follow(self, frames: list[bytes], at: int, open: Open, is_plain: bool, full: tuple[int, int]) -> Followed:
         """From number `at` on. `open`: as in Followed; `is_plain`: may it end here? `full`: images and bytes of a chunk."""
         builder = self.builder
         sizes = builder.transaction, builder.images, builder.size

@@ -45,13 +45,15 @@ class NeedsWhole(Exception):
 
 class _Open:
     """`ordinal`: of what comes next; barriers have one of their own, so that a savepoint is before or behind them. `firsts`:
-    where each subtransaction began, in their order; `parked`: tables whose rows cannot be read from there on."""
+    where each subtransaction began, in their order; `parked`: tables whose rows cannot be read from there on; `origin`: where
+    it was made first, if not here."""
 
     def __init__(self, xid: int, relations: Relations) -> None:
         self.xid, self.relations = xid, relations
         self.ordinal = 0
         self.firsts: dict[bytes, int] = {}
         self.parked: dict[TableId, int] = {}
+        self.origin: str | None = None
 
 
 class StreamedTransactions:
@@ -126,16 +128,17 @@ class StreamedTransactions:
         if first is not None:
             self._take_back(one, first)
 
-    def commit(self, xid: int) -> Relations:
-        """Its relations hold for all from here on. Raises NeedsWhole: of a subtransaction whose rows lay in files of the
-        server first, as many from before a start do, PostgreSQL (seen: 18.4) does not tell that it is taken back."""
+    def commit(self, xid: int) -> tuple[Relations, str | None]:
+        """Its relations, which hold for all from here on, and its origin. Raises NeedsWhole: of a subtransaction whose rows lay
+        in files of the server first, as many from before a start do, PostgreSQL (seen: 18.4) does not tell that it is taken
+        back."""
         one = self._all.pop(xid, None)
         if one is None:
             raise ValueError(f"the end of the transaction {xid}, which did not begin")
         subtransactions = [sub for name in one.firsts if (sub := int.from_bytes(name)) != xid]
         if subtransactions and self._undone(subtransactions):
             raise NeedsWhole(f"the transaction {xid} took back what its pieces do not say")
-        return one.relations
+        return one.relations, one.origin
 
     # --- within a piece -------------------------------------------------------------------------------------------
 
@@ -152,7 +155,9 @@ class StreamedTransactions:
             case StreamStop():
                 self._leave(piece)
                 self.piece = None
-            case TypeName() | Origin() | Written():
+            case Origin():
+                piece.origin = item.name
+            case TypeName() | Written():
                 pass
             case _:
                 raise ValueError(f"a message that does not belong into a piece: {type(item).__name__}")

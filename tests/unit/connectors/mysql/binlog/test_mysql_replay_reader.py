@@ -43,6 +43,7 @@ def played(recording: Callable, monkeypatch: pytest.MonkeyPatch) -> Callable:
         reader = BinlogReader(Endpoint("mysql", "", 0, "", ""), LogOptions(1, flush_interval))
         monkeypatch.setattr(capture, "connect", lambda endpoint: Played([]))
         monkeypatch.setattr(capture, "continued", lambda connection, place: place)
+        monkeypatch.setattr(capture, "server_id", lambda connection: 1)
         reader.places = []  # where the log was opened
 
         def dump(endpoint: Endpoint, server_id: int, place: Place) -> Played:
