@@ -25,9 +25,11 @@ from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.chunk import META, Op, Part
+from anabranch.rows.log_items import LogIdle
 from anabranch.rows.uncommitted import LogChanges, LogEnded, LogTakenBack
 from anabranch.testing.databases import Database
 from anabranch.trail.open_staging import kept
+from anabranch.trail.published import TrailEnd
 from anabranch.trail.reader import TrailReader, chunks
 from anabranch.trail.writer import TrailWriter
 
@@ -55,6 +57,7 @@ class Rig:
     limits: Limits = ALL_TO_DISK
     wanted: Callable[[Any], bool] = lambda table: table.name != OTHER
     given: list[tuple[type, str]] = field(default_factory=list)
+    reached: int = 0  # where the reader was last with nothing in hand
 
     def __post_init__(self) -> None:
         self.connector: PostgresSource = source(self.endpoint)  # type: ignore[assignment]  # it is this one
@@ -70,6 +73,7 @@ class Rig:
 
     def follow(self, fault: str = "", until: Callable[[], bool] | None = None) -> None:
         """Up to what the source has now, or `until`. With a fault it dies there."""
+        self.reached = 0
         reader = self.connector.log(self.options)
         goal, taken = lsn_of(reader.end().native), reader.read
         self.database.execute(FLUSH)  # behind it: looking for the end may write hints, which nobody brings to the disk
@@ -78,6 +82,8 @@ class Rig:
             item = taken(timeout)
             if isinstance(item, (LogChanges, LogTakenBack, LogEnded)):
                 self.given.append((type(item), item.xid))
+            if isinstance(item, LogIdle):
+                self.reached = lsn_of(item.mark.native)
             return item
 
         reader.read = read  # type: ignore[method-assign]  # it tells what comes by
@@ -86,7 +92,7 @@ class Rig:
         )
 
         def stop() -> bool:
-            return until() if until else bool(trail.end.resume) and lsn_of(trail.end.position.native) >= goal
+            return until() if until else bool(trail.end.resume) and self._is_behind(trail.end, goal)
 
         capture = Capture(
             self.connector, reader, trail, lambda table: self.wanted(table), stop, Nobody(), reader.identity(), lambda *_: None,
@@ -104,6 +110,15 @@ class Rig:
         finally:
             failpoints.arm({})
             reader.close()
+
+    def is_at(self, goal: int) -> bool:
+        """Is all up to there in the trail?"""
+        with TrailReader(self.directory) as trail:
+            return self._is_behind(trail.end(), goal)
+
+    def _is_behind(self, end: TrailEnd, goal: int) -> bool:
+        """A reader with nothing in hand tells at once where it is, the trail notes that every ten seconds only."""
+        return max(lsn_of(end.position.native), self.reached) >= goal
 
     def dies(self, fault: str) -> None:
         try:
@@ -157,8 +172,7 @@ def follow_all(rigs: list[Rig], work: Callable[[], None]) -> None:
     goals: list[int] = []
 
     def is_there(rig: Rig) -> bool:
-        with TrailReader(rig.directory) as trail:
-            return bool(goals) and lsn_of(trail.end().position.native) >= goals[0]
+        return bool(goals) and rig.is_at(goals[0])
 
     with ThreadPoolExecutor() as pool:
         following = [pool.submit(rig.follow, until=partial(is_there, rig)) for rig in rigs]
