@@ -24,7 +24,7 @@ from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import Column, TableSchema
-from anabranch.model.state import TableState
+from anabranch.model.table_life import TableState
 from anabranch.rows.chunk import Chunk, Op, Shape, TableRows
 from anabranch.rows.chunk_schema import META_FIELDS, TRANSACTION_SCHEMA
 from anabranch.rows.net import TargetTable

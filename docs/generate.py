@@ -25,6 +25,7 @@ from proofs import proofs
 from settings_pages import SOURCE as SETTINGS_SOURCE
 from settings_pages import settings_page
 from size_pages import size_pages
+from table_life_page import state_page
 from torture_pages import failpoints, torture
 
 from anabranch import errors
@@ -72,6 +73,7 @@ def pages() -> dict[str, str]:
         "types.md": "\n".join(types()),
         "servers.md": "\n".join(servers()),
         "session-settings.md": GENERATED.format(SETTINGS_SOURCE) + settings_page(),
+        "state.md": state_page(),
         "failpoints.md": "\n".join(failpoints(GENERATED.format("anabranch/failpoints.py"))),
         "../explanation/torture.md": "\n".join(torture(GENERATED.format(LAST_TORTURE))),
         "proofs.md": "\n".join(proofs(GENERATED.format("tests/README.md and the tests"))),

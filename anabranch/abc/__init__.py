@@ -26,8 +26,9 @@ from anabranch.model.datatype import Fit, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.position import HeldLog, LogMark, Position
 from anabranch.model.schema import TableSchema
-from anabranch.model.state import Checkpoint, Skipped, TableState
+from anabranch.model.state import Checkpoint, Skipped
 from anabranch.model.steps import SetUpStep
+from anabranch.model.table_life import TableState
 from anabranch.model.writers import SourceWriter
 from anabranch.rows.aside import AsideStore, AsideWriter
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from anabranch.abc import Bounds, ValueRules
     from anabranch.model.ids import TableId
     from anabranch.model.schema import TableSchema
-    from anabranch.model.state import TableState
     from anabranch.model.steps import DdlStep
+    from anabranch.model.table_life import TableState
     from anabranch.rows.aside import AsideChange
     from anabranch.rows.keys import EnforcedKey
     from anabranch.rows.net import TargetTable

@@ -23,7 +23,7 @@ from anabranch.apply.watch import Known, Side, Watch, links, met
 from anabranch.errors import RowRefused
 from anabranch.model.ids import TableId
 from anabranch.model.schema import component
-from anabranch.model.state import TableState
+from anabranch.model.table_life import TableState
 from anabranch.rows.aside import Aside, AsideChange
 from anabranch.rows.net import RowChange
 
@@ -128,7 +128,7 @@ def unfit(step: Disputable, context: ApplyContext, states: Mapping[TableId, Tabl
     is_whole = change.operation == "delete" or change.values.keys() | step.unconverted.keys() >= set(
         change.table.columns
     )
-    waits_behind_load = not is_first and is_whole and states[table].state == "loading"
+    waits_behind_load = not is_first and is_whole and states[table].is_loading
     if (waits := _not_streaming(table, states)) is not None and not waits_behind_load:
         return f"{waits} is not streaming" + ("" if waits == table else ", with which foreign keys connect it")
     if is_first and (why := next((link.why for link in found if link.why), "")):
@@ -152,7 +152,7 @@ def unfit(step: Disputable, context: ApplyContext, states: Mapping[TableId, Tabl
 def _not_streaming(table: TableId, states: Mapping[TableId, TableState]) -> TableId | None:
     """The table, or one that foreign keys connect it with, of which not every change is seen."""
     schemas = {one: state.schema for one, state in states.items() if state.schema}
-    return next((one for one in sorted(component([table], schemas)) if states[one].state != "streaming"), None)
+    return next((one for one in sorted(component([table], schemas)) if not states[one].is_streaming), None)
 
 
 def _known(change: RowChange) -> dict[str, str | None]:

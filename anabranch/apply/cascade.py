@@ -19,7 +19,7 @@ from anabranch.apply.reach import reached
 from anabranch.errors import StateError
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Action, ForeignKey
-from anabranch.model.state import KEPT, TableState
+from anabranch.model.table_life import TableState
 from anabranch.rows.arrow import arrow_type
 from anabranch.rows.chunk import Op
 from anabranch.rows.net import Cascade, CascadeAction, CascadeRule
@@ -128,7 +128,7 @@ def refuse_far_cascades(
     to. Raises StateError."""
     for rule in context.cascades:
         child, parent = rule.child, rule.parent
-        shared = [t.target in others or KEPT in states[t.source].facts for t in (child, parent)]
+        shared = [t.target in others or states[t.source].facts.kept for t in (child, parent)]
         if shared == [True, False]:
             raise StateError(
                 f"{child.target} has rows that are not this job's, {parent.target} has not: what the source's foreign key does"

@@ -46,7 +46,8 @@ from anabranch.failpoints import reach
 from anabranch.model.endpoint import USUAL, EndLimits
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
-from anabranch.model.state import RESUMES, SET_ASIDE, Checkpoint, TableState
+from anabranch.model.state import Checkpoint
+from anabranch.model.table_life import TableState
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.chunk import Chunk
 from anabranch.rows.net import Cascade, RowChange, StagedNet, TableNet, TargetTable
@@ -117,8 +118,7 @@ class Applier:
 
     def _with_aside(self, context: ApplyContext, states: Mapping[TableId, TableState]) -> ApplyContext:
         """Also where the job sets nothing aside any more: what is stays so."""
-        has_some = any(SET_ASIDE in state.facts for state in states.values())
-        found = self.store.set_aside(self.job) if has_some else []
+        found = self.store.set_aside(self.job) if any(state.facts.set_aside for state in states.values()) else []
         return with_aside(context, found, self.aside_limit, self.sets_aside)
 
     def look_for_another(self) -> None:
@@ -181,7 +181,7 @@ class Applier:
         table, at = refused_table(refusal, self.context), self.checkpoint.position
         parked = parked_with(table, refusal, at, self.states) if table else []
         for state in parked:
-            if RESUMES in state.facts:
+            if state.facts.resumes is not None:
                 retention.hold(self.trail.directory, self.names.table(state.source), at.sequence)
         reach("apply.parking")
         self.park(parked)

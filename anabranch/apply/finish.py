@@ -3,7 +3,6 @@ statistics."""
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ from anabranch.errors import AnabranchError, TargetUnavailable
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Action, TableSchema
-from anabranch.model.state import TableState
+from anabranch.model.table_life import TableState
 from anabranch.rows.net import TargetTable
 
 TOGETHER = 32  # small tables that are built in one transaction: it holds their locks for a tenth of a second
@@ -37,7 +36,7 @@ class Finisher:
     ) -> None:
         self.job, self.target, self.rules, self.target_table = job, target, rules, target_table
         self._thread: threading.Thread | None = None
-        self._results: dict[TableId, tuple[int, dict[str, str]]] = {}  # generation that it was built for, facts
+        self._results: dict[TableId, tuple[int, Sequence[str]]] = {}  # generation that it was built for, what was not
         self._is_closing = threading.Event()
         self._at: frozenset[TableId] = frozenset()  # what the thread is at
         self._gone: set[TableId] = set()  # what it is to leave alone
@@ -53,19 +52,19 @@ class Finisher:
             raise failure
         if (self._thread is not None and self._thread.is_alive()) or time.monotonic() < self._not_before:
             return
-        todo = {t: s for t, s in states.items() if s.state == "streaming" and "built" not in s.facts and s.schema}
+        todo = {t: s for t, s in states.items() if s.is_streaming and not s.is_built and s.schema}
         if todo and not self._is_closing.is_set():
-            streaming = {t: s for t, s in states.items() if s.state == "streaming" and s.schema}
+            streaming = {t: s for t, s in states.items() if s.is_streaming and s.schema}
             self._gone.clear()
             self._thread = threading.Thread(target=self._build, args=(todo, streaming), name="finish", daemon=True)
             self._thread.start()
 
-    def take_results(self, states: Mapping[TableId, TableState]) -> Iterator[tuple[TableId, dict[str, str]]]:
-        """Facts for the states of tables that are done and still stream, not loaded again since."""
+    def take_results(self, states: Mapping[TableId, TableState]) -> Iterator[tuple[TableId, Sequence[str]]]:
+        """Tables that are done and still stream, not loaded again since, with what the target has refused."""
         done, self._results = self._results, {}
-        for table, (generation, facts) in done.items():
-            if table in states and (states[table].state, states[table].generation) == ("streaming", generation):
-                yield table, facts
+        for table, (generation, not_built) in done.items():
+            if table in states and states[table].is_streaming and states[table].generation == generation:
+                yield table, not_built
 
     def lets_go(self, table: TableId) -> bool:
         """A table that is to be loaded again is left alone from here on. False while it is being worked at."""
@@ -88,7 +87,7 @@ class Finisher:
 
     def raise_sequences(self, states: Mapping[TableId, TableState]) -> None:
         """Raises sequences where apply ends: rows that came by the stream have their numbers from the source."""
-        tables = [self.target_table(s.schema) for s in states.values() if s.state == "streaming" and s.schema]
+        tables = [self.target_table(s.schema) for s in states.values() if s.is_streaming and s.schema]
         loader = self.target.loader(self.rules)
         try:
             for problem in loader.raise_sequences(tables):
@@ -120,9 +119,10 @@ class Finisher:
                     open_points[table] = loader.build(self.job, schema, tables[table], tables.get)
                 reach("apply.built")
                 self._pause = FIRST_PAUSE
-                self._results = {
-                    table: (todo[table].generation, self._facts(table, points)) for table, points in open_points.items()
-                }
+                for table, points in open_points.items():
+                    if points:
+                        log.get(job=self.job, table=str(table)).warning("not_built", points=points)
+                self._results = {table: (todo[table].generation, points) for table, points in open_points.items()}
             finally:
                 loader.close()
         except TargetUnavailable as lost:
@@ -160,12 +160,6 @@ class Finisher:
                 yield table, state.schema
         with self._mutex:
             self._at = frozenset()
-
-    def _facts(self, table: TableId, open_points: Sequence[str]) -> dict[str, str]:
-        if not open_points:
-            return {"built": "yes", "analyzed": "yes"}
-        log.get(job=self.job, table=str(table)).warning("not_built", points=open_points)
-        return {"built": "yes", "analyzed": "yes", "not_built": json.dumps(open_points)}
 
 
 def _deepest_first(todo: Mapping[TableId, TableState]) -> list[TableId]:

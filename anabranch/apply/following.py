@@ -14,12 +14,12 @@ from anabranch.apply.computed import AskedSource, computed_of
 from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.order import KeyOrder, key_order
 from anabranch.apply.taken import with_taken
-from anabranch.apply.window import WindowResolver, is_followed
-from anabranch.apply.work import key_of, waiting
+from anabranch.apply.window import WindowResolver
+from anabranch.apply.work import key_of
 from anabranch.errors import StateError
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
-from anabranch.model.state import RESUMES, TableState
+from anabranch.model.table_life import TableState
 from anabranch.rows.conflict import ConflictPolicy
 from anabranch.rows.net import TargetTable
 from anabranch.rules.rule_set import Filter
@@ -42,7 +42,7 @@ class Following:
 
     def context(self, states: Mapping[TableId, TableState]) -> ApplyContext:
         """Everything that streams or was loaded with the others."""
-        return self.of(self.tables([state for state in states.values() if is_followed(state)]))
+        return self.of(self.tables([state for state in states.values() if state.is_followed]))
 
     def of(self, tables: Mapping[TableId, Followed]) -> ApplyContext:
         rules = () if self.logs_cascades else rules_of(tables)
@@ -71,11 +71,11 @@ class Following:
 
     def _table(self, state: TableState, table: TargetTable) -> Followed:
         assert state.schema is not None
-        low, high = self.resolver.window(state) if state.state == "loading" else (0, 0)
+        low, high = self.resolver.window(state) if state.is_loading else (0, 0)
         loaded = self.resolver.loaded(state, low, high) if low < high else None
-        if RESUMES in state.facts:  # everything behind it is strict
-            low, high, loaded = int(state.facts[RESUMES]), int(state.facts[RESUMES]), None
-        dirty = frozenset(key_of(table, key) for key in waiting(state))
+        if state.facts.resumes is not None:  # everything behind it is strict
+            low, high, loaded = state.facts.resumes, state.facts.resumes, None
+        dirty = frozenset(key_of(table, key) for key in state.facts.reread)
         unique = unique_columns(state.schema, table)
         where, policy = self.where(state.schema), self.on_conflict(state.schema)
         return Followed(

@@ -6,17 +6,15 @@ has parked together are resumed together, where they were parked.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from anabranch import log
 from anabranch.apply.cascade import hangs_on_hidden_rows
 from anabranch.apply.epoch import Applier
 from anabranch.apply.following import Following
 from anabranch.apply.park import together
-from anabranch.apply.window import is_joining, is_loaded
 from anabranch.errors import RowRefused, StateError
 from anabranch.model.ids import TableId
-from anabranch.model.state import JOINS, RESUMES, TableState
+from anabranch.model.table_life import TableState, arrive, park, refuse_to_resume
 from anabranch.trail import retention
 
 HIDDEN_ROWS = (
@@ -38,8 +36,8 @@ def join_loaded(applier: Applier, following: Following) -> None:
     for table, state in states.items():
         if table in applier.context.tables:
             through.add(table)
-        elif table not in tried and is_joining(state) and is_loaded(state) and following.resolver.reached(state):
-            group = together(state, states) if RESUMES in state.facts else [state]
+        elif table not in tried and state.is_joining and state.is_loaded and following.resolver.reached(state):
+            group = together(state, states) if state.facts.resumes is not None else [state]
             names = {one.source for one in group}
             tried |= names
             through |= names if _let_join(applier, following, group) else set()
@@ -50,7 +48,7 @@ def join_loaded(applier: Applier, following: Following) -> None:
 
 def _let_join(applier: Applier, following: Following, group: Sequence[TableState]) -> bool:
     """Are they through: followed now, or parked for good? What cannot be resumed yet keeps its part of the trail."""
-    if RESUMES in group[0].facts:
+    if group[0].facts.resumes is not None:
         return _resume(applier, following, group)
     if _comes_after(applier, following, group[0]):
         return False
@@ -64,13 +62,13 @@ def _comes_after(applier: Applier, following: Following, state: TableState) -> b
         return False
     parents = {key.parent for key in state.schema.foreign_keys if key.changes_rows} - {state.source}
     return any(
-        p not in applier.context.tables and is_joining(applier.states[p]) for p in parents & applier.states.keys()
+        p not in applier.context.tables and applier.states[p].is_joining for p in parents & applier.states.keys()
     )
 
 
 def _join(applier: Applier, following: Following, state: TableState) -> None:
     at = applier.checkpoint.position.sequence
-    joining = _arriving(state)
+    joining = arrive(state)
     replayed, joined = following.joined(applier.context, [joining], at)
     low = replayed.tables[state.source].low
     bound = log.get(job=applier.job, table=str(state.source))
@@ -79,7 +77,7 @@ def _join(applier: Applier, following: Following, state: TableState) -> None:
     if low < at and hangs_on_hidden_rows(joined, state.source):
         reason = HIDDEN_ROWS
     if reason:
-        applier.park([replace(joining, state="parked", low="", high="", reason=reason)])
+        applier.park([park(joining, reason)])
         bound.warning("table_parked", reason=reason)
         return
     try:
@@ -88,7 +86,7 @@ def _join(applier: Applier, following: Following, state: TableState) -> None:
         if isinstance(refusal, RowRefused) and not applier.parks:
             raise
         _back_out(applier)
-        applier.park([replace(joining, state="parked", low="", high="", reason=refusal.message)])
+        applier.park([park(joining, refusal.message)])
         bound.warning("table_parked", reason=refusal.message)
     else:
         bound.info("table_joined", low=low, at=at)
@@ -101,9 +99,9 @@ def _back_out(applier: Applier) -> None:
 
 def _resume(applier: Applier, following: Following, group: Sequence[TableState]) -> bool:
     """All of them, or none: where the trail or the target still refuses, they are parked again."""
-    if not all(is_joining(state) for state in group):
+    if not all(state.is_joining for state in group):
         return False  # somebody is about to resume the rest
-    if applier.checkpoint.position.sequence < int(group[0].facts[RESUMES]):
+    if applier.checkpoint.position.sequence < (group[0].facts.resumes or 0):
         return False  # the job went back
     for state in group:
         applier.states[state.source] = state
@@ -112,22 +110,14 @@ def _resume(applier: Applier, following: Following, group: Sequence[TableState])
     try:
         if not why:
             replayed, joined = following.joined(applier.context, group, at)
-            applier.join([_arriving(state) for state in group], replayed, joined)
+            applier.join([arrive(state) for state in group], replayed, joined)
     except (RowRefused, StateError) as refusal:  # also rows of another definition
         _back_out(applier)
         why = refusal.message
     bound = log.get(job=applier.job, tables=[str(state.source) for state in group])
     if why:
-        applier.park([replace(_without(s, JOINS), state="parked", reason=f"still refused: {why}") for s in group])
+        applier.park([refuse_to_resume(state, why) for state in group])
         bound.warning("tables_not_resumed", reason=why)
     else:
-        bound.info("tables_resumed", after=int(group[0].facts[RESUMES]), at=at)
+        bound.info("tables_resumed", after=group[0].facts.resumes, at=at)
     return not why
-
-
-def _arriving(state: TableState) -> TableState:
-    return replace(_without(state, JOINS, RESUMES), reason="")
-
-
-def _without(state: TableState, *facts: str) -> TableState:
-    return replace(state, facts={name: value for name, value in state.facts.items() if name not in facts})

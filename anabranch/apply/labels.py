@@ -10,7 +10,7 @@ from contextlib import closing
 from anabranch.abc import SourceConnector
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
-from anabranch.model.state import TableState
+from anabranch.model.table_life import TableState
 from anabranch.rows.labels import Needed
 
 

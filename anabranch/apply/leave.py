@@ -7,19 +7,16 @@ keeps the states of what it follows.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from anabranch import log
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
-from anabranch.model.state import JOINS, REREAD, RESUMES, WINDOW, TableState
+from anabranch.model.table_life import TableState, build_again, take_out
 from anabranch.trail import retention
 
 if TYPE_CHECKING:
     from anabranch.apply.epoch import Applier
-
-BUILT = ("built", "not_built")  # facts of a table whose keys stand, or could not be made
 
 
 def let_leave(
@@ -34,12 +31,12 @@ def let_leave(
     if not tables:
         return
     applier.look()
-    there = [s for table in tables.values() if (s := applier.states.get(table)) and s.state == "streaming"]
+    there = [s for table in tables.values() if (s := applier.states.get(table)) and s.is_streaming]
     if leaving := [state for state in there if lets_go(state.source)]:
-        applier.park([left(state) for state in leaving])
+        applier.park([take_out(state) for state in leaving])
         reach("apply.left")
     for state in (applier.states.get(table) for table in tables.values()):
-        if state is not None and state.state == "parked" and state.reason == left(state).reason:
+        if state is not None and state.is_taken_out:
             if not applier.writer.bypasses():
                 take_off(state)
             log.get(job=applier.job, table=str(state.source)).info("table_taken_out", why="it is to be loaded again")
@@ -48,17 +45,8 @@ def let_leave(
             retention.unregister(directory, name)
 
 
-def left(state: TableState) -> TableState:
-    """Its state, once it is taken out."""
-    reason = f"it is to be loaded again: anabranch load JOB --table {state.source}"
-    facts = {name: value for name, value in state.facts.items() if name not in (JOINS, REREAD, RESUMES, WINDOW, *BUILT)}
-    return replace(state, state="parked", low="", high="", reason=reason, facts=facts)
-
-
 def forget_unbuilt(applier: Applier) -> None:
-    """Try once more to build what stands in `not_built`: rows may have been mended since."""
+    """Try once more to build what the target has refused: rows may have been mended since."""
     for state in list(applier.states.values()):
-        if state.state == "streaming" and "not_built" in state.facts:
-            applier.save(
-                replace(state, facts={name: value for name, value in state.facts.items() if name not in BUILT})
-            )
+        if state.is_streaming and state.facts.not_built:
+            applier.save(build_again(state))

@@ -7,7 +7,6 @@ on where it stands, once the target takes it; what was being loaded is loaded ag
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from anabranch.abc import TargetStore
@@ -16,7 +15,8 @@ from anabranch.errors import Redefined, RowRefused
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import component
-from anabranch.model.state import RESUMES, Checkpoint, TableState
+from anabranch.model.state import Checkpoint
+from anabranch.model.table_life import TableState, park
 from anabranch.trail import retention
 from anabranch.trail.reader import TrailReader
 
@@ -36,7 +36,7 @@ def is_told(refusal: RowRefused, context: ApplyContext, trail: TrailReader, at: 
 
 def together(state: TableState, states: Mapping[TableId, TableState]) -> list[TableState]:
     """Tables that were parked with this one: at the same place, and foreign keys lead from one to another."""
-    same = {t: s for t, s in sorted(states.items()) if s.facts.get(RESUMES) == state.facts[RESUMES]}
+    same = {t: s for t, s in sorted(states.items()) if s.facts.resumes == state.facts.resumes}
     schemas = {t: s.schema for t, s in same.items() if s.schema}
     return [same[t] for t in sorted(component([state.source], schemas))]
 
@@ -56,20 +56,10 @@ def parked_with(
     table: TableId, refusal: RowRefused, at: Position, states: Mapping[TableId, TableState]
 ) -> list[TableState]:
     """The states of the table and all that goes with it, parked at `at`."""
-    schemas = {t: state.schema for t, state in states.items() if state.schema and state.state != "parked"}
+    schemas = {t: state.schema for t, state in states.items() if state.schema and not state.is_parked}
     found = {t: states[t] for t in sorted(component([table], schemas))}  # one that is being loaded goes with it
-    may_resume = all(state.state == "streaming" for state in found.values()) and not isinstance(refusal, Redefined)
-    facts = {RESUMES: str(at.sequence)} if may_resume else {}
+    may_resume = all(state.is_streaming for state in found.values()) and not isinstance(refusal, Redefined)
+    resumes = at.sequence if may_resume else None
     reason = f"{refusal.message} (at {refusal.position or at})"
     with_it = f"foreign keys connect it with {table}, which is parked: {reason}"
-    return [
-        replace(
-            state,
-            state="parked",
-            low="",
-            high="",
-            reason=reason if name == table else with_it,
-            facts={**state.facts, **facts},
-        )
-        for name, state in found.items()
-    ]
+    return [park(state, reason if name == table else with_it, resumes) for name, state in found.items()]

@@ -12,10 +12,9 @@ from anabranch import log
 from anabranch.apply.context import Followed
 from anabranch.apply.epoch import Applier
 from anabranch.apply.following import Following
-from anabranch.apply.window import is_loaded
 from anabranch.errors import ConfigError, Fenced, RowRefused, StateError, TargetError, TargetUnavailable
 from anabranch.model.ids import TableId
-from anabranch.model.state import RESUMES, SET_ASIDE, TableState
+from anabranch.model.table_life import TableState
 from anabranch.rows.aside import DISCARD, AsideChange, carried_out
 from anabranch.rows.net import TargetTable
 
@@ -24,7 +23,7 @@ AGAIN = "still refused: "
 
 def settle_wishes(applier: Applier, following: Following) -> None:
     """Carry out what is asked for; what the target still refuses stays set aside, and says so."""
-    has_some = any(SET_ASIDE in state.facts for state in applier.states.values())
+    has_some = any(state.facts.set_aside for state in applier.states.values())
     if not has_some or not applier.store.asked(applier.job):
         return
     rows: dict[tuple[TableId, tuple[object, ...]], list[AsideChange]] = {}
@@ -33,14 +32,9 @@ def settle_wishes(applier: Applier, following: Following) -> None:
     for (table, _), changes in rows.items():
         wish = next((change.wish for change in changes if change.wish), "")
         state = applier.store.table(applier.job, table) if wish else None
-        if state is not None and _is_at_rest(state):
+        if state is not None and state.is_at_rest:
             _settle(applier, following, state, changes, wish == DISCARD)
     applier.look()
-
-
-def _is_at_rest(state: TableState) -> bool:
-    """Are its rows those that the stream has left there? A load brings others, and forgets what is set aside."""
-    return state.state in ("streaming", "parked") or (is_loaded(state) and RESUMES in state.facts)
 
 
 def _settle(

@@ -27,7 +27,7 @@ from anabranch.errors import RowRefused, SourceError, SourceUnavailable
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.schema import component
-from anabranch.model.state import SET_ASIDE, WINDOW
+from anabranch.model.table_life import open_window
 from anabranch.rows.lines import parse_line
 from anabranch.rows.net import RowChange, TargetTable
 from anabranch.trail import repairs
@@ -67,7 +67,7 @@ class Repairer:
                 repairs.answer(directory, asked, [(key, NOT_NOW) for key in (*asked.present, *asked.extra)])
             elif _has_rows_aside(applier, asked.table):
                 repairs.answer(directory, asked, [(key, ASIDE) for key in (*asked.present, *asked.extra)])
-            elif state.state == "streaming":  # not in the window of the last batch
+            elif state.is_streaming:  # not in the window of the last batch
                 work = self._work(asked)
                 if work.left and not _is_behind(applier):
                     self._do(applier, followed, work)
@@ -134,7 +134,7 @@ class Repairer:
         state, before, at = applier.states[table], applier.context, applier.checkpoint.position.sequence
         followed = before.tables[table]
         if high > at:
-            state = replace(state, state="loading", facts={**state.facts, "loaded": "yes", WINDOW: f"{at},{high}"})
+            state = open_window(state, at, high)
             window = replace(followed, low=at, high=high, taken={})
             applier.context = with_taken(replace_context(before, {**before.tables, table: window}), applier.trail)
         try:
@@ -161,7 +161,7 @@ def _changes(
 def _has_rows_aside(applier: Applier, table: TableId) -> bool:
     """Do rows wait for a person, here or where foreign keys lead? What touches them is told only while all of these stream."""
     schemas = {name: state.schema for name, state in applier.states.items() if state.schema}
-    return any(SET_ASIDE in applier.states[name].facts for name in component([table], schemas))
+    return any(applier.states[name].facts.set_aside for name in component([table], schemas))
 
 
 def _is_behind(applier: Applier) -> bool:

@@ -19,11 +19,11 @@ from anabranch.apply.context import Followed, replace_context
 from anabranch.apply.epoch import Applier
 from anabranch.apply.taken import with_taken
 from anabranch.apply.window import WindowResolver
-from anabranch.apply.work import Texts, key_of, waiting, with_waiting
+from anabranch.apply.work import Texts, key_of
 from anabranch.errors import RowRefused, ValueRefused
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
-from anabranch.model.state import WINDOW, TableState
+from anabranch.model.table_life import TableState, open_window
 from anabranch.rows.lines import parse_line
 from anabranch.rows.net import RowChange, TargetTable
 
@@ -51,7 +51,7 @@ class Rereader:
         for table, followed in list(applier.context.tables.items()):
             state = applier.states[table]
             is_followed = table in applier.context.tables  # not parked meanwhile
-            if is_followed and waiting(state) and self._is_passed(applier, state):
+            if is_followed and state.facts.reread and self._is_passed(applier, state):
                 try:
                     self._read_again(applier, followed, state)
                 except RowRefused as refusal:
@@ -62,7 +62,7 @@ class Rereader:
         return self.resolver.window(state)[1] <= applier.checkpoint.position.sequence
 
     def _read_again(self, applier: Applier, followed: Followed, state: TableState) -> None:
-        keys = waiting(state)
+        keys = state.facts.reread
         names = dict(zip(followed.table.columns, followed.table.source_columns, strict=True))
         snapshot = self.source.snapshot(self.identity)
         try:
@@ -85,10 +85,10 @@ class Rereader:
         state, before = applier.states[table], applier.context
         if table not in before.tables:
             return  # parked meanwhile
-        left = [key for key in waiting(state) if key not in keys]
+        left = [key for key in state.facts.reread if key not in keys]
         at, target = applier.checkpoint.position.sequence, before.tables[table].table
         last = max(at, self.resolver.high(high))
-        read = with_waiting(replace(state, facts={**state.facts, WINDOW: f"{at},{last}"}), left)
+        read = open_window(state, at, last).with_waiting(left)
         dirty = frozenset(key_of(target, key) for key in left)
         window = replace(before.tables[table], low=at, high=last, taken={}, dirty=dirty, loaded=None)
         applier.context = with_taken(replace_context(before, {**before.tables, table: window}), applier.trail)

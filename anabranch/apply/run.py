@@ -9,7 +9,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -31,7 +31,7 @@ from anabranch.apply.reread import Rereader
 from anabranch.apply.same_trail import refuse_other_trail
 from anabranch.apply.staging import Executors
 from anabranch.apply.told import Totals
-from anabranch.apply.window import WindowResolver, is_followed, is_joining
+from anabranch.apply.window import WindowResolver
 from anabranch.errors import AnabranchError, SourceUnavailable, StorageFull, TargetUnavailable, TrailError
 from anabranch.failpoints import reach
 from anabranch.model.condition import Waiting
@@ -39,7 +39,8 @@ from anabranch.model.endpoint import USUAL, EndLimits
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema
-from anabranch.model.state import Checkpoint, TableState
+from anabranch.model.state import Checkpoint
+from anabranch.model.table_life import TableState, note_built
 from anabranch.rows.conflict import ConflictPolicy
 from anabranch.rows.labels import LabelWriter
 from anabranch.rows.net import TargetTable
@@ -49,6 +50,7 @@ from anabranch.trail import retention
 from anabranch.trail.reader import TrailReader
 
 TICK_SECONDS = 0.2
+BEGINS = ("", Waiting.LOAD)  # nothing is missing
 CHORES_SECONDS = 1.0
 REGISTER_SECONDS = 5.0
 FULL_SECONDS = 1.0  # between two looks whether a full disk has room
@@ -132,31 +134,31 @@ class ApplyRun:
         store.exists()  # a target that is away at the start is an error at once
         while not self.stop():
             why = self._patiently(store, lambda: self._missing(store))
-            if why == "":
+            if why is BEGINS:
                 return TrailReader(self.trail_directory)
             if why is not None:
-                self.watcher.waiting(why, Waiting.CAPTURE if why.startswith("for capture") else Waiting.LOAD)
+                self.watcher.waiting(*why)
             time.sleep(TICK_SECONDS)
         return None
 
-    def _missing(self, store: TargetStore) -> str:
-        """What apply has to wait for; "" when it may begin."""
+    def _missing(self, store: TargetStore) -> tuple[str, Waiting]:
+        """What apply has to wait for; BEGINS when it may begin."""
         if not (self.trail_directory / "trail.json").exists():
-            return "for capture to begin the trail"
+            return "for capture to begin the trail", Waiting.CAPTURE
         store.prepare()
         if store.checkpoint(self.job) is None:
-            return "for the load to begin"
+            return "for the load to begin", Waiting.LOAD
         states = store.tables(self.job)
         if not states:
-            return "for the load to begin"
-        first = {t: s for t, s in states.items() if s.state in ("pending", "loading") and not is_joining(s)}
-        loading = [str(table) for table, state in first.items() if not is_followed(state)]
+            return "for the load to begin", Waiting.LOAD
+        first = {t: s for t, s in states.items() if s.is_before_stream and not s.is_joining}
+        loading = [str(table) for table, state in first.items() if not state.is_followed]
         if loading:
-            return f"for the load of {len(loading)} tables ({', '.join(loading[:3])} …)"
+            return f"for the load of {len(loading)} tables ({', '.join(loading[:3])} …)", Waiting.LOAD
         resolver = WindowResolver(TrailReader(self.trail_directory), self.source.order)
         if not all(resolver.reached(state) for state in first.values()):
-            return "for capture to pass the positions of the load"
-        return ""
+            return "for capture to pass the positions of the load", Waiting.LOAD
+        return BEGINS
 
     # --- following ---------------------------------------------------------------------------------------------------
 
@@ -316,7 +318,7 @@ class ApplyRun:
         return self.applier.checkpoint.position.sequence
 
     def _is_consistent(self) -> bool:
-        return all(state.state != "loading" for state in self.applier.states.values())
+        return not any(state.is_loading for state in self.applier.states.values())
 
     def _loop(self, store: TargetStore) -> None:
         query = self.query
@@ -369,7 +371,7 @@ class ApplyRun:
         self.watcher.applied(applier.checkpoint)
         if consistent := self._is_consistent():
             results = self.finisher.take_results(applier.states)
-            if built := [replace(state := applier.states[t], facts={**state.facts, **facts}) for t, facts in results]:
+            if built := [note_built(applier.states[table], points) for table, points in results]:
                 reach("apply.built.told")
                 applier.save_all(built)
                 applier.ask_again()  # keys that were taken off for the load stand again
@@ -379,6 +381,6 @@ class ApplyRun:
     def _has_ended_windows(self) -> bool:
         at = self.applier.checkpoint.position.sequence
         return any(
-            self.applier.states[table].state == "loading" and followed.high <= at
+            self.applier.states[table].is_loading and followed.high <= at
             for table, followed in self.applier.context.tables.items()
         )

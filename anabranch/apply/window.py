@@ -14,7 +14,7 @@ from itertools import islice
 
 from anabranch.abc import LogOrder
 from anabranch.model.position import LogMark
-from anabranch.model.state import JOINS, WINDOW, TableState
+from anabranch.model.table_life import TableState
 from anabranch.rows.chunk import Part
 from anabranch.trail.reader import ChunkRef, TrailReader
 
@@ -37,9 +37,8 @@ class WindowResolver:
 
     def window(self, state: TableState) -> tuple[int, int]:
         """(low, high) as sequences; call only when `reached`."""
-        if WINDOW in state.facts:
-            known_low, known_high = state.facts[WINDOW].split(",")
-            return int(known_low), int(known_high)
+        if state.facts.window is not None:
+            return state.facts.window
         low = self._low(state.low or "[]")
         return low, max((self.high(mark) for mark in json.loads(state.high or "[]")), default=low)
 
@@ -47,7 +46,11 @@ class WindowResolver:
         """Sequences behind `low` up to `high` that are loaded already, where all rows are of one snapshot that knows each of
         the log's transactions (K14); else None."""
         marks = {*json.loads(state.low or "[]"), *json.loads(state.high or "[]")}
-        if WINDOW in state.facts or len(marks) != 1 or not self.order.is_set(mark := self.order.mark(marks.pop())):
+        if (
+            state.facts.window is not None
+            or len(marks) != 1
+            or not self.order.is_set(mark := self.order.mark(marks.pop()))
+        ):
             return None
         refs = (ref for ref in self._refs() if ref.last_sequence > low and ref.first_sequence <= high)
         found = (one for ref in refs for one in self._transactions(ref))
@@ -117,18 +120,3 @@ class WindowResolver:
         directory = self.trail.transactions(ref)
         natives, gtids = (directory.column(name).to_pylist() for name in ("native", "gtid"))
         return zip(range(ref.first_sequence, ref.last_sequence + 1), natives, gtids, strict=True)
-
-
-def is_loaded(state: TableState) -> bool:
-    """Handed over by the load, on the way to streaming."""
-    return state.state == "loading" and state.facts.get("loaded") == "yes"
-
-
-def is_joining(state: TableState) -> bool:
-    """Loaded by itself, or being loaded, while the others stream (K15)."""
-    return state.state in ("pending", "loading") and JOINS in state.facts
-
-
-def is_followed(state: TableState) -> bool:
-    """Streaming, or loaded with the others."""
-    return state.state == "streaming" or (is_loaded(state) and not is_joining(state))

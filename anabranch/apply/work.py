@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,7 +13,7 @@ from anabranch.apply.onebyone import Taken
 from anabranch.apply.plan import Group, Parked
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
-from anabranch.model.state import CONFLICTS, DROPPED, REREAD, SET_ASIDE, WINDOW, TableState
+from anabranch.model.table_life import TableState, heard_of, park, stream, tells_dropped
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.lines import texts
 from anabranch.rows.net import RowChange, TargetTable
@@ -39,20 +38,17 @@ class Work:
     def count(self, changes: Mapping[TableId, int]) -> None:
         for table, number in changes.items():
             self.counts[table] += number
-            state = self.states[table]
-            self.states[table] = replace(state, changes_applied=state.changes_applied + number)
+            self.states[table] = self.states[table].counted(number)
 
     def note(self, table: TableId, what: str) -> None:
         """A disagreement that the table's policy has settled."""
         self.conflicts[table, what] += 1
-        state = self.states[table]
-        number = int(state.facts.get(CONFLICTS, "0")) + 1
-        self.states[table] = replace(state, facts={**state.facts, CONFLICTS: str(number)})
+        self.states[table] = self.states[table].with_conflict()
 
     def set_aside(self, change: AsideChange) -> None:
         """A change of a table that may be."""
         self.asides.append(change)
-        self._count_aside(change.source, 1)
+        self.states[change.source] = self.states[change.source].with_aside(1)
         followed = self.context.tables[change.source]
         assert followed.aside is not None
         tables = {**self.context.tables, change.source: replace(followed, aside=followed.aside.plus(change))}
@@ -60,26 +56,20 @@ class Work:
 
     def settle_aside(self, table: TableId, number: int) -> None:
         """So many changes wait no longer."""
-        self._count_aside(table, -number)
-
-    def _count_aside(self, table: TableId, more: int) -> None:
-        state = self.states[table]
-        number = int(state.facts.get(SET_ASIDE, "0")) + more
-        facts = {name: value for name, value in state.facts.items() if name != SET_ASIDE}
-        self.states[table] = replace(state, facts=facts | ({SET_ASIDE: str(number)} if number > 0 else {}))
+        self.states[table] = self.states[table].with_aside(-number)
 
     def park(self, parked: Sequence[Parked]) -> None:
         if not parked:
             return
         for one in parked:
             reason = f"{one.reason} (at {one.sequence})" + (f": {one.statement}" if one.statement else "")
-            if one.reason.startswith(DROPPED) and self._forgets(one):
+            if tells_dropped(one.reason) and self._forgets(one):
                 self.states.pop(one.table, None)
                 continue
             state = self.states.get(one.table) or self._new(one.table)
             if state is not None and not (self.has_joined(one.table, one.sequence) and self._is_newer(one)):
-                self.states[one.table] = replace(state, state="parked", reason=reason)
-        gone = {one.table for one in parked if self.states.get(one.table) and self.states[one.table].state == "parked"}
+                self.states[one.table] = park(state, reason)
+        gone = {one.table for one in parked if (state := self.states.get(one.table)) and state.is_parked}
         self.context = self.context.without(frozenset(gone))
 
     def _forgets(self, dropped: Parked) -> bool:
@@ -87,7 +77,7 @@ class Work:
         state = self.states.get(dropped.table)
         if state is None:
             return True
-        return state.state == "parked" and state.is_untouched and not self.has_joined(dropped.table, dropped.sequence)
+        return state.is_parked and state.is_untouched and not self.has_joined(dropped.table, dropped.sequence)
 
     def _is_newer(self, parked: Parked) -> bool:
         """Was what is followed loaded behind the barrier? A target that lost its last commits has the former table."""
@@ -97,18 +87,17 @@ class Work:
     def _new(self, table: TableId) -> TableState | None:
         """A table created after the start: it is first heard of when it parks."""
         target = self.target_of(table)
-        return TableState(table, target, "pending") if target else None
+        return heard_of(table, target) if target else None
 
     def pass_windows(self, sequence: int) -> None:
         """Tables whose window ends here stream from now on, unless keys still have to be read again (K3)."""
         tables = dict(self.context.tables)
         for table, followed in tables.items():
             state = self.states[table]
-            if state.state == "loading" and followed.high <= sequence and REREAD not in state.facts:
+            if state.is_loading and followed.high <= sequence and not state.facts.reread:
                 reach("apply.window")
                 tables[table] = closed(followed)
-                facts = {name: value for name, value in state.facts.items() if name != WINDOW}
-                self.states[table] = replace(state, state="streaming", low="", high="", facts=facts)
+                self.states[table] = stream(state)
         if tables != self.context.tables:
             self.context = replace_context(self.context, tables)
 
@@ -118,7 +107,7 @@ class Work:
         new = {key_of(followed.table, key): key for key in keys}
         new = {name: key for name, key in new.items() if name not in followed.dirty}
         if new:
-            self.states[table] = with_waiting(state, [*waiting(state), *new.values()])
+            self.states[table] = state.with_waiting([*state.facts.reread, *new.values()])
             dirty = replace(followed, dirty=followed.dirty | new.keys())
             self.context = replace_context(self.context, {**self.context.tables, table: dirty})
         return bool(new)
@@ -152,17 +141,6 @@ class Work:
             moved = {name: value for name, value in change.values.items() if name in change.old_key}
             if not met or moved.items() - change.old_key.items():
                 self.reread(change.table.source, [{**change.old_key, **moved}])
-
-
-def waiting(state: TableState) -> list[Texts]:
-    """Keys whose rows have to come from the source again."""
-    found: list[Texts] = json.loads(state.facts.get(REREAD, "[]"))
-    return found
-
-
-def with_waiting(state: TableState, keys: Sequence[Texts]) -> TableState:
-    facts = {name: value for name, value in state.facts.items() if name != REREAD}
-    return replace(state, facts=facts | ({REREAD: json.dumps(keys)} if keys else {}))
 
 
 def key_of(table: TargetTable, key: Texts) -> KeyTexts:

@@ -20,7 +20,7 @@ from anabranch.errors import SourceError, SourceUnavailable, UnknownLogEvent
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema, component
-from anabranch.model.state import DROPPED
+from anabranch.model.table_life import DROPPED, tells_dropped
 from anabranch.rows.chunk import Barrier, BarrierKind, Chunk
 from anabranch.rows.chunk_schema import TRANSACTION_SCHEMA
 from anabranch.rows.log_items import LogStatement, StatementFacts
@@ -177,8 +177,7 @@ class DefinitionKeeper:
         new = [
             table
             for table in tables
-            if self.wanted(table)
-            and (parked[table].startswith(DROPPED) if table in parked else not history.latest(table))
+            if self.wanted(table) and (tells_dropped(parked[table]) if table in parked else not history.latest(table))
         ]
         named = self._park((table for table in new if table in facts.tables), CREATED, statement.sql)
         return named + self._park((table for table in new if table not in facts.tables), CREATED, "")

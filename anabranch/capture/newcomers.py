@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from anabranch.model.state import DROPPED
+from anabranch.model.table_life import tells_dropped
 from anabranch.model.writers import own_targets
 from anabranch.trail import requests
 
@@ -84,7 +84,7 @@ def unknown(
     for table in _sorted(names):
         why = parked.get(table, "")
         is_known = history.latest(table) is not None or table in parked
-        is_better = why.startswith(DROPPED) or (why.startswith(BUT) and not names[table])
+        is_better = tells_dropped(why) or (why.startswith(BUT) and not names[table])
         if (is_better or not is_known) and table not in own and wanted(table):
             yield table
 
@@ -99,7 +99,7 @@ def gone(
 
 
 def _undropped(history: SchemaHistory) -> set[TableId]:
-    return {table for table, why in history.parked().items() if not why.startswith(DROPPED)}
+    return {table for table, why in history.parked().items() if not tells_dropped(why)}
 
 
 def _sorted(tables: Iterable[TableId]) -> list[TableId]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from anabranch.model.state import DROPPED
+from anabranch.model.table_life import tells_dropped
 from anabranch.state.store import time_text
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _value(value: str | None) -> str:
 
 
 def _back(one: ParkedTable) -> str:
-    if one.reason.startswith(DROPPED):
+    if tells_dropped(one.reason):
         return "-"
     verb = "resume" if one.resumes_after is not None else "reload"
     return f"anabranch parked {verb} JOB {one.source}"

@@ -8,14 +8,14 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from anabranch.abc import TargetStore
-from anabranch.apply.leave import left
 from anabranch.capture.newcomers import gone, unknown
 from anabranch.errors import AnabranchError, SourceUnavailable
 from anabranch.job import ends
 from anabranch.job.alone import is_loading_again
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
-from anabranch.model.state import SET_ASIDE, Checkpoint, TableState
+from anabranch.model.state import Checkpoint
+from anabranch.model.table_life import TableState
 from anabranch.model.writers import own_targets
 from anabranch.trail.reader import TrailReader, exists
 
@@ -68,27 +68,23 @@ class Progress:
     @property
     def is_streaming(self) -> bool:
         """Every table is past its load and its window, or parked. There may be none: what the source dropped is forgotten."""
-        return bool(self.states or self.checkpoint) and all(
-            s.state in ("streaming", "parked") for s in self.states.values()
-        )
+        return bool(self.states or self.checkpoint) and all(not s.is_before_stream for s in self.states.values())
 
     @property
     def is_built(self) -> bool:
         """Indexes and foreign keys stand, or are reported."""
-        return all("built" in s.facts for s in self.states.values() if s.state == "streaming")
+        return all(s.is_built for s in self.states.values() if s.is_streaming)
 
     def is_loading_again(self) -> bool:
         """Is a table parked only because a `load --table` has just taken it out?"""
-        asked = [s for s in self.states.values() if s.state == "parked" and s.reason == left(s).reason]
-        return bool(asked) and is_loading_again(self.job)
+        return any(s.is_taken_out for s in self.states.values()) and is_loading_again(self.job)
 
     def parked(self) -> list[str]:
-        return [str(table) for table, state in self.states.items() if state.state == "parked"]
+        return [str(table) for table, state in self.states.items() if state.is_parked]
 
     def set_aside(self) -> dict[str, int]:
         """How many row changes are, by table, where some are."""
-        some = sorted(table for table, state in self.states.items() if SET_ASIDE in state.facts)
-        return {str(table): int(self.states[table].facts[SET_ASIDE]) for table in some}
+        return {str(t): state.facts.set_aside for t, state in sorted(self.states.items()) if state.facts.set_aside}
 
 
 def undone(parked: Sequence[str], aside: Mapping[str, int]) -> str:

@@ -6,16 +6,15 @@ An end that cannot be reached is said, and the rest goes on: after a move the so
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anabranch.errors import AnabranchError, SourceError, StateError, TargetError, TrailCorrupt
+from anabranch.errors import AnabranchError, SourceError, TargetError, TrailCorrupt
 from anabranch.job import ends
-from anabranch.job.supervisor import LOCK
-from anabranch.state.store import StateStore
-from anabranch.trail import lock, retention
+from anabranch.job.running import CAPTURE, require_stopped
+from anabranch.trail import retention
 from anabranch.trail.reader import exists
 from anabranch.trail.staging import waiting
 
@@ -43,9 +42,8 @@ class Leftovers:
 def drop(job: Job, execute: bool) -> Leftovers:
     """Refuses while a part runs. Of one of several targets: what is its own, and the others may go on with capture."""
     is_alone = not job.is_one_of_several
-    parts = [part for part in running(job) if is_alone or not part.startswith("capture")]
-    if parts and execute:
-        raise StateError(f"the job is running: {', '.join(parts)}", job=job.config.name, hint="stop it first")
+    if execute:
+        require_stopped(job, but=() if is_alone else (CAPTURE,))
     lines: list[str] = []
     errors: list[AnabranchError] = []
     if is_alone:
@@ -56,20 +54,6 @@ def drop(job: Job, execute: bool) -> Leftovers:
         _try(one, _target, execute, lines, errors)
     _try(job, _home if is_alone else _beside_the_trail, execute, lines, errors)
     return Leftovers(tuple(lines), tuple(errors))
-
-
-def running(job: Job) -> Iterator[str]:
-    """By what the parts hold, too: state.db may have been deleted."""
-    parts: dict[str, str] = {}
-    for home in dict.fromkeys((job.config.home, *(one.target_home for one in job.targets()))):
-        state = StateStore(home)
-        of = f" of {home.name}" if home != job.config.home else ""
-        parts |= {f"{p['name']}{of}": f"{p['name']}{of} (pid {p['pid']})" for p in state.snapshot()["parts"]}
-        state.close()
-    yield from parts.values()
-    for name, path in (("run", job.config.home / LOCK), ("capture", job.trail / lock.FILE)):
-        if name not in parts and (found := lock.holder(path)):
-            yield f"{name} ({found})"
 
 
 def _try(

@@ -141,7 +141,7 @@ def _loading(job: Job) -> list[TableId]:
         states = store.tables(job.config.name) if store.exists() else {}
     finally:
         store.close()
-    return [table for table, state in states.items() if state.state in ("pending", "loading")]
+    return [table for table, state in states.items() if state.is_before_stream]
 
 
 def begun_uuid(trail: Path) -> str | None:
@@ -430,7 +430,7 @@ def known(job: Job) -> Known:
     return Known(
         {**in_force, **{table: state.schema for table, state in states.items() if state.schema}},
         frozenset(table for table, state in states.items() if state.generation > 0),
-        frozenset((*parked, *left_out, *(table for table, state in states.items() if state.state == "parked"))),
+        frozenset((*parked, *left_out, *(table for table, state in states.items() if state.is_parked))),
         name_at_source(job.config.name, job_uuid) if job_uuid else "",
         job_uuid or "",
     )

@@ -16,13 +16,12 @@ import click
 
 from anabranch import log
 from anabranch.abc import PreflightContext, SourceConnector, TargetConnector
-from anabranch.apply.leave import left
 from anabranch.errors import ConfigError, SchemaError
 from anabranch.job import ends
-from anabranch.job.drop import running
+from anabranch.job.running import is_applied
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
-from anabranch.model.state import JOINS, RECREATE, WINDOW, TableState
+from anabranch.model.table_life import TableState, take_out
 from anabranch.model.writers import own_targets
 from anabranch.preflight.cascades import ancestors, cascading_parents, check_cascades
 from anabranch.preflight.report import Report
@@ -127,7 +126,7 @@ class Joining:
     def refuse_hidden(self, tables: Sequence[TableId], states: Mapping[TableId, TableState]) -> None:
         """Foreign keys reach such a table over a table between, whose changed rows the log does not show: what they do to it
         while it is loaded would be lost. It is loaded while apply stands still."""
-        streaming = [table for table in tables if table in states and states[table].state == "streaming"]
+        streaming = [table for table in tables if table in states and states[table].is_streaming]
         if not streaming or not is_applied(self.job) or ends.logs_cascades(self.job, self.source):
             return
         schemas = {name: state.schema for name, state in states.items() if state.schema}
@@ -152,18 +151,20 @@ class Joining:
     def let_out(self, children: Sequence[TableId], table: TableId) -> bool:
         """A table and its children: also those that are being loaded begin anew, behind the table. False when stopped
         before."""
-        while joining := [s for t in children if (s := self.states().get(t)) and JOINS in s.facts]:
+        while joining := [s for t in children if (s := self.states().get(t)) and s.facts.joins]:
             if self.stop():
                 return False
             is_waited_for = is_applied(self.job)  # those that are loaded join at any moment
-            self._take_out([s for s in joining if s.facts.get("loaded") != "yes" or not is_waited_for])
+            self._take_out([s for s in joining if not s.facts.loaded or not is_waited_for])
             time.sleep(0.2)
         return self.await_leaving([*reversed(children), table])
 
     def await_leaving(self, tables: Sequence[TableId]) -> bool:
         """Takes tables that are followed out, by apply where it runs. False when stopped before."""
         is_told = False
-        while followed := [s for t in tables if (s := self.states().get(t)) and _is_followed(s)]:
+        while followed := [
+            s for t in tables if (s := self.states().get(t)) and (s.is_streaming or s.is_in_window_again)
+        ]:
             if self.stop():
                 for state in followed:
                     retention.unregister(self.job.trail, self.job.names.leave(state.source))
@@ -192,7 +193,7 @@ class Joining:
         store = self.target.store()
         try:
             for state in followed:
-                store.save_table(self.name, left(state), state)
+                store.save_table(self.name, take_out(state), state)
         finally:
             store.close()
 
@@ -262,10 +263,10 @@ class Joining:
         parents, is_told = cascading_parents(now, table) - {table}, False
         while not self.stop():
             states = self.states()
-            away = [parent for parent in sorted(parents) if parent not in states or not _is_on_its_way(states[parent])]
+            away = [parent for parent in sorted(parents) if parent not in states or not states[parent].is_on_its_way]
             if away:
                 raise self._parents_first(table, away, now)
-            if all(states[parent].state == "streaming" for parent in parents) or not is_applied(self.job):
+            if all(states[parent].is_streaming for parent in parents) or not is_applied(self.job):
                 return  # where apply stands still, they join first when it starts
             if not is_told:
                 log.get(job=self.name, table=str(table)).info("waiting_for_parents", parents=list(map(str, parents)))
@@ -306,7 +307,7 @@ class Joining:
         with closing(self.target.loader(ends.value_rules(self.job))) as loader:
             then = loader.as_renamed(state.schema, now) if isinstance(loader, LabelLoader) else state.schema
             statements = loader.ddl(now, self.job.rules.target_table(now))
-        if now.same_definition(then) and RECREATE not in state.facts:
+        if now.same_definition(then) and not state.facts.recreate:
             return
         click.echo(f"would drop {state.target} at the target and create it anew:\n" + "\n".join(statements))
         raise ConfigError(
@@ -314,18 +315,6 @@ class Joining:
             job=self.name,
             hint=f"anabranch load JOB --table {now.id} --recreate",
         )
-
-
-def _is_followed(state: TableState) -> bool:
-    """By apply: also in a window that a repair or a rewind has opened."""
-    return state.state == "streaming" or (
-        state.state == "loading" and WINDOW in state.facts and JOINS not in state.facts
-    )
-
-
-def is_applied(job: Job) -> bool:
-    """Does apply run, or what starts it again?"""
-    return any(part.startswith(("run", "apply")) for part in running(job))
 
 
 @contextmanager
@@ -339,8 +328,3 @@ def asking_alone(job: Job, stop: Callable[[], bool]) -> Iterator[None]:
         log.get(job=job.config.name).info("waiting_for_another_load", why=f"{found} asks capture for a table")
     with closing(OsLock(path, math.inf, stop)):
         yield
-
-
-def _is_on_its_way(state: TableState) -> bool:
-    """Streaming, or loaded: then apply takes it there."""
-    return state.state == "streaming" or (state.state == "loading" and state.facts.get("loaded") == "yes")

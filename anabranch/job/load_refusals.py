@@ -7,7 +7,6 @@ What does not live here: setting them aside (load/asides.py), the load itself (l
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from anabranch import log
@@ -15,15 +14,10 @@ from anabranch.apply.watch import Known, links
 from anabranch.errors import RowRefused, ValueRefused
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema, component
-from anabranch.model.state import TableState
+from anabranch.model.table_life import TableState, park
 
 if TYPE_CHECKING:
     from anabranch.job.job import Job
-
-
-def is_open(state: TableState) -> bool:
-    """Its load is not through."""
-    return state.state == "pending" or (state.state == "loading" and state.facts.get("loaded") != "yes")
 
 
 def may_lack(job: Job, schema: TableSchema, schemas: Mapping[TableId, TableSchema]) -> frozenset[str]:
@@ -51,13 +45,13 @@ def parked_for(
     if job.config.apply.on_error == "stop" or table is None:
         return []
     schemas = {one: state.schema for one, state in states.items() if state.schema}
-    found = [states[one] for one in sorted(component([table], schemas) | {table}) if states[one].state != "parked"]
-    if not all(map(is_open, found)):
+    found = [states[one] for one in sorted(component([table], schemas) | {table}) if not states[one].is_parked]
+    if not all(state.is_open for state in found):
         return []
     with_it = f"foreign keys connect it with {table}, which is parked: {refusal.message}"
     parked = []
     for state in found:
         reason = refusal.message if state.source == table else with_it
         log.get(job=job.config.name, table=str(state.source)).warning("table_parked", reason=reason)
-        parked.append((state, replace(state, state="parked", low="", high="", reason=reason)))
+        parked.append((state, park(state, reason)))
     return parked

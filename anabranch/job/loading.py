@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from anabranch import log
@@ -23,7 +22,7 @@ from anabranch.failpoints import reach
 from anabranch.job import ends
 from anabranch.job.alone import alone
 from anabranch.job.joining import Joining
-from anabranch.job.load_refusals import is_open, may_lack, parked_for
+from anabranch.job.load_refusals import may_lack, parked_for
 from anabranch.job.signals import SUPERVISED
 from anabranch.job.watching import LoadWatcher
 from anabranch.load.order import Demand, demands
@@ -33,7 +32,7 @@ from anabranch.load.run import load_tables
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema
-from anabranch.model.state import DROPPED, JOINS, KEPT, RECREATE, RESUMES, TableState
+from anabranch.model.table_life import DROPPED, Life, TableState, heard_of, park, tells_dropped
 from anabranch.spark.engine import Engine
 from anabranch.state.store import StateStore
 from anabranch.trail import retention
@@ -68,7 +67,7 @@ class Loading:
         finally:
             store.close()
         schemas = {table: schema for table, schema in schemas.items() if table in states}
-        if any(is_open(states[table]) for table in schemas):
+        if any(states[table].is_open for table in schemas):
             self.state.phase("loading")
             self._load(schemas, states)
         reach("load.done")
@@ -93,7 +92,7 @@ class Loading:
     def _tell_parked(self) -> None:
         store = self.target.store()
         try:
-            parked = [str(table) for table, state in sorted(store.tables(self.name).items()) if state.state == "parked"]
+            parked = [str(table) for table, state in sorted(store.tables(self.name).items()) if state.is_parked]
         finally:
             store.close()
         if parked:
@@ -117,11 +116,11 @@ class Loading:
     def _pending(self, store: TargetStore, schemas: Mapping[TableId, TableSchema]) -> dict[TableId, TableState]:
         """What is in force without a state while there is a checkpoint came by a `load --table` that ended early: it joins."""
         states = store.tables(self.name)
-        facts = {JOINS: "yes"} if store.checkpoint(self.name) else {}
+        joins = store.checkpoint(self.name) is not None
         new = [
-            TableState(table, self.job.rules.target_table(schema).target, "pending", facts=facts)
+            heard_of(table, self.job.rules.target_table(schema).target, joins)
             for table, schema in schemas.items()
-            if table not in states and (not facts or ends.is_asked_for(self.job, table))
+            if table not in states and (not joins or ends.is_asked_for(self.job, table))
         ]
         if new:
             store.save_tables(self.name, [(state, None) for state in new])
@@ -133,9 +132,9 @@ class Loading:
         """Tables that capture has parked before their load was through. Apply waits for the load, and comes to their
         barriers only behind it: nobody else would say it."""
         for table, state in list(states.items()):
-            if is_open(state) and table not in schemas:
+            if state.is_open and table not in schemas:
                 reason = ends.parked_because(self.job, table) or "the trail has no definition of it"
-                if reason.startswith(DROPPED) and state.is_untouched:
+                if tells_dropped(reason) and state.is_untouched:
                     self._forget(store, states.pop(table))
                 else:
                     states[table] = self._park(store, state, reason)
@@ -149,14 +148,14 @@ class Loading:
         nothing any more."""
         for table, state in list(states.items()):
             newer = schemas.get(table)
-            if is_open(state) and newer and state.schema and newer.version != state.schema.version:
+            if state.is_open and newer and state.schema and newer.version != state.schema.version:
                 remedy = f"anabranch load JOB --table {table} --recreate brings it in"
                 states[table] = self._park(store, state, f"it was altered while it was being loaded; {remedy}")
         for table, reason in ends.parked_in_trail(self.job).items():
-            if table not in states and not reason.startswith(DROPPED):
+            if table not in states and not tells_dropped(reason):
                 target = self.job.rules.target_of(table)
                 assert target is not None, "it is included"
-                store.save_table(self.name, TableState(table, target, "parked", reason=reason), None)
+                store.save_table(self.name, park(heard_of(table, target), reason), None)
 
     def _forget(self, store: TargetStore, state: TableState) -> None:
         """The source has no such table any more, and nothing of it has come to the target."""
@@ -166,7 +165,7 @@ class Loading:
 
     def _park(self, store: TargetStore, state: TableState, reason: str) -> TableState:
         log.get(job=self.name, table=str(state.source)).warning("table_parked", reason=reason)
-        parked = replace(state, state="parked", low="", high="", reason=reason)
+        parked = park(state, reason)
         store.save_table(self.name, parked, state)
         retention.unregister(self.job.trail, self.job.names.table(state.source))
         return parked
@@ -177,7 +176,7 @@ class Loading:
         for level in self._demands(schemas):
             if self.stop():
                 return
-            todo = [d for d in level if is_open(states[d.table])]
+            todo = [d for d in level if states[d.table].is_open]
             self._load_level([self._load_table(schemas[d.table], d, states[d.table], schemas) for d in todo])
 
     def _demands(self, schemas: Mapping[TableId, TableSchema]) -> list[list[Demand]]:
@@ -274,9 +273,9 @@ class Loading:
         state: TableState | None,
         schemas: Mapping[TableId, TableSchema],
     ) -> LoadTable:
-        begun = state is not None and state.state == "loading"
+        begun = state is not None and state.is_loading
         generation = (state.generation if state else 0) + (0 if begun else 1)
-        joins = state is not None and JOINS in state.facts  # a `load --table` ended early
+        joins = state is not None and state.facts.joins  # a `load --table` ended early
         is_asked = joins and state is not None and state.schema is not None  # else its word is not known
         keeps = self._keeps(schema.id, state, generation)
         return LoadTable(
@@ -298,11 +297,11 @@ class Loading:
 
     def _keeps(self, table: TableId, state: TableState | None, generation: int) -> bool:
         """Do the rows that are there stay? Those of an earlier load of ours would be there twice. Raises ConfigError."""
-        if state is not None and state.state == "loading" and state.generation == generation:
-            return KEPT in state.facts  # it has begun
-        if state is not None and state.state == "pending" and KEPT in state.facts:
+        if state is not None and state.is_loading and state.generation == generation:
+            return state.facts.kept  # it has begun
+        if state is not None and state.state == Life.PENDING and state.facts.kept:
             return True  # the word for it was given
-        if self.job.config.load.existing != "keep" and not (state is not None and KEPT in state.facts):
+        if self.job.config.load.existing != "keep" and not (state is not None and state.facts.kept):
             return False
         if generation > 1:
             raise ConfigError(
@@ -338,24 +337,24 @@ class Loading:
                 self._keeps(one, states.get(one), states[one].generation + 1 if one in states else 1)
             if not joining.let_out(children, table):
                 return
-        if not with_children and table in states and JOINS not in states[table].facts:
-            joining.refuse_children(table, [child for child in children if states[child].state != "parked"])
+        if not with_children and table in states and not states[table].facts.joins:
+            joining.refuse_children(table, [child for child in children if not states[child].is_parked])
         for one in (table, *(children if with_children else ())):
             if not self.stop():
                 self._one_table(joining, one, recreate and one == table, keep)
 
     def _one_table(self, joining: Joining, table: TableId, recreate: bool, keep: bool) -> None:
         state = joining.states().get(table)
-        if state is not None and state.state == "loading" and RESUMES in state.facts:
+        if state is not None and state.is_resuming:
             raise ConfigError(
                 f"{table} is about to go on where it stood", job=self.name, hint="start apply, it does it"
             )
         is_parked = bool(ends.parked_because(self.job, table))
-        if state is not None and state.state in ("pending", "loading") and JOINS not in state.facts and not is_parked:
+        if state is not None and state.is_before_stream and not state.is_joining and not is_parked:
             raise ConfigError(
                 f"the first load of {table} is not through", job=self.name, hint="let it end: anabranch load JOB"
             )
-        begun = state is not None and state.state == "loading" and not is_parked
+        begun = state is not None and state.is_loading and not is_parked
         generation = (state.generation if state else 0) + (0 if begun else 1)
         keeps = keep or self._keeps(table, state, generation)
         schema = state.schema if state and begun else None
@@ -366,7 +365,7 @@ class Loading:
         if state is not None and state.target != self.job.rules.target_table(schema).target:
             joining.require_room(schema)
         joining.rename_labels(schema)
-        changed = bool(state and (RECREATE in state.facts or (state.schema and not _is_made_as(state.schema, schema))))
+        changed = bool(state and (state.facts.recreate or (state.schema and not _is_made_as(state.schema, schema))))
         demand = self._demand(schema, joining.states())  # parents may have come to stream meanwhile
         load = LoadTable(
             schema,
@@ -384,13 +383,13 @@ class Loading:
         )
         self._load_level([load])
         now = joining.states().get(table)
-        if now is not None and now.state == "parked" and now.generation == generation:
+        if now is not None and now.is_parked and now.generation == generation:
             raise TablesParked(f"{table} is parked: {now.reason}", job=self.name)
         if parked := ends.parked_because(self.job, table):
             raise TablesParked(f"{table} was parked again: {parked}", job=self.name, hint="load it once more")
 
     def _demand(self, schema: TableSchema, states: Mapping[TableId, TableState]) -> Demand:
-        schemas = {t: s.schema for t, s in states.items() if s.schema and s.state == "streaming"} | {schema.id: schema}
+        schemas = {t: s.schema for t, s in states.items() if s.schema and s.is_streaming} | {schema.id: schema}
         return next(demand for level in self._demands(schemas) for demand in level if demand.table == schema.id)
 
 

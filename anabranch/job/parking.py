@@ -7,17 +7,17 @@ What does not live here: parking (apply, capture), joining (apply), loading agai
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from anabranch import log
-from anabranch.abc import TargetStore
 from anabranch.apply.park import together
 from anabranch.errors import ConfigError
 from anabranch.job import ends
 from anabranch.model.ids import TableId
 from anabranch.model.schema import component
-from anabranch.model.state import JOINS, RESUMES, TableState
+from anabranch.model.table_life import TableState, give_up_place
+from anabranch.model.table_life import resume as to_resume
 from anabranch.trail import requests, retention
 from anabranch.trail.reader import TrailReader, exists
 
@@ -48,7 +48,7 @@ def parked_tables(job: Job, table: TableId | None = None) -> list[ParkedTable]:
         states = store.tables(job.config.name) if store.exists() else {}
     finally:
         store.close()
-    found = [state for _, state in sorted(states.items()) if state.state == "parked" and table in (None, state.source)]
+    found = [state for _, state in sorted(states.items()) if state.is_parked and table in (None, state.source)]
     if table is not None and not found:
         raise _not_parked(job, table, states)
     if not exists(job.trail):
@@ -73,9 +73,9 @@ def _told(job: Job, state: TableState, trail: TrailReader | None) -> ParkedTable
 def resumes_after(state: TableState, trail: TrailReader) -> int | None:
     """Finds the place where a parked table can go on; None where it has to be loaded again: the source's definition
     changed since, or the trail does not reach back."""
-    if RESUMES not in state.facts or trail.history.parked_by(state.source):
+    if state.facts.resumes is None or trail.history.parked_by(state.source):
         return None
-    after, latest = int(state.facts[RESUMES]), trail.history.latest(state.source)
+    after, latest = state.facts.resumes, trail.history.latest(state.source)
     asked = requests.answer(trail.directory, state.source)
     is_other = latest is not None and state.schema is not None and latest.version != state.schema.version
     if is_other or trail.history.joined_after(state.source, after) or (asked is not None and asked.is_pending):
@@ -91,9 +91,10 @@ def resume(job: Job, table: TableId | None) -> list[TableId]:
         states = store.tables(job.config.name) if store.exists() else {}
         groups = _groups(job, states, table)
         for state in groups:
-            retention.hold(job.trail, job.names.table(state.source), int(state.facts[RESUMES]))
-            if state.state == "parked":
-                _let_join(job, store, state)
+            assert state.facts.resumes is not None, "so it was chosen"
+            retention.hold(job.trail, job.names.table(state.source), state.facts.resumes)
+            if state.is_parked:
+                store.save_table(job.config.name, to_resume(state), state)
     finally:
         store.close()
     return [state.source for state in groups]
@@ -101,16 +102,16 @@ def resume(job: Job, table: TableId | None) -> list[TableId]:
 
 def _groups(job: Job, states: Mapping[TableId, TableState], table: TableId | None) -> Sequence[TableState]:
     """Picks the tables that are to go on. Raises ConfigError where none of them can."""
-    parked = [state for state in states.values() if state.state == "parked"]
+    parked = [state for state in states.values() if state.is_parked]
     if table is None:
-        wanted = {state.facts[RESUMES] for state in parked if RESUMES in state.facts}
+        wanted = {state.facts.resumes for state in parked} - {None}
         if not wanted:
             raise ConfigError("no table can be resumed", job=job.config.name, hint=LS)
     else:
-        if table not in states or states[table].state != "parked":
+        if table not in states or not states[table].is_parked:
             raise _not_parked(job, table, states)
-        wanted = {states[table].facts.get(RESUMES, "")}
-    groups = _by_knot([state for _, state in sorted(states.items()) if state.facts.get(RESUMES) in wanted], states)
+        wanted = {states[table].facts.resumes} - {None}
+    groups = _by_knot([state for _, state in sorted(states.items()) if state.facts.resumes in wanted], states)
     if table is not None:
         groups = [group for group in groups if table in [state.source for state in group]]
     with TrailReader(job.trail) as trail:
@@ -151,11 +152,6 @@ def _without_the_rest(group: Sequence[TableState], states: Mapping[TableId, Tabl
     return [name for name in sorted(names) if component([name], schemas) - names]
 
 
-def _let_join(job: Job, store: TargetStore, state: TableState) -> None:
-    facts = {**state.facts, JOINS: "yes", "loaded": "yes"}
-    store.save_table(job.config.name, replace(state, state="loading", facts=facts), state)
-
-
 def give_up(job: Job, table: TableId) -> int:
     """Hold nothing of the trail for a parked table any more, nor for those that were parked with it: only a load brings them
     back. Returns the bytes that were held."""
@@ -168,9 +164,8 @@ def give_up(job: Job, table: TableId) -> int:
     try:
         states = store.tables(job.config.name)
         mine = states[table]
-        for state in together(mine, states) if RESUMES in mine.facts else [mine]:
-            facts = {name: value for name, value in state.facts.items() if name != RESUMES}
-            store.save_table(job.config.name, replace(state, facts=facts), state)
+        for state in together(mine, states) if mine.facts.resumes is not None else [mine]:
+            store.save_table(job.config.name, give_up_place(state), state)
             retention.unregister(job.trail, job.names.table(state.source))
     finally:
         store.close()

@@ -10,19 +10,20 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from anabranch.abc import TargetStore
 from anabranch.config import JobConfig, describe_change
 from anabranch.config.job import Rule, TableEntry, Types
-from anabranch.errors import ConfigError, StateError
+from anabranch.errors import ConfigError
 from anabranch.job import ends
-from anabranch.job.drop import let_go, running
+from anabranch.job.drop import let_go
+from anabranch.job.running import require_stopped
 from anabranch.model.datatype import Kind
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema, component
-from anabranch.model.state import JOINS, RECREATE, RESUMES, TableState
+from anabranch.model.table_life import TableState, wait_for_load
 from anabranch.model.writers import own_targets
 from anabranch.preflight.cascades import ancestors, check_cascades
 from anabranch.preflight.report import Report
@@ -62,8 +63,8 @@ class Plan:
 def plan(job: Job, execute: bool) -> Plan | None:
     """None where the job has never run: its first start loads every table. Raises ConfigError for what only a new job can
     do, StateError where the job runs and is to be changed."""
-    if execute and (parts := list(running(job))):
-        raise StateError(f"the job is running: {', '.join(parts)}", job=job.config.name, hint="stop it first")
+    if execute:
+        require_stopped(job)
     store = ends.target_of(job).store()
     try:
         known = store.job(job.config.name) if store.exists() else None
@@ -84,8 +85,7 @@ def left_out(job: Job, execute: bool) -> list[str]:
     databases stays there."""
     found = ends.targets_left_out(job)
     if execute and found:
-        if parts := list(running(job)):
-            raise StateError(f"the job is running: {', '.join(parts)}", job=job.config.name, hint="stop it first")
+        require_stopped(job)
         for name, held in found.items():
             let_go(job.trail, held)
             shutil.rmtree(job.config.home / "targets" / name, ignore_errors=True)
@@ -133,7 +133,7 @@ def _plan(job: Job, before: dict[str, Any], states: Mapping[TableId, TableState]
 def _require_built(job: Job, states: Iterable[TableState]) -> None:
     """Keys that were taken off for a load, also of other tables, are back when it is through."""
     for state in states:
-        if state.state in ("pending", "loading") or (state.state == "streaming" and "built" not in state.facts):
+        if state.is_before_stream or (state.is_streaming and not state.is_built):
             raise ConfigError(
                 f"the load of {state.source} is not through",
                 job=job.config.name,
@@ -238,8 +238,5 @@ def _take_over(job: Job, store: TargetStore, found: Plan, states: Mapping[TableI
 
 def _waiting(state: TableState, change: TableChange) -> TableState:
     """Parked until it is loaded again."""
-    facts = {name: value for name, value in state.facts.items() if name not in (JOINS, RESUMES)}
-    if change.recreates:
-        facts[RECREATE] = "yes"
     reason = f"the job file was changed ({change.why}); anabranch load JOB --table {change.table} brings it in"
-    return replace(state, state="parked", low="", high="", reason=reason, facts=facts)
+    return wait_for_load(state, reason, change.recreates)

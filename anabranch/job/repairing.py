@@ -13,7 +13,7 @@ from anabranch import log
 from anabranch.errors import StateError
 from anabranch.job import ends
 from anabranch.job.asides import set_aside
-from anabranch.job.drop import running
+from anabranch.job.running import APPLY, running
 from anabranch.model.ids import TableId
 from anabranch.trail import repairs
 from anabranch.verify.canonical import Canonical
@@ -30,7 +30,7 @@ WITH_KEYS = "anabranch load JOB --table {} brings it in again"
 
 def require_apply(job: Job) -> None:
     """It is what writes at the target. Raises StateError."""
-    if not any(part.startswith("apply") for part in running(job)):
+    if not any(part.name == APPLY for part in running(job)):
         raise StateError("apply does not run, which does the repair", job=job.config.name, hint="anabranch run JOB")
 
 

@@ -11,7 +11,7 @@ import uuid
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from anabranch.abc import TargetStore
@@ -24,7 +24,8 @@ from anabranch.load.order import demands
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema, component
-from anabranch.model.state import KEPT, SET_ASIDE, WINDOW, Checkpoint, TableState
+from anabranch.model.state import Checkpoint
+from anabranch.model.table_life import TableState, build_again, open_window
 from anabranch.preflight.cascades import ancestors
 from anabranch.trail import retention
 from anabranch.trail.reader import TrailReader, exists
@@ -32,7 +33,6 @@ from anabranch.trail.reader import TrailReader, exists
 if TYPE_CHECKING:
     from anabranch.job.job import Job
 
-BUILT = ("built", "not_built", "analyzed")  # facts of what stands beside the rows: it is looked at again
 UNSEEN = "foreign keys change it unseen by the log, as only a load can tell: anabranch load JOB --table brings it anew"
 SHARED = "rows of its target are another job's: anabranch verify JOB --repair puts single ones right"
 ASIDE = "rows are set aside, here or where foreign keys lead: anabranch parked release, or discard, before going back"
@@ -111,25 +111,25 @@ class _Plan:
     to: Position
 
     def made(self) -> Rewound:
-        open_tables = [str(t) for t, s in sorted(self.states.items()) if s.state in ("pending", "loading")]
+        open_tables = [str(t) for t, s in sorted(self.states.items()) if s.is_before_stream]
         if open_tables:
             raise StateError(
                 f"{', '.join(open_tables[:5])} are not past their load",
                 job=self.job.config.name,
                 hint="let them catch up: anabranch run JOB --until-caught-up",
             )
-        schemas = {t: s.schema for t, s in self.states.items() if s.state == "streaming" and s.schema}
+        schemas = {t: s.schema for t, s in self.states.items() if s.is_streaming and s.schema}
         begins = {t: max(self.to.sequence, self._readable_after(t)) for t in schemas}
         images = self._images()
         met = {t for t in schemas if images[t] or begins[t] > self.to.sequence}
         if not ends.logs_cascades(self.job, ends.source_of(self.job)):
             met |= {t for t in schemas if ancestors(schemas, t) & met}
         left = dict.fromkeys(met & self._between(schemas), UNSEEN)
-        left |= {t: SHARED for t in met if KEPT in self.states[t].facts or self.states[t].target in self.others}
-        held = {t for t in schemas if SET_ASIDE in self.states[t].facts}
+        left |= {t: SHARED for t in met if self.states[t].facts.kept or self.states[t].target in self.others}
+        held = {t for t in schemas if self.states[t].facts.set_aside}
         left |= {t: ASIDE for t in met if not held.isdisjoint(component([t], schemas))}
         left |= {t: KEYLESS for t in met if not self.job.rules.target_table(schemas[t]).key}
-        left |= {t: "it is parked" for t, s in self.states.items() if s.state == "parked" and images[t]}
+        left |= {t: "it is parked" for t, s in self.states.items() if s.is_parked and images[t]}
         tables = {t: images[t] for t in sorted(met - left.keys())}
         later = {t: begins[t] for t in tables if begins[t] > self.to.sequence}
         return Rewound(self.now, self.to, tables, {t: self.trail.position_at(s) for t, s in later.items()}, left)
@@ -170,8 +170,7 @@ def _go_back(
     try:
         for table in found.tables:
             state = states[table]
-            unbuilt = replace(state, facts={name: v for name, v in state.facts.items() if name not in BUILT})
-            store.save_table(job.config.name, unbuilt, state)
+            store.save_table(job.config.name, build_again(state), state)
             if state.schema:
                 loader.take_off_keys(job.config.name, job.rules.target_table(state.schema))
             reach("rewind.opened")
@@ -182,14 +181,13 @@ def _go_back(
 
 def _in_window(state: TableState, found: Rewound) -> TableState | None:
     """A table that is replayed is in a window again; one that stays as it is has nothing to do up to the former place."""
-    if state.state != "streaming":
+    if not state.is_streaming:
         return None
     low = found.now.sequence if state.source in found.left else found.to.sequence
     if state.source in found.later:
         low = found.later[state.source].sequence
-    facts = {name: value for name, value in state.facts.items() if name not in BUILT or state.source in found.left}
-    window = {WINDOW: f"{low},{found.now.sequence}", "loaded": "yes"}
-    return replace(state, state="loading", low="", high="", facts={**facts, **window})
+    stays = state.source in found.left
+    return open_window(state if stays else build_again(state), low, found.now.sequence)
 
 
 def _require_same(job: Job, store: TargetStore, states: Sequence[TableState]) -> None:
@@ -197,7 +195,7 @@ def _require_same(job: Job, store: TargetStore, states: Sequence[TableState]) ->
     there = store.tables(job.config.name)
     for state in states:
         known = there.get(state.source)
-        if known is None or (known.state, known.generation) != ("streaming", state.generation):
+        if known is None or not known.is_streaming or known.generation != state.generation:
             raise StateError(f"{state.source} has changed meanwhile", job=job.config.name, hint="try again")
 
 

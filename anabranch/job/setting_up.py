@@ -8,9 +8,8 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from anabranch import log
-from anabranch.errors import StateError
 from anabranch.job import ends
-from anabranch.job.drop import running
+from anabranch.job.running import APPLY, LOAD, require_stopped
 from anabranch.trail.reader import TrailReader, exists
 
 if TYPE_CHECKING:
@@ -50,8 +49,7 @@ def _tables(job: Job, source: SourceConnector) -> dict[TableId, TableSchema]:
 
 
 def _removal(job: Job, execute: bool) -> list[str]:
-    parts = [part for part in running(job) if part.startswith(("capture", "run"))]
-    if execute and parts:
-        raise StateError(f"the job is running: {', '.join(parts)}", job=job.config.name, hint="stop it first")
+    if execute:
+        require_stopped(job, but=(LOAD, APPLY))
     job_uuid = ends.trail_uuid(job) or ends.begun_uuid(job.trail)
     return ends.source_of(job).leftovers(ends.name_at_source(job.config.name, job_uuid), execute) if job_uuid else []

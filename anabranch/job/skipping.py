@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from anabranch.abc import TargetStore
 from anabranch.errors import ConfigError, StateError
 from anabranch.job import ends
-from anabranch.job.drop import running
+from anabranch.job.running import CAPTURE, require_stopped
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
-from anabranch.model.state import RESUMES, Skipped, TableState
+from anabranch.model.state import Skipped
+from anabranch.model.table_life import TableState
 from anabranch.rows.chunk import BarrierKind
 from anabranch.trail.reader import TrailReader, exists
 from anabranch.trail.show import show
@@ -110,13 +111,12 @@ def _held(job: Job, trail: TrailReader, there: Position) -> Skipped:
 
 def require_still(job: Job) -> None:
     """Neither load nor apply runs: what is changed here is asked for when they start. Raises StateError."""
-    if parts := [part for part in running(job) if not part.startswith("capture")]:
-        raise StateError(f"the job is running: {', '.join(parts)}", job=job.config.name, hint="stop it first")
+    require_stopped(job, but=(CAPTURE,))
 
 
 def _waits(state: TableState | None, sequence: int) -> bool:
     """Does a parked table still have the transaction before it?"""
-    return state is not None and RESUMES in state.facts and int(state.facts[RESUMES]) < sequence
+    return state is not None and state.facts.resumes is not None and state.facts.resumes < sequence
 
 
 def _applied(job: Job, store: TargetStore) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -17,7 +16,8 @@ from anabranch.job.lag import Lag, lives
 from anabranch.job.states import Condition, condition_of, worst
 from anabranch.model.condition import Waiting
 from anabranch.model.position import LogMark, Position
-from anabranch.model.state import CONFLICTS, SET_ASIDE, Checkpoint, TableState
+from anabranch.model.state import Checkpoint
+from anabranch.model.table_life import TableState
 from anabranch.state.store import StateStore, time_text
 from anabranch.trail.reader import TrailEnd, TrailReader, exists
 from anabranch.trail.staging import waiting
@@ -223,7 +223,7 @@ def _named(job: Job, snapshot: dict[str, Any]) -> dict[str, Any]:
 
 
 def _table(state: TableState, snapshot: dict[str, Any]) -> dict[str, Any]:
-    loading = snapshot["progress"].get(str(state.source), {}).get("done", 0) if state.state == "loading" else 0
+    loading = snapshot["progress"].get(str(state.source), {}).get("done", 0) if state.is_loading else 0
     return {
         "source": str(state.source),
         "target": str(state.target),
@@ -231,9 +231,9 @@ def _table(state: TableState, snapshot: dict[str, Any]) -> dict[str, Any]:
         "reason": state.reason,
         "rows_loaded": max(state.rows_loaded, loading),
         "changes_applied": state.changes_applied,
-        **({"set_aside": int(state.facts[SET_ASIDE])} if SET_ASIDE in state.facts else {}),
-        **({"conflicts": int(state.facts[CONFLICTS])} if CONFLICTS in state.facts else {}),
-        **({"not_built": json.loads(state.facts["not_built"])} if "not_built" in state.facts else {}),
+        **({"set_aside": state.facts.set_aside} if state.facts.set_aside else {}),
+        **({"conflicts": state.facts.conflicts} if state.facts.conflicts else {}),
+        **({"not_built": list(state.facts.not_built)} if state.facts.not_built else {}),
     }
 
 

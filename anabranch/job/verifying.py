@@ -11,7 +11,7 @@ from anabranch.job import ends
 from anabranch.job.asides import set_aside
 from anabranch.job.repairing import KEYS, repair, require_apply
 from anabranch.model.ids import TableId
-from anabranch.model.state import KEPT, TableState
+from anabranch.model.table_life import TableState
 from anabranch.trail import identity
 from anabranch.trail.storage import LocalStorage
 from anabranch.verify.plan import VerifyTable
@@ -39,12 +39,12 @@ def verify(
     states, others = _states(job)
     tables = [
         VerifyTable(
-            s.schema, job.rules.target_table(s.schema), job.rules.where(s.schema), KEPT in s.facts or s.target in others
+            s.schema, job.rules.target_table(s.schema), job.rules.where(s.schema), s.facts.kept or s.target in others
         )
         for s in states.values()
-        if s.state == "streaming" and s.schema
+        if s.is_streaming and s.schema
     ]
-    parked = tuple(Parked(str(t), s.reason) for t, s in sorted(states.items()) if s.state == "parked")
+    parked = tuple(Parked(str(t), s.reason) for t, s in sorted(states.items()) if s.is_parked)
     found = _compared(job, spark, tables, repairs, by_rows)
     if repairs and not found.identical:
         done = repair(job, tables, found.tables, stop)
@@ -87,7 +87,7 @@ def _states(job: Job) -> tuple[dict[TableId, TableState], frozenset[TableId]]:
         store.close()
     if not found:
         raise StateError("the job has loaded nothing yet", job=job.config.name, hint="anabranch run JOB")
-    loading = [str(table) for table, state in found.items() if state.state in ("pending", "loading")]
+    loading = [str(table) for table, state in found.items() if state.is_before_stream]
     if loading:
         raise StateError(
             f"{len(loading)} tables are not past their load: {', '.join(loading[:5])}",

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from anabranch.trail.writer import TrailWriter
 
 INTERVAL = 0.25
-FOR_LOAD = ("for the load", "for capture to pass the positions of the load")  # what apply waits for before it begins
 SPARK_STARTS = "Spark is starting: rows come behind that"
 
 OF_TARGET = ("load", "apply")
@@ -201,7 +200,7 @@ class ApplyWatcher:
     def waiting(self, why: str, on: Waiting | AnabranchError) -> None:
         if self._phase != why:
             self._phase = why
-            if not why.startswith(FOR_LOAD):  # which has a phase of its own
+            if on is not Waiting.LOAD:  # which has a phase of its own
                 self.state.phase("waiting", why, *_facts(on, self.state.task))
 
     def streaming(self, consistent: bool) -> None:

@@ -8,30 +8,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from anabranch.abc import LoadedChunk
-from anabranch.model.state import TableState
-
-LOADED = {"loaded": "yes"}
+from anabranch.model.table_life import TableState, hand_over
 
 
-def loaded(state: TableState, chunks: Sequence[LoadedChunk]) -> TableState:
-    """The table's state once every chunk is in the ledger."""
+def loaded(state: TableState, chunks: Sequence[LoadedChunk], aside: int = 0) -> TableState:
+    """The table's state once every chunk is in the ledger. `aside`: rows that were set aside on the way."""
     if any(chunk.rows is None for chunk in chunks):
         raise ValueError(f"{state.source}: chunks are missing")
-    return replace(
-        state,
-        low=_distinct(chunk.low for chunk in chunks),
-        high=_distinct(chunk.high for chunk in chunks),
-        rows_loaded=sum(chunk.rows or 0 for chunk in chunks),
-        facts={**state.facts, **LOADED},
-    )
-
-
-def is_loaded(state: TableState) -> bool:
-    """Has this generation been handed over? A new one begins without marks."""
-    return state.facts.get("loaded") == "yes" and bool(state.high)
+    low, high = _distinct(chunk.low for chunk in chunks), _distinct(chunk.high for chunk in chunks)
+    return hand_over(state, low, high, sum(chunk.rows or 0 for chunk in chunks), aside)
 
 
 def _distinct(marks: Iterable[str]) -> str:

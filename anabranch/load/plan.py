@@ -25,10 +25,10 @@ from anabranch.abc import (
 )
 from anabranch.errors import SchemaError
 from anabranch.failpoints import reach
-from anabranch.load.handover import is_loaded
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
-from anabranch.model.state import JOINS, KEPT, SET_ASIDE, TableState
+from anabranch.model.table_facts import NO_FACTS
+from anabranch.model.table_life import TableState, begin, prepare
 from anabranch.rows.net import TargetTable
 from anabranch.spark.where import Named
 
@@ -166,9 +166,8 @@ class _Planner:
                     yield Planned(load, chunks, self._estimate(load.schema))
 
     def _new(self, load: LoadTable, before: TableState | None) -> NewLoad:
-        changes = before.changes_applied if before else 0
-        state = TableState(load.schema.id, load.table.target, "loading", load.generation, schema=load.schema)
-        return NewLoad(load.schema, load.table, replace(state, changes_applied=changes), before, self._bounds(load))
+        state = begin(prepare(before, load.schema, load.table.target), load.generation)
+        return NewLoad(load.schema, load.table, state, before, self._bounds(load))
 
     def _estimate(self, schema: TableSchema) -> int:
         """Asked once."""
@@ -182,7 +181,7 @@ class _Planner:
         state = states.get(load.schema.id)
         begun = state is not None and state.generation == load.generation
         if begun and state is not None:
-            if state.state != "loading" or is_loaded(state):
+            if not state.is_loading or state.is_loaded:
                 return None
             _refuse_another_definition(load, state)
         chunks = self.loader.chunks(self.job, load.schema.id, load.generation) if begun else []
@@ -197,12 +196,7 @@ class _Planner:
         """The definition is saved before the generation begins: a ledger never stands beside another load's facts."""
         of = (self.job, load.generation)
         self.loader.create_table(load.schema, load.table, self.rules, load.recreate, self.beside, of)
-        facts = ({JOINS: "yes"} if load.joins else {}) | ({KEPT: "yes"} if load.keep else {})
-        if state is not None and SET_ASIDE in state.facts:  # the generation forgets the rows, and this with them
-            facts |= {SET_ASIDE: state.facts[SET_ASIDE]}
-        pending = TableState(load.schema.id, load.table.target, "pending", schema=load.schema, facts=facts)
-        if state is not None:
-            pending = replace(pending, generation=state.generation, changes_applied=state.changes_applied)
+        pending = prepare(state, load.schema, load.table.target, load.joins, load.keep)
         self.store.save_table(self.job, pending, state)
         reach("load.table.created")
         return self._begin_generation(load)
@@ -233,7 +227,7 @@ def _have_begun() -> None:
 
 def _is_new(load: LoadTable, state: TableState | None) -> bool:
     """Was nothing of it ever here, and is nothing asked for but to load it?"""
-    is_first = state is None or (state.state == "pending" and state.generation == 0 and not state.facts)
+    is_first = state is None or (state.is_unbegun and state.facts == NO_FACTS)
     return is_first and load.generation == 1 and not (load.recreate or load.joins or load.keep)
 
 

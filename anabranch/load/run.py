@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from functools import partial
 
 from anabranch import log
@@ -26,11 +25,11 @@ from anabranch.abc import (
 from anabranch.errors import AnabranchError, Fenced, Retry, SourceUnavailable, StateError, TargetBusy, TargetUnavailable
 from anabranch.failpoints import reach
 from anabranch.load.copy import ChunkWork, Quiet
-from anabranch.load.handover import is_loaded, loaded
+from anabranch.load.handover import loaded
 from anabranch.load.plan import Knot, LoadTable, Piece, Planned, is_placed, pieces_of, plan
 from anabranch.model.endpoint import EndLimits
 from anabranch.model.ids import TableId
-from anabranch.model.state import SET_ASIDE, TableState
+from anabranch.model.table_life import TableState, park
 from anabranch.spark.engine import Engine
 from anabranch.spark.where import where
 from anabranch.spark.work import Bundle, Outcome
@@ -229,7 +228,7 @@ class _Load:
         states = self.store.tables(self.work.job)
         here = {t: self.tables[t].chunks for t in together & self.tables.keys()}
         there = [t for t, chunks in here.items() if any(chunk.rows is not None for chunk in chunks)]
-        there += [t for t in together - here.keys() if t in states and states[t].state != "parked"]
+        there += [t for t in together - here.keys() if t in states and not states[t].is_parked]
         if there:
             raise StateError(
                 f"{', '.join(map(str, sorted(together)))} have to be read at one moment, and"
@@ -369,7 +368,7 @@ def hand_over(store: TargetStore, loader: Loader, job: str, load: LoadTable, par
     One that capture has parked meanwhile stays parked: if that lies before the first chunk's mark, the stream would not
     look at it again."""
     state = store.table(job, load.schema.id)
-    if _is_handed_over(state, load):
+    if state is not None and state.is_handed_over(load.generation):
         return  # an answer was lost, or another load has done it; the stream may have noted something since
     if state is None or not _is_under_way(state, load):
         raise StateError(
@@ -383,7 +382,8 @@ def hand_over(store: TargetStore, loader: Loader, job: str, load: LoadTable, par
     try:
         store.save_table(job, now, state)
     except Fenced:
-        if not _is_handed_over(store.table(job, load.schema.id), load):
+        there = store.table(job, load.schema.id)
+        if there is None or not there.is_handed_over(load.generation):
             raise
 
 
@@ -397,28 +397,18 @@ def _handed_over(
             table=str(load.schema.id),
             hint=f"load it again: anabranch load JOB --table {load.schema.id}",
         )
-    now = loaded(state, chunks)
+    now = loaded(state, chunks, asides)
     if asides:
         log.get(job=job, table=str(load.schema.id)).warning("rows_set_aside", rows=asides)
-        now = replace(now, facts={**now.facts, SET_ASIDE: str(asides)})
         if asides > load.aside_limit:
             parked = (
                 f"{asides:,} rows cannot be converted, of which {load.aside_limit:,} may be set aside (set_aside_limit)"
             )
     if parked:
-        now = replace(now, state="parked", low="", high="", reason=f"{parked} (while it was being loaded)")
+        now = park(now, f"{parked} (while it was being loaded)")
     return now
 
 
 def _is_under_way(state: TableState | None, load: LoadTable) -> bool:
     """Is it this load that the state tells of, and not handed over?"""
-    is_this = state is not None and state.generation == load.generation and state.state == "loading"
-    return is_this and not _is_handed_over(state, load)
-
-
-def _is_handed_over(state: TableState | None, load: LoadTable) -> bool:
-    return (
-        state is not None
-        and state.generation == load.generation
-        and (state.state == "streaming" or (state.state == "loading" and is_loaded(state)))
-    )
+    return state is not None and state.generation == load.generation and state.is_loading and not state.is_loaded

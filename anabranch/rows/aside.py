@@ -13,7 +13,7 @@ from typing import Protocol
 
 from anabranch.errors import RowRefused
 from anabranch.model.ids import TableId
-from anabranch.model.state import TableState
+from anabranch.model.table_life import TableState
 from anabranch.rows.net import RowChange, TargetTable
 
 Texts = Mapping[str, str | None]

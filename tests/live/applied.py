@@ -20,7 +20,7 @@ from anabranch.apply.patience import Patience
 from anabranch.errors import AnabranchError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import Position
-from anabranch.model.state import TableState
+from anabranch.model.table_life import TableState
 from anabranch.testing.databases import Database
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.writer import TrailWriter

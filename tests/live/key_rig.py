@@ -22,7 +22,7 @@ from anabranch.connectors.postgresql.target import connector as target
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import Action, ForeignKey, Index, TableSchema
-from anabranch.model.state import JOINS, TableState
+from anabranch.model.table_life import TableState
 from anabranch.rows.chunk import Barrier, BarrierKind, Chunk
 from anabranch.rows.conflict import STRICT, ConflictPolicy
 from anabranch.rows.net import TargetTable
@@ -259,7 +259,7 @@ def rig(
 
     def context(states: Mapping[TableId, TableState]) -> ApplyContext:
         chosen = policies or {}
-        mine = [s for s in schemas if states[s.id].state != "parked" and JOINS not in states[s.id].facts]
+        mine = [s for s in schemas if states[s.id].state != "parked" and not states[s.id].facts.joins]
         tables = {s.id: Followed(s, targets[s.id], on_conflict=chosen.get(s.id.name, STRICT)) for s in mine}
         enforced = loader.foreign_keys(list(targets.values()))
         keys = None if writer.bypasses() else key_order({s.id: s for s in schemas}, targets, enforced)

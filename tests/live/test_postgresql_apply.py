@@ -16,7 +16,7 @@ from anabranch.abc import Conflict, ValueRules
 from anabranch.errors import TargetError, TargetUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
-from anabranch.model.state import TableState
+from anabranch.model.table_life import TableState
 from anabranch.rows.net import RowChange, TableNet, TargetTable, Updates
 
 __all__ = ["applying", "endpoint"]

@@ -17,7 +17,7 @@ from anabranch.errors import Fenced, TargetError
 from anabranch.failpoints import VARIABLE, FailpointReached, arm
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
-from anabranch.model.state import TableState
+from anabranch.model.table_life import TableState
 from anabranch.rows.net import TargetTable
 
 CHUNKS = (Bounds(None, ("5",)), Bounds(("5",), None))

@@ -121,7 +121,7 @@ def test_rule_28_a_target_that_others_write_to(made: Callable[..., Any], policy:
         assert one.rows()["one"] == model.rows, f"after {moment}"
     assert [(n.kind, n.decision) for n in noted(one)] == model.notes and len(model.notes) > 10
     state = one.applier.states[ONE.id]
-    assert state.facts["conflicts"] == str(len(model.notes))
+    assert state.facts.conflicts == len(model.notes)
 
 
 def test_what_is_noted(made: Callable[..., Any]) -> None:

@@ -21,7 +21,7 @@ from anabranch.load.copy import ChunkWork
 from anabranch.load.plan import LoadTable, Piece
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
-from anabranch.model.state import TableState
+from anabranch.model.table_life import TableState
 from anabranch.rows.net import RowChange, TableNet, Updates
 from anabranch.spark.work import Outcome, do
 

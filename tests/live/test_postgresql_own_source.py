@@ -24,7 +24,8 @@ from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import Column, TableSchema
-from anabranch.model.state import Checkpoint, TableState
+from anabranch.model.state import Checkpoint
+from anabranch.model.table_life import TableState
 from anabranch.model.writers import SourceWriter
 from anabranch.rows.net import TableNet, TargetTable
 from anabranch.testing.databases import Database

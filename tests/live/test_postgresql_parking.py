@@ -20,7 +20,8 @@ from anabranch.connectors.mysql.source import connector as source
 from anabranch.errors import RowRefused
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.schema import Action
-from anabranch.model.state import JOINS, REREAD, RESUMES, TableState
+from anabranch.model.table_facts import Facts
+from anabranch.model.table_life import Life, TableState, open_window, resume
 from anabranch.rows.conflict import STRICT
 from anabranch.trail import retention
 
@@ -53,7 +54,7 @@ def let_join(one: Any, *names: str) -> None:
     """As `anabranch parked resume` does."""
     for state in list(one.applier.store.tables(one.applier.job).values()):
         if state.source.name in (names or ("parent", "child")):
-            joining = replace(state, state="loading", facts={**state.facts, JOINS: "yes", "loaded": "yes"})
+            joining = resume(state)
             one.applier.store.save_table(one.applier.job, joining, state)
 
 
@@ -86,7 +87,7 @@ def test_rule_26_the_table_parks_with_its_foreign_keys_and_the_others_go_on(made
     assert sorted(rows["alone"]) == [1, 2, 3, 4] and rows["parent"] == {1: row(1, 1), 2: row(2, 2)}
     assert sorted(rows["child"]) == [10]
     found = {t.name: s for t, s in one.applier.store.tables(one.applier.job).items()}
-    assert found["parent"].facts[RESUMES] == found["child"].facts[RESUMES] == "3"
+    assert found["parent"].facts.resumes == found["child"].facts.resumes == 3
     assert (
         "small" in found["parent"].reason and "id = 2" in found["parent"].reason and "(at 4@" in found["parent"].reason
     )
@@ -114,7 +115,7 @@ def test_rule_15_parked_tables_go_on_where_they_stood(made: Callable[..., Any]) 
     assert sorted(rows["alone"]) == [2, 3, 4]
     assert not retention.readers(one.applier.trail.directory)
     one.apply([("child", "i", {"id": 30, "p": 3}), ("alone", "d", row(2, 2))])
-    assert sorted(one.rows()["child"]) == [20, 30] and RESUMES not in one.applier.states[CHILD.id].facts
+    assert sorted(one.rows()["child"]) == [20, 30] and one.applier.states[CHILD.id].facts.resumes is None
 
 
 def test_what_the_target_still_refuses_is_parked_again(made: Callable[..., Any]) -> None:
@@ -124,7 +125,7 @@ def test_what_the_target_still_refuses_is_parked_again(made: Callable[..., Any])
     join(one)
     assert states(one) == {"alone": "streaming", "parent": "parked", "child": "parked"}
     found = one.applier.store.table(one.applier.job, PARENT.id)
-    assert found.reason.startswith("still refused: ") and found.facts[RESUMES] == "3" and JOINS not in found.facts
+    assert found.reason.startswith("still refused: ") and found.facts.resumes == 3 and not found.facts.joins
     assert len(retention.readers(one.applier.trail.directory)) == 2
     one.database.execute(f"ALTER TABLE {one.where}.parent DROP CONSTRAINT small")
     let_join(one)
@@ -150,20 +151,18 @@ def test_rule_15_a_crash_while_it_parks_loses_nothing(made: Callable[..., Any]) 
 def test_a_table_whose_load_is_not_past_its_window_has_to_be_loaded_again(made: Callable[..., Any]) -> None:
     one = made()
     store, state = one.applier.store, one.applier.states[CHILD.id]
-    store.save_table(
-        one.applier.job, replace(state, state="loading", facts={"loaded": "yes", REREAD: '[{"id": "9"}]'}), state
-    )
+    store.save_table(one.applier.job, open_window(state, 0, 3).with_waiting([{"id": "9"}]), state)
     one.applier.ask_again()
     refused(one)
     found: TableState = store.table(one.applier.job, PARENT.id)
-    assert found.state == "parked" and RESUMES not in found.facts
+    assert found.state == "parked" and found.facts.resumes is None
 
 
 def test_a_table_that_is_loaded_to_join_goes_with_its_parent(made: Callable[..., Any]) -> None:
     """What the parent's changes do to it meanwhile would be told by nothing."""
     one = made()
     store, state = one.applier.store, one.applier.states[CHILD.id]
-    store.save_table(one.applier.job, replace(state, state="loading", facts={JOINS: "yes"}), state)
+    store.save_table(one.applier.job, replace(state, state=Life.LOADING, facts=Facts(joins=True)), state)
     one.applier.ask_again()
     one.apply([("parent", "i", row(2, 500))])
     assert states(one) == {"alone": "streaming", "parent": "parked", "child": "parked"}

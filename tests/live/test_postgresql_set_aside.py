@@ -23,7 +23,7 @@ from anabranch.errors import RowRefused
 from anabranch.failpoints import FailpointReached
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.schema import Action
-from anabranch.model.state import JOINS, RESUMES, SET_ASIDE
+from anabranch.model.table_life import resume as to_resume
 from anabranch.rows.aside import DISCARD, RELEASE, AsideChange
 from anabranch.rows.conflict import STRICT, ConflictPolicy
 
@@ -82,7 +82,7 @@ def aside(one: Any) -> list[tuple[str, str, int]]:
 
 def facts(one: Any) -> dict[str, str]:
     found = one.applier.store.tables(one.applier.job)
-    return {table.name: state.facts[SET_ASIDE] for table, state in found.items() if SET_ASIDE in state.facts}
+    return {table.name: str(state.facts.set_aside) for table, state in found.items() if state.facts.set_aside}
 
 
 def following(one: Any, policies: Callable[[Any], ConflictPolicy] = lambda _: STRICT) -> Following:
@@ -109,7 +109,7 @@ def resume(one: Any) -> None:
     """As `anabranch parked resume` does."""
     for state in list(one.applier.store.tables(one.applier.job).values()):
         if state.state == "parked":
-            joining = replace(state, state="loading", facts={**state.facts, JOINS: "yes", "loaded": "yes"})
+            joining = to_resume(state)
             one.applier.store.save_table(one.applier.job, joining, state)
     join_loaded(one.applier, following(one))
 
@@ -232,7 +232,7 @@ def test_rule_26_a_child_of_a_row_that_is_set_aside_parks_and_comes_back_after_i
     mend(one, "parent")
     settle(one)  # of a table that is parked
     assert aside(one) == [] and facts(one) == {} and one.rows()["parent"].keys() == {1, 2}
-    assert RESUMES in one.applier.store.table(one.applier.job, PARENT.id).facts
+    assert one.applier.store.table(one.applier.job, PARENT.id).facts.resumes is not None
     resume(one)
     assert set(states(one).values()) == {"streaming"} and one.rows()["child"].keys() == {10, 20}
 
@@ -389,7 +389,7 @@ def test_rule_26_a_row_is_released_while_its_table_is_about_to_resume(made: Call
     mend(one, "parent")
     for state in list(one.applier.store.tables(one.applier.job).values()):
         if state.state == "parked":
-            joining = replace(state, state="loading", facts={**state.facts, JOINS: "yes", "loaded": "yes"})
+            joining = to_resume(state)
             one.applier.store.save_table(one.applier.job, joining, state)
     one.applier.ask_again()
     settle(one)

@@ -20,7 +20,9 @@ from anabranch.errors import TargetError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
-from anabranch.model.state import KEPT, Checkpoint, TableState
+from anabranch.model.state import Checkpoint
+from anabranch.model.table_facts import Facts
+from anabranch.model.table_life import TableState
 
 OTHER = "bern"
 ANN, BOB = b"1\tAnn\t\\N\t\\N\n", b"2\tBob\t\\N\t\\N\n"
@@ -39,7 +41,7 @@ def other(loader: PostgresLoader, endpoint: Endpoint) -> Iterator[PostgresStore]
 def streams(store: PostgresStore, job: str, **facts: str) -> None:
     store.save_table(
         job,
-        TableState(CUSTOMER.source, CUSTOMER.target, "streaming", 1, facts=facts),
+        TableState(CUSTOMER.source, CUSTOMER.target, "streaming", 1, facts=Facts.read(facts)),
         store.table(job, CUSTOMER.source),
     )
 
@@ -114,7 +116,7 @@ def test_rule_16_a_truncate_takes_nothing_that_is_not_the_sources(
 ) -> None:
     if beside == "rows that were there":
         other.drop(OTHER)
-        streams(other, JOB, built="yes", **{KEPT: "yes"})
+        streams(other, JOB, built="yes", kept="yes")
     other.create_checkpoint(JOB, Position(0), 0)
     with closing(PostgresWriter(endpoint, RULES)) as writer:
         writer.claim(JOB, "me")
@@ -138,11 +140,11 @@ def test_a_table_without_rows_is_kept_for_nobody(
     """`existing = "keep"` is said of all tables of a job: those that are its own are emptied as ever."""
     other.drop(OTHER)
     for generation, rows in ((2, True), (3, False)):
-        pending = TableState(CUSTOMER.source, CUSTOMER.target, "pending", 1, facts={KEPT: "yes"})
+        pending = TableState(CUSTOMER.source, CUSTOMER.target, "pending", 1, facts=Facts(kept=True))
         other.save_table(JOB, pending, other.table(JOB, CUSTOMER.source))
         loader.begin_generation(JOB, CUSTOMER, generation, [Bounds()], False, True)
         found = other.table(JOB, CUSTOMER.source)
-        assert found is not None and (KEPT in found.facts) == rows
+        assert found is not None and found.facts.kept == rows
         target_database.execute("DELETE FROM dest.customers")
 
 

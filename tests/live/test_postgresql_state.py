@@ -21,7 +21,8 @@ from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import Column, TableSchema
-from anabranch.model.state import TableState
+from anabranch.model.table_facts import Facts
+from anabranch.model.table_life import TableState
 
 ORDERS = TableId("shop", 'odd "orders".x')
 
@@ -84,7 +85,7 @@ def test_torture_seed_201_another_makes_the_schema_while_this_one_waits_for_its_
         until = time.monotonic() + 120
         while target_database.query(asks) == [(0,)] and time.monotonic() < until:
             time.sleep(0.01)
-        other.execute(files("anabranch.connectors.postgresql").joinpath("state.sql").read_bytes())
+        other.execute(files("anabranch.connectors.postgresql.target").joinpath("state.sql").read_bytes())
     waiting.join(120)
     store.prepare()
     assert target_database.query("SELECT version FROM anabranch.meta") == [(1,)]
@@ -120,14 +121,15 @@ def test_the_first_checkpoint_stays(store: PostgresStore) -> None:
 def test_table_states_read_back(store: PostgresStore) -> None:
     store.prepare()
     schema = TableSchema(ORDERS, (Column("id", LogicalType(Kind.INT32), "int", False),), ("id",))
-    state = TableState(ORDERS, TableId("public", "orders"), "loading", 3, "l", "h", "why", 10, 20, schema, {"a": "b"})
+    facts = Facts(loaded=True, others={"a": "b"})
+    state = TableState(ORDERS, TableId("public", "orders"), "loading", 3, "l", "h", "why", 10, 20, schema, facts)
     store.save_table("shop", state, None)
     assert store.tables("shop", whole=False) == {ORDERS: replace(state, schema=None)}
     assert store.tables("shop") == {ORDERS: state}
     later = TableState(ORDERS, TableId("public", "orders"), "streaming", 3)
     store.save_table("shop", later, state)
     found = store.tables("shop")[ORDERS]
-    assert (found.state, found.low, found.schema, found.facts) == ("streaming", "", schema, {})
+    assert (found.state, found.low, found.schema, found.facts) == ("streaming", "", schema, Facts())
     assert store.tables("other") == {}
 
 

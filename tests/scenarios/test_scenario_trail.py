@@ -20,7 +20,7 @@ from anabranch.errors import TrailError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
-from anabranch.model.state import TableState
+from anabranch.model.table_life import TableState
 from anabranch.testing.databases import Database, connect
 from anabranch.testing.faults import Proxy
 from anabranch.testing.servers import Server, start_mariadb

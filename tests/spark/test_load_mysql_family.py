@@ -22,7 +22,8 @@ from anabranch.load.run import load_tables
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
-from anabranch.model.state import TableState
+from anabranch.model.table_facts import Facts
+from anabranch.model.table_life import TableState
 from anabranch.rows.net import TargetTable
 from anabranch.rules.rule_set import Filter
 from anabranch.spark.engine import SparkEngine
@@ -125,7 +126,7 @@ def test_rule_05_tables_are_loaded_in_chunks_and_handed_over(mysql_family: Serve
     assert made.loaded("b") == made.expected("b")
     assert seen == {TableId(made.source.name, n): r for n, r in (("a", ROWS), ("b", ROWS), ("nothing", 0))}
     state = made.state("a")
-    assert (state.state, state.generation, state.rows_loaded, state.facts) == ("loading", 1, ROWS, {"loaded": "yes"})
+    assert (state.state, state.generation, state.rows_loaded, state.facts) == ("loading", 1, ROWS, Facts(loaded=True))
     assert all(json.loads(state.low)) and all(json.loads(state.high))
     assert state.schema == made.tables()[0].schema
     chunks = made.target.query("SELECT count(*), min(rows) FROM anabranch.load_chunk WHERE source_table LIKE '%.a'")

@@ -20,7 +20,8 @@ from anabranch.errors import TargetError
 from anabranch.model.datatype import LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
-from anabranch.model.state import Checkpoint, Skipped, TableState
+from anabranch.model.state import Checkpoint, Skipped
+from anabranch.model.table_life import TableState
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.conflict import NotedConflict
 from anabranch.rows.net import TableNet

@@ -11,7 +11,8 @@ from functools import partial
 from anabranch.abc import Bounds, Conflict, Writer
 from anabranch.errors import Fenced
 from anabranch.model.ids import TableId
-from anabranch.model.state import SET_ASIDE, TableState
+from anabranch.model.table_facts import Facts
+from anabranch.model.table_life import TableState
 from anabranch.rows.aside import DISCARD, RELEASE, AsideChange
 from anabranch.rows.net import RowChange, TargetTable
 from anabranch.testing.conformance.subject import refuses
@@ -110,7 +111,7 @@ def a_load_or_a_table_that_is_left_out_forgets_what_is_set_aside(target: Target)
         for one in tables:
             found = store.table(JOB, one.source)
             assert found is not None
-            states[one.source] = replace(found, facts={SET_ASIDE: "2", "built": "yes"})
+            states[one.source] = replace(found, facts=Facts(set_aside=2, built=True))
 
         def both(writer: Writer) -> None:
             for one in tables:
@@ -127,7 +128,7 @@ def a_load_or_a_table_that_is_left_out_forgets_what_is_set_aside(target: Target)
             loader.begin_generation(JOB, of, 2, [Bounds()], True)
         assert store.set_aside(JOB, of.source) == [] == store.set_aside(JOB, of.source, discarded=True)
         loaded = store.table(JOB, of.source)
-        assert loaded is not None and loaded.facts == {"built": "yes"}
+        assert loaded is not None and loaded.facts == Facts(built=True)
         store.forget_table(JOB, states[other.source])
         assert store.set_aside(JOB, other.source) == []
 

@@ -12,6 +12,7 @@ from functools import partial
 
 from anabranch.abc import Bounds
 from anabranch.errors import Fenced, RowRefused, TargetError
+from anabranch.model.table_life import hand_over
 from anabranch.testing.conformance.subject import refuses
 from anabranch.testing.conformance.writer import JOB, RULES, Target, make, rows, schema, table, three
 
@@ -99,10 +100,10 @@ def rule_29_a_state_changes_for_who_has_seen_it(target: Target) -> None:
     of = make(target, table("seen"))
     with closing(target.connector.store()) as store:
         loading = store.tables(JOB)[of.source]
-        noted = replace(loading, facts={**loading.facts, "loaded": "yes"})
+        noted = hand_over(loading, "[]", "[]", 3)
         store.save_table(JOB, noted, loading)
         refuses(Fenced, lambda: store.save_table(JOB, replace(loading, reason="stale"), loading))
-        assert store.tables(JOB)[of.source].facts["loaded"] == "yes"
+        assert store.tables(JOB)[of.source].is_loaded
 
 
 CHECKS: tuple[Callable[[Target], None], ...] = (

@@ -14,7 +14,9 @@ from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import Action, Column, ForeignKey, Index, TableSchema
-from anabranch.model.state import Checkpoint, TableState
+from anabranch.model.state import Checkpoint
+from anabranch.model.table_facts import Facts
+from anabranch.model.table_life import Life, TableState, heard_of, park
 from anabranch.rows.lines import escaped_line, parse_line
 from anabranch.rows.net import Cascade, CascadeAction, CascadeRule, RowChange, TableNet, TargetTable, Updates
 from anabranch.testing.conformance.subject import refuses
@@ -163,16 +165,18 @@ def what_is_rolled_back_leaves_nothing(target: Target) -> None:
         before = epochs.now
         assert epochs.writer.begin(epochs.now, epochs.next) == "open"
         epochs.writer.merge(TableNet(of, inserts=arrow(("1", None, "x"))))
-        epochs.writer.save_table(JOB, TableState(of.source, of.target, "parked", reason="no"))
+        epochs.writer.save_table(JOB, park(heard_of(of.source, of.target), "no"))
         epochs.writer.rollback()
         with closing(target.connector.store()) as store:
-            assert store.checkpoint(JOB) == before and store.tables(JOB)[of.source].state != "parked"
+            assert store.checkpoint(JOB) == before and not store.tables(JOB)[of.source].is_parked
         assert rows(target, of) == []
 
 
 def table_states_commit_with_the_epoch(target: Target) -> None:
     of = make(target, table("a"))
-    state = TableState(of.source, of.target, "parked", 1, reason="said so", schema=schema(of), facts={"a": "b"})
+    state = park(
+        TableState(of.source, of.target, Life.LOADING, 1, schema=schema(of), facts=Facts(others={"a": "b"})), "said so"
+    )
     with Epochs(target) as epochs:
         epochs.do(lambda writer: writer.save_table(JOB, state))
         later = replace(state, changes_applied=7)
@@ -185,7 +189,7 @@ def table_states_commit_with_the_epoch(target: Target) -> None:
 def a_table_is_forgotten_with_the_epoch_unless_a_load_of_it_has_begun(target: Target) -> None:
     of = make(target, table("a"))
     names = [replace(of.source, name=name) for name in ("untouched", "begun", "made")]
-    untouched, begun, made = (TableState(name, name, "parked", reason="new") for name in names)
+    untouched, begun, made = (park(heard_of(name, name), "new") for name in names)
     begun, made = replace(begun, generation=1), replace(made, schema=replace(schema(of), id=made.source))
 
     def save(writer: Writer) -> None:

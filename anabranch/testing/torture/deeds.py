@@ -19,7 +19,7 @@ from typing import Protocol
 
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
-from anabranch.model.state import TableState
+from anabranch.model.table_life import TableState
 from anabranch.preflight.cascades import ancestors, cascading_parents
 from anabranch.testing.databases import Database
 from anabranch.testing.torture.contract import Fault

@@ -21,7 +21,7 @@ from anabranch.errors import AnabranchError
 from anabranch.failpoints import LOG_VARIABLE, VARIABLE
 from anabranch.job.signals import SUPERVISED
 from anabranch.model.ids import TableId
-from anabranch.model.state import TableState
+from anabranch.model.table_life import TableState
 from anabranch.testing.faults import Proxy
 from anabranch.testing.torture import bound
 from anabranch.testing.torture.beside import TABLE, Beside

@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from anabranch.apply.leave import left
 from anabranch.config import ONLY
 from anabranch.errors import AnabranchError
 from anabranch.job import Job, ends
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
-from anabranch.model.state import TableState
+from anabranch.model.table_life import TableState
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 from anabranch.testing.torture.contract import SECOND, PipelineFailed
@@ -164,16 +163,16 @@ class Looking:
         """Every table streams. Raises PipelineFailed where one was parked, which no statement of a history does, unless it is
         to be loaded again."""
         states = self.states()
-        parked = [f"{t}: {s.reason}" for t, s in states.items() if s.state == "parked" and s.reason != left(s).reason]
+        parked = [f"{t}: {s.reason}" for t, s in states.items() if s.is_parked and not s.is_taken_out]
         if parked and not self.is_patient:
             raise PipelineFailed("tables were parked: " + "; ".join(parked))
-        return bool(states) and all(state.state == "streaming" for state in states.values())
+        return bool(states) and all(state.is_streaming for state in states.values())
 
     def states(self) -> dict[TableId, TableState]:
         return self._store.tables(self.job.config.name) if self._store.exists() else {}
 
     def is_built(self) -> bool:
-        return self.is_consistent() and all("built" in state.facts for state in self.states().values())
+        return self.is_consistent() and all(state.is_built for state in self.states().values())
 
     def take_goal(self) -> bool:
         """Where the source is now is what has to be reached."""

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from anabranch.model.ids import TableId
-from anabranch.model.state import SET_ASIDE as FACT
 from anabranch.testing.torture.again import Again
 from anabranch.testing.torture.deeds import REFUSED_SECONDS, RELEASE, RESUME, Refusing
 from anabranch.testing.torture.exempt import ASIDE
@@ -69,7 +68,7 @@ class SettingAside(Refusing):
         return bool(is_over) or self.is_caught_up() or self._parked()
 
     def _has_aside(self) -> bool:
-        return any(FACT in state.facts for state in self.states().values())
+        return any(state.facts.set_aside for state in self.states().values())
 
     def _constraint(self, table: TableId) -> str:
         schema = self.states()[table].schema

@@ -22,7 +22,7 @@ from anabranch.apply.epoch import Applier
 from anabranch.config.url import parse_url
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
-from anabranch.model.state import TableState
+from anabranch.model.table_life import TableState
 from anabranch.rows.chunk import Chunk
 from anabranch.rows.net import TargetTable
 from anabranch.testing.databases import Database

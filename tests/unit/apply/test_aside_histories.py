@@ -23,13 +23,13 @@ from anabranch.apply.epoch import Applier
 from anabranch.apply.following import Following
 from anabranch.apply.join import join_loaded
 from anabranch.apply.release import settle_wishes
-from anabranch.apply.window import WindowResolver, is_followed
+from anabranch.apply.window import WindowResolver
 from anabranch.connectors.memory.database import Relation, database, forget
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import Action, TableSchema
-from anabranch.model.state import JOINS, RESUMES, SET_ASIDE, TableState
+from anabranch.model.table_life import TableState, resume
 from anabranch.rows.aside import RELEASE, AsideChange
 from anabranch.rows.chunk import META, Chunk, Shape, TableRows, Unconverted
 from anabranch.rows.conflict import STRICT
@@ -114,7 +114,7 @@ class Rig:
     def resume(self) -> None:
         for state in self.states.values():
             if state.state == "parked":
-                joining = replace(state, state="loading", facts={**state.facts, JOINS: "yes", "loaded": "yes"})
+                joining = resume(state)
                 self.applier.store.save_table(JOB, joining, state)
         join_loaded(self.applier, self.following)
 
@@ -128,9 +128,9 @@ class Rig:
         states = self.states
         for one, state in states.items():
             self.seen.add(state.state)
-            at = int(state.facts[RESUMES]) if state.state == "parked" else self.applier.checkpoint.position.sequence
+            at = state.facts.resumes if state.is_parked else self.applier.checkpoint.position.sequence
             there, mine = self.rows(one.name), [c for c in self.waiting if c.source == one]
-            assert int(state.facts.get(SET_ASIDE, "0")) == len(mine)
+            assert state.facts.set_aside == len(mine)
             self.seen |= {"aside" if mine else "", "behind" if any("waits" in c.reason for c in mine) else ""}
             for change in mine:
                 _carry_out(change, there)
@@ -222,7 +222,7 @@ def rig(tmp_path: Path) -> Iterator[Any]:
         writer.claim(JOB, "me")
 
         def context(states: Mapping[TableId, TableState]) -> ApplyContext:
-            found = {s.id: followed(s) for s in schemas if is_followed(states[s.id])}
+            found = {s.id: followed(s) for s in schemas if states[s.id].is_followed}
             found = {t: replace(f, unique=frozenset({"u"})) for t, f in found.items()}
             return ApplyContext(found, rules_of(found))
 

@@ -20,7 +20,8 @@ from anabranch.apply.taken import taken_in
 from anabranch.apply.work import Work
 from anabranch.errors import StateError
 from anabranch.model.schema import Action
-from anabranch.model.state import KEPT, TableState
+from anabranch.model.table_facts import Facts
+from anabranch.model.table_life import TableState
 from anabranch.rows.chunk import Chunk
 from anabranch.rows.net import Cascade, CascadeAction, RowChange, TableNet
 
@@ -352,7 +353,7 @@ def test_rule_01_children_that_are_cleared_follow_no_further(changes: list[tuple
 def test_a_foreign_key_reaches_children_among_rows_of_others_only_from_parents_among_others() -> None:
     known = context([PARENT, CHILD])
     states = {one.id: TableState(one.id, one.id, "streaming") for one in (PARENT, CHILD)}
-    kept = {**states, CHILD.id: replace(states[CHILD.id], facts={KEPT: "yes"})}
+    kept = {**states, CHILD.id: replace(states[CHILD.id], facts=Facts(kept=True))}
     for others, there in (((), states), ((PARENT.id,), states), ((PARENT.id, CHILD.id), states), ((PARENT.id,), kept)):
         refuse_far_cascades(known, there, others)
     for others, there in (((CHILD.id,), states), ((), kept)):

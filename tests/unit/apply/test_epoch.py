@@ -19,14 +19,15 @@ from anabranch.apply import patience
 from anabranch.apply.context import ApplyContext, replace_context
 from anabranch.apply.epoch import Applier
 from anabranch.apply.plan import group, stages
-from anabranch.apply.window import WindowResolver, is_followed
-from anabranch.apply.work import Work, waiting, with_waiting
+from anabranch.apply.window import WindowResolver
+from anabranch.apply.work import Work
 from anabranch.connectors.memory.database import database, forget
 from anabranch.errors import RowRefused, TargetUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark, Position
-from anabranch.model.state import DROPPED, Skipped, TableState
+from anabranch.model.state import Skipped
+from anabranch.model.table_life import DROPPED, TableState
 from anabranch.rows.chunk import Barrier, BarrierKind, Chunk
 from anabranch.rows.chunk_schema import TRANSACTION_SCHEMA
 from anabranch.rows.net import RowChange
@@ -92,7 +93,7 @@ def rig(tmp_path: Path) -> Iterator[Callable[..., Rig]]:
 
 
 def _context(states: Any) -> ApplyContext:
-    return context([ITEMS]) if is_followed(states[ITEMS.id]) else ApplyContext({})
+    return context([ITEMS]) if states[ITEMS.id].is_followed else ApplyContext({})
 
 
 def lose_the_answer(applier: Applier, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,10 +256,10 @@ def test_a_target_that_answers_but_never_commits_is_given_up(
 def test_rule_03_a_key_that_a_waiting_row_moves_to_waits_too(rig: Callable[..., Rig], per_transaction: bool) -> None:
     one = rig(per_transaction=per_transaction)
     applier = one.applier
-    applier.save(with_waiting(applier.states[ITEMS.id], [{"id": "1"}]))
+    applier.save(applier.states[ITEMS.id].with_waiting([{"id": "1"}]))
     applier.context = replace_context(applier.context, {ITEMS.id: followed(ITEMS, dirty=frozenset([("1",)]))})
     applier.apply(one.log([("u", {"id": 1, "a": 1, "b": ""}, {"id": 2, "a": 1, "b": ""})], item(3)))
-    assert [key["id"] for key in waiting(applier.states[ITEMS.id])] == ["1", "2"] and one.rows() == [3]
+    assert [key["id"] for key in applier.states[ITEMS.id].facts.reread] == ["1", "2"] and one.rows() == [3]
 
 
 def test_rule_15_a_table_that_a_promoted_target_has_again_parks_again(
@@ -378,8 +379,8 @@ def waiting_for(*keys: int) -> Work:
 def test_rule_03_a_table_streams_when_its_rows_were_read_again() -> None:
     work = waiting_for(5)
     work.pass_windows(10)
-    assert work.states[ITEMS.id].state == "loading" and waiting(work.states[ITEMS.id]) == [{"id": "5"}]
-    work.states[ITEMS.id] = with_waiting(work.states[ITEMS.id], [])
+    assert work.states[ITEMS.id].state == "loading" and work.states[ITEMS.id].facts.reread == ({"id": "5"},)
+    work.states[ITEMS.id] = work.states[ITEMS.id].with_waiting([])
     work.pass_windows(10)
     assert work.states[ITEMS.id].state == "streaming"
 
@@ -393,7 +394,7 @@ def test_rule_03_what_happens_to_rows_that_wait_is_left_out_and_followed_by_key(
     (net,) = stage.nets
     assert net.checked and net.inserts and net.inserts.column("id").to_pylist() == [2] and not net.updates
     work.reread_dirty(part)
-    assert sorted(key["id"] or "" for key in waiting(work.states[ITEMS.id])) == ["1", "5", "6"]
+    assert sorted(key["id"] or "" for key in work.states[ITEMS.id].facts.reread) == ["1", "5", "6"]
 
 
 def test_rule_03_a_row_alone_that_waits_is_left_out() -> None:

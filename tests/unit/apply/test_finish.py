@@ -9,7 +9,7 @@ from apply_images import INT, reference, schema
 from anabranch.apply.finish import Finisher, _deepest_first
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Action, TableSchema
-from anabranch.model.state import TableState
+from anabranch.model.table_life import TableState
 
 A = TableId("shop", "a")
 NOBODY: Any = None

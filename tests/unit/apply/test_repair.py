@@ -24,7 +24,8 @@ from anabranch.connectors.memory.source.capture import mark
 from anabranch.errors import TargetUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark, Position
-from anabranch.model.state import RESUMES, WINDOW, TableState
+from anabranch.model.table_facts import Facts, ParkedFor
+from anabranch.model.table_life import TableState
 from anabranch.rows.chunk import Chunk
 from anabranch.rows.conflict import SOURCE_WINS, STRICT, ConflictPolicy
 from anabranch.trail import repairs, retention
@@ -83,7 +84,7 @@ class Rig:
         store = target.store()
         target.loader(RULES).create_table(ITEMS, followed(ITEMS).table, RULES, False)
         store.create_checkpoint(JOB, Position(0, ""), 0)
-        store.save_table(JOB, TableState(ITEMS.id, ITEMS.id, "streaming", schema=ITEMS, facts={"built": "yes"}), None)
+        store.save_table(JOB, TableState(ITEMS.id, ITEMS.id, "streaming", schema=ITEMS, facts=Facts(built=True)), None)
         writer = target.writer(RULES, False)
         writer.claim(JOB, "me")
         made = Applier(JOB, self.reader, writer, store, "me", self._context, lambda table: None)
@@ -184,7 +185,7 @@ def test_rows_are_repaired_at_one_place_of_the_stream(make: Any, seed: int) -> N
         rig.repairer.look(rig.applier)
         rig.follow()
     assert rig.rows(rig.target) == rig.rows(rig.source)
-    assert (rig.state.state, dict(rig.state.facts).keys() & {WINDOW, "built"}) == ("streaming", {"built"})
+    assert (rig.state.state, rig.state.facts.window, rig.state.facts.built) == ("streaming", None, True)
     assert repairs.found(mailbox(rig), ITEMS.id).is_done and asked.id
 
 
@@ -243,7 +244,7 @@ def test_a_table_that_is_to_be_loaded_again_is_taken_out_once(make: Any) -> None
     rig = make()
     taken: list[TableState] = []
     take_off = taken.append
-    rig.applier.save(TableState(ITEMS.id, ITEMS.id, "streaming", schema=ITEMS, facts={"built": "yes", RESUMES: "3"}))
+    rig.applier.save(TableState(ITEMS.id, ITEMS.id, "streaming", schema=ITEMS, facts=Facts(built=True, resumes=3)))
     directory = rig.applier.trail.directory
     name = retention.Names().leave(ITEMS.id)
     retention.hold(directory, name, 0)
@@ -252,7 +253,11 @@ def test_a_table_that_is_to_be_loaded_again_is_taken_out_once(make: Any) -> None
         let_leave(rig.applier, take_off)
     failpoints.arm({})
     assert rig.state.state == "parked" and "load JOB --table" in rig.state.reason and not taken
-    assert dict(rig.state.facts) == {} and name in retention.readers(directory)
+    assert (
+        rig.state.is_taken_out
+        and rig.state.facts == Facts(parked_for=ParkedFor.LOAD)
+        and name in retention.readers(directory)
+    )
     rig.applier.ask_again()
     rig.applier.writer.bypasses = lambda: False
 
@@ -272,7 +277,7 @@ def test_torture_seed_434_keys_of_a_table_that_leaves_hold_no_parents(make: Any)
     refused the parent's removal. Where keys are switched off they stay."""
     for bypasses in (True, False):
         rig = make()
-        rig.applier.save(TableState(ITEMS.id, ITEMS.id, "streaming", schema=ITEMS, facts={"built": "yes"}))
+        rig.applier.save(TableState(ITEMS.id, ITEMS.id, "streaming", schema=ITEMS, facts=Facts(built=True)))
         rig.applier.writer.bypasses = lambda found=bypasses: found
         directory, name = rig.applier.trail.directory, retention.Names().leave(ITEMS.id)
         retention.hold(directory, name, 0)

@@ -17,12 +17,12 @@ from anabranch.apply.context import ApplyContext
 from anabranch.apply.epoch import Applier
 from anabranch.apply.reread import Rereader
 from anabranch.apply.window import WindowResolver
-from anabranch.apply.work import key_of, waiting, with_waiting
+from anabranch.apply.work import key_of
 from anabranch.connectors.memory.database import database, forget
 from anabranch.connectors.memory.source.capture import mark
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import Position
-from anabranch.model.state import TableState
+from anabranch.model.table_life import TableState
 from anabranch.rows.chunk import Chunk
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.writer import TrailWriter
@@ -56,7 +56,7 @@ class Rig:
         target.loader(RULES).create_table(ITEMS, followed(ITEMS).table, RULES, False)
         store.create_checkpoint(JOB, Position(0, ""), 0)
         state = TableState(ITEMS.id, ITEMS.id, "loading", schema=ITEMS, low=begin, high=begin)
-        store.save_table(JOB, with_waiting(state, [{"id": "1"}]), None)
+        store.save_table(JOB, state.with_waiting([{"id": "1"}]), None)
         writer = target.writer(RULES, False)
         writer.claim(JOB, "me")
         made = Applier(JOB, self.reader, writer, store, "me", self._context, lambda table: None)
@@ -67,7 +67,7 @@ class Rig:
         state, low, high = states[ITEMS.id], 0, 0
         if state.state == "loading":
             low, high = self.resolver.window(state)
-        dirty = frozenset(key_of(followed(ITEMS).table, key) for key in waiting(state))
+        dirty = frozenset(key_of(followed(ITEMS).table, key) for key in state.facts.reread)
         tables = {ITEMS.id: followed(ITEMS, low=low, high=high, dirty=dirty)}
         return ApplyContext(tables, rules_of(tables))
 
@@ -108,14 +108,14 @@ def test_rule_03_rows_that_were_read_again_are_there_once(rig: Rig) -> None:
     rig.commit(1)
     rig.commit(2)
     rig.follow()
-    assert rig.rows == [2] and waiting(rig.state) == [{"id": "1"}]
+    assert rig.rows == [2] and rig.state.facts.reread == ({"id": "1"},)
     failpoints.arm({failpoints.VARIABLE: "apply.reread=raise"})
     with pytest.raises(Exception, match=r"apply\.reread"):
         rig.rereader.look(rig.applier)
-    assert rig.rows == [2] and waiting(rig.state) == [{"id": "1"}]
+    assert rig.rows == [2] and rig.state.facts.reread == ({"id": "1"},)
     failpoints.arm({})
     rig.rereader.look(rig.applier)
-    assert rig.rows == [1, 2] and waiting(rig.state) == []
+    assert rig.rows == [1, 2] and rig.state.facts.reread == ()
     rig.commit(3)
     rig.follow()
     assert rig.rows == [1, 2, 3] and rig.state.state == "streaming"

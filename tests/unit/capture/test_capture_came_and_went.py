@@ -19,7 +19,7 @@ from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
-from anabranch.model.state import DROPPED
+from anabranch.model.table_life import DROPPED
 from anabranch.trail import requests
 from anabranch.trail.writer import TrailWriter
 

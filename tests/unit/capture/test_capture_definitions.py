@@ -17,7 +17,7 @@ from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.schema import Column, TableSchema
-from anabranch.model.state import DROPPED
+from anabranch.model.table_life import DROPPED
 from anabranch.rows.chunk import Barrier, BarrierKind, Chunk
 from anabranch.rows.log_items import LogStatement
 from anabranch.trail.writer import TrailWriter

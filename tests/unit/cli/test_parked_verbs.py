@@ -12,7 +12,8 @@ from anabranch.cli import main as shell
 from anabranch.connectors.memory.database import database, forget
 from anabranch.connectors.memory.target.store import MemoryStore
 from anabranch.model.ids import TableId
-from anabranch.model.state import DROPPED, SET_ASIDE, TableState
+from anabranch.model.table_facts import Facts
+from anabranch.model.table_life import DROPPED, TableState
 from anabranch.rows.aside import DISCARD, RELEASE, AsideChange
 
 GOODS, OTHER = TableId("shop", "goods"), TableId("shop", "other")
@@ -23,7 +24,7 @@ Verb = Callable[..., tuple[int, str, str]]
 def store() -> Iterator[MemoryStore]:
     made = MemoryStore(database("verbs"))
     made.prepare()
-    for table, facts in ((GOODS, {SET_ASIDE: "24"}), (OTHER, {})):
+    for table, facts in ((GOODS, Facts(set_aside=24)), (OTHER, Facts())):
         made.save_table("shop", TableState(table, table, "streaming", facts=facts), None)
     yield made
     forget()

@@ -16,7 +16,7 @@ from anabranch.job.signals import SUPERVISED
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
-from anabranch.model.state import TableState
+from anabranch.model.table_life import TableState
 from anabranch.trail.identity import load as identity
 from anabranch.trail.storage import LocalStorage
 

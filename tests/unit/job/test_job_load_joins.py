@@ -23,7 +23,8 @@ from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import Action, Column, ForeignKey, TableSchema
-from anabranch.model.state import JOINS, TableState
+from anabranch.model.table_facts import Facts
+from anabranch.model.table_life import TableState, heard_of
 from anabranch.trail import retention
 
 A, B = TableId("shop", "a"), TableId("shop", "b")
@@ -53,7 +54,7 @@ def store() -> MemoryStore:
 
 def test_a_load_that_goes_on_where_a_table_was_to_join_lets_it_join(load: Loading) -> None:
     """Whoever takes it up: without the mark the stream would take it over at once, and lose what lies between."""
-    joining = TableState(A, A, "pending", facts={JOINS: "yes"})
+    joining = heard_of(A, A, joins=True)
     begun = replace(joining, schema=PARENT)  # else nobody knows whether it was told to keep what is there
     for state, joins, empty in (
         (joining, True, False), (begun, True, True), (TableState(A, A, "pending"), False, False), (None, False, False)
@@ -63,12 +64,12 @@ def test_a_load_that_goes_on_where_a_table_was_to_join_lets_it_join(load: Loadin
 
 
 def test_what_is_in_force_without_a_state_joins_once_there_is_a_checkpoint(load: Loading) -> None:
-    assert load._pending(store(), {A: PARENT})[A].facts == {}
+    assert load._pending(store(), {A: PARENT})[A].facts == Facts()
     store().create_checkpoint("shop", Position(0), 0)
     assert B not in load._pending(store(), {A: PARENT, B: CHILD})  # left out, and put back: it waits for a word
     retention.hold(load.job.trail, load.job.names.table(B), 0)
     states = load._pending(store(), {A: PARENT, B: CHILD})
-    assert (states[A].facts, states[B].facts) == ({}, {JOINS: "yes"})
+    assert (states[A].facts, states[B].facts) == (Facts(), Facts(joins=True))
 
 
 @pytest.mark.parametrize("state", ["pending", "loading"])
@@ -82,7 +83,7 @@ def test_a_table_of_the_first_load_does_not_join(load: Loading, state: str) -> N
 
 def test_what_a_table_demands_is_asked_when_its_parents_stream(load: Loading, monkeypatch: pytest.MonkeyPatch) -> None:
     """They may have come there only while it waited for them."""
-    waiting = TableState(A, A, "loading", 1, schema=PARENT, facts={"loaded": "yes", JOINS: "yes"}, high="[]")
+    waiting = TableState(A, A, "loading", 1, schema=PARENT, facts=Facts(loaded=True, joins=True), high="[]")
     store().save_table("shop", waiting, None)
     planned: list[LoadTable] = []
 

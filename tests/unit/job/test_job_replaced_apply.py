@@ -16,7 +16,7 @@ from anabranch.errors import Fenced, TrailError
 from anabranch.job import Job, ends, parts
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
-from anabranch.model.state import TableState
+from anabranch.model.table_life import TableState
 from anabranch.spark.engine import Epochs
 from anabranch.trail.writer import TrailWriter
 

@@ -19,7 +19,8 @@ from anabranch.job.planning import left_out
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
-from anabranch.model.state import KEPT, TableState
+from anabranch.model.table_facts import Facts
+from anabranch.model.table_life import TableState
 from anabranch.state.store import StateStore
 from anabranch.trail import retention
 from anabranch.trail.reader import TrailReader
@@ -200,7 +201,7 @@ def test_rule_32_a_target_that_is_left_out_lets_go_by_a_word_only(job: Job, tmp_
 
 def test_rows_that_stay_are_never_loaded_twice_without_a_word(job: Job, tmp_path: Path) -> None:
     keeps = loading(job_of(tmp_path, "north", "south", more='[load]\nexisting = "keep"\n').on("north"))
-    pending, parked = (TableState(A, A, state, 1, facts={KEPT: "yes"}) for state in ("pending", "parked"))
+    pending, parked = (TableState(A, A, state, 1, facts=Facts(kept=True)) for state in ("pending", "parked"))
     assert keeps._keeps(A, None, 1) and keeps._keeps(A, pending, 2)  # the word was given for what did not begin
     with pytest.raises(ConfigError, match="nobody can say which rows of its target are this job's"):
         keeps._keeps(A, parked, 2)

@@ -11,7 +11,7 @@ import pytest
 from anabranch.config import load_job
 from anabranch.connectors.memory.database import forget
 from anabranch.job import Job
-from anabranch.job.drop import running
+from anabranch.job.running import running
 from anabranch.state.store import StateStore
 
 HOST = os.uname().nodename
@@ -64,5 +64,5 @@ def test_who_runs_is_told_with_its_target(job: Job) -> None:
     north, south = job.targets()
     says(job.config.home, "streaming", "", "run")
     says(south.target_home, "streaming", "", "apply")
-    assert [part.partition(" (")[0] for part in running(job)] == ["run", "apply of south"]
-    assert [part.partition(" (")[0] for part in running(north)] == ["run"]
+    assert [(part.name, part.target) for part in running(job)] == [("run", ""), ("apply", "south")]
+    assert [part.name for part in running(north)] == ["run"]

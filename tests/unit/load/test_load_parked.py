@@ -20,7 +20,7 @@ from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import USUAL, EndLimits, Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
-from anabranch.model.state import TableState
+from anabranch.model.table_life import TableState
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.counted import Told
 from anabranch.rows.net import TargetTable
@@ -63,7 +63,7 @@ def hand(work: ChunkWork, load: LoadTable, parked: str = "") -> None:
 
 def test_it_is_handed_over(source: SourceConnector) -> None:
     hand(*loaded_table(source))
-    assert (state().state, state().facts["loaded"], state().rows_loaded) == ("loading", "yes", 1)
+    assert (state().state, state().facts.loaded, state().rows_loaded) == ("loading", True, 1)
 
 
 def test_what_the_stream_noted_since_stays(source: SourceConnector) -> None:
@@ -71,7 +71,7 @@ def test_what_the_stream_noted_since_stays(source: SourceConnector) -> None:
     work, load = loaded_table(source)
     hand(work, load)
     with closing(TARGET.store()) as store:
-        noted = replace(state(), facts={**state().facts, "reread": "[]"})
+        noted = state().with_waiting([{"id": "1"}])
         store.save_table(JOB, noted, state())
     hand(work, load)
     assert state() == noted
@@ -146,4 +146,4 @@ def test_rule_26_a_load_with_more_rows_set_aside_than_may_be_parks_and_forgets_t
             hand_over_all(store, loader, JOB, [load], lambda table: "")
         assert store.set_aside(JOB) == [] and store.count_aside(JOB) == {}
     assert state().state == "parked" and "3 rows cannot be converted, of which 2 may be set aside" in state().reason
-    assert "set_aside" not in state().facts
+    assert state().facts.set_aside == 0

@@ -24,7 +24,8 @@ from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.schema import Column, TableSchema
-from anabranch.model.state import TableState
+from anabranch.model.table_facts import Facts
+from anabranch.model.table_life import TableState, stream, take_out
 from anabranch.rows.net import TargetTable
 from anabranch.spark.work import do
 
@@ -93,8 +94,10 @@ def test_what_is_handed_over_or_streams_is_left_out(source: SourceConnector) -> 
         store.save_table(JOB, done, state(table))
     assert planned(source, table) == []
     with closing(TARGET.store()) as store:
-        store.save_table(JOB, replace(done, state="streaming", low="", high="", facts={}), done)
+        store.save_table(JOB, stream(done), done)
     assert planned(source, table) == []
+    with closing(TARGET.store()) as store:
+        store.save_table(JOB, take_out(stream(done)), stream(done))
     assert len(planned(source, replace(table, generation=2, empty=True))) == 1
 
 
@@ -112,7 +115,7 @@ def test_rule_05_the_window_has_every_mark_once() -> None:
     ]
     done = loaded(TableState(TableId("s", "t"), TableId("p", "t"), "loading", 1), chunks)
     assert (json.loads(done.low), json.loads(done.high), done.rows_loaded) == (["a", "b"], ["b", "c"], 30)
-    assert done.state == "loading" and done.facts == {"loaded": "yes"}
+    assert done.state == "loading" and done.facts == Facts(loaded=True)
 
 
 # --- K1: tables of the same moment ---------------------------------------------------------------------------------------

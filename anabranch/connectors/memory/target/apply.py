@@ -18,7 +18,8 @@ from anabranch.connectors.memory.database import Database, Relation, Texts, Tran
 from anabranch.connectors.memory.target.store import place_of
 from anabranch.errors import Fenced, StateError
 from anabranch.model.ids import TableId
-from anabranch.model.state import Checkpoint, TableState
+from anabranch.model.state import Checkpoint
+from anabranch.model.table_life import TableState
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict
 from anabranch.rows.lines import texts

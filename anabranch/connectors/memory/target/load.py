@@ -13,8 +13,8 @@ from anabranch.connectors.memory.target.store import add_aside, forget_aside, pl
 from anabranch.errors import Fenced, RowRefused, TargetError
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
-from anabranch.model.state import TableState
 from anabranch.model.steps import DdlStep
+from anabranch.model.table_life import begin, heard_of
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.keys import EnforcedKey
 from anabranch.rows.lines import parse_line
@@ -58,7 +58,7 @@ class MemoryLoader:
     ) -> None:
         with self._database.lock:
             state = self._database.job(job)
-            last = state.tables.get(table.source) or TableState(table.source, table.target, "pending")
+            last = state.tables.get(table.source) or heard_of(table.source, table.target)
             if last.generation > generation:
                 raise Fenced(f"load {generation} of the table was replaced by load {last.generation}")
             if last.generation == generation and (table.source, generation) in state.chunks:
@@ -67,9 +67,7 @@ class MemoryLoader:
                 raise TargetError(f"{table.target} has rows of other jobs: it is not emptied", job=job)
             if not keep:
                 self._make_room(table.target, empty)
-            state.tables[table.source] = replace(
-                last, state="loading", generation=generation, low="", high="", reason="", rows_loaded=0
-            )
+            state.tables[table.source] = begin(last, generation)
             forget_aside(state, table.source)
             state.chunks[table.source, generation] = [LoadedChunk(n, b) for n, b in enumerate(bounds)]
 
@@ -191,7 +189,7 @@ class MemoryLoader:
         with self._database.lock:
             state = self._database.job(job)
             table = state.tables.get(source)
-            if table is None or table.generation != generation or table.state != "loading":
+            if table is None or table.generation != generation or not table.is_loading:
                 raise Fenced(f"load {generation} of the table is over", table=str(source))
             return state.chunks[source, generation][number]
 

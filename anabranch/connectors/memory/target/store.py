@@ -12,7 +12,8 @@ from anabranch.connectors.memory.database import Database, JobState
 from anabranch.errors import Fenced, StateError
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
-from anabranch.model.state import SET_ASIDE, Checkpoint, Skipped, TableState
+from anabranch.model.state import Checkpoint, Skipped
+from anabranch.model.table_life import Place, TableState
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.conflict import NotedConflict
 
@@ -158,9 +159,8 @@ def forget_aside(state: JobState, table: TableId) -> None:
     """Nothing of a table is set aside any more."""
     state.aside = {number: one for number, one in state.aside.items() if one.source != table}
     if (found := state.tables.get(table)) is not None:
-        facts = {name: value for name, value in found.facts.items() if name != SET_ASIDE}
-        state.tables[table] = replace(found, facts=facts)
+        state.tables[table] = found.without_aside()
 
 
-def place_of(state: TableState | None) -> tuple[str, int, dict[str, str]] | None:
-    return (state.state, state.generation, dict(state.facts)) if state else None
+def place_of(state: TableState | None) -> Place | None:
+    return state.place if state else None

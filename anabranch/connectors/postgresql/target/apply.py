@@ -47,7 +47,8 @@ from anabranch.connectors.postgresql.target.store import (
 from anabranch.errors import Fenced, Redefined, StateError, TargetBusy, TargetError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
-from anabranch.model.state import Checkpoint, TableState
+from anabranch.model.state import Checkpoint
+from anabranch.model.table_life import TableState
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict
 from anabranch.rows.labels import Needed

@@ -7,7 +7,7 @@ tell what is wrong. What does not live here: rendered definitions (ddl.py).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, LiteralString
+from typing import LiteralString
 
 import psycopg
 
@@ -16,11 +16,12 @@ from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.errors import translate, translated
 from anabranch.connectors.postgresql.target import ddl
 from anabranch.connectors.postgresql.target.shared_tables import ONE_ASKS
-from anabranch.connectors.postgresql.target.store import SAVE_TABLE, add_states, state_row
+from anabranch.connectors.postgresql.target.store import LOCK_TABLES, SAVE_TABLE, add_states, state_row, stored_place
 from anabranch.connectors.postgresql.target.typemap import EXTENSIONS
 from anabranch.connectors.postgresql.verbatim import is_partitioned
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
+from anabranch.model.table_life import Place
 from anabranch.rows.net import TargetTable
 
 # A load that was killed may still be at it, on the server: who finds nothing would make the same once more.
@@ -41,10 +42,6 @@ SELECT n.nspname::text, c.relname::text FROM unnest(%s::text[], %s::text[]) AS w
 """
 SCHEMAS = "SELECT nspname::text FROM pg_catalog.pg_namespace WHERE nspname = ANY (%s)"
 OTHERS = "SELECT DISTINCT target_table FROM anabranch.table_state WHERE job <> %s AND target_table = ANY (%s)"
-LOCK_STATES = """
-SELECT source_table, state, generation, facts FROM anabranch.table_state
- WHERE job = %s AND source_table = ANY (%s) ORDER BY source_table FOR UPDATE
-"""
 CLEAR_LEDGERS = "DELETE FROM anabranch.load_chunk WHERE job = %s AND source_table = ANY (%s)"
 
 
@@ -56,10 +53,10 @@ def begin_new(
         connection.execute(ONE_CREATES)
         sources = [str(one.table.source) for one in loads]
         locked = connection.execute(
-            LOCK_STATES, [job, sources]
+            LOCK_TABLES, [job, sources]
         ).fetchall()  # before ONE_ASKS, as `begin_generation` does
         connection.execute(ONE_ASKS)
-        new = list(_new(connection, job, loads, {source: tuple(rest) for source, *rest in locked}))
+        new = list(_new(connection, job, loads, {source: stored_place(*rest) for source, *rest in locked}))
         connection.execute(SEE_EXTENSIONS, [list(EXTENSIONS.values())])
         connection.execute("SAVEPOINT new")
         there = _schemas(connection, {one.table.target.schema for one in new})
@@ -76,9 +73,7 @@ def begin_new(
     return frozenset(one.table.source for one in made)
 
 
-def _new(
-    connection: Connection, job: str, loads: Sequence[NewLoad], states: Mapping[str, tuple[Any, ...]]
-) -> Iterator[NewLoad]:
+def _new(connection: Connection, job: str, loads: Sequence[NewLoad], states: Mapping[str, Place]) -> Iterator[NewLoad]:
     """Picks tables of which the target has nothing, and nobody else wants anything. `states`: the target's, by source table."""
     keys = [TableId(one.table.target.schema, one.schema.key_name) for one in loads if one.schema.key_name]
     names = [one.table.target for one in loads] + keys
@@ -88,9 +83,7 @@ def _new(
     others = {target for (target,) in connection.execute(OTHERS, [job, targets]).fetchall()}
     for one in loads:
         target, before = one.table.target, one.before
-        known: tuple[Any, ...] | None = (
-            None if before is None else (before.state, before.generation, dict(before.facts))
-        )
+        known = None if before is None else before.place
         mine = {target, *([TableId(target.schema, one.schema.key_name)] if one.schema.key_name else ())}
         is_plain = not (one.schema.needs or one.table.computed or is_partitioned(one.schema, one.table))
         is_free = mine.isdisjoint(used) and str(target) not in others

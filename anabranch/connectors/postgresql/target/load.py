@@ -49,7 +49,6 @@ from anabranch.failpoints import reach
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Need, TableSchema
-from anabranch.model.state import KEPT
 from anabranch.model.steps import DdlStep
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.counted import Told, lines_in, miscount
@@ -81,9 +80,9 @@ INSERT INTO anabranch.table_state (job, source_table, target_table, generation, 
 VALUES (%s, %s, %s, %s, 'loading')
 ON CONFLICT (job, source_table) DO UPDATE
    SET target_table = excluded.target_table, generation = excluded.generation, state = 'loading',
-       low = '', high = '', reason = '', rows_loaded = 0
+       low = '', high = '', reason = '', rows_loaded = 0, facts = table_state.facts - 'loaded' - 'parked_for'
 """
-NOT_KEPT = "UPDATE anabranch.table_state SET facts = facts - %s WHERE job = %s AND source_table = %s"
+NOT_KEPT = "UPDATE anabranch.table_state SET facts = facts - 'kept' WHERE job = %s AND source_table = %s"
 HAS_LEDGER = "SELECT 1 FROM anabranch.load_chunk WHERE job = %s AND source_table = %s AND generation = %s LIMIT 1"
 CLEAR_LEDGER = "DELETE FROM anabranch.load_chunk WHERE job = %s AND source_table = %s"
 READ_LEDGER = """
@@ -163,7 +162,7 @@ class PostgresLoader:
             is_kept = self._make_room(connection, job, table, empty, keep)
             connection.execute(BEGIN_STATE, [job, source, str(table.target), generation])
             if not is_kept:
-                connection.execute(NOT_KEPT, [KEPT, job, source])
+                connection.execute(NOT_KEPT, [job, source])
             connection.execute(CLEAR_LEDGER, [job, source])
             aside.forget(connection, job, table.source)
             with connection.cursor() as cursor:

@@ -13,7 +13,6 @@ from anabranch.abc import Conflict
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.errors import TargetError
 from anabranch.model.ids import TableId
-from anabranch.model.state import KEPT
 from anabranch.rows.net import TargetTable
 
 # Not `to_regclass`: with a schema that the user may not use that one is an error.
@@ -35,7 +34,7 @@ SELECT n.nspname::text, c.relname::text FROM pg_class t JOIN pg_namespace tn ON 
 """
 WRITTEN = "SELECT target_table FROM anabranch.table_state WHERE target_table = ANY(%s) LIMIT 1"
 ONE_ASKS = "SELECT pg_advisory_xact_lock(7168358)"
-IS_KEPT = "SELECT facts ? %s FROM anabranch.table_state WHERE job = %s AND source_table = %s"
+IS_KEPT = "SELECT facts ? 'kept' FROM anabranch.table_state WHERE job = %s AND source_table = %s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +105,7 @@ def refuse_unfinished(connection: Connection, job: str, table: TargetTable) -> N
 def refuse_truncate(connection: Connection, job: str, table: TargetTable) -> None:
     """A TRUNCATE of the source would take what is not the source's. Raises Conflict."""
     found = others(connection, job, table.target)
-    row = connection.execute(IS_KEPT, [KEPT, job, str(table.source)]).fetchone()
+    row = connection.execute(IS_KEPT, [job, str(table.source)]).fetchone()
     if found or (row and row[0]):
         whose = f"of other jobs ({named(found)})" if found else "that were there before the load"
         raise Conflict(

@@ -21,7 +21,8 @@ from anabranch.errors import Fenced, StateError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
-from anabranch.model.state import Checkpoint, Skipped, TableState
+from anabranch.model.state import Checkpoint, Skipped
+from anabranch.model.table_life import Place, TableState, read_stored
 
 if TYPE_CHECKING:  # `status` goes without what these bring along
     from anabranch.model.schema import TableSchema
@@ -82,10 +83,10 @@ INSERT INTO anabranch.table_state (job, source_table, target_table, state) VALUE
 ON CONFLICT DO NOTHING
 """
 LOCK_TABLE = (
-    "SELECT state, generation, facts FROM anabranch.table_state WHERE job = %s AND source_table = %s FOR UPDATE"
+    "SELECT state, generation, facts, reason FROM anabranch.table_state WHERE job = %s AND source_table = %s FOR UPDATE"
 )
 LOCK_TABLES = """
-SELECT source_table, state, generation, facts FROM anabranch.table_state
+SELECT source_table, state, generation, facts, reason FROM anabranch.table_state
  WHERE job = %s AND source_table = ANY (%s) ORDER BY source_table FOR UPDATE
 """
 FORGET_TABLE: tuple[LiteralString, ...] = (
@@ -303,17 +304,23 @@ def _require_all(connection: Connection, job: str, before: Mapping[TableId, Tabl
     """`require_same` of many, in one statement; None: there is no row, and nobody adds one meanwhile."""
     absent = {table for table, state in before.items() if state is None}
     rows = connection.execute(LOCK_TABLES, [job, [str(table) for table in before.keys() - absent]]).fetchall()
-    found = {source: tuple(rest) for source, *rest in rows}
+    found = {source: stored_place(*rest) for source, *rest in rows}
     for table, state in before.items():
-        if state is not None and found.get(str(table)) != (state.state, state.generation, dict(state.facts)):
+        if state is not None and found.get(str(table)) != state.place:
             raise _changed(job, table)
 
 
 def require_same(connection: Connection, job: str, before: TableState) -> None:
     """Lock the row of a state that somebody has seen. Raises Fenced where it is another one by now."""
     found = connection.execute(LOCK_TABLE, [job, str(before.source)]).fetchone()
-    if found != (before.state, before.generation, dict(before.facts)):
+    if found is None or stored_place(*found) != before.place:
         raise _changed(job, before.source)
+
+
+def stored_place(state: str, generation: int, facts: Mapping[str, str], reason: str) -> Place:
+    """TableState.place of a row."""
+    life, known = read_stored(state, reason, facts)
+    return life, generation, known
 
 
 def _changed(job: str, table: TableId) -> Fenced:
@@ -335,7 +342,7 @@ def state_row(job: str, state: TableState) -> list[Any]:
     schema = None if state.schema is None else Jsonb(state.schema.to_json())
     reason = aside.readable(state.reason)
     places = [str(state.source), str(state.target), state.state, state.generation, state.low, state.high, reason]
-    return [job, *places, state.rows_loaded, state.changes_applied, schema, Jsonb(dict(state.facts))]
+    return [job, *places, state.rows_loaded, state.changes_applied, schema, Jsonb(state.facts.stored())]
 
 
 def checkpoint_of(row: tuple[Any, ...]) -> Checkpoint:
@@ -348,7 +355,8 @@ def _state(row: tuple[Any, ...]) -> TableState:
     source, target, state, generation, low, high, reason, rows, changes, schema, facts = row
     definition = None if schema is None else _definition(schema)
     ids = TableId.parse(source), TableId.parse(target)
-    return TableState(*ids, state, generation, low, high, reason, rows, changes, definition, facts)
+    life, known = read_stored(state, reason, facts)
+    return TableState(*ids, life, generation, low, high, reason, rows, changes, definition, known)
 
 
 def _definition(schema: Any) -> TableSchema:

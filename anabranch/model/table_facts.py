@@ -1,0 +1,91 @@
+"""What is kept with a table's state beside the state itself (table_life.py): typed here, texts by name where it is stored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from typing import Any
+
+Key = Mapping[str, str | None]  # target column -> text form
+
+
+class ParkedFor(StrEnum):
+    """Why a table is parked, where something is decided by it. `words`: the beginning of the reason that people read."""
+
+    OTHER = ""
+    DROPPED = "dropped"  # the source has no such table any more
+    LOAD = "load"  # apply has let go of it for a load that was asked for
+
+    @property
+    def words(self) -> str:
+        return _WORDS[self]
+
+
+_WORDS = {
+    ParkedFor.OTHER: "",
+    ParkedFor.DROPPED: "dropped at the source",
+    ParkedFor.LOAD: "it is to be loaded again",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """`window`: the sequences between which changes are applied as behind a load. `resumes`: the sequence behind which a parked
+    table can go on. `others`: facts that this release does not know, kept as they are."""
+
+    joins: bool = False  # it is loaded by itself, or resumed, while others stream
+    recreate: bool = False  # the job file changed: its load has to make the target table anew
+    kept: bool = False  # rows were in the target table before the load, and stay
+    loaded: bool = False  # the load is through, or a window was opened: it is apply's
+    built: bool = False  # indexes and keys were built, but for `not_built`
+    not_built: tuple[str, ...] = ()
+    parked_for: ParkedFor = ParkedFor.OTHER
+    resumes: int | None = None
+    window: tuple[int, int] | None = None
+    reread: tuple[Key, ...] = ()  # keys whose rows have to come from the source again
+    set_aside: int = 0  # changes that are set aside
+    conflicts: int = 0  # disagreements that a policy has settled since the load
+    others: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, stored: Mapping[str, str]) -> Facts:
+        """From what is stored. Raises ValueError for a value that is none."""
+        known = {name: _FORMS[name][0](text) for name, text in stored.items() if name in _FORMS}
+        others = {name: text for name, text in stored.items() if name not in _FORMS}
+        return cls(**known, others=others) if stored else NO_FACTS
+
+    def stored(self) -> dict[str, str]:
+        """What holds, by name; what does not is left out."""
+        values = {one.name: getattr(self, one.name) for one in fields(self) if one.name in _FORMS}
+        found = {name: _FORMS[name][1](value) for name, value in values.items() if value != _DEFAULTS[name]}
+        return {**found, **self.others}
+
+
+def _flag(text: str) -> bool:
+    return text == "yes"
+
+
+def _pair(text: str) -> tuple[int, int]:
+    low, high = text.split(",")
+    return int(low), int(high)
+
+
+def _yes(value: bool) -> str:
+    return "yes"
+
+
+def _list(text: str) -> tuple[Any, ...]:
+    return tuple(json.loads(text))
+
+
+_FORMS: dict[str, tuple[Callable[[str], Any], Callable[[Any], str]]] = {
+    **dict.fromkeys(("joins", "recreate", "kept", "loaded", "built"), (_flag, _yes)),
+    **dict.fromkeys(("resumes", "set_aside", "conflicts"), (int, str)),
+    **dict.fromkeys(("not_built", "reread"), (_list, json.dumps)),
+    "window": (_pair, lambda pair: f"{pair[0]},{pair[1]}"),
+    "parked_for": (ParkedFor, str),
+}
+_DEFAULTS = {one.name: one.default for one in fields(Facts)}
+NO_FACTS = Facts()

@@ -1,0 +1,355 @@
+"""A table's life in a job: the states that it goes through, what is kept with each, every step from one state to another, and
+every question about where it stands.
+
+The picture is drawn from here into docs/reference/state.md. What does not live here: who takes a step and when (load, apply,
+job), keeping states (TargetStore, Writer), and what capture does with a table, which stands in the trail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import wraps
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+
+from anabranch.errors import StateError
+from anabranch.model.ids import TableId
+from anabranch.model.table_facts import NO_FACTS, Facts, Key, ParkedFor
+
+if TYPE_CHECKING:
+    from anabranch.model.schema import TableSchema
+
+DROPPED = ParkedFor.DROPPED.words  # so begins a reason, also in the trail
+
+
+class Life(StrEnum):
+    """The states of a table."""
+
+    PENDING = "pending"  # its load has not begun
+    LOADING = "loading"  # rows are copied; behind it, changes are applied that were made meanwhile (the load's window)
+    STREAMING = "streaming"  # every change is applied as it comes
+    PARKED = "parked"  # no change is applied; the reason says why and what brings it back
+
+
+Place = tuple[Life, int, Facts]
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """A row of anabranch.table_state. `low`, `high`: JSON lists of LogMark.resume texts, set when the load is handed over
+    and until the table is past its window; `generation` counts loads of the table; `rows_loaded`, `changes_applied` are for
+    status. `reason` is for people: what is decided by it stands in `facts.parked_for`."""
+
+    source: TableId
+    target: TableId
+    state: Life
+    generation: int = 0
+    low: str = ""
+    high: str = ""
+    reason: str = ""
+    rows_loaded: int = 0
+    changes_applied: int = 0
+    schema: TableSchema | None = None  # the source's definition that the load used
+    facts: Facts = field(default=NO_FACTS)
+
+    # --- where it stands ----------------------------------------------------------------------------------------------
+
+    @property
+    def is_streaming(self) -> bool:
+        return self.state == Life.STREAMING
+
+    @property
+    def is_parked(self) -> bool:
+        return self.state == Life.PARKED
+
+    @property
+    def is_loading(self) -> bool:
+        """Rows are copied, or apply has not passed the window behind them."""
+        return self.state == Life.LOADING
+
+    @property
+    def is_before_stream(self) -> bool:
+        """Its load is to come, goes on, or has a window that apply has not passed."""
+        return self.state in (Life.PENDING, Life.LOADING)
+
+    @property
+    def is_loaded(self) -> bool:
+        """The load, or whatever opened a window, has handed it to apply, which takes it to the stream."""
+        return self.is_loading and self.facts.loaded
+
+    @property
+    def is_open(self) -> bool:
+        """Its load is not through."""
+        return self.is_before_stream and not self.is_loaded
+
+    @property
+    def is_on_its_way(self) -> bool:
+        """It streams, or apply takes it there without anybody's help."""
+        return self.is_streaming or self.is_loaded
+
+    @property
+    def is_joining(self) -> bool:
+        """It is loaded by itself, or resumed, while others stream (K15)."""
+        return self.is_before_stream and self.facts.joins
+
+    @property
+    def is_followed(self) -> bool:
+        """Apply carries out its changes with those of the others."""
+        return self.is_on_its_way and not self.is_joining
+
+    @property
+    def is_in_window_again(self) -> bool:
+        """It streamed, and a repair, a rewind or rows that were read again opened a window."""
+        return self.is_loading and self.facts.window is not None and not self.facts.joins
+
+    @property
+    def is_resuming(self) -> bool:
+        """It was parked, and goes on where it stood as soon as apply lets it."""
+        return self.is_loading and self.facts.resumes is not None
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Its rows are those that the stream has left there. A load brings others, and forgets what is set aside."""
+        return self.state in (Life.STREAMING, Life.PARKED) or (self.is_loaded and self.is_resuming)
+
+    @property
+    def is_untouched(self) -> bool:
+        """No load of it has ever begun: the target has nothing of it."""
+        return self.generation == 0 and self.schema is None
+
+    @property
+    def is_unbegun(self) -> bool:
+        """Its first load is to come."""
+        return self.state == Life.PENDING and self.generation == 0
+
+    @property
+    def is_dropped(self) -> bool:
+        """The source has no such table any more."""
+        return self.is_parked and self.facts.parked_for is ParkedFor.DROPPED
+
+    @property
+    def is_taken_out(self) -> bool:
+        """Apply has let go of it for a load that was asked for."""
+        return self.is_parked and self.facts.parked_for is ParkedFor.LOAD
+
+    @property
+    def is_built(self) -> bool:
+        """It streams, and its indexes and keys stand, or are reported as not built."""
+        return self.is_streaming and self.facts.built
+
+    def is_handed_over(self, generation: int) -> bool:
+        """This load of it is through, and what comes next is apply's."""
+        return self.generation == generation and self.is_on_its_way
+
+    @property
+    def place(self) -> Place:
+        """What a change of the state requires to be as it was seen."""
+        return self.state, self.generation, self.facts
+
+    # --- what is noted without a step ---------------------------------------------------------------------------------
+
+    def counted(self, changes: int) -> TableState:
+        return replace(self, changes_applied=self.changes_applied + changes)
+
+    def with_conflict(self) -> TableState:
+        """One more disagreement that a policy has settled."""
+        return self._with(conflicts=self.facts.conflicts + 1)
+
+    def with_aside(self, more: int) -> TableState:
+        """So many more changes are set aside, or fewer."""
+        return self._with(set_aside=max(self.facts.set_aside + more, 0))
+
+    def without_aside(self) -> TableState:
+        return self._with(set_aside=0)
+
+    def with_waiting(self, keys: Sequence[Key]) -> TableState:
+        """These keys' rows have to come from the source again before the table streams."""
+        return self._with(reread=tuple(keys))
+
+    def _with(self, **facts: object) -> TableState:
+        return replace(self, facts=replace(self.facts, **facts))  # type: ignore[arg-type] # names of fields, all in this file
+
+
+# --- steps ------------------------------------------------------------------------------------------------------------
+
+P = ParamSpec("P")
+S = TypeVar("S", bound="TableState | None")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """`before`: states in which it may be taken; None: the job has no state of the table yet."""
+
+    name: str
+    before: tuple[Life | None, ...]
+    after: Life
+    what: str
+
+
+STEPS: list[Step] = []
+_EVERY = tuple(Life)
+
+
+def _step(
+    *before: Life | None, after: Life
+) -> Callable[[Callable[Concatenate[S, P], TableState]], Callable[Concatenate[S, P], TableState]]:
+    def register(take: Callable[Concatenate[S, P], TableState]) -> Callable[Concatenate[S, P], TableState]:
+        told = " ".join((take.__doc__ or "").split())
+        STEPS.append(Step(take.__name__, before, after, told.split(". ")[0].rstrip(".")))
+
+        @wraps(take)
+        def checked(state: S, /, *args: P.args, **kwargs: P.kwargs) -> TableState:
+            if (None if state is None else state.state) not in before:
+                raise _illegal(take.__name__, state)
+            return take(state, *args, **kwargs)
+
+        return checked
+
+    return register
+
+
+def _illegal(name: str, state: TableState | None) -> StateError:
+    where = "unknown" if state is None else state.state
+    table = "" if state is None else str(state.source)
+    return StateError(
+        f"the step {name} does not begin where the table is: {where}",
+        table=table,
+        hint="somebody else has moved it; try again, and report it if it stays",
+    )
+
+
+def heard_of(source: TableId, target: TableId, joins: bool = False) -> TableState:
+    """The first state of a table."""
+    return TableState(source, target, Life.PENDING, facts=replace(NO_FACTS, joins=joins))
+
+
+@_step(None, Life.PENDING, Life.LOADING, Life.PARKED, after=Life.PENDING)
+def prepare(
+    state: TableState | None, schema: TableSchema, target: TableId, joins: bool = False, keeps: bool = False
+) -> TableState:
+    """A load is about to begin: its definition is noted. Changes that are set aside are forgotten with the load's first
+    statement, and their number with them."""
+    facts = Facts(joins=joins, kept=keeps, set_aside=state.facts.set_aside if state else 0)
+    now = TableState(schema.id, target, Life.PENDING, schema=schema, facts=facts)
+    return replace(now, generation=state.generation, changes_applied=state.changes_applied) if state else now
+
+
+@_step(Life.PENDING, Life.LOADING, Life.PARKED, after=Life.LOADING)
+def begin(state: TableState, generation: int) -> TableState:
+    """Rows are about to be copied. A target does this with the ledger, in one transaction."""
+    facts = replace(state.facts, loaded=False, parked_for=ParkedFor.OTHER)
+    return replace(
+        state, state=Life.LOADING, generation=generation, low="", high="", reason="", rows_loaded=0, facts=facts
+    )
+
+
+@_step(Life.LOADING, after=Life.LOADING)
+def hand_over(state: TableState, low: str, high: str, rows: int, aside: int = 0) -> TableState:
+    """All rows are there: from here on the table is apply's, which begins with the load's window. `aside`: rows that the load
+    has set aside."""
+    facts = replace(state.facts, loaded=True, set_aside=aside or state.facts.set_aside)
+    return replace(state, low=low, high=high, rows_loaded=rows, facts=facts)
+
+
+@_step(Life.LOADING, after=Life.LOADING)
+def arrive(state: TableState) -> TableState:
+    """A table that was loaded by itself, or resumed, joins the others."""
+    return replace(state, reason="", facts=replace(state.facts, joins=False, resumes=None))
+
+
+@_step(Life.LOADING, after=Life.STREAMING)
+def stream(state: TableState) -> TableState:
+    """The window is passed, and no row has to be read again."""
+    return replace(state, state=Life.STREAMING, low="", high="", facts=replace(state.facts, window=None))
+
+
+@_step(Life.STREAMING, Life.LOADING, after=Life.LOADING)
+def open_window(state: TableState, low: int, high: int) -> TableState:
+    """Rows came from the source again, or changes come once more: between these sequences changes are applied as behind a
+    load."""
+    return replace(state, state=Life.LOADING, facts=replace(state.facts, loaded=True, window=(low, high)))
+
+
+@_step(Life.STREAMING, after=Life.STREAMING)
+def note_built(state: TableState, not_built: Sequence[str] = ()) -> TableState:
+    """Indexes and keys stand, but for those that the target refused."""
+    return replace(state, facts=replace(state.facts, built=True, not_built=tuple(not_built)))
+
+
+@_step(Life.STREAMING, after=Life.STREAMING)
+def build_again(state: TableState) -> TableState:
+    """Indexes and keys are looked at once more: they were taken off, or what kept them from being built may be gone."""
+    return replace(state, facts=_unbuilt(state.facts))
+
+
+@_step(*_EVERY, after=Life.PARKED)
+def park(state: TableState, reason: str, resumes: int | None = None) -> TableState:
+    """Nothing is applied to it any more. `resumes`: the sequence behind which it can go on, as long as the trail is kept."""
+    parked_for = ParkedFor.DROPPED if tells_dropped(reason) else ParkedFor.OTHER
+    facts = replace(state.facts, parked_for=parked_for, resumes=state.facts.resumes if resumes is None else resumes)
+    return replace(state, state=Life.PARKED, low="", high="", reason=reason, facts=facts)
+
+
+@_step(*_EVERY, after=Life.PARKED)
+def take_out(state: TableState) -> TableState:
+    """A load was asked for of a table that is followed: apply lets go of it."""
+    facts = replace(_unbuilt(state.facts), joins=False, reread=(), resumes=None, window=None, parked_for=ParkedFor.LOAD)
+    reason = f"{ParkedFor.LOAD.words}: anabranch load JOB --table {state.source}"
+    return replace(state, state=Life.PARKED, low="", high="", reason=reason, facts=facts)
+
+
+@_step(*_EVERY, after=Life.PARKED)
+def wait_for_load(state: TableState, reason: str, recreates: bool) -> TableState:
+    """The job file was changed, and only a load brings the table in as it says now. `recreates`: the target table has to be
+    made anew."""
+    facts = replace(state.facts, joins=False, resumes=None, parked_for=ParkedFor.OTHER)
+    return replace(park(state, reason), facts=replace(facts, recreate=recreates or facts.recreate))
+
+
+@_step(Life.PARKED, after=Life.LOADING)
+def resume(state: TableState) -> TableState:
+    """It is to go on where it was parked; apply lets it, or refuses."""
+    facts = replace(state.facts, joins=True, loaded=True, parked_for=ParkedFor.OTHER)
+    return replace(state, state=Life.LOADING, facts=facts)
+
+
+@_step(Life.LOADING, after=Life.PARKED)
+def refuse_to_resume(state: TableState, why: str) -> TableState:
+    """It cannot go on yet: parked again, at its place."""
+    facts = replace(state.facts, joins=False)
+    return replace(park(state, f"still refused: {why}"), facts=facts)
+
+
+@_step(Life.PARKED, Life.LOADING, after=Life.PARKED)
+def give_up_place(state: TableState) -> TableState:
+    """The trail is held for it no longer: only a load brings it back. Also one that was about to resume stays parked: without
+    its place nothing could tell where it would have to go on."""
+    return replace(state, state=Life.PARKED, facts=replace(state.facts, joins=False, resumes=None))
+
+
+def tells_dropped(reason: str) -> bool:
+    """Does a reason, of a state or of a barrier in the trail, say that the source has no such table any more?"""
+    return reason.startswith(DROPPED)
+
+
+def _unbuilt(facts: Facts) -> Facts:
+    others = {name: value for name, value in facts.others.items() if name != "analyzed"}  # of releases before
+    return replace(facts, built=False, not_built=(), others=others)
+
+
+def read_stored(state: str, reason: str, facts: Mapping[str, str]) -> tuple[Life, Facts]:
+    """What is stored of a table's life, also as releases before have left it: then words told what a table is parked for.
+    Raises StateError for what only a later release can have written."""
+    try:
+        life, known = Life(state), Facts.read(facts)
+    except ValueError as error:
+        raise StateError(
+            f"the state of a table cannot be read: {error}", hint="a later release has written it: use that one"
+        ) from None
+    if life is Life.PARKED and known.parked_for is ParkedFor.OTHER:
+        told = next(
+            (one for one in (ParkedFor.DROPPED, ParkedFor.LOAD) if reason.startswith(one.words)), known.parked_for
+        )
+        known = replace(known, parked_for=told)
+    return life, known
