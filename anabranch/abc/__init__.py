@@ -465,7 +465,8 @@ class LogOptions:
     """What capture needs to know to be a well-behaved replica. `name`: of what the job has at the source, of no other job.
     `decoder`: who turns the log into changes there, where a source has several; `decoding`: who does it here (auto, python,
     native), where a connector has several. `binary`: may values come in the source's binary form, where there is one? What is
-    given is the same. `streaming`: large transactions may come while they are open, where the source can do that."""
+    given is the same. `streaming`: large transactions may come while they are open, where the source can do that. `leave_out`:
+    origins whose rows and TRUNCATEs are not given, in the words of the trail's `origin`; ConfigError where that cannot be."""
 
     server_id: int
     flush_interval: float  # seconds
@@ -476,6 +477,7 @@ class LogOptions:
     binary: bool = False
     streaming: bool = False
     decoding: str = "auto"
+    leave_out: frozenset[str] = frozenset()
 
 
 class SourceConnector(Protocol):

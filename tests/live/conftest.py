@@ -19,7 +19,7 @@ from anabranch.testing.servers import Server
 # What reads a PostgreSQL's log, or rows by COPY, with the compiled decoder, where it is installed, and with the one in Python.
 BY_DECODING = (
     "counted", "pgoutput_chunks", "postgresql_binary", "postgresql_changes", "postgresql_copy_out", "postgresql_decoders",
-    "postgresql_identities", "postgresql_releases", "postgresql_streaming", "postgresql_verify",
+    "postgresql_identities", "postgresql_origins", "postgresql_releases", "postgresql_streaming", "postgresql_verify",
 )  # fmt: skip
 
 

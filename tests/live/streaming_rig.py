@@ -54,6 +54,7 @@ class Rig:
     directory: Path
     streaming: bool = True
     binary: bool = False
+    leave_out: frozenset[str] = frozenset()
     limits: Limits = ALL_TO_DISK
     wanted: Callable[[Any], bool] = lambda table: table.name != OTHER
     given: list[tuple[type, str]] = field(default_factory=list)
@@ -61,8 +62,10 @@ class Rig:
 
     def __post_init__(self) -> None:
         self.connector: PostgresSource = source(self.endpoint)  # type: ignore[assignment]  # it is this one
-        name = f"anabranch_{self.database.name[-12:]}_{'on' if self.streaming else 'off'}"
-        self.options = LogOptions(1, 0.05, RULES, name, streaming=self.streaming, binary=self.binary)
+        parts = "on" if self.streaming else "off", *["rest"] * bool(self.leave_out)
+        name = f"anabranch_{self.database.name[-12:]}_{'_'.join(parts)}"
+        how = {"streaming": self.streaming, "binary": self.binary, "leave_out": self.leave_out}
+        self.options = LogOptions(1, 0.05, RULES, name, **how)  # type: ignore[arg-type]  # of each its own
         with closing(self.connector.catalog()) as catalog:
             tables = catalog.tables(self.wanted)
         self.connector.carry_out(self.connector.missing(self.options, tables, begins=True), 10.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from itertools import count
 
 from anabranch.abc import LogOptions, LogReader, Select
@@ -246,6 +247,26 @@ def rule_21_where_a_transaction_was_made_comes_with_it(source: Source) -> None:
     assert told == made
 
 
+def rule_21_transactions_of_origins_that_are_named_are_left_out(source: Source) -> None:
+    """Those of others come, what is made here too, and the place moves past what is left out."""
+    if not source.origins:
+        return
+    a = source.create("a")
+    north, south = source.origins
+    start = end(source)
+    for number, origin in enumerate((north, None, north, south, None, north)):
+        with source.from_origin(origin) if origin else source.transaction() as t:
+            t.insert(a, row(number))
+            t.update(a, {"id": str(number)}, {"word": "other"})
+    with closing(source.connector.log(replace(source.options, leave_out=frozenset((north,))))) as reader:
+        reader.start(start, definitions(source).get)
+        found = list(items(reader, source, end(source)))
+    chunks = [item for item in found if isinstance(item, Chunk)]
+    told = [origin for chunk in chunks for origin in chunk.transactions.column("origin").to_pylist()]
+    ids = {image[2]["id"] for chunk in chunks for *_, image in images(chunk, definitions(source))}
+    assert told == [None, south, None] and ids == {"1", "3", "4"}
+
+
 def rule_06_prepared_transactions_come_where_they_are_prepared_and_decided(source: Source) -> None:
     a = source.create("a")
     start = end(source)
@@ -350,6 +371,7 @@ CHECKS: tuple[Callable[[Source], None], ...] = (
     marks_say_what_they_include,
     a_transaction_has_native_position_and_time,
     rule_21_where_a_transaction_was_made_comes_with_it,
+    rule_21_transactions_of_origins_that_are_named_are_left_out,
     rule_06_prepared_transactions_come_where_they_are_prepared_and_decided,
     a_truncate_comes_between_the_rows,
     pitfall_26_a_purged_log_is_refused,

@@ -28,7 +28,17 @@ from anabranch.testing.in_time import in_time
 from anabranch.testing.servers import Server, start_mysql
 
 SERVER_ID = 77001
-BY_DECODER = ("types", "values", "transactions", "differential", "corpus", "rollbacks", "compressed", "refused")
+BY_DECODER = (
+    "types",
+    "values",
+    "transactions",
+    "differential",
+    "corpus",
+    "rollbacks",
+    "compressed",
+    "refused",
+    "origins",
+)
 
 
 def endpoint_of(server: Server, *options: tuple[str, str]) -> Endpoint:
@@ -45,6 +55,7 @@ class Follower:
     items: list[Chunk | LogStatement] = field(default_factory=list)
     server_id: int = SERVER_ID
     decoding: str = "auto"
+    leave_out: frozenset[str] = frozenset()
     reader: BinlogReader | None = None
     mark: LogMark | None = None
 
@@ -63,7 +74,8 @@ class Follower:
         """Open the log, by default at its end."""
         self.tables = self.tables or self.definitions()
         self.stop()
-        self.reader = BinlogReader(self.endpoint, LogOptions(self.server_id, 1.0, self.rules, decoding=self.decoding))
+        how = LogOptions(self.server_id, 1.0, self.rules, decoding=self.decoding, leave_out=self.leave_out)
+        self.reader = BinlogReader(self.endpoint, how)
         self.mark = mark or self.reader.end()
         self.reader.start(self.mark, self.tables.get)
         return self.mark

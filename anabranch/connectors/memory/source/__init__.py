@@ -48,7 +48,7 @@ class MemorySource:
         pass
 
     def log(self, options: LogOptions) -> LogReader:
-        return MemoryLog(database(self.endpoint.database))
+        return MemoryLog(database(self.endpoint.database), options.leave_out)
 
     def catalog(self) -> SourceCatalog:
         return MemoryCatalog(database(self.endpoint.database))

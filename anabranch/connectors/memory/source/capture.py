@@ -51,8 +51,8 @@ class MemoryLog:
 
     decoder = "memory"
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, database: Database, leave_out: frozenset[str] = frozenset()) -> None:
+        self._database, self._leave_out = database, leave_out
         self._schemas: dict[TableId, TableSchema | None] = {}
         self._read = 0  # commits
         self._images: list[Image] = []  # of a large transaction: what is left of it
@@ -119,6 +119,8 @@ class MemoryLog:
         return builder.build(self._mark().resume) if builder.transaction else LogIdle(self._mark())
 
     def _selected(self, commit: Commit) -> list[Image]:
+        if commit.origin in self._leave_out:
+            return []
         return [image for image in commit.images if self._schema(image.table)]
 
     def _schema(self, table: TableId) -> TableSchema | None:

@@ -19,6 +19,7 @@ from anabranch.connectors.mysql.source import binlog as b
 from anabranch.connectors.mysql.source import endings
 from anabranch.connectors.mysql.source.endings import Cursor, Endings
 from anabranch.connectors.mysql.source.inner_events import Packets
+from anabranch.connectors.mysql.source.left_out import NOBODY, LeftOut
 from anabranch.connectors.mysql.source.log_tables import LogTables
 from anabranch.connectors.mysql.source.native import Native
 from anabranch.connectors.mysql.source.native_loop import NativeLoop
@@ -65,12 +66,13 @@ class Assembler:
         switched_at: Place | None = None,
         decoding: str = "auto",
         own: int = 0,
+        left_out: LeftOut = NOBODY,
     ) -> None:
-        """`own`: the id of the server whose log it is, 0 where it is not known."""
+        """`own`: the id of the server whose log it is, 0 where it is not known; `left_out`: origins whose rows do not come."""
         self.ready: deque[LogItem] = deque()
         self.failure: AnabranchError | None = None  # to be raised once what is ready was taken
         self._cursor = Cursor(place.file, place.offset, skip_to, own=own)
-        self._group = Group(place, switched_at)
+        self._group = Group(place, switched_at, left_out)
         # MariaDB keeps annotations to itself, and who asks by GTIDs gets no others
         self._is_gapless = place.family == "mysql" and not place.by_gtid
         self._buffer, self._at = b"", 0
@@ -78,7 +80,7 @@ class Assembler:
         self._missing = 0  # bytes until it is
         self._giant: list[bytes] = []  # payloads of a packet that goes on in the next
         self._inner: _Inner | None = None  # events inside the one read last, which come before the next
-        native = Native(place.family, self._is_gapless, own) if compiled(decoding) else None
+        native = Native(place.family, self._is_gapless, own, left_out) if compiled(decoding) else None
         self._builder = native.builder() if native else ChunkBuilder()
         self._builder.carries = rules.carries
         self._tables = LogTables(
@@ -233,7 +235,7 @@ class Assembler:
                 except KeyError:
                     cursor.offset = offset
                     found = self._tables.unannounced(low | high << 32)
-                if found is not None:
+                if found is not None and not group.is_left_out:
                     p = body + 8 + (extra if kind >= 30 else 0)
                     width, made = (found.kinds_off if facts & b.KEYS_OFF else found.kinds)[kind]
                     begin = p + width
@@ -266,7 +268,7 @@ class Assembler:
             elif kind == b.QUERY:
                 cursor.offset, cursor.server = offset, server
                 if data[end - 6 : end] == b"\0BEGIN":
-                    group.in_transaction = group.is_open = True
+                    group.begin_rows(server)
                 else:
                     self._endings.query(data[body:end], when)
             else:

@@ -14,6 +14,7 @@ from anabranch.connectors.mysql.connection import connect
 from anabranch.connectors.mysql.source.assemble import Assembler
 from anabranch.connectors.mysql.source.continuity import continued
 from anabranch.connectors.mysql.source.dump import FARTHEST, Dump
+from anabranch.connectors.mysql.source.left_out import left_out
 from anabranch.connectors.mysql.source.log_end import identity, log_end, log_end_with_gtids, server_id
 from anabranch.connectors.mysql.source.positions import BinlogOrder, Place, place_of
 from anabranch.errors import SourceUnavailable
@@ -35,6 +36,7 @@ class BinlogReader:
     def __init__(self, endpoint: Endpoint, options: LogOptions) -> None:
         self._endpoint, self._options = endpoint, options
         self.decoder = "native" if compiled(options.decoding) else "python"
+        self._left_out = left_out(options.leave_out)
         self._identity = ""
         self._dump: Dump | None = None
         self._stale = False  # what was read ahead was selected by old definitions
@@ -69,7 +71,8 @@ class BinlogReader:
         self._select, self._last, self._stale, self._is_inside = select, after, False, False
         skip_to = place.offset if place.offset > FARTHEST and not place.by_gtid else 0
         how = self._options
-        self._assembler = Assembler(place, select, how.rules, skip_to, switched_at, how.decoding, own)
+        origins = own, self._left_out
+        self._assembler = Assembler(place, select, how.rules, skip_to, switched_at, how.decoding, *origins)
         self._dump = Dump(self._endpoint, self._options.server_id, place)
         self._heard = self._told = time.monotonic()
         self._waiting_since: float | None = None

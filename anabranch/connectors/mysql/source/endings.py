@@ -224,7 +224,10 @@ class Endings:
             self.flush()
         else:
             self.flush()  # its resume is the place before the statement
+            is_left_out = group.is_left_out or group.left_out.has(self._cursor.server)
             gtid, _ = group.end(self._cursor.offset, seconds)
+            if is_left_out and MysqlDialect().facts(query.sql, query.schema).kind == "truncate":
+                return
             statement = LogStatement(query.sql, query.schema, group.mark(), gtid, self._cursor.origin)
         self._ready.append(statement)
 

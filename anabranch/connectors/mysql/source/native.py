@@ -15,6 +15,7 @@ import pyarrow as pa
 from anabranch.abc import ValueRules
 from anabranch.connectors.mysql.source import binlog as b
 from anabranch.connectors.mysql.source.hashed import may_be_hashed
+from anabranch.connectors.mysql.source.left_out import LeftOut
 from anabranch.connectors.mysql.source.native_fields import described
 from anabranch.connectors.mysql.source.packets import Front
 from anabranch.connectors.mysql.source.rows_decode import Decoder, TableDecoders
@@ -47,9 +48,9 @@ def compiled_columns(kinds: bytes) -> Front | None:
 class Native:
     """What a log's reader makes instead of its Python counterparts. `log`: the compiled half of the loop over events."""
 
-    def __init__(self, family: str, is_gapless: bool, own: int) -> None:
-        """`is_gapless`: the server sends every event of its log; `own`: its id."""
-        self.log = compiled.NATIVE.Log(family == "mysql", is_gapless, own, set(), set())
+    def __init__(self, family: str, is_gapless: bool, own: int, left_out: LeftOut) -> None:
+        """`is_gapless`: the server sends every event of its log; `own`: its id; `left_out`: where the loop stops."""
+        self.log = compiled.NATIVE.Log(family == "mysql", is_gapless, own, left_out.servers, left_out.sources)
 
     def builder(self) -> ChunkBuilder:
         return ChunkBuilder(_buffer, CompiledDirectory(self.log))

@@ -37,7 +37,7 @@ class NativeLoop:
     def follow(self, data: bytes, at: int) -> tuple[int, bool]:
         """From `at` on. Returns where it stopped, and whether Python has to look at what stands there."""
         cursor, group, builder = self._cursor, self._group, self._builder
-        if cursor.skip_to and cursor.offset <= cursor.skip_to:
+        if group.is_left_out or (cursor.skip_to and cursor.offset <= cursor.skip_to):
             return at, True
         is_plain, *state = group.state()
         following, position, opened, passed = self._log.follow(

@@ -41,7 +41,7 @@ class RareEvents:
         elif kind == b.PREVIOUS_GTIDS:
             self._group.previous(data[body:end])
         elif kind == b.TAGGED_GTID:
-            self._group.begin(kind, data[body:end], 0, str(self._cursor))
+            self._group.begin(kind, data[body:end], self._cursor.server, str(self._cursor))
         elif kind == b.LOAD_QUERY:
             self._endings.query(b.load_query(data[body:end]), seconds)
         elif kind == b.XA_PREPARE:

@@ -7,6 +7,7 @@ from struct import Struct
 
 from anabranch.connectors.mysql.source import binlog as b
 from anabranch.connectors.mysql.source.gtid_bytes import parse_tagged_gtid, uuid_text
+from anabranch.connectors.mysql.source.left_out import NOBODY, LeftOut
 from anabranch.connectors.mysql.source.positions import MariadbGtids, MysqlGtids, Place, file_number, gtid_set
 from anabranch.errors import UnknownLogEvent
 from anabranch.model.position import LogMark
@@ -23,9 +24,11 @@ class Group:
     """From a GTID or BEGIN to its end. `ordinal` counts the images of ours in it; `fragmented` says how many of them left
     as fragments already, `taken_back` how many of the others were rolled back, `savepoints` where each name stands. `is_xa`:
     it may end prepared; `on_xa` is called when that is known. `file` and `safe` are the place just after the last complete
-    one. `switched_at`: where the log ended when it was entered by the set."""
+    one. `switched_at`: where the log ended when it was entered by the set. `is_left_out`: it is of one of `left_out`: its
+    rows are not ours."""
 
-    def __init__(self, place: Place, switched_at: Place | None = None) -> None:
+    def __init__(self, place: Place, switched_at: Place | None = None, left_out: LeftOut = NOBODY) -> None:
+        self.left_out, self.is_left_out = left_out, False
         self.is_open = self.in_transaction = self.is_fragmented = self.has_barrier = self.is_xa = False
         self.ordinal = self.fragmented = self.taken_back = 0
         self.savepoints: dict[str, int] = {}
@@ -60,11 +63,17 @@ class Group:
             raise UnknownLogEvent(message, position=place, hint=b.START_AGAIN)
         self.is_open, self.in_transaction = True, False
         self._event = kind, body, server
+        self.is_left_out = self.left_out.has(server, _source_of(kind, body) if self.left_out.sources else b"")
         if kind == b.MARIADB_GTID:
             flags = body[12]
             self.in_transaction = not flags & _STANDALONE
             if flags & _PREPARED:
                 self.begin_xa()
+
+    def begin_rows(self, server: int) -> None:
+        """BEGIN, by `server`: a transaction's rows follow. In old logs it is the first that is said of it."""
+        self.in_transaction = self.is_open = True
+        self.is_left_out = self.is_left_out or self.left_out.has(server)
 
     def begin_xa(self) -> None:
         """MariaDB says it with the id, MySQL by XA START in the place of BEGIN."""
@@ -129,6 +138,7 @@ class Group:
 
     def _close(self) -> None:
         self.is_open = self.in_transaction = self.is_fragmented = self.has_barrier = self.is_xa = False
+        self.is_left_out = False
         self.ordinal = self.fragmented = self.taken_back = 0
         self.savepoints = {}
         self._event = None
@@ -172,6 +182,13 @@ class Group:
         name = self._source(source)
         self.gtids.add_interval(name, number, number)  # type: ignore[union-attr]  # the event is of that family
         return f"{name}:{number}", time
+
+
+def _source_of(kind: int, body: bytes) -> bytes:
+    """The uuid of a GTID of MySQL's, as bytes; none where there is no such."""
+    if kind == b.TAGGED_GTID:
+        return bytes.fromhex(parse_tagged_gtid(body)[0][:36].replace("-", ""))
+    return body[1:17] if kind == b.GTID else b""
 
 
 def _order(file: str, offset: int) -> tuple[int, int]:

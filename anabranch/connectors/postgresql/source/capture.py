@@ -30,7 +30,7 @@ from anabranch.connectors.postgresql.source.slots import members
 from anabranch.connectors.postgresql.source.streamed import NeedsWhole
 from anabranch.connectors.postgresql.source.unconverted import find
 from anabranch.connectors.postgresql.source.wal_stream import DATA, DATA_HEAD, WalStream, data_start, keepalive
-from anabranch.errors import LogLost, SourceError, SourceUnavailable, ValueRefused
+from anabranch.errors import ConfigError, LogLost, SourceError, SourceUnavailable, ValueRefused
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark
 from anabranch.rows.chunk import Chunk, Part
@@ -58,6 +58,11 @@ class WalReader:
     def __init__(self, endpoint: Endpoint, options: LogOptions) -> None:
         self._endpoint, self._options = endpoint, options
         self._decoder = DECODERS[options.decoder]
+        if options.leave_out and not self._decoder.origins:
+            raise ConfigError(
+                f"{options.decoder} does not tell where a transaction was made: none can be left out by its origin",
+                hint='[capture] decoder = "pgoutput"',
+            )
         self._is_compiled = self._decoder.can_compile(options.decoding)
         self.decoder = options.decoder
         self._identity = ""
@@ -114,9 +119,9 @@ class WalReader:
         with open_session(self._endpoint) as connection, translated("look at the slot"):
             self._refuse_passed(read_slot(connection, name), place)  # nobody else moves it from here on
         reader = self._reader if self.is_binary else None
-        how = Reading(name, place, select, self._type_text, has_newer, reader, self._undone, self._options.decoding)
-        self._assembler = decoder.make(how)
-        if self._options.rules.carries:
+        options, asks = self._options, (self._type_text, has_newer, reader, self._undone)
+        self._assembler = decoder.make(Reading(name, place, select, *asks, options.decoding, options.leave_out))
+        if options.rules.carries:
             self._assembler.carry()
         self._frames, self._at = list[bytes](), 0
         self._durable, self._received = 0, place.lsn

@@ -54,11 +54,13 @@ class PgoutputAssembler(Assembler):
         reader: ReaderOf | None = None,
         undone: Undone = lambda subtransactions: False,
         decoding: str = "python",
+        leave_out: frozenset[str] = frozenset(),
     ) -> None:
         """`reader`: where the server was asked for values in binary form; `undone`: where it was for large transactions while
-        they are open; `decoding`: auto, python, native. Raises ConfigError where the compiled decoder is missing."""
+        they are open; `decoding`: auto, python, native; `leave_out`: origins whose rows do not come. Raises
+        ConfigError where the compiled decoder is missing."""
         is_compiled = compiled(decoding) and reader is None
-        self._native = NativeLoop() if is_compiled else None
+        self._native = NativeLoop(leave_out) if is_compiled else None
         super().__init__(place, self._native.builder if self._native is not None else None)
         self._name = name  # of our own messages
         numbers = count()
@@ -66,8 +68,10 @@ class PgoutputAssembler(Assembler):
         if self._native is not None:
             self._relations.tell = self._native.know
         make = NativeMessageBuffer if is_compiled else MessageBuffer
-        self._pieces = StreamedTransactions(select, type_text, numbers, self._give, self.mark, reader, undone, make)
+        tells = self._give, self.mark, reader, undone, make, leave_out
+        self._pieces = StreamedTransactions(select, type_text, numbers, *tells)
         self._begun = 0  # where the open transaction's commit is
+        self._leave_out, self._is_left_out = leave_out, False  # the latter: of the open transaction
 
     def carry(self) -> None:
         super().carry()
@@ -81,7 +85,7 @@ class PgoutputAssembler(Assembler):
         return self._xid is None and self._pieces.piece is None
 
     def follow(self, frames: list[bytes], at: int) -> int:
-        if self._native is None or self._pieces.piece is not None:
+        if self._native is None or self._pieces.piece is not None or self._is_left_out:
             return at
         is_plain = not self._fragmented and not self._has_barrier
         opened = self._xid, self._begun, self._ordinal, self._origin
@@ -107,7 +111,7 @@ class PgoutputAssembler(Assembler):
             known = self._relations.known[message[1:5]]
         except KeyError:
             raise self._unknown("rows of a relation that the log did not name") from None
-        if known is None:
+        if known is None or self._is_left_out:
             return
         buffer, layout = known
         images = buffer.add(layout, message, self._builder.transaction, self._ordinal)
@@ -131,9 +135,11 @@ class PgoutputAssembler(Assembler):
             case Commit():
                 if item.lsn != self._begun:
                     raise self._unknown("the end of a transaction that did not begin")
+                self._is_left_out = False
                 self._commit(item.end, item.time)
             case Truncate():
-                self._truncated(item)
+                if not self._is_left_out:
+                    self._truncated(item)
             case StreamStart() | StreamAbort() | StreamCommit() if self._xid is not None:
                 raise self._unknown("a piece of another transaction within one")
             case StreamStart():
@@ -156,7 +162,7 @@ class PgoutputAssembler(Assembler):
     def _came_from(self, origin: str) -> None:
         if self._xid is None:
             raise self._unknown("the origin of a transaction that did not begin")
-        self._origin = origin
+        self._origin, self._is_left_out = origin, origin in self._leave_out
 
     def _streamed(self, take: Callable[[_What], _Made], what: _What) -> _Made:
         try:

@@ -29,7 +29,7 @@ STREAMS = 140_000  # and gives large transactions while they are open
 class Reading:
     """What a slot is read with. `has_newer`: the server's plugin knows the options that only newer ones have;
     `reader`: where it was asked for values in binary form; `undone`: which subtransactions were taken back; `decoding`: auto,
-    python, native."""
+    python, native; `leave_out`: origins whose rows are left out."""
 
     name: str
     place: Place
@@ -39,6 +39,7 @@ class Reading:
     reader: ReaderOf | None = None
     undone: Undone = lambda subtransactions: False
     decoding: str = "python"
+    leave_out: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ class Decoder:
     converts: bool = False  # does text come as UTF-8, whatever the database's encoding?
     native: bool = False  # may compiled code read its messages?
     needs_places: bool = True  # of messages, beside what is in them
+    origins: bool = False  # does it tell where a transaction was made?
     inexact: Mapping[str, str] = field(default_factory=dict)
     ambiguous: frozenset[str] = frozenset()
     newer: Mapping[str, str] = field(default_factory=dict)
@@ -106,7 +108,8 @@ def _pattern(table: TableId) -> str:
 def _pgoutput(how: Reading) -> Assembler:
     from anabranch.connectors.postgresql.source.decode_pgoutput import PgoutputAssembler
 
-    return PgoutputAssembler(how.place, how.select, how.type_text, how.name, how.reader, how.undone, how.decoding)
+    made = how.place, how.select, how.type_text, how.name, how.reader, how.undone, how.decoding, how.leave_out
+    return PgoutputAssembler(*made)
 
 
 def _wal2json(how: Reading) -> Assembler:
@@ -135,6 +138,7 @@ DECODERS: dict[str, Decoder] = {
         converts=True,
         native=True,
         needs_places=False,
+        origins=True,
     ),
     "wal2json": Decoder(
         "wal2json",

@@ -32,10 +32,11 @@ class Followed(NamedTuple):
 
 
 class NativeLoop:
-    """Takes begins and commits, and rows of relations that Python has read. `builder`: what it puts them into."""
+    """Takes begins and commits, and rows of relations that Python has read. `builder`: what it puts them into; `leave_out`:
+    origins at which it stops."""
 
-    def __init__(self) -> None:
-        self._loop: Any = compiled.NATIVE.Messages(set())
+    def __init__(self, leave_out: frozenset[str] = frozenset()) -> None:
+        self._loop: Any = compiled.NATIVE.Messages(leave_out)
         self.builder = ChunkBuilder(NativeMessageBuffer, CompiledDirectory(self._loop))
 
     def know(self, name: bytes, known: Known) -> None:

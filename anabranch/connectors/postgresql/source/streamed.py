@@ -54,6 +54,7 @@ class _Open:
         self.firsts: dict[bytes, int] = {}
         self.parked: dict[TableId, int] = {}
         self.origin: str | None = None
+        self.is_left_out = False
 
 
 class StreamedTransactions:
@@ -70,9 +71,10 @@ class StreamedTransactions:
         reader: ReaderOf | None = None,
         undone: Undone = lambda subtransactions: False,
         make: Callable[[TableSchema], MessageBuffer] = MessageBuffer,
+        leave_out: frozenset[str] = frozenset(),
     ) -> None:
         self._select, self._type_text, self._numbers, self._give, self._mark = select, type_text, numbers, give, mark
-        self._reader, self._undone = reader, undone
+        self._reader, self._undone, self._leave_out = reader, undone, leave_out
         self._schemas: dict[TableId, TableSchema | None] = {}  # one object for all: rows of a table have one buffer
         self._builder = ChunkBuilder(make)
         self._has_barrier = False
@@ -104,7 +106,7 @@ class StreamedTransactions:
             known = piece.relations.known[message[5:STREAMED_ROW_HEAD]]
         except KeyError:
             raise ValueError("rows of a relation that the log did not name") from None
-        if known is None:
+        if known is None or piece.is_left_out:
             return
         buffer, layout = known
         builder = self._builder
@@ -136,7 +138,7 @@ class StreamedTransactions:
         if one is None:
             raise ValueError(f"the end of the transaction {xid}, which did not begin")
         subtransactions = [sub for name in one.firsts if (sub := int.from_bytes(name)) != xid]
-        if subtransactions and self._undone(subtransactions):
+        if subtransactions and not one.is_left_out and self._undone(subtransactions):
             raise NeedsWhole(f"the transaction {xid} took back what its pieces do not say")
         return one.relations, one.origin
 
@@ -149,6 +151,8 @@ class StreamedTransactions:
         match item:
             case Relation():
                 piece.relations.announce(item)
+            case Truncate() if piece.is_left_out:
+                pass
             case Truncate():
                 found = (piece.relations.table(oid) for oid in item.relations)
                 self._barrier(piece, BarrierKind.TRUNCATE, [table for table in found if table is not None])
@@ -156,7 +160,7 @@ class StreamedTransactions:
                 self._leave(piece)
                 self.piece = None
             case Origin():
-                piece.origin = item.name
+                piece.origin, piece.is_left_out = item.name, item.name in self._leave_out
             case TypeName() | Written():
                 pass
             case _:

@@ -1,0 +1,131 @@
+"""Transactions that came to a PostgreSQL by replication: where from, in the trail, and readers that leave them out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from customers import RULES, endpoint_of
+from streaming_rig import FLUSH, Rig, small_memory
+
+from anabranch.abc import LogOptions
+from anabranch.connectors.postgresql.source import connector as source
+from anabranch.errors import ConfigError
+from anabranch.testing.databases import Database
+from anabranch.testing.servers import Server
+from anabranch.trail.reader import TrailReader, chunks
+from anabranch.trail.show import show
+
+LARGE = 3000  # wide rows: more than a session may keep in memory while it decodes
+ROWS = "INSERT INTO t SELECT n, repeat(md5(n::text), 20) FROM generate_series({}, {}) n"
+TABLE = ("CREATE TABLE t (id int PRIMARY KEY, v text)", "CREATE TABLE empty (id int PRIMARY KEY)")
+Make = Callable[[Server], Database]
+
+
+@contextmanager
+def session_of(database: Database, origin: str) -> Iterator[psycopg.Connection[Any]]:
+    """A session that writes what came from there, as a subscription's worker does."""
+    if not database.query("SELECT FROM pg_replication_origin WHERE roname = %s", [origin]):
+        database.query("SELECT pg_replication_origin_create(%s)", [origin])
+    with closing(database.connect(autocommit=False)) as connection:
+        connection.execute("SELECT pg_replication_origin_session_setup(%s)", [origin])
+        connection.commit()
+        yield connection
+
+
+@pytest.fixture
+def north(source_database: Make, logical_postgresql: Server) -> Iterator[tuple[Database, str]]:
+    """A database, and the name of an origin that is dropped in the end: names are the whole server's."""
+    database = source_database(logical_postgresql)
+    small_memory(database)
+    database.execute(*TABLE)
+    name = f"{database.name} é north"
+    yield database, name
+    database.query("SELECT pg_replication_origin_drop(roname) FROM pg_replication_origin WHERE roname = %s", [name])
+
+
+def told(rig: Rig) -> list[tuple[str | None, int]]:
+    """Origin and rows of each transaction in its trail, which `trail show` tells, too."""
+    found, rows = [], 0
+    with TrailReader(rig.directory) as trail:
+        assert trail.check().problems == []
+        shown = {row.position.sequence: row.origin for row in show(trail, after=0)}
+        for chunk in chunks(trail, 0):
+            for number, one in enumerate(chunk.transactions.to_pylist()):
+                rows += one["rows"]
+                if one["native"]:
+                    found.append((one["origin"], rows))
+                    assert shown.get(chunk.first_sequence + number, one["origin"]) == one["origin"]
+                    rows = 0
+    return found
+
+
+@pytest.mark.parametrize("streaming", [True, False], ids=["as they are made", "when they commit"])
+def test_rule_21_small_and_large_transactions_of_an_origin(
+    north: tuple[Database, str], tmp_path: Path, streaming: bool
+) -> None:
+    """Two follow: one takes all, the other leaves out what came from there, a TRUNCATE too. Savepoints are taken back."""
+    database, origin = north
+    endpoint = endpoint_of(database)
+    every = Rig(database, endpoint, tmp_path / "every", streaming)
+    rest = Rig(database, endpoint, tmp_path / "rest", streaming, leave_out=frozenset((origin, "nobody")))
+    try:
+        write(database, origin)
+        for rig in (every, rest):
+            rig.follow()
+    finally:
+        every.drop()
+        rest.drop()
+    here = [(None, 2), (None, LARGE), (None, 1)]
+    assert told(every) == [(origin, 1), here[0], (origin, LARGE), (origin, 0), here[1], (origin, 3), here[2]]
+    assert told(rest) == here
+    assert bool(every.given) is streaming, "large ones come while they are open, or not"
+
+
+def write(database: Database, origin: str) -> None:
+    with session_of(database, origin) as there:
+        there.execute(ROWS.format(1, 1))
+        there.commit()
+        database.execute(ROWS.format(2, 3))
+        large(there, 10_000)
+        there.execute("TRUNCATE empty")
+        there.commit()
+        with closing(database.connect(autocommit=False)) as here:
+            large(here, 20_000)
+        there.execute(ROWS.format(4, 6))
+        there.commit()
+    database.execute(ROWS.format(7, 7), FLUSH)
+
+
+def large(connection: psycopg.Connection[Any], first: int) -> None:
+    connection.execute(ROWS.format(first + 1, first + LARGE))
+    connection.execute("SAVEPOINT s")
+    connection.execute(ROWS.format(first + LARGE + 1, first + 2 * LARGE))
+    connection.execute("ROLLBACK TO s")
+    connection.commit()
+
+
+def test_rule_21_an_origin_that_was_dropped_is_told(north: tuple[Database, str], tmp_path: Path) -> None:
+    """The log has its number: its name is what it was when the transaction was written."""
+    database, origin = north
+    rig = Rig(database, endpoint_of(database), tmp_path / "trail")
+    try:
+        with session_of(database, origin) as there:
+            there.execute(ROWS.format(1, 1))
+            there.commit()
+        database.query("SELECT pg_replication_origin_drop(%s)", [origin])
+        rig.follow()
+    finally:
+        rig.drop()
+    assert told(rig) == [(origin, 1)]
+
+
+@pytest.mark.parametrize("decoder", ["wal2json", "decoderbufs"])
+def test_decoders_that_tell_no_origins_leave_nothing_out(decoder: str, north: tuple[Database, str]) -> None:
+    options = LogOptions(1, 0.05, RULES, "anabranch_nobody", decoder, leave_out=frozenset(("north",)))
+    with pytest.raises(ConfigError, match=f"{decoder} does not tell where a transaction was made"):
+        source(endpoint_of(north[0])).log(options)
