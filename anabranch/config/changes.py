@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -35,19 +36,34 @@ def definition(config: JobConfig) -> dict[str, Any]:
     }
 
 
-def describe_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """One line per difference that needs tables to be loaded again; empty = the job may go on."""
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something that the job file says otherwise than before. `what`: the key, with the rule or table that it is of."""
+
+    what: str
+    before: object
+    after: object
+
+    def __str__(self) -> str:
+        return f"{self.what}: was {_shown(self.before)}, is {_shown(self.after)}"
+
+
+SOURCE, DECODER, JSON = "source", "[capture] decoder", "[types] json"
+
+
+def describe_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
+    """Differences that need tables to be loaded again; empty = the job may go on."""
     ends = [
-        _changed("source", _plain(old["source"]), _plain(new["source"])),
-        _changed("[capture] decoder", *(some.get("decoder", "pgoutput") for some in (old, new))),
-        _changed("[types] json", old["json"], new["json"]),
+        _changed(SOURCE, _plain(old["source"]), _plain(new["source"])),
+        _changed(DECODER, *(some.get("decoder", "pgoutput") for some in (old, new))),
+        _changed(JSON, old["json"], new["json"]),
     ]
     types = old.get("types", {}), new.get("types", {})
     chosen = [
         _changed(f"[types] {key}", *(some.get(key, default) for some in types)) for key, default in _TYPES.items()
     ]
-    lines = [*ends, *chosen, *_rules(old["rules"], new["rules"]), *_tables(old["tables"], new["tables"])]
-    return [line for line in lines if line]
+    found = [*ends, *chosen, *_rules(old["rules"], new["rules"]), *_tables(old["tables"], new["tables"])]
+    return [change for change in found if change is not None]
 
 
 def _plain(source: str) -> str:
@@ -65,8 +81,8 @@ _TYPES: dict[str, Any] = {
 _ENTRY = {"where": "where", "drop": "dropped columns", "rename": "renamed columns", "type": "types of columns"}
 
 
-def _changed(what: str, before: object, after: object) -> str:
-    return "" if before == after else f"{what}: was {_shown(before)}, is {_shown(after)}"
+def _changed(what: str, before: object, after: object) -> Change | None:
+    return None if before == after else Change(what, before, after)
 
 
 def _shown(value: object) -> str:
@@ -77,20 +93,20 @@ def _shown(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _rules(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[str]:
-    lines = []
+def _rules(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[Change | None]:
+    found = []
     for number in range(max(len(old), len(new))):
         before = old[number] if number < len(old) else {}
         after = new[number] if number < len(new) else {}
         for key in ("include", "exclude", "target"):
-            lines.append(_changed(f"rule {number + 1} {key}", before.get(key), after.get(key)))
-    return lines
+            found.append(_changed(f"rule {number + 1} {key}", before.get(key), after.get(key)))
+    return found
 
 
-def _tables(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    lines = []
+def _tables(old: dict[str, Any], new: dict[str, Any]) -> list[Change | None]:
+    found = []
     for table in sorted(set(old) | set(new)):
         before, after = old.get(table, {}), new.get(table, {})
         for key, what in _ENTRY.items():  # an entry that says nothing is as good as none
-            lines.append(_changed(f"table {table} {what}", before.get(key) or None, after.get(key) or None))
-    return lines
+            found.append(_changed(f"table {table} {what}", before.get(key) or None, after.get(key) or None))
+    return found

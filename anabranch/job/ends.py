@@ -376,7 +376,7 @@ def _refuse_changes(job: Job, known: dict[str, str], trail_job_uuid: str) -> Non
     changes = describe_change(json.loads(known["definition"]), job.config.fingerprint())
     if changes:
         raise JobChanged(
-            "the job file differs from the job as last run: " + "; ".join(changes),
+            "the job file differs from the job as last run: " + "; ".join(map(str, changes)),
             job=job.label,
             hint="anabranch plan JOB says what that means for its tables, and takes it over; or put it back",
         )

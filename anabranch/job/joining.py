@@ -12,8 +12,6 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import click
-
 from anabranch import log
 from anabranch.abc import PreflightContext, SourceConnector, TargetConnector
 from anabranch.errors import ConfigError, SchemaError
@@ -309,9 +307,14 @@ class Joining:
             statements = loader.ddl(now, self.job.rules.target_table(now))
         if now.same_definition(then) and not state.facts.recreate:
             return
-        click.echo(f"would drop {state.target} at the target and create it anew:\n" + "\n".join(statements))
+        would = f"--recreate would drop {state.target} at the target and create it anew:"
         raise ConfigError(
-            f"the definition of {now.id}, or what the job makes of it, changed since it was loaded",
+            "\n".join(
+                [
+                    f"the definition of {now.id}, or what the job makes of it, changed since it was loaded; {would}",
+                    *statements,
+                ]
+            ),
             job=self.name,
             hint=f"anabranch load JOB --table {now.id} --recreate",
         )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.abc import TargetStore
 from anabranch.config import JobConfig, describe_change
+from anabranch.config.changes import DECODER, JSON, SOURCE
 from anabranch.config.job import Rule, TableEntry, Types
 from anabranch.errors import ConfigError
 from anabranch.job import ends
@@ -96,21 +97,21 @@ def left_out(job: Job, execute: bool) -> list[str]:
 
 
 def _plan(job: Job, before: dict[str, Any], states: Mapping[TableId, TableState]) -> Plan:
-    lines = describe_change(before, job.config.fingerprint())
-    if moved := [line for line in lines if line.startswith("source: ")]:
+    found = {change.what: change for change in describe_change(before, job.config.fingerprint())}
+    if SOURCE in found:
         raise ConfigError(
-            f"another source is another job: {moved[0]}",
+            f"another source is another job: {found[SOURCE]}",
             job=job.config.name,
             hint="put it back, or remove the job's state (anabranch drop JOB --execute) and load again",
         )
-    if moved := [line for line in lines if line.startswith("[capture] decoder: ")]:
+    if DECODER in found:
         raise ConfigError(
-            f"a slot keeps its decoder: {moved[0]}",
+            f"a slot keeps its decoder: {found[DECODER]}",
             job=job.config.name,
             hint="put it back, or remove the job's state (anabranch drop JOB --execute) and load again",
         )
     schemas = {table: state.schema for table, state in states.items() if state.schema}
-    if not lines:
+    if not found:
         return Plan((), ())
     former, (present, logs_cascades) = RuleSet(_former(job.config, before)), _source(job, states.keys())
     job.rules.targets({*states, *present})  # none shares its target with another
@@ -118,7 +119,7 @@ def _plan(job: Job, before: dict[str, Any], states: Mapping[TableId, TableState]
         Report(job.config.name, tuple(check_cascades(job.rules, present.values(), ends.value_rules(job)))).require()
     gone = [TableChange(table, GONE) for table in sorted(states) if not job.rules.includes(table)]
     _require_built(job, [states[change.table] for change in gone])
-    changed = {c.table: c for c in _changed(former, job.rules, schemas, present, has_json="[types] json" in str(lines))}
+    changed = {c.table: c for c in _changed(former, job.rules, schemas, present, has_json=JSON in found)}
     new = present.keys() - states.keys()
     kept = {table: schema for table, schema in schemas.items() if job.rules.includes(table)}
     below = set() if logs_cascades else {t for t in kept if ancestors({**present, **kept}, t) & new}
@@ -127,7 +128,7 @@ def _plan(job: Job, before: dict[str, Any], states: Mapping[TableId, TableState]
         TableChange(table, WITH, _connected(table, [*changed, *sorted(new)], {**present, **kept})) for table in beside
     ]
     fresh = [TableChange(table, NEW) for table in sorted(new)]
-    return Plan(tuple(lines), (*gone, *changed.values(), *with_it, *fresh))
+    return Plan(tuple(map(str, found.values())), (*gone, *changed.values(), *with_it, *fresh))
 
 
 def _require_built(job: Job, states: Iterable[TableState]) -> None:

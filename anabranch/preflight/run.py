@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from typing import TypeVar
 
@@ -18,9 +19,7 @@ from anabranch.errors import (
     AnabranchError,
     Side,
     SourceError,
-    SourceUnavailable,
     TargetError,
-    TargetUnavailable,
 )
 from anabranch.model.checks import CheckResult
 from anabranch.model.ids import TableId
@@ -60,7 +59,7 @@ def preflight(
     selection = _asked(lambda: _select(config, rules, source, begun), errors) or Selection({})
     context = _context(config, rules, selection, begun, _asked(identity, errors) or "")
     asked = [
-        _asked(lambda: _run(source.checks(), context, SourceUnavailable), errors),
+        _asked(lambda: _run(source.checks(), context), errors),
         _asked(lambda: _witnessed(source, target, context), errors),
     ]
     closed = tuple(one for one in asked[1] or () if one.check == STATE and one.verdict == "failed")
@@ -142,19 +141,13 @@ def _select(config: JobConfig, rules: RuleSet, source: SourceConnector, known: K
 def _witnessed(source: SourceConnector, target: TargetConnector, context: PreflightContext) -> list[CheckResult]:
     """The target's checks, while the source lets them see whether it is their own database."""
     with source.witness() as witness:
-        return _run(target.checks(), replace(context, witness=witness), TargetUnavailable)
+        return _run(target.checks(), replace(context, witness=witness))
 
 
-def _run(checks: Checks, context: PreflightContext, unreachable: type[AnabranchError]) -> list[CheckResult]:
-    """An end that cannot be reached is an error of that end, not a check that failed."""
-    try:
-        results = checks.run(context)
-    finally:
-        checks.close()
-    for result in results:
-        if result.check.endswith(".reachable") and result.verdict == "failed":
-            raise unreachable(result.message, hint=result.hint, job=context.job)
-    return results
+def _run(checks: Checks, context: PreflightContext) -> list[CheckResult]:
+    """Raises the end's error where it cannot be reached: that is no check that failed."""
+    with closing(checks):
+        return checks.run(context)
 
 
 def _values(config: JobConfig) -> ValueRules:

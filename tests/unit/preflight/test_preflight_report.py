@@ -127,12 +127,6 @@ def test_an_end_that_cannot_be_reached_is_its_error_and_the_other_ones_stands_be
     assert [note.split(" — ")[0] for note in caught.value.__notes__] == ["job shop: no target"]
 
 
-def test_a_check_that_says_unreachable_is_the_same(tmp_path: Path) -> None:
-    target = End(results=[CheckResult("target.reachable", "failed", "refused", "start it")])
-    with pytest.raises(TargetUnavailable, match="refused — start it"):
-        run(tmp_path, ALL, End([table("shop.a")]), target)
-
-
 RESULTS = (
     CheckResult("source.a", "failed", "bad [bold]x[/bold]", "SET a = 1", "shop.t", ("p", "q")),
     CheckResult("source.b", "ok", "fine", "nothing to do"),
