@@ -193,7 +193,7 @@ class Scenario:
         words = [arguments[0], *arguments[1:]]
         words.insert(2 if arguments[0] in ("trail", "schema", "conflicts", "parked", "skip") else 1, str(self.job_file))
         command = [*self.prefix, sys.executable, "-m", "anabranch", *words]
-        faster = class_archive.environment() if arguments[0] in WITH_SPARK else {}
+        faster = class_archive.environment() if arguments[0] in WITH_SPARK and not self.is_quick else {}
         quick = os.pathsep.join(filter(None, [str(Path(__file__).parent / "quick"), os.environ.get("PYTHONPATH")]))
         faster = {"PYTHONPATH": quick} if self.is_quick else faster
         running = Running(command, self.environment | faster, logs / f"{self._logs:02}-{arguments[0]}")

@@ -220,11 +220,13 @@ def test_every_column_of_the_state_is_on_its_page() -> None:
     """Tables of schema `anabranch` and their columns, as the statements make them."""
     page = (REPOSITORY / "docs/reference/state.md").read_text()
     sections = dict(re.findall(r"^### `(\w+)`\n(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL))
-    folder = REPOSITORY / "anabranch/connectors/postgresql/target"
     found = 0
-    for file in [*folder.glob("*.py"), *folder.glob("*.sql")]:
-        made = r"CREATE TABLE (?:IF NOT EXISTS )?anabranch\.(\w+) \((.*?)^\s*\)"
-        for table, body in re.findall(made, file.read_text(), re.MULTILINE | re.DOTALL):
+    for file in sorted((REPOSITORY / "anabranch/connectors/postgresql/target/migrations").glob("*.sql")):
+        text = file.read_text()
+        added = r"ALTER TABLE anabranch\.(\w+) ADD COLUMN (\w+)"
+        assert [pair for pair in re.findall(added, text) if f"`{pair[1]}`" not in sections[pair[0]]] == [], file.name
+        made = r"CREATE TABLE anabranch\.(\w+) \((.*?)^\s*\)"
+        for table, body in re.findall(made, text, re.MULTILINE | re.DOTALL):
             if table in ("stage_", "taken_off"):
                 continue  # of one load or epoch, nobody's to read
             columns = re.findall(

@@ -24,7 +24,7 @@ class Kept:
     """The files of one job of a release, and the job that goes on with them."""
 
     def __init__(self, folder: Path, target: Database, directory: Path, source: Database | None = None) -> None:
-        self.expected: dict[str, Any] = json.loads((folder / "expected.json").read_text())
+        self.expected = self.told(folder)
         self._places = {
             "@TARGET@": f"{target.server.host}:{target.server.port}",
             "@SOURCE@": f"{source.server.host}:{source.server.port}" if source else NOWHERE,
@@ -34,6 +34,12 @@ class Kept:
         kind = Restored if folder.name == "from_mysql" else RestoredFromPostgres
         self.job = kind(source or target, target, directory, "kept", is_quick=True)
         self._put_back(folder)
+
+    @staticmethod
+    def told(folder: Path) -> dict[str, Any]:
+        """What the release has noted of the job beside its own files."""
+        found: dict[str, Any] = json.loads((folder / "expected.json").read_text())
+        return found
 
     def _put_back(self, folder: Path) -> None:
         text = self._placed((folder / "job.toml").read_text())

@@ -10,6 +10,7 @@ from scenario import wait_until
 from taking_over import FOLDER, RELEASES, Kept
 
 from anabranch import failpoints
+from anabranch.connectors.postgresql.target.migrate import shipped
 from anabranch.testing.databases import Database
 
 KILLS = ("apply.claimed=exit", "apply.merged=exit@2", "apply.committed=exit")  # each as SIGKILL
@@ -46,3 +47,32 @@ def goes_on(kept: Kept) -> None:
 def is_owned_at(kept: Kept, former: str, there: int) -> bool:
     owner, _, sequence = kept.job.checkpoint()
     return owner != former and sequence == there
+
+
+# What the releases before this one have made later than the rest, one after the other.
+MADE_LATER = (
+    "DROP TABLE anabranch.conflict",
+    "DROP TABLE anabranch.trace",
+    "ALTER TABLE anabranch.set_aside DROP COLUMN unconverted",
+)
+WAITS = "SELECT count(*) FROM pg_locks WHERE relation = 'anabranch.set_aside'::regclass AND NOT granted"
+NOTED = "SELECT to_jsonb(m) -> 'migrations' FROM anabranch.meta m"
+
+
+def test_upgrade_a_start_that_is_killed_while_it_migrates_leaves_the_schema_as_it_was(
+    target_database: Database, tmp_path: Path
+) -> None:
+    kept = Kept(FOLDER / RELEASES[0] / "from_postgresql", target_database, tmp_path / "job")
+    target_database.execute(*MADE_LATER)
+    with target_database.connect(autocommit=False) as reader:
+        reader.execute("SELECT FROM anabranch.set_aside")  # who reads it holds up who wants to change it
+        killed = kept.job.start("apply")
+        wait_until(lambda: target_database.query(WAITS)[0][0], 60, "the migration waits", killed.tail, killed)
+        killed.kill()
+        assert target_database.query("SELECT to_regclass('anabranch.conflict')") == [(None,)]
+        assert target_database.query(NOTED) == [(None,)]
+    goes_on(kept)
+    kept.assert_as_the_release_left_it()
+    noted = [(note["number"], note["stage"]) for note in target_database.query(NOTED)[0][0]]
+    assert noted == [(one.number, one.stage) for one in shipped()]
+    assert target_database.query("SELECT version FROM anabranch.meta") == [(1,)], "older releases go on beside this one"

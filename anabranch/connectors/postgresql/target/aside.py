@@ -17,40 +17,11 @@ from anabranch.model.ids import TableId
 if TYPE_CHECKING:
     from anabranch.rows.aside import AsideChange
 
-# json, not jsonb: that one refuses \u0000, which a source's text may hold
-CREATE: LiteralString = """
-CREATE TABLE anabranch.set_aside (
-    job          text   NOT NULL,
-    number       bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
-    sequence     bigint NOT NULL,
-    position     text   NOT NULL,
-    commit_time  bigint NOT NULL,
-    source_table text   NOT NULL,
-    target_table text   NOT NULL,
-    key          json   NOT NULL,
-    operation    text   NOT NULL,
-    before       json,
-    after        json,
-    reason       text   NOT NULL,
-    keys_off     boolean NOT NULL,
-    wish         text   NOT NULL DEFAULT '',
-    discarded_at timestamptz,
-    set_aside_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    unconverted  json   NOT NULL DEFAULT '{}',
-    PRIMARY KEY (job, number)
-)
-"""
 COLUMNS: LiteralString = """sequence, position, commit_time, source_table, target_table, key, operation, before, after,
     reason, keys_off"""
 ADD: LiteralString = (
     f"INSERT INTO anabranch.set_aside (job, {COLUMNS}, unconverted) VALUES (%s{', %s' * 12}) RETURNING number"
 )
-# An earlier release has made the table without it.
-HAS_LATER = """
-SELECT EXISTS (SELECT FROM pg_attribute WHERE attrelid = 'anabranch.set_aside'::regclass AND attname = 'unconverted'
-                                          AND NOT attisdropped)
-"""
-ADD_LATER = "ALTER TABLE anabranch.set_aside ADD COLUMN unconverted json NOT NULL DEFAULT '{}'"
 # A table of an earlier release, which only a start changes, does not have the last column: the name means the outer one then.
 READ: LiteralString = f"""
 SELECT s.* FROM (SELECT '{{}}'::json AS unconverted) AS without, LATERAL (

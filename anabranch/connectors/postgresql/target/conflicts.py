@@ -24,28 +24,6 @@ if TYPE_CHECKING:
 
 Texts = Mapping[str, str | None]
 
-# json, not jsonb: that one refuses \u0000, which a source's text may hold
-CREATE: LiteralString = """
-CREATE TABLE anabranch.conflict (
-    job          text   NOT NULL,
-    number       bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
-    sequence     bigint NOT NULL,
-    position     text   NOT NULL,
-    commit_time  bigint NOT NULL,
-    source_table text   NOT NULL,
-    target_table text   NOT NULL,
-    key          json   NOT NULL,
-    operation    text   NOT NULL,
-    kind         text   NOT NULL,
-    policy       text   NOT NULL,
-    decision     text   NOT NULL,
-    before       json,
-    after        json,
-    found        json,
-    noted_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
-    PRIMARY KEY (job, number)
-)
-"""
 COLUMNS: LiteralString = """sequence, position, commit_time, source_table, target_table, key, operation, kind, policy,
     decision, before, after, found"""
 NOTE: LiteralString = f"INSERT INTO anabranch.conflict (job, {COLUMNS}) VALUES (%s{', %s' * 13})"

@@ -41,11 +41,6 @@ from anabranch.rows.net import TargetTable
 # ADD FOREIGN KEY waits for the writers of both tables, and they would wait behind it: short waits, many of them
 LOCK_WAIT_MS, LOCK_TRIES, LOCK_PAUSE_S = 1000, 60, 0.5
 
-TAKEN_OFF = """
-CREATE TABLE IF NOT EXISTS anabranch.taken_off (
-  job text, source_table text, kind text, table_schema text, table_name text, name text, definition text NOT NULL,
-  PRIMARY KEY (job, source_table, kind, table_schema, table_name, name))
-"""
 KEEP = "INSERT INTO anabranch.taken_off VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"
 KEPT = """
 SELECT kind, table_schema, table_name, name, definition FROM anabranch.taken_off
@@ -94,8 +89,6 @@ def take_off(connection: Connection, job: str, table: TargetTable, existing: Exi
     unique = [(existing, index) for index in existing.secondary_unique]
     unique += [(part, index) for part in parts.values() for index in part.secondary_unique if not index.of_whole]
     keys = {(key.child, key.name): key for key in (*existing.foreign_keys, *existing.referenced_by)}
-    if unique or keys:
-        connection.execute(TAKEN_OFF)
     for key in keys.values():
         definition = key.definition.removesuffix(" NOT VALID")
         _keep(connection, job, table, "foreign key", key.child, key.name, definition)

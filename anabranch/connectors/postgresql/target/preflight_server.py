@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.quoting import qualified, quote
 from anabranch.connectors.postgresql.room import rooms
+from anabranch.connectors.postgresql.target.migrate import may_alter, pending, shipped, statements
 from anabranch.connectors.postgresql.target.partitions import plan_partitions
 from anabranch.connectors.postgresql.target.preflight_facts import WRITABLE, Live, failed, ok, warning
 from anabranch.connectors.postgresql.target.stage_sweep import stage_prefix
+from anabranch.errors import StateError
 from anabranch.model.checks import CheckResult
 from anabranch.model.room import judged
 
@@ -18,6 +20,10 @@ TESTED = (18,)  # releases that this project's own test runs have written to
 STATE = "target.state"
 _NOT_OPEN = """
 SELECT EXISTS (SELECT FROM pg_namespace n WHERE n.nspname = 'anabranch' AND NOT has_schema_privilege(n.oid, 'USAGE'))
+"""
+_HAS_STATE = """
+SELECT has_schema_privilege(oid, 'USAGE') AND to_regclass('anabranch.meta') IS NOT NULL FROM pg_namespace
+ WHERE nspname = 'anabranch'
 """
 # Tables of our schema that the job cannot use: state without the rights to it, and its staging tables of another owner.
 _CLOSED = """
@@ -106,6 +112,24 @@ def check_state(live: Live) -> Iterator[CheckResult]:
         if is_stage:
             why = f"anabranch.{name}, a staging table of this job, belongs to {owner}: {live.user} cannot remove it"
             yield failed("state", why, f"ALTER TABLE anabranch.{quote(name)} OWNER TO {user}")
+    if not found and live.true(_HAS_STATE):
+        yield from _check_release(live)
+
+
+def _check_release(live: Live) -> Iterator[CheckResult]:
+    """A schema of an earlier release is brought to this one by the first start, if its user may; one of a newer release may be
+    refused."""
+    try:
+        lacking = pending(live.connection, shipped())
+    except StateError as error:
+        yield failed("state", error.message, error.hint)
+        return
+    names = ", ".join(map(str, lacking))
+    if lacking and may_alter(live.connection):
+        yield ok("state", f"the first start brings the schema anabranch to this release: {names}")
+    elif lacking:
+        why = f"the schema anabranch is of an earlier release, and {live.user} does not own its tables: {names}"
+        yield failed("state", why, statements(lacking, live.user))
 
 
 def check_table_rights(live: Live) -> Iterator[CheckResult]:

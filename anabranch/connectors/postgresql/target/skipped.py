@@ -12,17 +12,6 @@ from psycopg.types.json import Json
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.model.state import Skipped
 
-CREATE: LiteralString = """
-CREATE TABLE anabranch.skipped (
-    job         text   NOT NULL,
-    sequence    bigint NOT NULL,
-    position    text   NOT NULL,
-    commit_time bigint NOT NULL,
-    changes     json   NOT NULL,
-    asked_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
-    PRIMARY KEY (job, sequence)
-)
-"""
 ADD: LiteralString = """
 INSERT INTO anabranch.skipped (job, sequence, position, commit_time, changes) VALUES (%s, %s, %s, %s, %s)
 ON CONFLICT DO NOTHING

@@ -1,4 +1,4 @@
-"""State at the target: schema `anabranch` (`state.sql`), its version, and the rows of jobs, checkpoints and tables.
+"""State at the target: schema `anabranch` (`migrate.py`), and the rows of jobs, checkpoints and tables.
 
 What does not live here: the checkpoint's compare-and-set (`apply.py`), the ledger of chunks (`load.py`).
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any, LiteralString
 
 import psycopg
@@ -16,6 +15,7 @@ from psycopg.types.json import Jsonb
 from anabranch.connectors.postgresql.connection import Connection, connect
 from anabranch.connectors.postgresql.errors import translated
 from anabranch.connectors.postgresql.target import aside, conflicts, skipped, trace
+from anabranch.connectors.postgresql.target.migrate import KNOWS, Migration, migrate, newest, shipped
 from anabranch.connectors.postgresql.target.stage_sweep import sweep
 from anabranch.errors import Fenced, StateError
 from anabranch.model.endpoint import Endpoint
@@ -29,21 +29,12 @@ if TYPE_CHECKING:  # `status` goes without what these bring along
     from anabranch.rows.aside import AsideChange
     from anabranch.rows.conflict import NotedConflict
 
-VERSION = 1
 TARGET = "target"  # the checkpoint row's name of a job's only target
 LOCK = 0x616E61  # pg_advisory_xact_lock: one process at a time makes or removes the schema
 TABLES = ("load_chunk", "table_state", "checkpoint", "job")  # rows of jobs
-# made when they are needed, and where an earlier release has made the others
-MORE_TABLES = ("taken_off", "conflict", "skipped", "set_aside", "trace")
-LATER_TABLES = {
-    "conflict": conflicts.CREATE,
-    "skipped": skipped.CREATE,
-    "set_aside": aside.CREATE,
-    "trace": trace.CREATE,
-}
+MORE_TABLES = ("taken_off", "conflict", "skipped", "set_aside", "trace")  # an earlier release may not have made them
 COLUMNS = ("uuid", "source_identity", "definition")  # of a job; what else it says goes into facts
 
-READ_VERSION = "SELECT version FROM anabranch.meta"
 # Not `to_regclass`: that one may answer what the session had found before it waited for the lock.
 HAS_META = """
 SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -111,8 +102,9 @@ class PostgresStore:
 
     Delivery: what a call wrote is committed when it returns."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
+    def __init__(self, endpoint: Endpoint, migrations: Sequence[Migration] = ()) -> None:
+        """`migrations`: instead of those of this release."""
+        self._endpoint, self._migrations = endpoint, migrations or shipped()
         self._open: Connection | None = None
         self._known: dict[str, dict[str, tuple[str, TableState]]] = {}  # job -> source table -> version, state
 
@@ -121,27 +113,23 @@ class PostgresStore:
             return bool(_one(connection, HAS_META))
 
     def prepare(self) -> None:
-        """May run in several processes at once: the first makes the schema, the others find it."""
+        """Make the schema, or bring that of an earlier release to this one. May run in several processes at once: the first
+        does it, the others find it done."""
         with self._session("prepare the schema anabranch") as connection, connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK])
-            if not _one(connection, HAS_META):
-                connection.execute(files(__package__).joinpath("state.sql").read_bytes())
-            _check_version(connection)
-            for name, create in LATER_TABLES.items():
-                if not _exists(connection, name):
-                    connection.execute(create)
-            if not _one(connection, aside.HAS_LATER):
-                connection.execute(aside.ADD_LATER)
+            migrate(connection, self._migrations)
 
     def job(self, job: str) -> dict[str, str] | None:
         row = self._read("read the job", READ_JOB, [job])
         if row is None:
             return None
         *columns, facts = row
+        facts.pop(KNOWS, None)
         return {**{k: v for k, v in zip(COLUMNS, columns, strict=True) if v is not None}, **facts}
 
     def save_job(self, job: str, facts: Mapping[str, str]) -> None:
         rest = {name: value for name, value in facts.items() if name not in COLUMNS}
+        rest[KNOWS] = str(newest(self._migrations))
         with self._session("save the job") as connection:
             saved = connection.execute(SAVE_JOB, [job, *(facts.get(name) for name in COLUMNS), Jsonb(rest)])
         if saved.rowcount != 1:
@@ -363,15 +351,6 @@ def _definition(schema: Any) -> TableSchema:
     from anabranch.model.schema import TableSchema  # see READ_TABLES: not everybody wants them
 
     return TableSchema.from_json(schema)
-
-
-def _check_version(connection: Connection) -> None:
-    found = _one(connection, READ_VERSION)
-    if found != VERSION:
-        raise StateError(
-            f"the state at the target has version {found}, this release knows {VERSION}",
-            hint="use the release that made it, or a newer one",
-        )
 
 
 def _drop_rows(connection: Connection, job: str) -> None:

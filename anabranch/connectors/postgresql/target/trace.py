@@ -11,25 +11,6 @@ from typing import Any, LiteralString
 
 from anabranch.connectors.postgresql.connection import Connection
 
-CREATE: LiteralString = """
-CREATE TABLE anabranch.trace (
-    job       text NOT NULL,
-    id        text NOT NULL,
-    at        timestamptz NOT NULL,
-    level     text NOT NULL,
-    event     text NOT NULL,
-    task      text NOT NULL,
-    host      text NOT NULL,
-    pid       integer NOT NULL,
-    state     text,
-    sub_state text,
-    code      text,
-    side      text,
-    message   text,
-    facts     json,
-    PRIMARY KEY (job, id)
-)
-"""
 # Nobody waits for a trace: who locks the table gets it later.
 NO_WAIT = "SET LOCAL lock_timeout = '400ms'"
 ADD: LiteralString = """

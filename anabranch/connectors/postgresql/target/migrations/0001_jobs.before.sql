@@ -1,6 +1,6 @@
--- State of jobs at a PostgreSQL target (version 1). Truth stands here, next to the data it speaks of; every primary key
--- starts with the job. Made by store.py, written by store.py and apply.py (checkpoint, table_state) and load.py
--- (table_state, load_chunk).
+-- makes: anabranch.meta
+-- State of jobs at a PostgreSQL target. Truth stands here, next to the data it speaks of; every primary key starts with
+-- the job. Written by store.py and apply.py (checkpoint, table_state) and load.py (table_state, load_chunk).
 
 CREATE SCHEMA IF NOT EXISTS anabranch;
 
