@@ -47,8 +47,10 @@ def test_pitfall_45_the_clocks_of_the_servers_are_not_asked() -> None:
         "conditions.py",
         "defaults.py",
         "preflight_structures.py",
-        "conflicts.py",
-        "skipped.py",
+        "0003_conflict.before.sql",
+        "0004_skipped.before.sql",
+        "0005_set_aside.before.sql",
+        "migrate.py",
         "aside.py",
         "lookout.py",
     }
