@@ -59,6 +59,7 @@ class Joining:
             self._await_parents(table, now)
         if self.stop():
             return None
+        self._refuse_older_functions(now[table])
         self._refuse_unconfirmed(now[table], state, recreate)
         if not self.await_leaving([table]):
             return None
@@ -283,6 +284,13 @@ class Joining:
         return ConfigError(
             f"foreign keys of {table} change its rows with {names}, not streaming", job=self.name, hint=hint
         )
+
+    def _refuse_older_functions(self, now: TableSchema) -> None:
+        """Before the table is taken out."""
+        then = [state.schema for state in self.states().values() if state.schema]
+        with closing(self.target.loader(ends.value_rules(self.job))) as loader:
+            if isinstance(loader, LabelLoader) and now.needs:
+                loader.refuse_older_functions(then, now)
 
     def rename_labels(self, schema: TableSchema) -> None:
         """Those of the target's types that the source has renamed since."""

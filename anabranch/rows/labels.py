@@ -1,5 +1,5 @@
 """Labels that an enum of the source got while its rows are followed, and the ability of a Writer, or a Loader, to give them
-to the target's.
+to the target's; functions of the source that were replaced meanwhile.
 
 What does not live here: how a server is asked and altered (the connectors).
 """
@@ -39,6 +39,10 @@ class LabelLoader(Protocol):
         """Those that the source renamed since one of `then`, definitions by which the job loaded its tables; `now` is what it
         loads the source table `table` by. Returns what was done for it. Raises TargetError, with the statements, where a
         table that is not parked, or not the job's, would show other values by it, or labels are none of these."""
+
+    def refuse_older_functions(self, then: Collection[TableSchema], now: TableSchema) -> None:
+        """Raises TargetError, with the statement, where the target computes columns of a table that is loaded by `now` by a
+        function as the source had it at one of `then`: it computes others than the source."""
 
     def as_renamed(self, then: TableSchema, now: TableSchema) -> TableSchema:
         """`then` with the defaults that its target's table has once the labels are renamed."""

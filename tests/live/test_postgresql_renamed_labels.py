@@ -146,3 +146,24 @@ def test_a_row_with_a_renamed_label_is_no_conflict(both: Ends) -> None:
         writer.merge(TableNet(both.tables[MANY], inserts=pa.table(columns)))
     assert told.value.table == "public.many"
     made.writer.close()
+
+
+def test_columns_are_not_computed_by_the_function_of_before(ends: Make) -> None:
+    """One that a person has written for the target stands."""
+    made = ends(
+        "CREATE FUNCTION inner_f(int) RETURNS int IMMUTABLE LANGUAGE sql AS 'SELECT $1 + 1'",
+        "CREATE FUNCTION outer_f(int) RETURNS int IMMUTABLE LANGUAGE sql AS 'SELECT public.inner_f($1)'",
+        "CREATE TABLE plain (id int PRIMARY KEY, v int GENERATED ALWAYS AS (outer_f(id)) STORED)",
+    )
+    made.create()
+    replaced = "CREATE OR REPLACE FUNCTION inner_f(int) RETURNS int IMMUTABLE LANGUAGE sql AS 'SELECT $1 + {}'"
+    made.loader.refuse_older_functions(made.schemas.values(), definition(made))
+    made.source.execute(replaced.format(2))
+    with pytest.raises(
+        TargetError, match=r"computes columns by public\.inner_f\(integer\) as the source had it"
+    ) as told:
+        made.loader.refuse_older_functions(made.schemas.values(), definition(made))
+    assert "SELECT $1 + 2" in told.value.hint
+    for text in ("40 + 2", "2"):
+        made.target.execute(replaced.format(text))
+        made.loader.refuse_older_functions(made.schemas.values(), definition(made))

@@ -276,6 +276,11 @@ class PostgresLoader:
     def rename_labels(self, job: str, table: TableId, then: Collection[TableSchema], now: TableSchema) -> Sequence[str]:
         return renamed_labels.rename_labels(self._endpoint, job, table, then, now)
 
+    def refuse_older_functions(self, then: Collection[TableSchema], now: TableSchema) -> None:
+        if now.computed:
+            with translated("read the functions of the target"):
+                made_objects.refuse_older(self._session(), then, now)
+
     def as_renamed(self, then: TableSchema, now: TableSchema) -> TableSchema:
         return renamed_labels.as_renamed(then, now)
 

@@ -16,7 +16,7 @@ from anabranch.connectors.postgresql.errors import describe
 from anabranch.connectors.postgresql.needed_objects import FUNCTION, present
 from anabranch.connectors.postgresql.target.ddl import create_schema
 from anabranch.errors import TargetError
-from anabranch.model.schema import Need
+from anabranch.model.schema import Need, TableSchema
 
 SCHEMA_EXISTS: LiteralString = "SELECT 1 FROM pg_namespace WHERE nspname = %s"
 
@@ -42,6 +42,23 @@ def make(connection: Connection, needs: Iterable[Need]) -> None:
             _make_function(connection, need)
         else:
             connection.execute(need.definition.encode())
+
+
+def refuse_older(connection: Connection, then: Iterable[TableSchema], now: TableSchema) -> None:
+    """As LabelLoader.refuse_older_functions: told by the text that the source had, so that one which somebody wrote for the
+    target, or another release prints otherwise, stands."""
+    before: dict[str, set[str]] = {}
+    for need in (need for one in then for need in one.needs if need.kind == FUNCTION):
+        before.setdefault(need.name, set()).add(need.definition)
+    functions = [need for need in now.needs if before.get(need.name, set()) - {need.definition}]
+    there = present(connection, functions) if functions else {}
+    older = [n for n in functions if n in there and there[n] != n.definition and there[n] in before[n.name]]
+    if older:
+        raise TargetError(
+            f"the target computes columns by {', '.join(need.name for need in older)} as the source had it before",
+            table=str(now.id),
+            hint=f"run at the target, then load again: {'; '.join(need.definition.strip() for need in older)}",
+        )
 
 
 def _make_function(connection: Connection, need: Need) -> None:
