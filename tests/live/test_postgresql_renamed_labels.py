@@ -20,7 +20,7 @@ from anabranch.errors import Redefined, TargetError
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema
-from anabranch.model.state import TableState
+from anabranch.model.table_life import TableState
 from anabranch.rows.net import TableNet
 
 __all__ = ["ends"]
