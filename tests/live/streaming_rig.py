@@ -20,12 +20,10 @@ from anabranch.capture.run import Capture
 from anabranch.capture.uncommitted import Limits
 from anabranch.connectors.postgresql.source import PostgresSource
 from anabranch.connectors.postgresql.source import connector as source
-from anabranch.connectors.postgresql.source.positions import lsn_of
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.chunk import META, Op, Part
-from anabranch.rows.log_items import LogIdle
 from anabranch.rows.uncommitted import LogChanges, LogEnded, LogTakenBack
 from anabranch.testing.databases import Database
 from anabranch.trail.open_staging import kept
@@ -58,7 +56,6 @@ class Rig:
     limits: Limits = ALL_TO_DISK
     wanted: Callable[[Any], bool] = lambda table: table.name != OTHER
     given: list[tuple[type, str]] = field(default_factory=list)
-    reached: int = 0  # where the reader was last with nothing in hand
 
     def __post_init__(self) -> None:
         self.connector: PostgresSource = source(self.endpoint)  # type: ignore[assignment]  # it is this one
@@ -76,17 +73,14 @@ class Rig:
 
     def follow(self, fault: str = "", until: Callable[[], bool] | None = None) -> None:
         """Up to what the source has now, or `until`. With a fault it dies there."""
-        self.reached = 0
         reader = self.connector.log(self.options)
-        goal, taken = lsn_of(reader.end().native), reader.read
+        goal, taken = reader.end().native, reader.read
         self.database.execute(FLUSH)  # behind it: looking for the end may write hints, which nobody brings to the disk
 
         def read(timeout: float) -> Any:
             item = taken(timeout)
             if isinstance(item, (LogChanges, LogTakenBack, LogEnded)):
                 self.given.append((type(item), item.xid))
-            if isinstance(item, LogIdle):
-                self.reached = lsn_of(item.mark.native)
             return item
 
         reader.read = read  # type: ignore[method-assign]  # it tells what comes by
@@ -95,7 +89,7 @@ class Rig:
         )
 
         def stop() -> bool:
-            return until() if until else bool(trail.end.resume) and self._is_behind(trail.end, goal)
+            return until() if until else self._is_behind(trail.end, goal)
 
         capture = Capture(
             self.connector, reader, trail, lambda table: self.wanted(table), stop, Nobody(), reader.identity(), lambda *_: None,
@@ -114,14 +108,15 @@ class Rig:
             failpoints.arm({})
             reader.close()
 
-    def is_at(self, goal: int) -> bool:
+    def is_at(self, goal: str) -> bool:
         """Is all up to there in the trail?"""
         with TrailReader(self.directory) as trail:
             return self._is_behind(trail.end(), goal)
 
-    def _is_behind(self, end: TrailEnd, goal: int) -> bool:
-        """A reader with nothing in hand tells at once where it is, the trail notes that every ten seconds only."""
-        return max(lsn_of(end.position.native), self.reached) >= goal
+    def _is_behind(self, end: TrailEnd, goal: str) -> bool:
+        """By the place to resume from: that of the last transaction is before its own end, where the log may end, too."""
+        order = self.connector.order
+        return bool(end.resume) and order.includes(order.mark(end.resume), goal, None)
 
     def dies(self, fault: str) -> None:
         try:
@@ -172,7 +167,7 @@ class Rig:
 
 def follow_all(rigs: list[Rig], work: Callable[[], None]) -> None:
     """All follow while this is done, and up to what the source has then."""
-    goals: list[int] = []
+    goals: list[str] = []
 
     def is_there(rig: Rig) -> bool:
         return bool(goals) and rig.is_at(goals[0])
@@ -183,9 +178,9 @@ def follow_all(rigs: list[Rig], work: Callable[[], None]) -> None:
             work()
             rigs[0].database.execute(FLUSH)
             with closing(rigs[0].connector.log(rigs[0].options)) as reader:
-                goals.append(lsn_of(reader.end().native))
+                goals.append(reader.end().native)
         finally:
-            goals.append(0)  # nobody waits for what failed
+            goals.append("0/0")  # nobody waits for what failed
         for one in following:
             one.result(60)
 
