@@ -98,6 +98,7 @@ check: $(STAMP)
 
 test: check $(NATIVE)
 	@rm -f $(AGAIN)
+	@$(BIN)/python -m compileall -q anabranch || true  # what has changed since `make venv`: else each of 1,000 processes compiles it, where none may write
 	$(BIN)/python -m pytest -n $(JOBS) --second-run $(AGAIN) --durations=10 tests/unit
 	JAVA_HOME=`$(JAVA)` && export JAVA_HOME && \
 	  $(BIN)/python -m pytest -n $(JOBS) --second-run $(AGAIN) --dist worksteal --durations=25 --ignore=tests/unit tests $(ARGS)

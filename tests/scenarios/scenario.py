@@ -195,7 +195,7 @@ class Scenario:
         command = [*self.prefix, sys.executable, "-m", "anabranch", *words]
         faster = class_archive.environment() if arguments[0] in WITH_SPARK and not self.is_quick else {}
         quick = os.pathsep.join(filter(None, [str(Path(__file__).parent / "quick"), os.environ.get("PYTHONPATH")]))
-        faster = {"PYTHONPATH": quick} if self.is_quick else faster
+        faster = faster | {"PYTHONPATH": quick} if self.is_quick else faster
         running = Running(command, self.environment | faster, logs / f"{self._logs:02}-{arguments[0]}")
         self._running.append(running)
         return running

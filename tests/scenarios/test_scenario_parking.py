@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from scenario import Running, Scenario, wait_until
 
 from anabranch.testing.servers import Server
@@ -12,6 +13,7 @@ from anabranch.testing.workload import SCHEMA, fill
 Make = Callable[..., Scenario]
 
 
+@pytest.mark.quick
 def test_definitions_change_while_it_streams(mariadb: Server, scenario: Make) -> None:
     made = scenario(mariadb, *SCHEMA, *fill(1))
     run = made.start("run")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from scenario import Scenario, wait_until
 
 from anabranch.testing.servers import Server
@@ -36,6 +37,7 @@ def test_configuration_and_ends_that_are_away(mariadb: Server, scenario: Make) -
     assert made.cli("capture", code=7).stderr
 
 
+@pytest.mark.quick
 def test_a_row_that_cannot_be_applied_stops_the_job_with_its_key(mysql: Server, scenario: Make) -> None:
     made = scenario(mysql, *PLAIN, ROWS)
     run = made.start("run")

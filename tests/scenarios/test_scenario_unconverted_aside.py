@@ -98,6 +98,7 @@ def rule_26_a_unique_value_of_such_a_row_parks_who_takes_it(made: Scenario, run:
     assert "is set aside" in made.reason("visit")
 
 
+@pytest.mark.quick
 @pytest.mark.timeout(600)
 def test_rule_26_a_table_with_such_a_row_parks_alone(mariadb: Server, scenario: Make) -> None:
     made = scenario(mariadb, *TABLES)
@@ -178,6 +179,7 @@ def rule_26_another_load_forgets_them(made: Scenario, run: Running) -> None:
     assert not waiting(made)
 
 
+@pytest.mark.quick
 @pytest.mark.timeout(600)
 def test_rule_26_a_load_parks_the_table_of_a_row_that_may_not_be_set_aside(mariadb: Server, scenario: Make) -> None:
     """Without a key nobody could name the row; the others are loaded."""
@@ -195,6 +197,7 @@ def test_rule_26_a_load_parks_the_table_of_a_row_that_may_not_be_set_aside(maria
     run.stop()
 
 
+@pytest.mark.quick
 @pytest.mark.timeout(600)
 def test_rule_26_what_a_load_has_set_aside_is_known_where_another_one_ends_it(
     mysql: Server, scenario: Make, monkeypatch: pytest.MonkeyPatch
@@ -214,6 +217,7 @@ def test_rule_26_what_a_load_has_set_aside_is_known_where_another_one_ends_it(
     run.stop()
 
 
+@pytest.mark.quick
 @pytest.mark.timeout(600)
 def test_rule_26_a_table_parks_for_a_key_with_a_zero_character(mysql: Server, scenario: Make) -> None:
     made = scenario(
