@@ -360,9 +360,13 @@ class Writer(AsideWriter, Protocol):
         """Are foreign keys and triggers off for what this writer does? Decided when it first claims, by what its user may
         do, and kept: where the right goes meanwhile, the next connection raises TargetError."""
 
-    def begin(self, now: Checkpoint, then: Checkpoint) -> str:
+    def begin(self, now: Checkpoint, then: Checkpoint, origin: str = "") -> str:
         """Open the transaction; first statement: compare-and-set from `now` to `then`. Returns "open", or after rolling
-        back "applied" (the row is already at `then`) or "replan" (elsewhere). Raises Fenced for another owner."""
+        back "applied" (the row is already at `then`) or "replan" (elsewhere). Raises Fenced for another owner.
+
+        `origin`: the database's own log says that the transaction comes from there, for a reader of that log that leaves it
+        out (LogOptions.leave_out); so it does of what follows in this session, PipelinedWriter's among it, until the next
+        `begin`. "": it was made there. Raises TargetError where that cannot be said."""
 
     def merge(self, net: TableNet) -> list[dict[str, str | None]]:
         """Carry out a net change inside the transaction. Returns keys to re-read (only if not net.checked). Raises

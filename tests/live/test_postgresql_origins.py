@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,10 @@ from streaming_rig import FLUSH, Rig, small_memory
 
 from anabranch.abc import LogOptions
 from anabranch.connectors.postgresql.source import connector as source
-from anabranch.errors import ConfigError
+from anabranch.connectors.postgresql.target import connector as target
+from anabranch.errors import ConfigError, TargetError
+from anabranch.rows.net import TableNet
+from anabranch.testing.conformance.writer import Epochs, Target, arrow, make, table
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 from anabranch.trail.reader import TrailReader, chunks
@@ -122,6 +126,53 @@ def test_rule_21_an_origin_that_was_dropped_is_told(north: tuple[Database, str],
     finally:
         rig.drop()
     assert told(rig) == [(origin, 1)]
+
+
+def test_rule_21_what_a_writer_says_is_what_a_reader_leaves_out(north: tuple[Database, str], tmp_path: Path) -> None:
+    """A job in the other direction: what the first wrote into its source is not taken back."""
+    database, origin = north
+    of, endpoint = table("ours"), endpoint_of(database)
+    goal = Target(target(endpoint))
+    with closing(goal.connector.store()) as store:
+        store.prepare()
+    make(goal, of)
+    every = Rig(database, endpoint, tmp_path / "every", wanted=lambda one: one.schema == "public")
+    rest = replace(every, directory=tmp_path / "rest", leave_out=frozenset((origin,)), given=[])
+    try:
+        with Epochs(goal) as epochs:
+            for number, by in enumerate((origin, "", origin, origin), 1):
+                net = TableNet(of, inserts=arrow((str(number), None, "ours")))
+                epochs.do(lambda writer, net=net: writer.merge(net), by)
+        database.execute("INSERT INTO ours VALUES (5, NULL, 'of a user')", FLUSH)
+        for rig in (every, rest):
+            rig.follow()
+    finally:
+        every.drop()
+        rest.drop()
+    assert told(every) == [(origin, 1), (None, 1), (origin, 1), (origin, 1), (None, 1)]
+    assert told(rest) == [(None, 1), (None, 1)]
+
+
+def test_who_may_not_say_where_it_comes_from_is_told_what_to_grant(north: tuple[Database, str]) -> None:
+    """Without an origin nothing is asked for."""
+    database, origin = north
+    goal, user = Target(target(endpoint_of(database))), f"{database.name[-20:]}_poor"
+    with closing(goal.connector.store()) as store:
+        store.prepare()
+    database.execute(f"CREATE ROLE {user} LOGIN PASSWORD 'p'", f"GRANT ALL ON SCHEMA anabranch TO {user}")
+    database.execute(f"GRANT ALL ON ALL TABLES IN SCHEMA anabranch TO {user}")
+    poor = Target(target(replace(endpoint_of(database), user=user, password="p")))
+    try:
+        with Epochs(goal):
+            pass
+        with Epochs(poor) as epochs:
+            epochs.do(lambda writer: None)
+            with pytest.raises(TargetError, match=f"write as {origin}") as refused:
+                epochs.do(lambda writer: None, origin)
+            database.execute(refused.value.hint.partition(" (")[0])
+            epochs.do(lambda writer: None, origin)
+    finally:
+        database.execute(f"DROP OWNED BY {user}", f"DROP ROLE {user}")
 
 
 @pytest.mark.parametrize("decoder", ["wal2json", "decoderbufs"])

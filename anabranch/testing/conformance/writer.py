@@ -99,10 +99,10 @@ class Epochs:
         sequence = self.now.position.sequence + 10
         return replace(self.now, epoch=self.now.epoch + 1, position=Position(sequence, f"at-{sequence}"), commit_time=2)
 
-    def do(self, work: Callable[[Writer], object]) -> object:
+    def do(self, work: Callable[[Writer], object], origin: str = "") -> object:
         """One epoch; rolled back when `work` raises."""
         then = self.next
-        assert self.writer.begin(self.now, then) == "open"
+        assert self.writer.begin(self.now, then, origin) == "open"
         try:
             result = work(self.writer)
         except Conflict:
@@ -157,6 +157,20 @@ def _begin(epochs: Epochs) -> str:
         return epochs.writer.begin(epochs.now, epochs.next)
     except TargetUnavailable:
         return epochs.writer.begin(epochs.now, epochs.next)
+
+
+def rule_21_an_epoch_may_come_from_elsewhere(target: Target) -> None:
+    """Which changes nothing of what it does; what its log says of it only a reader of that database can tell."""
+    of = make(target, table("a"))
+    with Epochs(target) as epochs:
+        for number, origin in enumerate((f"{JOB} north", f"{JOB} north", "", f"{JOB} south", f"{JOB} north"), 1):
+            net = TableNet(of, inserts=arrow((str(number), None, origin)))
+            epochs.do(lambda writer, net=net: writer.merge(net), origin)  # type: ignore[misc]  # one default argument
+        assert epochs.writer.begin(replace(epochs.now, epoch=0), epochs.now, "") == "applied"
+        last = epochs.now
+    assert [line[0] for line in rows(target, of)] == ["1", "2", "3", "4", "5"]
+    with closing(target.connector.store()) as store:
+        assert store.checkpoint(JOB) == last
 
 
 def what_is_rolled_back_leaves_nothing(target: Target) -> None:
@@ -503,6 +517,7 @@ CHECKS: tuple[Callable[[Target], None], ...] = (
     without_a_checkpoint_nothing_is_claimed,
     rule_09_the_row_says_where_an_epoch_stands,
     rule_09_a_fenced_owner_commits_nothing,
+    rule_21_an_epoch_may_come_from_elsewhere,
     what_is_rolled_back_leaves_nothing,
     table_states_commit_with_the_epoch,
     a_table_is_forgotten_with_the_epoch_unless_a_load_of_it_has_begun,

@@ -57,11 +57,11 @@ class MemoryWriter:
         """The twin has no foreign keys and no triggers."""
         return True
 
-    def begin(self, now: Checkpoint, then: Checkpoint) -> str:
+    def begin(self, now: Checkpoint, then: Checkpoint, origin: str = "") -> str:
         self.rollback()
         found = self._found(now)
         if _place(found) == _place(now):
-            self._open, self._moves = Transaction(self._database), (now, then)
+            self._open, self._moves = Transaction(self._database, origin or None), (now, then)
             return "open"
         return "applied" if _place(found) == _place(then) else "replan"
 

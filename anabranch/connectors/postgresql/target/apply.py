@@ -33,6 +33,7 @@ from anabranch.connectors.postgresql.target.merge import Action, Piece, Texts
 from anabranch.connectors.postgresql.target.newer_rows import refuse_newer
 from anabranch.connectors.postgresql.target.one_by_one import OneByOne
 from anabranch.connectors.postgresql.target.own_source import OwnSource
+from anabranch.connectors.postgresql.target.session_origin import SessionOrigin
 from anabranch.connectors.postgresql.target.shared_tables import refuse_truncate
 from anabranch.connectors.postgresql.target.stage_sweep import sweep
 from anabranch.connectors.postgresql.target.staging import ANALYZE_ROWS, StagingTables, copy_rows
@@ -101,6 +102,7 @@ class PostgresWriter:
         self._one_by_one: OneByOne | None = None
         self._types = ColumnTypes()
         self._own_source = OwnSource()
+        self._origin = SessionOrigin()
         self._may_bypass: bool | None = None  # as found at the first connection
         self._followers: Followers | None = None  # of this transaction, where keys act
         self._waits = False  # are constraints that can wait asked at the end of this transaction?
@@ -130,10 +132,11 @@ class PostgresWriter:
     def bypasses(self) -> bool:
         return self._bypass and bool(self._may_bypass)
 
-    def begin(self, now: Checkpoint, then: Checkpoint) -> str:
+    def begin(self, now: Checkpoint, then: Checkpoint, origin: str = "") -> str:
         connection = self._session()
         if connection.info.transaction_status is not TransactionStatus.IDLE:
             self.rollback()
+        self._origin.take(connection, origin)
         self._saves, self._forgotten = [], []
         with translated("begin an epoch"):
             there = [then.epoch, then.position.sequence, then.position.native, then.commit_time]
@@ -394,6 +397,7 @@ class PostgresWriter:
             if self._bypass:
                 self._switch_off(connection)
             self._open, self._stages, self._types = connection, StagingTables(connection), ColumnTypes()
+            self._origin = SessionOrigin()
             self._one_by_one = OneByOne(connection, self._job, self._owner)
         return self._open
 
