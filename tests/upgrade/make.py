@@ -11,6 +11,7 @@ one from a PostgreSQL, each with
     home/            the job's home without locks; state.sql stands for its SQLite file state.db
     target.sql       the target database: schema `anabranch` and the user's tables, as plain SQL
     source.sql       the statements that made the source's tables (MySQL), so that another server can go on as that one
+    log/             the last file of its log, in which the trail ends (MySQL)
     expected.json    what the release itself then made of it: rows, states, checkpoint
 
 The jobs stand still behind their trail: tables that stream, one that is parked, one whose load is done but whose window
@@ -192,14 +193,21 @@ def from_mysql(server: Server, target: Server, place: Path, folder: Path) -> Non
     made.captured(capture)
     capture.stop()
     capture = made.capture()
-    made.source.execute(*AFTER)
+    made.source.execute("FLUSH BINARY LOGS", *AFTER)
     made.captured(capture)
     capture.stop()
     told = made.source.query("SELECT @@GLOBAL.gtid_executed, @@GLOBAL.server_uuid")[0]
     keep(made, folder, {"gtid_executed": told[0].replace("\n", ""), "server_uuid": told[1]})
+    keep_log(server, made.source.query("SHOW MASTER STATUS")[0][0], folder / "log")
     marks = [f"INSERT INTO scenario_mark VALUES ({n})" for (n,) in made.source.query("SELECT id FROM scenario_mark")]
     done = (scenario.MARKS, *MYSQL, *SET_ASIDE, *BEHIND, *LARGE, *AFTER, *marks)
     (folder / "source.sql").write_text(";\n".join(done) + ";\n")
+
+
+def keep_log(server: Server, file: str, folder: Path) -> None:
+    assert server.datadir is not None
+    folder.mkdir()
+    shutil.copy(server.datadir / file, folder / file)
 
 
 def load(made: Scenario, table: str, failpoints: str) -> scenario.Running:
