@@ -248,6 +248,7 @@ def _initialise_postgresql(instance: Instance, data: Path) -> None:
             "--auth=scram-sha-256",
             "--encoding=UTF8",
             "--locale=C",
+            "--no-sync",
         ]
     )
     secret.unlink()
