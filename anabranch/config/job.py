@@ -383,7 +383,7 @@ class RetryEnd(Section):
     """How one end is waited for."""
 
     connect_s: int = Field(default=10, ge=1, le=3600)
-    """How long opening a connection may take."""
+    """How long opening a connection may take, to each address that a name stands for; PostgreSQL's takes 2 at least."""
     statement_s: int = Field(default=-1, ge=-1, le=86400)
     """How long a statement may take; then it is ended and tried again; -1: without limit. It does not hold for what copies or
     compares rows, prepares the source, or builds indexes."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from typing import TypeVar
 
@@ -19,7 +19,9 @@ from anabranch.errors import (
     AnabranchError,
     Side,
     SourceError,
+    SourceUnavailable,
     TargetError,
+    TargetUnavailable,
 )
 from anabranch.model.checks import CheckResult
 from anabranch.model.ids import TableId
@@ -49,23 +51,22 @@ def preflight(
     known: Callable[[], Known] = Known,
     identity: Callable[[], str] = str,
 ) -> Report:
-    """Every check, whatever the others say. `known` asks for what this job has begun already,
-    `identity` the source who it is.
+    """Every check, whatever the others say. `known` asks the target for what this job has begun already,
+    `identity` the source who it is. An end that is away is not asked again: each try may take as long as opening a connection.
 
     Raises the error of an end that cannot be asked at all; of two, the source's, with the other as a note."""
     errors: list[AnabranchError] = []
-    unread: list[AnabranchError] = []
-    begun = _asked(known, unread) or Known()
-    selection = _asked(lambda: _select(config, rules, source, begun), errors) or Selection({})
-    context = _context(config, rules, selection, begun, _asked(identity, errors) or "")
+    begun = _asked(Side.TARGET, known, errors) or Known()
+    unread = len(errors)
+    selection = _asked(Side.SOURCE, lambda: _select(config, rules, source, begun), errors) or Selection({})
+    context = _context(config, rules, selection, begun, _asked(Side.SOURCE, identity, errors) or "")
     asked = [
-        _asked(lambda: _run(source.checks(), context), errors),
-        _asked(lambda: _witnessed(source, target, context), errors),
+        _asked(Side.SOURCE, lambda: _run(source.checks(), context), errors),
+        _asked(Side.TARGET, lambda: _witnessed(source, target, context, _is_away(Side.SOURCE, errors)), errors),
     ]
     closed = tuple(one for one in asked[1] or () if one.check == STATE and one.verdict == "failed")
-    if unread and closed and not errors:
+    if unread and closed and not errors[unread:]:
         return Report(config.name, closed)  # without what the job has begun the other checks would advise wrongly
-    errors = [*unread, *errors]
     if errors and all(error.code == NOT_ADMITTED for error in errors):
         return Report(config.name, tuple(_shut(error) for error in {str(error): error for error in errors}.values()))
     for error in errors:
@@ -95,13 +96,19 @@ def _shut(error: AnabranchError) -> CheckResult:
     return CheckResult(RIGHTS[error.side], "failed", error.message, error.hint)
 
 
-def _asked(ask: Callable[[], Answer], errors: list[AnabranchError]) -> Answer | None:
+def _asked(end: Side, ask: Callable[[], Answer], errors: list[AnabranchError]) -> Answer | None:
+    if _is_away(end, errors):
+        return None
     try:
         return ask()
     except (SourceError, TargetError) as error:
         if str(error) not in map(str, errors):
             errors.append(error)
         return None
+
+
+def _is_away(end: Side, errors: list[AnabranchError]) -> bool:
+    return any(error.side is end and isinstance(error, SourceUnavailable | TargetUnavailable) for error in errors)
 
 
 def _first(errors: list[AnabranchError]) -> AnabranchError:
@@ -138,9 +145,11 @@ def _select(config: JobConfig, rules: RuleSet, source: SourceConnector, known: K
     return selection
 
 
-def _witnessed(source: SourceConnector, target: TargetConnector, context: PreflightContext) -> list[CheckResult]:
-    """The target's checks, while the source lets them see whether it is their own database."""
-    with source.witness() as witness:
+def _witnessed(
+    source: SourceConnector, target: TargetConnector, context: PreflightContext, is_away: bool
+) -> list[CheckResult]:
+    """The target's checks, while the source, unless it is away, lets them see whether it is their own database."""
+    with nullcontext("") if is_away else source.witness() as witness:
         return _run(target.checks(), replace(context, witness=witness))
 
 

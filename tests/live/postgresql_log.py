@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from contextlib import closing
+from dataclasses import replace
 
 from customers import RULES, endpoint_of
 
 from anabranch.abc import LogOptions, LogReader, ValueRules
 from anabranch.connectors.postgresql.source import PostgresSource
 from anabranch.connectors.postgresql.source import connector as source
+from anabranch.model.endpoint import USUAL, EndLimits
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema
@@ -24,22 +26,22 @@ PATIENCE = 180.0
 class LogFollower:
     """Set up for all tables that are there, and opened at the log's end; `close` takes away what set-up made."""
 
-    def __init__(self, database: Database, decoder: str, rules: ValueRules = RULES) -> None:
-        self.connector: PostgresSource = source(endpoint_of(database))  # type: ignore[assignment]  # it is this one
+    def __init__(self, database: Database, decoder: str, rules: ValueRules = RULES, limits: EndLimits = USUAL) -> None:
+        self.connector: PostgresSource = source(replace(endpoint_of(database), limits=limits))  # type: ignore[assignment]  # it is this one
         self.options = LogOptions(1, 0.05, rules, f"anabranch_{database.name[-10:]}", decoder)
         with closing(self.connector.catalog()) as catalog:
             self.tables: dict[TableId, TableSchema] = dict(catalog.tables(lambda table: True))
         self.connector.carry_out(self.connector.missing(self.options, self.tables, begins=True), PATIENCE)
         assert self.connector.missing(self.options, self.tables, begins=True) == []
-        self._reader: LogReader = self.connector.log(self.options)
-        self._reader.start(self._reader.end(), self.tables.get)
+        self.reader: LogReader = self.connector.log(self.options)
+        self.reader.start(self.reader.end(), self.tables.get)
 
     def take(self) -> list[Chunk | LogStatement]:
         """What there is up to the log's end as it is now."""
-        end, found = self._reader.end(), list[Chunk | LogStatement]()
+        end, found = self.reader.end(), list[Chunk | LogStatement]()
         give_up = time.monotonic() + PATIENCE
         while time.monotonic() < give_up:
-            item = self._reader.read(0.2)
+            item = self.reader.read(0.2)
             if isinstance(item, Chunk):
                 found.append(item)
             if item is not None and self._is_at(item.resume if isinstance(item, Chunk) else item.mark.resume, end):
@@ -50,6 +52,6 @@ class LogFollower:
         return self.connector.order.includes(self.connector.order.mark(resume), end.native, None)
 
     def close(self) -> None:
-        self._reader.close()
+        self.reader.close()
         self.connector.leftovers(self.options.name, remove=True)
         assert self.connector.leftovers(self.options.name, remove=False) == []

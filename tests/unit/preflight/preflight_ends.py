@@ -39,9 +39,11 @@ class End:
     error: Exception | None = None
     seen: list[PreflightContext] = field(default_factory=list)
     open: int = 0
+    asked: int = 0
     shows_cascades: bool = True
 
     def catalog(self) -> End:
+        self.asked += 1
         if self.error:
             raise self.error
         self.open += 1

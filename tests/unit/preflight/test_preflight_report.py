@@ -127,6 +127,16 @@ def test_an_end_that_cannot_be_reached_is_its_error_and_the_other_ones_stands_be
     assert [note.split(" — ")[0] for note in caught.value.__notes__] == ["job shop: no target"]
 
 
+def test_an_end_that_is_away_is_asked_once(tmp_path: Path) -> None:
+    """Each try may take as long as `connect_s`. The other end is asked nevertheless."""
+    source, target = End(error=SourceUnavailable("no source")), End(error=TargetUnavailable("no target"))
+    with pytest.raises(SourceUnavailable):
+        run(tmp_path, ALL, source, End())
+    with pytest.raises(TargetUnavailable):
+        run(tmp_path, ALL, End([table("shop.a")]), target)
+    assert source.asked == target.asked == 1
+
+
 RESULTS = (
     CheckResult("source.a", "failed", "bad [bold]x[/bold]", "SET a = 1", "shop.t", ("p", "q")),
     CheckResult("source.b", "ok", "fine", "nothing to do"),

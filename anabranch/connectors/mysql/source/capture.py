@@ -26,7 +26,6 @@ from anabranch.rows.log_items import LogIdle, LogItem, LogPrepared
 
 IDLE_INTERVAL = 0.5  # seconds between marks that only move on
 STILL = 5.0  # seconds at the same place after which the server is asked whether it still has it
-SILENCE = 30.0  # seconds without even a heartbeat after which the line counts as lost
 
 
 class BinlogReader:
@@ -140,8 +139,8 @@ class BinlogReader:
         block = self._dump.receive(seconds)
         if block is not None:
             self._take(block, time.monotonic())
-        elif now - self._heard > SILENCE:
-            raise SourceUnavailable(f"the source has been silent for {SILENCE:.0f} s", position=self._last.native)
+        elif (silent := now - self._heard) > self._endpoint.limits.silence:  # not even a heartbeat came
+            raise SourceUnavailable(f"the source has been silent for {silent:.0f} s", position=self._last.native)
 
     def _look(self, now: float) -> None:
         """A server whose log was reset stays where it was, in a file that it has removed, and sends heartbeats. Raises

@@ -26,11 +26,12 @@ from anabranch.connectors.postgresql.source.heartbeat import Heartbeat
 from anabranch.connectors.postgresql.source.held_log import Slot, read_slot
 from anabranch.connectors.postgresql.source.positions import Place, lsn_text, nearest, place_of
 from anabranch.connectors.postgresql.source.relations import NeedsText
+from anabranch.connectors.postgresql.source.silence import Silence
 from anabranch.connectors.postgresql.source.slots import members
 from anabranch.connectors.postgresql.source.streamed import NeedsWhole
 from anabranch.connectors.postgresql.source.unconverted import find
 from anabranch.connectors.postgresql.source.wal_stream import DATA, DATA_HEAD, WalStream, data_start, keepalive
-from anabranch.errors import ConfigError, LogLost, SourceError, SourceUnavailable, ValueRefused
+from anabranch.errors import ConfigError, LogLost, SourceError, ValueRefused
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark
 from anabranch.rows.chunk import Chunk, Part
@@ -39,7 +40,6 @@ from anabranch.rows.uncommitted import LogChanges, LogEnded
 
 IDLE_INTERVAL = 0.25  # seconds between marks that only move on, and between questions for the log's end
 BURST, BURST_BYTES = 256, 1 << 20  # messages between two looks at the clock, at most
-SILENCE = 60.0  # seconds without even a keepalive after which the line counts as lost, at least
 PGOUTPUT = "pgoutput"
 _TIMEOUT = "SELECT setting FROM pg_catalog.pg_settings WHERE name = 'wal_sender_timeout'"  # milliseconds
 _NEWEST = "SELECT pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::text"
@@ -254,9 +254,9 @@ class WalReader:
 
     def _wait(self, seconds: float, now: float) -> None:
         assert self._stream is not None
-        if now - self._heard > self._silence:
-            raise SourceUnavailable(f"the source has been silent for {self._silence:.0f} s", position=self._last.native)
-        if not self._is_asked and now - self._asked >= IDLE_INTERVAL:
+        if self._is_asked:
+            self._silence.look(max(self._heard, self._asked), now, self._last.native)
+        elif now - self._asked >= IDLE_INTERVAL:
             self._asked, self._is_asked = now, True
             self._tell(asks=True)
         if self._is_shown:
@@ -321,7 +321,7 @@ class WalReader:
         timeout = int(one(connection, _TIMEOUT)) / 1000
         # While it decodes what is not ours a server answers late, or, with other plugins, not at all.
         knows_progress = self._decoder.plugin == PGOUTPUT and timeout > 0
-        self._silence = max(SILENCE, 2 * timeout) if knows_progress else math.inf
+        self._silence = Silence(self._endpoint, timeout if knows_progress else math.inf)
 
     def _refuse_passed(self, slot: Slot | None, place: Place) -> None:
         at, name = lsn_text(place.lsn), self._options.name

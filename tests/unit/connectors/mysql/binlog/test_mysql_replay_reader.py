@@ -12,7 +12,7 @@ from anabranch.connectors.mysql.source import capture, endings
 from anabranch.connectors.mysql.source.capture import BinlogReader
 from anabranch.connectors.mysql.source.positions import BinlogOrder, Place, place_of
 from anabranch.errors import SourceUnavailable
-from anabranch.model.endpoint import Endpoint
+from anabranch.model.endpoint import EndLimits, Endpoint
 from anabranch.model.position import LogMark
 from anabranch.rows.chunk import Chunk, Part
 from anabranch.rows.log_items import LogIdle, LogStatement
@@ -38,9 +38,11 @@ class Played:
 def played(recording: Callable, monkeypatch: pytest.MonkeyPatch) -> Callable:
     """A reader of the recording in blocks of a size, with the server's part played."""
 
-    def make(name: str, size: int, flush_interval: float = 1.0, pause: float = 0.0) -> BinlogReader:
-        found = recording(name)
-        reader = BinlogReader(Endpoint("mysql", "", 0, "", ""), LogOptions(1, flush_interval))
+    def make(
+        name: str, size: int, flush_interval: float = 1.0, pause: float = 0.0, silence: float = 30.0
+    ) -> BinlogReader:
+        found, end = recording(name), Endpoint("mysql", "", 0, "", "", limits=EndLimits(silence=silence))
+        reader = BinlogReader(end, LogOptions(1, flush_interval))
         monkeypatch.setattr(capture, "connect", lambda endpoint: Played([]))
         monkeypatch.setattr(capture, "continued", lambda connection, place: place)
         monkeypatch.setattr(capture, "server_id", lambda connection: 1)
@@ -96,9 +98,8 @@ def test_idle_marks_come_now_and_then(played: Callable, monkeypatch: pytest.Monk
     assert len(idle) <= 2
 
 
-def test_a_silent_line_is_lost(played: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capture, "SILENCE", 0.05)
-    reader = played("mysql-transactions", 1 << 18, pause=0.001)
+def test_a_silent_line_is_lost(played: Callable) -> None:
+    reader = played("mysql-transactions", 1 << 18, pause=0.001, silence=0.05)
     with pytest.raises(SourceUnavailable, match="silent"):
         for _ in range(200):
             reader.read(0.01)
