@@ -149,12 +149,12 @@ class Joining:
 
     def let_out(self, children: Sequence[TableId], table: TableId) -> bool:
         """A table and its children: also those that are being loaded begin anew, behind the table. False when stopped
-        before."""
-        while joining := [s for t in children if (s := self.states().get(t)) and s.facts.joins]:
+        before. One that was parked on its way stays so: its load begins anew without that."""
+        while joining := [s for t in children if (s := self.states().get(t)) and s.is_joining]:
             if self.stop():
                 return False
             is_waited_for = is_applied(self.job)  # those that are loaded join at any moment
-            self._take_out([s for s in joining if not s.facts.loaded or not is_waited_for])
+            self._take_out([s for s in joining if not s.is_loaded or not is_waited_for])
             time.sleep(0.2)
         return self.await_leaving([*reversed(children), table])
 

@@ -201,7 +201,7 @@ def _step(
         @wraps(take)
         def checked(state: S, /, *args: P.args, **kwargs: P.kwargs) -> TableState:
             if (None if state is None else state.state) not in before:
-                raise _illegal(take.__name__, state)
+                raise _illegal(take.__name__, *(("unknown", "") if state is None else (state.state, str(state.source))))
             return take(state, *args, **kwargs)
 
         return checked
@@ -209,9 +209,7 @@ def _step(
     return register
 
 
-def _illegal(name: str, state: TableState | None) -> StateError:
-    where = "unknown" if state is None else state.state
-    table = "" if state is None else str(state.source)
+def _illegal(name: str, where: str, table: str) -> StateError:
     return StateError(
         f"the step {name} does not begin where the table is: {where}",
         table=table,
@@ -242,6 +240,12 @@ def begin(state: TableState, generation: int) -> TableState:
     return replace(
         state, state=Life.LOADING, generation=generation, low="", high="", reason="", rows_loaded=0, facts=facts
     )
+
+
+def require_begin(state: str, table: TableId) -> None:
+    """For a target that takes this step in a statement of its own. Raises StateError where `begin` does."""
+    if not any(step.name == "begin" and state in step.before for step in STEPS):
+        raise _illegal("begin", state, str(table))
 
 
 @_step(Life.LOADING, after=Life.LOADING)

@@ -22,7 +22,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import Column, TableSchema
 from anabranch.model.table_facts import Facts
-from anabranch.model.table_life import TableState
+from anabranch.model.table_life import TableState, park
 
 ORDERS = TableId("shop", 'odd "orders".x')
 
@@ -139,6 +139,41 @@ def test_torture_seed_2146_who_comes_second_changes_no_table_state(store: Postgr
     with pytest.raises(Fenced):
         store.save_table("other", loading, pending)
     assert store.tables("shop") == {ORDERS: loading} and store.tables("other") == {}
+
+
+OLD = (  # state, reason, facts as the release before has stored them; what they are
+    ("streaming", "", {"loaded": "yes", "built": "yes", "analyzed": "yes", "not_built": '["a"]'}, "is_built"),
+    ("parked", "dropped at the source (at 7)", {"loaded": "yes"}, "is_dropped"),
+    ("parked", "it is to be loaded again: anabranch load JOB --table shop.one", {"loaded": "yes"}, "is_taken_out"),
+    ("parked", "refused (at 0)", {"resumes": "0", "set_aside": "2"}, "is_parked"),
+    ("loading", "refused (at 0)", {"resumes": "0", "joins": "yes", "loaded": "yes"}, "is_resuming"),
+    ("loading", "", {"loaded": "yes", "window": "0,9", "reread": '[{"id": "1"}]'}, "is_in_window_again"),
+    ("loading", "", {"joins": "yes", "kept": "yes"}, "is_open"),
+    ("pending", "", {"joins": "yes"}, "is_joining"),
+)
+
+
+@pytest.mark.parametrize(("state", "reason", "facts", "told"), OLD)
+def test_a_state_of_the_release_before_is_changed_by_who_has_seen_it(
+    store: PostgresStore, target_database: Any, state: str, reason: str, facts: dict[str, str], told: str
+) -> None:
+    store.prepare()
+    insert = "INSERT INTO anabranch.table_state (job, source_table, target_table, generation, state, reason, facts)"
+    target_database.execute(
+        f"{insert} VALUES ('shop', 'shop.one', 'dest.one', 1, '{state}', '{reason}', '{json.dumps(facts)}')"
+    )
+    one = TableId("shop", "one")
+    found = store.table("shop", one)
+    assert found is not None and getattr(found, told) and found == store.tables("shop")[one]
+    store.save_tables("shop", [(found, found)])
+    stored = target_database.query("SELECT facts - 'parked_for' FROM anabranch.table_state")
+    assert stored == [(facts,)] and store.table("shop", one) == found
+    parked = park(found, "dropped at the source" if told != "is_dropped" else "altered")
+    store.save_table("shop", parked, found)
+    for stale in (lambda: store.save_table("shop", found, found), lambda: store.save_tables("shop", [(found, found)])):
+        with pytest.raises(Fenced):
+            stale()
+    store.forget_table("shop", parked)
 
 
 def test_drop_leaves_other_jobs_then_takes_the_schema(store: PostgresStore, target_database: Any) -> None:

@@ -11,8 +11,8 @@ from dataclasses import replace
 from functools import partial
 
 from anabranch.abc import Bounds
-from anabranch.errors import Fenced, RowRefused, TargetError
-from anabranch.model.table_life import hand_over
+from anabranch.errors import Fenced, RowRefused, StateError, TargetError
+from anabranch.model.table_life import begin, hand_over, stream, take_out
 from anabranch.testing.conformance.subject import refuses
 from anabranch.testing.conformance.writer import JOB, RULES, Target, make, rows, schema, table, three
 
@@ -85,6 +85,21 @@ def rule_29_a_later_load_fences_the_earlier(target: Target) -> None:
     assert rows(target, of) == []
 
 
+def rule_29_a_load_empties_no_table_that_streams(target: Target) -> None:
+    """Apply has to let go of it first: it would go on with what is gone."""
+    of = three(target)
+    with closing(target.connector.store()) as store, closing(target.connector.loader(RULES)) as loader:
+        loading = store.tables(JOB)[of.source]
+        streaming = stream(hand_over(loading, "[]", "[]", 3))
+        store.save_table(JOB, streaming, loading)
+        refuses(StateError, lambda: loader.begin_generation(JOB, of, 2, [Bounds()], True))
+        assert len(rows(target, of)) == 3 and store.table(JOB, of.source) == streaming
+        store.save_table(JOB, taken_out := take_out(streaming), streaming)
+        loader.begin_generation(JOB, of, 2, [Bounds()], True)
+        found = store.table(JOB, of.source)
+        assert rows(target, of) == [] and found == begin(taken_out, 2)
+
+
 def rule_29_a_load_that_comes_too_late_drops_no_table(target: Target) -> None:
     """Two that make a table anew, of which one stood still: what the other has loaded since stays."""
     of = three(target)
@@ -111,6 +126,7 @@ CHECKS: tuple[Callable[[Target], None], ...] = (
     a_chunk_that_breaks_leaves_nothing,
     chunks_that_are_loaded_together_come_together,
     rule_29_a_later_load_fences_the_earlier,
+    rule_29_a_load_empties_no_table_that_streams,
     rule_29_a_load_that_comes_too_late_drops_no_table,
     rule_29_a_state_changes_for_who_has_seen_it,
 )

@@ -17,6 +17,7 @@ from anabranch.errors import ConfigError
 from anabranch.job import Job, ends
 from anabranch.job.joining import Joining
 from anabranch.job.loading import Loading
+from anabranch.job.watching import part
 from anabranch.load.order import Demand
 from anabranch.load.plan import LoadTable
 from anabranch.model.datatype import Kind, LogicalType
@@ -24,7 +25,7 @@ from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import Action, Column, ForeignKey, TableSchema
 from anabranch.model.table_facts import Facts
-from anabranch.model.table_life import TableState, heard_of
+from anabranch.model.table_life import TableState, begin, hand_over, heard_of, park
 from anabranch.trail import retention
 
 A, B = TableId("shop", "a"), TableId("shop", "b")
@@ -96,3 +97,16 @@ def test_what_a_table_demands_is_asked_when_its_parents_stream(load: Loading, mo
     monkeypatch.setattr(Loading, "_load_level", lambda self, tables: planned.extend(tables))
     load.one_table(B, False)
     assert [(one.changed_with, one.exact, one.joins) for one in planned] == [({A}, True, True)]
+
+
+def test_a_child_that_was_parked_while_it_joined_is_not_waited_for(load: Loading) -> None:
+    """Its load was through, so it had all the facts of one that joins at any moment; it never would."""
+    loaded = hand_over(begin(heard_of(B, B, joins=True), 1), "[]", "[]", 0)
+    parked = park(loaded, "altered (while it was being loaded)")
+    for state, is_waited_for in ((loaded, True), (parked, False)):
+        store().save_table("shop", state, store().table("shop", B))
+        looks = iter([False] * 3)
+        joining = Joining(load.job, load.source, load.target, lambda looks=looks: next(looks, True))
+        with part(load.job, "apply"):
+            assert joining.let_out([B], A) is not is_waited_for
+        assert store().table("shop", B) == state

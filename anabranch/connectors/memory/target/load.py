@@ -63,11 +63,12 @@ class MemoryLoader:
                 raise Fenced(f"load {generation} of the table was replaced by load {last.generation}")
             if last.generation == generation and (table.source, generation) in state.chunks:
                 return
+            begun = begin(last, generation)  # refused before rows are removed
             if empty and self._is_shared(job, table.target):
                 raise TargetError(f"{table.target} has rows of other jobs: it is not emptied", job=job)
             if not keep:
                 self._make_room(table.target, empty)
-            state.tables[table.source] = begin(last, generation)
+            state.tables[table.source] = begun
             forget_aside(state, table.source)
             state.chunks[table.source, generation] = [LoadedChunk(n, b) for n, b in enumerate(bounds)]
 

@@ -50,6 +50,7 @@ from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Need, TableSchema
 from anabranch.model.steps import DdlStep
+from anabranch.model.table_life import Life, require_begin
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.counted import Told, lines_in, miscount
 from anabranch.rows.keys import EnforcedKey
@@ -73,7 +74,7 @@ SELECT c.relhastriggers FROM pg_class c JOIN pg_namespace n ON n.oid = c.relname
  WHERE n.nspname = %s AND c.relname = %s
 """
 # A new generation locks the state row fully, chunks of one generation share it: they load side by side.
-LOCK_STATE = "SELECT generation FROM anabranch.table_state WHERE job = %s AND source_table = %s FOR UPDATE"
+LOCK_STATE = "SELECT generation, state FROM anabranch.table_state WHERE job = %s AND source_table = %s FOR UPDATE"
 SHARE_STATE = "SELECT generation, state FROM anabranch.table_state WHERE job = %s AND source_table = %s FOR KEY SHARE"
 BEGIN_STATE = """
 INSERT INTO anabranch.table_state (job, source_table, target_table, generation, state)
@@ -151,14 +152,16 @@ class PostgresLoader:
     def begin_generation(
         self, job: str, table: TargetTable, generation: int, bounds: Sequence[Bounds], empty: bool, keep: bool = False
     ) -> None:
-        """A generation that has begun already is left as it is; a newer one raises Fenced."""
+        """A generation that has begun already is left as it is; a newer one raises Fenced, a table that streams StateError: it
+        was not prepared, and apply would go on with what is emptied here."""
         connection, source = self._session(), str(table.source)
         with translated(f"begin the load of {table.target}"), connection.transaction():
             self._own_source.refuse(connection, job, [table.target])
-            last = _lock_generation(connection, job, table.source, generation)
+            last, state = _lock_generation(connection, job, table.source, generation)
             begun = connection.execute(HAS_LEDGER, [job, source, generation]).fetchone()
             if last == generation and begun:
                 return
+            require_begin(state, table.source)
             is_kept = self._make_room(connection, job, table, empty, keep)
             connection.execute(BEGIN_STATE, [job, source, str(table.target), generation])
             if not is_kept:
@@ -498,13 +501,13 @@ def _is_taken(connection: Connection, statement: str) -> bool:
     return True
 
 
-def _lock_generation(connection: Connection, job: str, table: TableId, highest: int) -> int:
-    """The table's present generation, locked; 0 without one. Raises Fenced above `highest`."""
+def _lock_generation(connection: Connection, job: str, table: TableId, highest: int) -> tuple[int, str]:
+    """The table's present generation and state, locked; (0, "pending") without one. Raises Fenced above `highest`."""
     row = connection.execute(LOCK_STATE, [job, str(table)]).fetchone()
-    last = int(row[0]) if row else 0
+    last, state = (int(row[0]), str(row[1])) if row else (0, str(Life.PENDING))
     if last > highest:
         raise Fenced(f"load {highest} of the table was replaced by load {last}", table=str(table))
-    return last
+    return last, state
 
 
 # --- ledger -----------------------------------------------------------------------------------------------------------
