@@ -1,13 +1,16 @@
-"""`verify --repair` as it is, with what Spark would do done in this process."""
+"""`verify` as it is, with what Spark would do done in this process."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from anabranch.errors import DifferencesFound
 from anabranch.job import Job
+
+if TYPE_CHECKING:
+    from anabranch.verify.report import Verification
 
 
 class LocalRows(list[Any]):
@@ -45,14 +48,21 @@ def _run(_: Any, outcomes: Sequence[LocalRows], take: Callable[[Any], None], __:
     return True
 
 
-def mend(job: Job) -> None:
-    """Put right what differs. Raises DifferencesFound for what is left."""
-    from anabranch.job import repairing, verifying
+def verify_here(job: Job, repairs: bool = False, by_rows: bool = False) -> Verification:
+    """What `Job.verify` does. A `where` of a table is Spark's alone: not with one."""
+    from anabranch.job import verifying
     from anabranch.spark import pieces
 
     pieces.run = cast(Any, _run)  # of this process, which does nothing else
+    return verifying.verify(job, cast(Any, LocalSpark), repairs=repairs, by_rows=by_rows)
+
+
+def mend(job: Job) -> None:
+    """Put right what differs. Raises DifferencesFound for what is left."""
+    from anabranch.job import repairing
+
     repairing.POLL_SECONDS = 0.02
-    found = verifying.verify(job, cast(Any, LocalSpark), repairs=True)
+    found = verify_here(job, repairs=True)
     if not found.identical:
         raise DifferencesFound(
             "; ".join(str(one) for one in (*found.tables, *found.repaired) if "identical" not in str(one))
