@@ -12,6 +12,7 @@ from typing import Any
 
 # Microseconds from 1970 to 2000, where PostgreSQL's clock begins.
 EPOCH = 946_684_800 * 1_000_000
+LATEST = (1 << 63) - 1 - EPOCH  # of a time that the trail can hold, counted from 2000
 ROWS = frozenset(b"IUD")
 ROW_HEAD, STREAMED_ROW_HEAD = 5, 9  # bytes before a row message's first tuple
 STREAMABLE = frozenset(b"RYTMIUD")  # messages that begin with their (sub)transaction where they are streamed
@@ -207,7 +208,7 @@ class _Body:
         return self.data[begin:end].decode()
 
     def time(self) -> int:
-        return int(self.take("q")) + EPOCH
+        return _since_1970(self.take("q"))
 
     def bytes(self) -> bytes:
         length = self.take("I")
@@ -217,14 +218,20 @@ class _Body:
         return self.data[begin : self.at]
 
 
+def _since_1970(time: int) -> int:
+    if time > LATEST:
+        raise ValueError("a time that is none")
+    return time + EPOCH
+
+
 def _begin(b: _Body) -> Begin:
     lsn, time, xid = b.fields(_BEGIN)
-    return Begin(lsn, time + EPOCH, xid)
+    return Begin(lsn, _since_1970(time), xid)
 
 
 def _commit(b: _Body) -> Commit:
     lsn, end, time = b.fields(_COMMIT)
-    return Commit(lsn, end, time + EPOCH)
+    return Commit(lsn, end, _since_1970(time))
 
 
 def _origin(b: _Body) -> Origin:
