@@ -24,6 +24,7 @@ from anabranch.failpoints import FailpointReached
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.schema import Action
 from anabranch.model.table_life import resume as to_resume
+from anabranch.model.table_life import take_out
 from anabranch.rows.aside import DISCARD, RELEASE, AsideChange
 from anabranch.rows.conflict import STRICT, ConflictPolicy
 
@@ -376,8 +377,11 @@ def test_a_load_forgets_what_is_set_aside(made: Callable[..., Any]) -> None:
     one = made(ALONE)
     one.apply([("alone", "i", alone(1, 500))], [("alone", "i", alone(2, 500))])
     settle(one, DISCARD, 2)
+    store, table = one.applier.store, one.targets[0]
+    state = store.table(one.applier.job, table.source)
+    store.save_table(one.applier.job, take_out(state), state)  # as a load of a table that streams has it
     loader = one.connector.loader(RULES)
-    loader.begin_generation(one.applier.job, one.targets[0], 1, [Bounds()], True)
+    loader.begin_generation(one.applier.job, table, 1, [Bounds()], True)
     loader.close()
     assert aside(one) == [] and facts(one) == {}
     assert one.applier.store.set_aside(one.applier.job, discarded=True) == []
