@@ -82,7 +82,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 class Failures:
-    """What failed in this run, and whether that was final."""
+    """Collects what failed in this run, and whether that was final."""
 
     def __init__(self, file: Path, config: pytest.Config) -> None:
         self._file, self._config = file, config

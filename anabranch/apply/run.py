@@ -142,7 +142,7 @@ class ApplyRun:
         return None
 
     def _missing(self, store: TargetStore) -> tuple[str, Waiting]:
-        """What apply has to wait for; BEGINS when it may begin."""
+        """Return what apply has to wait for; BEGINS when it may begin."""
         if not (self.trail_directory / "trail.json").exists():
             return "for capture to begin the trail", Waiting.CAPTURE
         store.prepare()

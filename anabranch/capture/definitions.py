@@ -172,7 +172,7 @@ class DefinitionKeeper:
         return parked + self._new_tables(now, facts, statement)
 
     def _new_tables(self, tables: Iterable[TableId], facts: StatementFacts, statement: LogStatement) -> list[Barrier]:
-        """Those that the statement does not name came by others, which the log has further on."""
+        """Park new tables. Only those that the statement names tell it: others came by ones that the log has further on."""
         history, parked = self.trail.history, self.trail.history.parked()
         new = [
             table

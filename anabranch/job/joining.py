@@ -293,7 +293,7 @@ class Joining:
                 loader.refuse_older_functions(then, now)
 
     def rename_labels(self, schema: TableSchema) -> None:
-        """Those of the target's types that the source has renamed since."""
+        """Rename labels of the target's types that the source has renamed since."""
         then = [state.schema for state in self.states().values() if state.schema]
         with closing(self.target.loader(ends.value_rules(self.job))) as loader:
             if isinstance(loader, LabelLoader) and schema.needs:

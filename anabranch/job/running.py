@@ -1,4 +1,4 @@
-"""Which parts of a job are at work, on whichever host, and refusing what none of them may be beside."""
+"""Lists the parts of a job that are at work, on whichever host, and refuses what may not run beside them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept with a table's state beside the state itself (table_life.py): typed here, texts by name where it is stored."""
+"""Facts that are kept with a table's state (table_life.py): typed here, texts by name where they are stored."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Facts:
         return cls(**known, others=others) if stored else NO_FACTS
 
     def stored(self) -> dict[str, str]:
-        """What holds, by name; what does not is left out."""
+        """Return the facts that hold, by name."""
         values = {one.name: getattr(self, one.name) for one in fields(self) if one.name in _FORMS}
         found = {name: _FORMS[name][1](value) for name, value in values.items() if value != _DEFAULTS[name]}
         return {**found, **self.others}

@@ -144,7 +144,7 @@ class TableState:
 
     @property
     def place(self) -> Place:
-        """What a change of the state requires to be as it was seen."""
+        """Identify the state: a change of it requires that the stored one is still this."""
         return self.state, self.generation, self.facts
 
     # --- what is noted without a step ---------------------------------------------------------------------------------
@@ -343,7 +343,7 @@ def _unbuilt(facts: Facts) -> Facts:
 
 
 def read_stored(state: str, reason: str, facts: Mapping[str, str]) -> tuple[Life, Facts]:
-    """What is stored of a table's life, also as releases before have left it: then words told what a table is parked for.
+    """Read a stored state and its facts, also as releases before have left them: there words told what a table is parked for.
     Raises StateError for what only a later release can have written."""
     try:
         life, known = Life(state), Facts.read(facts)

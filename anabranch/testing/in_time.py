@@ -1,5 +1,5 @@
-"""What a test waits for, and that it has not come. Nothing else raises `NotInTime`, above all no comparison: a test that fails
-with it may be run once more (tests/second_run.py)."""
+"""Waits of tests, and the error of one that was in vain. Nothing else raises `NotInTime`, above all no comparison: a test that
+fails with it may be run once more (tests/second_run.py)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 
 
 class NotInTime(AssertionError):
-    """What was waited for has not come. On a busy machine that may be the machine's fault."""
+    """Raised where a wait was in vain. On a busy machine that may be the machine's fault."""
 
 
 def in_time(until: float, what: object = "it did not come in time") -> None:

@@ -62,7 +62,7 @@ def recover(directory: Path, storage: Storage) -> Recovered:
 
 
 def _make_published(storage: Storage, has_segments: bool) -> None:
-    """Where somebody took the file away: empty, so that the end is looked for in the segments. Without any, nobody knows it."""
+    """Write an empty file where somebody took it away: the end is then looked for in the segments. Without any, refuse."""
     if published.FILE not in storage.names():
         if not has_segments:
             raise TrailCorrupt(f"{storage.path(published.FILE)} is missing, and so are all segments", hint=_RESTORE)

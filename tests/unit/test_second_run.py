@@ -1,4 +1,4 @@
-"""Which failures are run once more, on tests of one line each; pytest and the second run are real processes."""
+"""Checks which failures are run once more, on tests of one line each; pytest and the second run are real processes."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_compares_first():
     finally:
         raise NotInTime("cleaning up")
 def test_compares_in_a_group(): raise ExceptionGroup("two", [NotInTime("a"), AssertionError("b")])
-@pytest.mark.xfail(strict=True)
+@pytest.mark.xfail(strict=True, reason="it passes, which is a failure here")
 def test_passes(): pass
 @pytest.fixture
 def ends():

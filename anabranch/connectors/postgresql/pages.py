@@ -1,4 +1,4 @@
-"""How large a table is in pages of its heap, and at which of them it is cut into pieces; at either end."""
+"""Measures a table in pages of its heap, and cuts it into pieces at some of them; at either end."""
 
 from __future__ import annotations
 

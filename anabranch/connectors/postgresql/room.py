@@ -1,4 +1,4 @@
-"""How many sessions a server, a database and a role let the job open; for either end.
+"""Asks how many sessions a server, a database and a role let the job open; for either end.
 
 What does not live here: slots and readers of the log (preflight_server.py).
 """

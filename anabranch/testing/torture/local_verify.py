@@ -49,7 +49,7 @@ def _run(_: Any, outcomes: Sequence[LocalRows], take: Callable[[Any], None], __:
 
 
 def verify_here(job: Job, repairs: bool = False, by_rows: bool = False) -> Verification:
-    """What `Job.verify` does. A `where` of a table is Spark's alone: not with one."""
+    """Verify as `Job.verify` does, but no table with a `where`, which is Spark's alone."""
     from anabranch.job import verifying
     from anabranch.spark import pieces
 

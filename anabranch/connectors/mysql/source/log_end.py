@@ -37,7 +37,7 @@ def identity(connection: pymysql.Connection) -> str:
 
 
 def server_id(connection: pymysql.Connection) -> int:
-    """What this server writes into the events that it makes. It can be changed while the server runs."""
+    """Return the id that this server writes into its events. It can be changed while the server runs."""
     return int(variables(connection, "server_id")["server_id"])
 
 

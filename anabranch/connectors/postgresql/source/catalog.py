@@ -1,4 +1,4 @@
-"""What a PostgreSQL that is the source says of itself and its log; of its tables when it is asked (definitions.py).
+"""Asks a PostgreSQL that is the source about itself and its log, and about its tables (definitions.py).
 
 What does not live here: what it keeps for a job (held_log.py).
 """

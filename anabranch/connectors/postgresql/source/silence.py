@@ -20,8 +20,8 @@ LEAST = 60.0  # seconds without an answer after which the line is lost though th
 
 
 class Silence:
-    """How long an answer over the log's line is waited for. `sender_timeout`: the server's, in seconds; infinity where it need
-    not look up at all while it decodes."""
+    """Decides how long an answer over the log's line is waited for. `sender_timeout`: the server's, in seconds; infinity where
+    it need not look up at all while it decodes."""
 
     def __init__(self, endpoint: Endpoint, sender_timeout: float) -> None:
         self._endpoint, self._limit = endpoint, endpoint.limits.silence

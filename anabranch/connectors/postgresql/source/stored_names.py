@@ -59,7 +59,7 @@ UNION ALL SELECT 'the function', proname::text, prosrc
 
 
 def refusal(connection: Connection, error: psycopg.Error, doing: str) -> SourceError:
-    """What the server could not convert, with its place: it is looked for over the same session."""
+    """Find what the server could not convert, with its place, over the same session."""
     made = translate(error, doing)
     if connection.info.transaction_status == TransactionStatus.IDLE:
         encoding = server_encoding(connection)

@@ -26,7 +26,7 @@ def has_schema(connection: Connection, name: str) -> bool:
 
 
 def make(connection: Connection, needs: Iterable[Need]) -> None:
-    """What is missing. Raises psycopg.Error where the server refuses, TargetError for what only a person can make."""
+    """Make what is missing. Raises psycopg.Error where the server refuses, TargetError for what only a person can make."""
     needs = list(needs)
     there = present(connection, needs) if needs else {}
     for need in needs:

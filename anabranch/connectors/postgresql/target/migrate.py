@@ -76,7 +76,7 @@ def parsed(file: str, text: str) -> Migration:
 
 @cache
 def shipped() -> tuple[Migration, ...]:
-    """Those of this release, in order: of one number `before` first."""
+    """Return the migrations of this release in order: of one number `before` first."""
     folder = files(__package__).joinpath("migrations")
     found = [parsed(one.name, one.read_text()) for one in folder.iterdir() if one.name.endswith(".sql")]
     return tuple(sorted(found, key=lambda one: (one.number, one.stage == "after")))
@@ -105,14 +105,14 @@ def migrate(connection: Connection, known: Sequence[Migration]) -> None:
 
 
 def pending(connection: Connection, known: Sequence[Migration]) -> list[Migration]:
-    """What the next start would add to a schema that is there; reads only. Raises StateError as `migrate`."""
+    """Return what the next start would add to a schema that is there; reads only. Raises StateError as `migrate`."""
     carried_out = _noted(connection, known)
     added = [one for one in known if one.stage == "before" and (one.number, one.stage) not in carried_out]
     return [one for one in added if not _is_made(connection, one)]
 
 
 def statements(of: Sequence[Migration], user: str) -> str:
-    """What whoever owns the schema runs in place of `user`: one line, without comments."""
+    """Return the statements that the owner of the schema runs in place of `user`: one line, without comments."""
     texts = [" ".join(COMMENT.sub("", one.sql).split()) for one in of]
     return " ".join(
         [*texts, f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA anabranch TO {quote(user)};"]

@@ -50,7 +50,7 @@ HAVING bool_and(job = %s AND (source_table = %s OR state IN ('parked', 'pending'
 def rename_labels(
     endpoint: Endpoint, job: str, table: TableId, then: Collection[TableSchema], now: TableSchema
 ) -> list[str]:
-    """As LabelLoader.rename_labels. All labels of a type, or none."""
+    """Rename labels as LabelLoader.rename_labels says: all labels of a type, or none."""
     enums = {need: _renamed(need, then, now) for need in now.needs if need.kind == ENUM}
     if not any(enums.values()):
         return []
@@ -66,7 +66,7 @@ def rename_labels(
 
 
 def as_renamed(then: TableSchema, now: TableSchema) -> TableSchema:
-    """As LabelLoader.as_renamed."""
+    """Return `then` as LabelLoader.as_renamed says."""
     new = {
         old: label
         for need in now.needs
@@ -112,7 +112,7 @@ def _differing(before: Labels, after: Labels) -> dict[str, str]:
 
 
 def _pairs(need: Need, states: Sequence[tuple[Labels, Labels]], here: Sequence[str]) -> dict[str, str]:
-    """What is still to be renamed at the target, old -> new."""
+    """Return what is still to be renamed at the target, old -> new."""
     now = states[0][1]
     if _is_some_of(here, now.values()):
         return {}

@@ -23,7 +23,7 @@ FUNCTIONS = (
 
 
 class SessionOrigin:
-    """Of one session. The server lets one session at a time have an origin."""
+    """Sets the origin of one session. The server gives an origin to one session at a time."""
 
     def __init__(self) -> None:
         self._name = ""
