@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch import connectors
-from anabranch.abc import ValueRules
 from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.epoch import Applier
 from anabranch.apply.staging import Executors
 from anabranch.config.url import parse_url
+from anabranch.contracts import ValueRules
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position

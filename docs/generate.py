@@ -29,7 +29,6 @@ from table_life_page import state_page
 from torture_pages import failpoints, torture
 
 from anabranch import errors
-from anabranch.abc import ValueRules
 from anabranch.cli.main import VERBS, cli
 from anabranch.config import JobConfig
 from anabranch.config.job import Section
@@ -38,6 +37,7 @@ from anabranch.connectors.mysql.source import preflight_server, typemap
 from anabranch.connectors.mysql.source.typemap import Native, logical_type
 from anabranch.connectors.postgresql.target import choices
 from anabranch.connectors.postgresql.target.typemap import GEOMETRY, JSON, VECTOR, PostgresTypes
+from anabranch.contracts import ValueRules
 from anabranch.model.datatype import Kind
 
 LAST_TORTURE = "tests/torture/results.json, which make torture writes"

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from anabranch.abc import SourceConnector, ValueRules
 from anabranch.apply.context import Followed
+from anabranch.contracts import SourceConnector, ValueRules
 from anabranch.errors import Redefined, SourceError, SourceUnavailable, StateError
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from anabranch.abc import Conflict, Writer
+from anabranch.contracts import Conflict, Writer
 from anabranch.rows.conflict import (
     IGNORE_MISSING,
     NEWEST,

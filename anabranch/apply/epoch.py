@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from anabranch import log
-from anabranch.abc import Conflict, PipelinedWriter, TargetStore, Writer
 from anabranch.apply.aside import parks, to_set_aside, touches, unfit, with_aside
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.conflict import Decider, Verdict, Where, note_of
@@ -31,6 +30,7 @@ from anabranch.apply.staging import Executors
 from anabranch.apply.told import Totals, tell
 from anabranch.apply.unconverted import words
 from anabranch.apply.work import Work
+from anabranch.contracts import Conflict, PipelinedWriter, TargetStore, Writer
 from anabranch.errors import (
     AnabranchError,
     Fenced,

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from anabranch import log
-from anabranch.abc import TargetConnector, ValueRules
 from anabranch.apply.reach import reached
+from anabranch.contracts import TargetConnector, ValueRules
 from anabranch.errors import AnabranchError, TargetUnavailable
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId

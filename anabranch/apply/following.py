@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from anabranch.abc import TargetConnector, ValueRules
 from anabranch.apply.cascade import rules_of
 from anabranch.apply.computed import AskedSource, computed_of
 from anabranch.apply.context import ApplyContext, Followed
@@ -16,6 +15,7 @@ from anabranch.apply.order import KeyOrder, key_order
 from anabranch.apply.taken import with_taken
 from anabranch.apply.window import WindowResolver
 from anabranch.apply.work import key_of
+from anabranch.contracts import TargetConnector, ValueRules
 from anabranch.errors import StateError
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema

@@ -15,13 +15,13 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from anabranch.abc import Conflict
 from anabranch.apply import cascade
 from anabranch.apply.compact import NeedsSlowWay, multiset
 from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.images import Images, order_of, sequence_of
 from anabranch.apply.plan import Group
 from anabranch.apply.unconverted import Unconvertible, lacking_of, words
+from anabranch.contracts import Conflict
 from anabranch.errors import RowRefused
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position

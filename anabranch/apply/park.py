@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from anabranch.abc import TargetStore
 from anabranch.apply.context import ApplyContext
+from anabranch.contracts import TargetStore
 from anabranch.errors import Redefined, RowRefused
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from anabranch.abc import PipelinedWriter
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.context import ApplyContext
 from anabranch.apply.feed import SourceTransaction
 from anabranch.apply.images import order_of
 from anabranch.apply.plan import FilterImages, Group, group
 from anabranch.apply.small import Planned, plan
+from anabranch.contracts import PipelinedWriter
 from anabranch.errors import TargetUnavailable
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId

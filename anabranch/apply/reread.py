@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from anabranch import log
-from anabranch.abc import SourceConnector, ValueRules
 from anabranch.apply.context import Followed, replace_context
 from anabranch.apply.epoch import Applier
 from anabranch.apply.taken import with_taken
 from anabranch.apply.window import WindowResolver
 from anabranch.apply.work import Texts, key_of
+from anabranch.contracts import SourceConnector, ValueRules
 from anabranch.errors import RowRefused, ValueRefused
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from anabranch import log
-from anabranch.abc import SourceConnector, TargetConnector, TargetStore, ValueRules
 from anabranch.apply.cascade import refuse_far_cascades
 from anabranch.apply.computed import AskedSource
 from anabranch.apply.epoch import Applier
@@ -32,6 +31,7 @@ from anabranch.apply.same_trail import refuse_other_trail
 from anabranch.apply.staging import Executors
 from anabranch.apply.told import Totals
 from anabranch.apply.window import WindowResolver
+from anabranch.contracts import SourceConnector, TargetConnector, TargetStore, ValueRules
 from anabranch.errors import AnabranchError, SourceUnavailable, StorageFull, TargetUnavailable, TrailError
 from anabranch.failpoints import reach
 from anabranch.model.condition import Waiting

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from anabranch.abc import Conflict, TargetConnector, ValueRules
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.context import ApplyContext
 from anabranch.apply.feed import Feed, grouped
 from anabranch.apply.plan import Stage, group, stages
+from anabranch.contracts import Conflict, TargetConnector, ValueRules
 from anabranch.errors import AnabranchError
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId

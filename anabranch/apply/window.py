@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from anabranch.abc import LogOrder
+from anabranch.contracts import LogOrder
 from anabranch.model.position import LogMark
 from anabranch.model.table_life import TableState
 from anabranch.rows.chunk import Part

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from anabranch.abc import LogReader, SourceCatalog, SourceConnector
 from anabranch.capture.older import PATIENCE, Patience, wait_for_engine, wait_for_older
+from anabranch.contracts import LogReader, SourceCatalog, SourceConnector
 from anabranch.errors import SchemaError
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from anabranch import log, waits
-from anabranch.abc import SourceCatalog, SourceConnector
 from anabranch.capture.begin import Wanted, read_definitions
 from anabranch.capture.older import PATIENCE
 from anabranch.capture.unlogged import REASON
+from anabranch.contracts import SourceCatalog, SourceConnector
 from anabranch.errors import SourceError, SourceUnavailable, UnknownLogEvent
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark

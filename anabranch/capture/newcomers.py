@@ -16,8 +16,8 @@ from anabranch.model.writers import own_targets
 from anabranch.trail import requests
 
 if TYPE_CHECKING:
-    from anabranch.abc import SourceCatalog, SourceConnector
     from anabranch.capture.begin import Wanted
+    from anabranch.contracts import SourceCatalog, SourceConnector
     from anabranch.model.ids import TableId
     from anabranch.model.position import LogMark
     from anabranch.trail.history import SchemaHistory

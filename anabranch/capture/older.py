@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from anabranch.abc import SourceCatalog
+from anabranch.contracts import SourceCatalog
 from anabranch.errors import SourceError
 from anabranch.model.position import LogMark
 from anabranch.trail.writer import TrailWriter

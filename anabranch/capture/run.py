@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from anabranch import log
-from anabranch.abc import LogReader, SourceConnector, ValueGuard
 from anabranch.capture.begin import Wanted, begin
 from anabranch.capture.counts import Counts
 from anabranch.capture.definitions import DefinitionKeeper, alone
@@ -22,6 +21,7 @@ from anabranch.capture.older import PATIENCE, Patience
 from anabranch.capture.prepared import PreparedTransactions
 from anabranch.capture.uncommitted import LIMITS, Limits, OpenTransactions
 from anabranch.capture.unlogged import altered_unlogged
+from anabranch.contracts import LogReader, SourceConnector, ValueGuard
 from anabranch.errors import AnabranchError, SourceUnavailable, StorageFull
 from anabranch.failpoints import reach
 from anabranch.model.condition import Waiting

@@ -14,15 +14,15 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from anabranch import log
-from anabranch.abc import LogReader
 from anabranch.capture.definitions import DefinitionKeeper
 from anabranch.capture.prepared import entering
+from anabranch.contracts import LogReader, UncommittedReader
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.rows.chunk import Chunk
 from anabranch.rows.log_items import LogItem
-from anabranch.rows.uncommitted import LogChanges, LogEnded, LogTakenBack, UncommittedReader
+from anabranch.rows.uncommitted import LogChanges, LogEnded, LogTakenBack
 from anabranch.trail.regroup import before_ordinal, ordinals, shifted
 from anabranch.trail.writer import TrailWriter
 

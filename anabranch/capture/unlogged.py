@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from anabranch.abc import LogReader, SourceConnector
 from anabranch.capture.begin import CHANGES_ROWS, mark_of, read_definitions
+from anabranch.contracts import LogReader, SourceConnector
 from anabranch.errors import LogLost
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark

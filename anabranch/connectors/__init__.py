@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.errors import ConfigError, install_hint
 
 if TYPE_CHECKING:
-    from anabranch.abc import SourceConnector, TargetConnector
+    from anabranch.contracts import SourceConnector, TargetConnector
     from anabranch.model.endpoint import Endpoint
 
 SCHEMES = {

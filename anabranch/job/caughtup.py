@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from anabranch.abc import TargetStore
 from anabranch.capture.newcomers import gone, unknown
+from anabranch.contracts import TargetStore
 from anabranch.errors import AnabranchError, SourceUnavailable
 from anabranch.job import ends
 from anabranch.job.alone import is_loading_again

@@ -34,7 +34,7 @@ from anabranch.trail.retention import Limits
 from anabranch.trail.storage import LocalStorage
 
 if TYPE_CHECKING:  # contracts take time to come, and `status` goes without them
-    from anabranch.abc import LogOptions, SourceConnector, TargetConnector, TargetStore, ValueRules
+    from anabranch.contracts import LogOptions, SourceConnector, TargetConnector, TargetStore, ValueRules
     from anabranch.job.job import Job
     from anabranch.model.ids import TableId
     from anabranch.model.schema import TableSchema
@@ -79,7 +79,7 @@ def told(job: Job, error: AnabranchError) -> str:
 
 
 def value_rules(job: Job) -> ValueRules:
-    from anabranch.abc import ValueRules
+    from anabranch.contracts import ValueRules
 
     types, dates, carries = job.config.types, job.config.zero_dates, job.config.apply.on_error != "stop"
     return ValueRules(
@@ -88,7 +88,7 @@ def value_rules(job: Job) -> ValueRules:
 
 
 def log_options(job: Job, job_uuid: str) -> LogOptions:
-    from anabranch.abc import LogOptions
+    from anabranch.contracts import LogOptions
 
     capture = job.config.capture
     derived = SERVER_ID_FLOOR + uuid.UUID(job_uuid).int % ((1 << 31) - SERVER_ID_FLOOR)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from anabranch import log
-from anabranch.abc import PreflightContext, SourceConnector, TargetConnector
+from anabranch.contracts import PreflightContext, SourceConnector, TargetConnector
 from anabranch.errors import ConfigError, SchemaError
 from anabranch.job import ends
 from anabranch.job.running import is_applied

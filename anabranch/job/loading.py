@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from anabranch import log
-from anabranch.abc import TargetStore
+from anabranch.contracts import TargetStore
 from anabranch.errors import (
     AnabranchError,
     ConfigError,

@@ -13,10 +13,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from anabranch.abc import TargetStore
 from anabranch.config import JobConfig, describe_change
 from anabranch.config.changes import DECODER, JSON, SOURCE
 from anabranch.config.job import Rule, TableEntry, Types
+from anabranch.contracts import TargetStore
 from anabranch.errors import ConfigError
 from anabranch.job import ends
 from anabranch.job.drop import let_go

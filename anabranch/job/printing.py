@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from anabranch.abc import PreflightContext
+from anabranch.contracts import PreflightContext
 from anabranch.errors import SchemaError
 from anabranch.job import ends
 from anabranch.model.ids import TableId

@@ -14,7 +14,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from anabranch.abc import TargetStore
+from anabranch.contracts import TargetStore
 from anabranch.errors import ConfigError, StateError
 from anabranch.failpoints import reach
 from anabranch.job import ends

@@ -13,7 +13,7 @@ from anabranch.job.running import APPLY, LOAD, require_stopped
 from anabranch.trail.reader import TrailReader, exists
 
 if TYPE_CHECKING:
-    from anabranch.abc import SourceConnector
+    from anabranch.contracts import SourceConnector
     from anabranch.job.job import Job
     from anabranch.model.ids import TableId
     from anabranch.model.schema import TableSchema

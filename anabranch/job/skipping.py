@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from anabranch.abc import TargetStore
+from anabranch.contracts import TargetStore
 from anabranch.errors import ConfigError, StateError
 from anabranch.job import ends
 from anabranch.job.running import CAPTURE, require_stopped

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from anabranch import log
-from anabranch.abc import (
+from anabranch.contracts import (
     Loader,
     RawLoader,
     RawReader,

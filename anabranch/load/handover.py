@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
-from anabranch.abc import LoadedChunk
+from anabranch.contracts import LoadedChunk
 from anabranch.model.table_life import TableState, hand_over
 
 

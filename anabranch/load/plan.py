@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 
-from anabranch.abc import (
+from anabranch.contracts import (
     Bounds,
     LoadedChunk,
     Loader,

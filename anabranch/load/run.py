@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 from functools import partial
 
 from anabranch import log
-from anabranch.abc import (
+from anabranch.contracts import (
     LoadedChunk,
     Loader,
     RawLoader,

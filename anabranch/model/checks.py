@@ -1,6 +1,6 @@
 """What a check of preflight has found.
 
-What does not live here: the checks (`abc.Checks`, each connector).
+What does not live here: the checks (`contracts.Checks`, each connector).
 """
 
 from __future__ import annotations

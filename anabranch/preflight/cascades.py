@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from anabranch.abc import ValueRules
+from anabranch.contracts import ValueRules
 from anabranch.errors import AnabranchError
 from anabranch.model.checks import CheckResult
 from anabranch.model.ids import TableId

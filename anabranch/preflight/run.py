@@ -12,8 +12,8 @@ from contextlib import closing, nullcontext
 from dataclasses import replace
 from typing import TypeVar
 
-from anabranch.abc import Checks, PreflightContext, SourceConnector, TargetConnector, ValueRules
 from anabranch.config import JobConfig
+from anabranch.contracts import Checks, PreflightContext, SourceConnector, TargetConnector, ValueRules
 from anabranch.errors import (
     NOT_ADMITTED,
     AnabranchError,

@@ -7,13 +7,10 @@ What does not live here: which changes may be set aside, and what may not be app
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from anabranch.errors import RowRefused
 from anabranch.model.ids import TableId
-from anabranch.model.table_life import TableState
 from anabranch.rows.net import RowChange, TargetTable
 
 Texts = Mapping[str, str | None]
@@ -102,40 +99,3 @@ class Aside:
 
     def plus(self, change: AsideChange) -> Aside:
         return replace(self, changes=(*self.changes, change))
-
-
-class AsideStore(Protocol):
-    """The part of a TargetStore that tells what is set aside, and hands over what is to come of it."""
-
-    def set_aside(self, job: str, table: TableId | None = None, discarded: bool = False) -> list[AsideChange]:
-        """Lists changes that wait, in the order of their numbers, of one source table or all; or the ones that were
-        discarded."""
-
-    def count_aside(self, job: str) -> Mapping[TableId, int]:
-        """How many changes of each source table wait."""
-
-    def forget_aside(self, job: str, table: TableId) -> None:
-        """Nothing of the table is set aside any more: it has to be loaded again."""
-
-    def asked(self, job: str) -> bool:
-        """Is anything wanted of them? Cheap to repeat."""
-
-    def wish(self, job: str, numbers: Sequence[int], wish: str, reason: str = "") -> int:
-        """Note what is wanted for changes that wait (RELEASE, DISCARD, "" = nothing any more), and another reason if one is
-        given. Returns how many of them still waited: the others are left as they are."""
-
-
-class AsideWriter(Protocol):
-    """The part of a Writer that sets changes aside, inside an epoch."""
-
-    def alone(self, at_once: bool = False) -> AbstractContextManager[None]:
-        """What is done inside counts only if the block ends well; else the epoch stands where it was before, and goes on.
-        `at_once`: constraints that are asked at commit otherwise are asked at its end, too. Raises Conflict."""
-
-    def set_aside(self, job: str, change: AsideChange) -> int:
-        """Into anabranch.set_aside, in the transaction. Returns its number."""
-
-    def settle_aside(self, job: str, before: TableState, numbers: Sequence[int], discarded: bool) -> None:
-        """Changes of a table wait no longer: mark them as discarded, or remove them. Raises Fenced where the table's state,
-        generation and facts are not those of `before`, or one of them did not wait; nobody else changes its state until the
-        transaction ends."""

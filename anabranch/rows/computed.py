@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from anabranch.model.datatype import Kind, LogicalType
 
 if TYPE_CHECKING:
-    from anabranch.abc import ValueRules
+    from anabranch.contracts import ValueRules
     from anabranch.model.schema import TableSchema
     from anabranch.rows.net import TargetTable
 

@@ -1,6 +1,6 @@
 """What a LogReader gives beside chunks of rows: statements, places that are passed, transactions that wait for their end.
 
-What does not live here: how they are read (`abc.LogReader`), logs of uncommitted work (`uncommitted.py`).
+What does not live here: how they are read (`contracts.LogReader`), logs of uncommitted work (`uncommitted.py`).
 """
 
 from __future__ import annotations
@@ -86,4 +86,4 @@ class StatementFacts:
 LogItem = (
     Chunk | LogStatement | LogIdle | LogAbandoned | LogPrepared | LogDecided | LogChanges | LogTakenBack | LogEnded
 )
-"""What `abc.LogReader.read` gives."""
+"""What `contracts.LogReader.read` gives."""

@@ -1,6 +1,6 @@
 """What a log gives that has uncommitted work in it: changes as they were made, transactions interleaved (K6, AT-53, GG-15).
 
-MySQL and MariaDB log a transaction when it ends, or is prepared (`abc.LogPrepared`), so their readers give none of this.
+MySQL and MariaDB log a transaction when it ends, or is prepared (`contracts.LogPrepared`), so their readers give none of this.
 PostgreSQL's give it of large transactions, beside whole ones. What becomes of it until the end is known is capture's business
 (`capture/uncommitted.py`): memory, then disk.
 
@@ -10,9 +10,7 @@ the other gives what is open at a start again from its beginning, whatever place
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
@@ -57,25 +55,3 @@ class LogEnded:
     mark: LogMark
     gtid: str | None = None
     origin: str | None = None
-
-
-class UncommittedOrder(Protocol):
-    """What the LogOrder of such a log has besides."""
-
-    def since(self, mark: LogMark, low: LogMark) -> LogMark:
-        """The state of the log at `mark`, from which reading begins at `low`: a place at or before it. `includes` is asked
-        of `mark`'s part of it. `since(mark, mark)` is `mark`."""
-
-
-@runtime_checkable
-class UncommittedReader(Protocol):
-    """What the LogReader has besides where a start does not give again by itself what is open.
-
-    Delivery: `start(since(mark, low), …)` gives what lies behind `low` once, in the log's order, also what ended or was said
-    at or before `mark`: the caller tells by `LogOrder.includes`."""
-
-    order: UncommittedOrder
-
-    def keep(self, kept: Mapping[str, LogMark]) -> None:
-        """For the next `start`: rows under these ids up to these marks are kept already, and do not come again. An id may have
-        been used before, in what is read again: those rows need not come either."""

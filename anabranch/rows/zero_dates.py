@@ -13,7 +13,7 @@ from anabranch.model.datatype import Kind, LogicalType
 from anabranch.rows.raw import INFINITE, parse_text
 
 if TYPE_CHECKING:
-    from anabranch.abc import ValueRules
+    from anabranch.contracts import ValueRules
     from anabranch.model.schema import TableSchema
 
 STOP, NULL = "stop", "null"

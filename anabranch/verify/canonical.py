@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from anabranch.abc import ValueRules
+from anabranch.contracts import ValueRules
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.rows.lines import unescape
 from anabranch.rows.net import TargetTable

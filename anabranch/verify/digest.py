@@ -14,7 +14,7 @@ from zlib import crc32
 
 import numpy as np
 
-from anabranch.abc import SnapshotReader, SourceConnector, TargetConnector, TargetReader, ValueRules
+from anabranch.contracts import SnapshotReader, SourceConnector, TargetConnector, TargetReader, ValueRules
 from anabranch.rows import compiled
 from anabranch.rows.left_out import as_lines
 from anabranch.rows.net import TargetTable

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 
-from anabranch.abc import HashingReader, HashingSnapshot, SourceConnector, TargetConnector, ValueRules
+from anabranch.contracts import HashingReader, HashingSnapshot, SourceConnector, TargetConnector, ValueRules
 from anabranch.model.ids import TableId
 from anabranch.rows import compiled
 from anabranch.rows.fingerprint import Fingerprint, Hashed, are_hashed, of_lines

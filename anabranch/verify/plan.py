@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
-from anabranch.abc import (
+from anabranch.contracts import (
     Bounds,
     SharingReader,
     SnapshotReader,

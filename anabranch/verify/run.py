@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
-from anabranch.abc import SourceConnector, TargetConnector, ValueRules
+from anabranch.contracts import SourceConnector, TargetConnector, ValueRules
 from anabranch.model.ids import TableId
 from anabranch.spark import pieces
 from anabranch.spark.pieces import MOST_TOGETHER

@@ -14,9 +14,9 @@ from urllib.parse import unquote, urlsplit
 from apply_images import ITEMS, KEYLESS, chunk_of, context
 
 from anabranch import connectors
-from anabranch.abc import ValueRules
 from anabranch.apply.epoch import Applier
 from anabranch.apply.patience import Patience
+from anabranch.contracts import ValueRules
 from anabranch.errors import AnabranchError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import Position

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 from customers import endpoint_of
 
-from anabranch.abc import ValueRules
 from anabranch.connectors.postgresql.target import apply
 from anabranch.connectors.postgresql.target.apply import PostgresWriter
 from anabranch.connectors.postgresql.target.store import PostgresStore
+from anabranch.contracts import ValueRules
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId

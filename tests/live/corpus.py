@@ -32,7 +32,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from anabranch.abc import Dialect
+from anabranch.contracts import Dialect
 from anabranch.model.datatype import LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema

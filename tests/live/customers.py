@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from anabranch.abc import Bounds, ValueRules
 from anabranch.connectors.postgresql.target.load import PostgresLoader
+from anabranch.contracts import Bounds, ValueRules
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId

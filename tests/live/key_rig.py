@@ -13,12 +13,12 @@ from typing import Any
 from apply_images import INT, chunk_of, reference, schema
 from customers import endpoint_of
 
-from anabranch.abc import ValueRules
 from anabranch.apply.cascade import rules_of
 from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.epoch import Applier
 from anabranch.apply.order import key_order
 from anabranch.connectors.postgresql.target import connector as target
+from anabranch.contracts import ValueRules
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.schema import Action, ForeignKey, Index, TableSchema

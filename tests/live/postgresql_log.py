@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from customers import RULES, endpoint_of
 
-from anabranch.abc import LogOptions, LogReader, ValueRules
 from anabranch.connectors.postgresql.source import PostgresSource
 from anabranch.connectors.postgresql.source import connector as source
+from anabranch.contracts import LogOptions, LogReader, ValueRules
 from anabranch.model.endpoint import USUAL, EndLimits
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from anabranch.abc import PreflightContext
 from anabranch.connectors.postgresql.source import connector as source
+from anabranch.contracts import PreflightContext
 from anabranch.model.checks import CheckResult
 from anabranch.model.endpoint import Endpoint
 

@@ -15,11 +15,11 @@ from typing import Any
 from customers import RULES, endpoint_of
 
 from anabranch import failpoints
-from anabranch.abc import LogOptions
 from anabranch.capture.run import Capture
 from anabranch.capture.uncommitted import Limits
 from anabranch.connectors.postgresql.source import PostgresSource
 from anabranch.connectors.postgresql.source import connector as source
+from anabranch.contracts import LogOptions
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema

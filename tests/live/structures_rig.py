@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from customers import JOB, RULES, endpoint_of
 
-from anabranch.abc import Bounds, PreflightContext
 from anabranch.config import load_job
 from anabranch.connectors.postgresql.source.catalog import PostgresCatalog
 from anabranch.connectors.postgresql.target import connector as target
 from anabranch.connectors.postgresql.target.load import PostgresLoader
 from anabranch.connectors.postgresql.target.preflight import PostgresChecks
+from anabranch.contracts import Bounds, PreflightContext
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.net import TargetTable

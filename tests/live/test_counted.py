@@ -13,7 +13,6 @@ import pytest
 from customers import CUSTOMERS, JOB, MARKS, ORDER, ORDERS, RULES, begin, endpoint_of, load
 
 from anabranch import connectors
-from anabranch.abc import Bounds, SnapshotReader
 from anabranch.connectors.mysql.connection import ask
 from anabranch.connectors.mysql.source.load import MysqlSnapshot
 from anabranch.connectors.postgresql.copy_out import rows_told
@@ -23,6 +22,7 @@ from anabranch.connectors.postgresql.target.load import PostgresLoader
 from anabranch.connectors.postgresql.target.merge import StageColumn
 from anabranch.connectors.postgresql.target.staging import stage_rows
 from anabranch.connectors.postgresql.target.verify import PostgresReader
+from anabranch.contracts import Bounds, SnapshotReader
 from anabranch.errors import RowRefused, SourceError, TargetError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from anabranch import connectors
-from anabranch.abc import ValueRules
 from anabranch.config.url import parse_url
 from anabranch.connectors.mysql.source import load as mysql_load
 from anabranch.connectors.postgresql.source import snapshot as postgresql_snapshot
 from anabranch.connectors.postgresql.target import load as target_load
+from anabranch.contracts import ValueRules
 from anabranch.errors import TargetError
 from anabranch.load.copy import ChunkWork
 from anabranch.load.plan import LoadTable, Piece, plan

@@ -7,9 +7,9 @@ from contextlib import closing
 
 import pytest
 
-from anabranch.abc import ValueRules
 from anabranch.connectors.mysql.source.catalog import MysqlCatalog
 from anabranch.connectors.mysql.source.computed import ComputingSnapshot
+from anabranch.contracts import ValueRules
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.schema import TableSchema
 from anabranch.rows.lines import parse_line

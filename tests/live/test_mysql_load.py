@@ -11,9 +11,9 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 import pytest
 
 from anabranch import connectors
-from anabranch.abc import Bounds, SourceConnector, ValueRules
 from anabranch.connectors.mysql.source import watermark
 from anabranch.connectors.mysql.source.positions import place_of
+from anabranch.contracts import Bounds, SourceConnector, ValueRules
 from anabranch.errors import SchemaError, SourceError, SourceUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark
@@ -295,7 +295,7 @@ def writers(database: Database, count: int) -> Iterator[None]:
 
 def committed(database: Database, after: LogMark) -> list[tuple[int, str, str]]:
     """(id, end position, GTID) of every one-row transaction of table t that the log has after a mark."""
-    from anabranch.abc import LogOptions
+    from anabranch.contracts import LogOptions
     from anabranch.rows.chunk import META, Chunk
 
     source, table, found = source_of(database), definition(database), []

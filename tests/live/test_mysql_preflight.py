@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from anabranch import connectors
-from anabranch.abc import PreflightContext
 from anabranch.cli.main import exit_code
 from anabranch.connectors.mysql.source import preflight_room
+from anabranch.contracts import PreflightContext
 from anabranch.errors import SourceError
 from anabranch.model.checks import CheckResult
 from anabranch.model.endpoint import Endpoint

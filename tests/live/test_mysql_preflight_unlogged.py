@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from anabranch import connectors
-from anabranch.abc import PreflightContext
+from anabranch.contracts import PreflightContext
 from anabranch.model.checks import CheckResult
 from anabranch.model.endpoint import Endpoint
 from anabranch.testing.databases import Database

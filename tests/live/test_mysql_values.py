@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from anabranch import connectors
-from anabranch.abc import Bounds, LogOptions, SourceConnector, ValueRules
 from anabranch.connectors.mysql.source import load
+from anabranch.contracts import Bounds, LogOptions, SourceConnector, ValueRules
 from anabranch.errors import ValueRefused
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark

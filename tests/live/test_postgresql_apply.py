@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from applying import BAG, INT, MONEY, PAIR, TABLE, TEXT, Applying, applying, endpoint, keys, orders, rows, three
 
-from anabranch.abc import Conflict, ValueRules
+from anabranch.contracts import Conflict, ValueRules
 from anabranch.errors import TargetError, TargetUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from customers import CUSTOMER, CUSTOMERS, JOB, ORDER, ORDERS, RULES, endpoint_of
 
-from anabranch.abc import Bounds, LoadedChunk, NewLoad
 from anabranch.connectors.postgresql.target.load import PostgresLoader
 from anabranch.connectors.postgresql.target.store import PostgresStore
+from anabranch.contracts import Bounds, LoadedChunk, NewLoad
 from anabranch.errors import Fenced, TargetError
 from anabranch.failpoints import VARIABLE, FailpointReached, arm
 from anabranch.model.ids import TableId

@@ -12,10 +12,10 @@ import pytest
 from customers import RULES
 from test_postgresql_decoders import Change, Rig, changes
 
-from anabranch.abc import Bounds, PreflightContext
 from anabranch.connectors.postgresql.source import assemble
 from anabranch.connectors.postgresql.source.capture import WalReader
 from anabranch.connectors.postgresql.source.text_values import array_of_text
+from anabranch.contracts import Bounds, PreflightContext
 from anabranch.errors import SourceError
 from anabranch.model.schema import TableSchema
 from anabranch.testing.databases import Database

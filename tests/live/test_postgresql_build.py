@@ -27,8 +27,8 @@ from customers import (
     mapped,
 )
 
-from anabranch.abc import Bounds, ValueRules
 from anabranch.connectors.postgresql.target.load import PostgresLoader
+from anabranch.contracts import Bounds, ValueRules
 from anabranch.errors import RowRefused, TargetBusy, TargetError, TargetUnavailable
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId

@@ -9,9 +9,9 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 import pytest
 
-from anabranch.abc import ValueRules
 from anabranch.connectors.postgresql.target.apply import PostgresWriter
 from anabranch.connectors.postgresql.target.store import PostgresStore
+from anabranch.contracts import ValueRules
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId

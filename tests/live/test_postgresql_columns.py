@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from applied import TABLES, Applied
 
-from anabranch.abc import Conflict
 from anabranch.connectors.postgresql.target import apply
+from anabranch.contracts import Conflict
 from anabranch.errors import TargetError
 from anabranch.testing.databases import Database
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from customers import RULES, endpoint_of
 
-from anabranch.abc import Bounds, LogOptions, LogReader, PreflightContext
 from anabranch.connectors.postgresql.source import PostgresSource
 from anabranch.connectors.postgresql.source import connector as source
 from anabranch.connectors.postgresql.source.decoders import DECODERS
 from anabranch.connectors.postgresql.source.preflight_decoder import ALLOWED
+from anabranch.contracts import Bounds, LogOptions, LogReader, PreflightContext
 from anabranch.errors import SourceError
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema

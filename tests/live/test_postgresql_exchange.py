@@ -14,7 +14,6 @@ from apply_images import INT, TEXT, chunk_of, schema
 from customers import endpoint_of
 from unique_histories import UNIQUE, history
 
-from anabranch.abc import Conflict, ValueRules
 from anabranch.apply.compact import compact
 from anabranch.apply.images import gather
 from anabranch.connectors.postgresql.target import apply
@@ -23,6 +22,7 @@ from anabranch.connectors.postgresql.target.exchange import CANNOT_PARK
 from anabranch.connectors.postgresql.target.load import PostgresLoader
 from anabranch.connectors.postgresql.target.stage import PostgresStager
 from anabranch.connectors.postgresql.target.store import PostgresStore
+from anabranch.contracts import Conflict, ValueRules
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position

@@ -16,9 +16,9 @@ from applied import TABLES, Applied, endpoint_of
 from small_disk import fill, small_disk
 
 from anabranch import connectors
-from anabranch.abc import ValueRules
 from anabranch.apply.staging import Executors
 from anabranch.connectors.postgresql import settings
+from anabranch.contracts import ValueRules
 from anabranch.errors import RowRefused, TargetBusy, TargetError, TargetFull, TargetUnavailable
 from anabranch.testing.databases import Database, connect, create_database, unique_name
 from anabranch.testing.faults import Proxy

@@ -10,9 +10,9 @@ import pytest
 from test_postgresql_verify import VALUES, endpoint_of
 
 from anabranch import connectors
-from anabranch.abc import Bounds, HashingReader, HashingSnapshot, ValueRules
 from anabranch.connectors.postgresql import fingerprint
 from anabranch.connectors.postgresql.target.verify import PostgresReader
+from anabranch.contracts import Bounds, HashingReader, HashingSnapshot, ValueRules
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.rows import compiled

@@ -11,11 +11,11 @@ import pytest
 from customers import RULES, endpoint_of
 from structlog.testing import capture_logs
 
-from anabranch.abc import LogOptions
 from anabranch.connectors.postgresql.source import PostgresSource
 from anabranch.connectors.postgresql.source import connector as source
 from anabranch.connectors.postgresql.source.decoders import DECODERS, NEVER
 from anabranch.connectors.postgresql.source.heartbeat import GROWN, Heartbeat
+from anabranch.contracts import LogOptions
 from anabranch.model.position import LogMark
 from anabranch.rows.log_items import LogIdle
 from anabranch.testing.databases import Database

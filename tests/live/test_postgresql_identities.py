@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from customers import RULES, endpoint_of
 
-from anabranch.abc import LogOptions, PreflightContext
 from anabranch.connectors.postgresql.source import connector as source
+from anabranch.contracts import LogOptions, PreflightContext
 from anabranch.testing.databases import Database, create_database, drop_database
 from anabranch.testing.servers import Server
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from customers import RULES, endpoint_of
 
-from anabranch.abc import Bounds
 from anabranch.connectors.postgresql.source import connector as source
+from anabranch.contracts import Bounds
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 

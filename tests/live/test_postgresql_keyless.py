@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 from applied import TABLES, Applied, endpoint_of
 
-from anabranch.abc import ValueRules
 from anabranch.connectors.postgresql.target import keyless
 from anabranch.connectors.postgresql.target.apply import PostgresWriter
 from anabranch.connectors.postgresql.target.store import PostgresStore
+from anabranch.contracts import ValueRules
 from anabranch.errors import TargetError
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId

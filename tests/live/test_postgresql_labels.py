@@ -11,11 +11,11 @@ from applying import Applying
 from customers import JOB, RULES, endpoint_of
 from structures_rig import Ends, Make, ends
 
-from anabranch.abc import Bounds, Conflict
 from anabranch.apply.labels import needed_now
 from anabranch.connectors.postgresql.source import connector as source
 from anabranch.connectors.postgresql.target import connector as target
 from anabranch.connectors.postgresql.target.store import PostgresStore
+from anabranch.contracts import Bounds, Conflict
 from anabranch.errors import Redefined, RowRefused, TargetBusy
 from anabranch.load.copy import ChunkWork
 from anabranch.load.plan import LoadTable, Piece

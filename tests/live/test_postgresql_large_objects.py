@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 from customers import JOB, RULES, endpoint_of, mapped
 
-from anabranch.abc import Bounds, ValueRules
 from anabranch.connectors.postgresql.source import connector as source
 from anabranch.connectors.postgresql.source.snapshot import PostgresSnapshot
 from anabranch.connectors.postgresql.target import connector as target
+from anabranch.contracts import Bounds, ValueRules
 from anabranch.errors import SourceError
 from anabranch.load.copy import ChunkWork
 from anabranch.load.plan import LoadTable, Piece

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from applying import TABLE, Applying, orders, prepared, rows
 
-from anabranch.abc import Conflict
 from anabranch.connectors.postgresql.target import apply
+from anabranch.contracts import Conflict
 from anabranch.rows.net import RowChange, TableNet
 
 

@@ -24,8 +24,8 @@ from customers import (
     loaded,
 )
 
-from anabranch.abc import Bounds, ValueRules
 from anabranch.connectors.postgresql.target.load import HELD_BYTES, PostgresLoader
+from anabranch.contracts import Bounds, ValueRules
 from anabranch.errors import Fenced, RowRefused, SourceUnavailable, TargetError
 from anabranch.model.endpoint import Endpoint
 

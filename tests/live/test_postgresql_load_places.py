@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from customers import JOB, RULES, endpoint_of
 
-from anabranch.abc import Bounds
 from anabranch.connectors.postgresql.source import connector as source
 from anabranch.connectors.postgresql.target import connector as target
+from anabranch.contracts import Bounds
 from anabranch.load.plan import LoadTable
 from anabranch.load.run import PLACED_TRIES, load_tables
 from anabranch.model.ids import TableId

@@ -12,10 +12,10 @@ from customers import JOB, MARKS, RULES, endpoint_of
 from from_postgresql import ALIKE
 from test_scenario_postgresql_values import rows_of, values_of
 
-from anabranch.abc import Bounds
 from anabranch.connectors.postgresql.source import connector as source
 from anabranch.connectors.postgresql.target import connector as target
 from anabranch.connectors.postgresql.target.load import PostgresLoader
+from anabranch.contracts import Bounds
 from anabranch.errors import RowRefused
 from anabranch.load.copy import ChunkWork
 from anabranch.load.plan import LoadTable, Piece

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from test_postgresql_state import endpoint_of
 
-from anabranch.abc import PreflightContext
 from anabranch.connectors.postgresql.connection import connect
 from anabranch.connectors.postgresql.target.migrate import Migration, newest, parsed, pending, shipped
 from anabranch.connectors.postgresql.target.preflight import PostgresChecks
 from anabranch.connectors.postgresql.target.store import PostgresStore
+from anabranch.contracts import PreflightContext
 from anabranch.errors import StateError
 from anabranch.model.checks import CheckResult
 from anabranch.model.endpoint import Endpoint

@@ -13,9 +13,9 @@ import pytest
 from customers import RULES, endpoint_of
 from streaming_rig import FLUSH, Rig, small_memory
 
-from anabranch.abc import LogOptions
 from anabranch.connectors.postgresql.source import connector as source
 from anabranch.connectors.postgresql.target import connector as target
+from anabranch.contracts import LogOptions
 from anabranch.errors import ConfigError, TargetError
 from anabranch.rows.net import TableNet
 from anabranch.testing.conformance.writer import Epochs, Target, arrow, make, table

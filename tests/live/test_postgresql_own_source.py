@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 from customers import RULES, endpoint_of
 
-from anabranch.abc import Bounds, Loader, PreflightContext, Writer
 from anabranch.connectors.postgresql.connection import connect
 from anabranch.connectors.postgresql.source import connector as source
 from anabranch.connectors.postgresql.target import connector as target
 from anabranch.connectors.postgresql.target.own_source import sees
+from anabranch.contracts import Bounds, Loader, PreflightContext, Writer
 from anabranch.errors import TargetError
 from anabranch.model.checks import CheckResult
 from anabranch.model.datatype import Kind, LogicalType

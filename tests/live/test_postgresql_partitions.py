@@ -10,7 +10,7 @@ from customers import JOB, RULES
 from structures_rig import FACTS, RENAMED, Make, ends, facts
 from test_structures import psql
 
-from anabranch.abc import Bounds
+from anabranch.contracts import Bounds
 from anabranch.errors import TargetError
 from anabranch.model.ids import TableId
 from anabranch.testing.databases import Database

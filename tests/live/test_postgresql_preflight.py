@@ -9,10 +9,10 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from anabranch.abc import PreflightContext
 from anabranch.connectors.postgresql.connection import job_digest
 from anabranch.connectors.postgresql.target import connector as target
 from anabranch.connectors.postgresql.target.store import TABLES as STATE_TABLES
+from anabranch.contracts import PreflightContext
 from anabranch.errors import TargetError, TargetUnavailable
 from anabranch.model.checks import CheckResult
 from anabranch.model.datatype import Kind, LogicalType

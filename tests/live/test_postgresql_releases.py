@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from customers import RULES, endpoint_of
 
-from anabranch.abc import Bounds, LogOptions
 from anabranch.connectors.postgresql.source import connector as source
+from anabranch.contracts import Bounds, LogOptions
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.rows.chunk import META, BarrierKind, Chunk, Op

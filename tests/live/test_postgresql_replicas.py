@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from customers import endpoint_of
 
-from anabranch.abc import LogOptions, PreflightContext
 from anabranch.connectors.postgresql.source import connector as source
 from anabranch.connectors.postgresql.target import connector as target
+from anabranch.contracts import LogOptions, PreflightContext
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema

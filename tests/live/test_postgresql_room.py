@@ -13,11 +13,11 @@ import pytest
 from customers import endpoint_of
 from source_preflight import results_of
 
-from anabranch.abc import PreflightContext
 from anabranch.cli.main import exit_code
 from anabranch.connectors.postgresql.source import preflight_server as source_server
 from anabranch.connectors.postgresql.target import connector as target
 from anabranch.connectors.postgresql.target import preflight_server
+from anabranch.contracts import PreflightContext
 from anabranch.model.checks import CheckResult
 from anabranch.model.endpoint import Endpoint
 from anabranch.testing.databases import Database, create_database, drop_database

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from customers import CUSTOMER, CUSTOMERS, JOB, MARKS, RULES, begin, load
 
-from anabranch.abc import Bounds, Conflict
 from anabranch.connectors.postgresql.quoting import qualified
 from anabranch.connectors.postgresql.target.apply import PostgresWriter
 from anabranch.connectors.postgresql.target.load import PostgresLoader
 from anabranch.connectors.postgresql.target.shared_tables import whole_of
 from anabranch.connectors.postgresql.target.store import PostgresStore
+from anabranch.contracts import Bounds, Conflict
 from anabranch.errors import TargetError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId

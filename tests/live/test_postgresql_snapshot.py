@@ -13,10 +13,10 @@ import pytest
 from customers import endpoint_of
 from pgoutput_slot import Slot
 
-from anabranch.abc import Bounds, ValueRules
 from anabranch.connectors.postgresql.source import connector as source
 from anabranch.connectors.postgresql.source.catalog import STILL
 from anabranch.connectors.postgresql.source.pgoutput import Begin, Commit
+from anabranch.contracts import Bounds, ValueRules
 from anabranch.model.ids import TableId
 from anabranch.testing.databases import Database, create_database, drop_database
 from anabranch.testing.in_time import in_time

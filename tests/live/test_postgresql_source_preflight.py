@@ -13,7 +13,6 @@ from customers import endpoint_of
 from source_preflight import results_of
 
 from anabranch import Job
-from anabranch.abc import LogOptions, PreflightContext
 from anabranch.connectors.postgresql.connection import connect
 from anabranch.connectors.postgresql.source import connector as source
 from anabranch.connectors.postgresql.source import large_objects as checks_of_objects
@@ -21,6 +20,7 @@ from anabranch.connectors.postgresql.source import preflight_server as source_se
 from anabranch.connectors.postgresql.source.connection import open_session
 from anabranch.connectors.postgresql.target import connector as target
 from anabranch.connectors.postgresql.target import preflight_server
+from anabranch.contracts import LogOptions, PreflightContext
 from anabranch.errors import SourceError, TargetError
 from anabranch.model.checks import CheckResult
 from anabranch.model.endpoint import Endpoint

@@ -13,8 +13,8 @@ from customers import JOB, endpoint_of
 from structures_rig import FACTS, RENAMED, Make, assert_same, ends, facts, release
 from test_structures import psql
 
-from anabranch.abc import Bounds, PreflightContext
 from anabranch.connectors.postgresql.source.preflight import PostgresSourceChecks
+from anabranch.contracts import Bounds, PreflightContext
 from anabranch.testing.databases import Database
 
 __all__ = ["ends"]

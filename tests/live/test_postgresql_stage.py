@@ -10,10 +10,10 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 import pytest
 
-from anabranch.abc import Conflict, ValueRules
 from anabranch.connectors.postgresql.target.apply import PostgresWriter
 from anabranch.connectors.postgresql.target.stage import PostgresStager
 from anabranch.connectors.postgresql.target.store import PostgresStore
+from anabranch.contracts import Conflict, ValueRules
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId

@@ -12,8 +12,8 @@ import pytest
 from applying import BAG, PAIR, TABLE, Applying, keys, prepared, rows, three
 from key_rig import Source, key, ordinary_user, rig, table
 
-from anabranch.abc import Conflict
 from anabranch.connectors.postgresql.target import apply
+from anabranch.contracts import Conflict
 from anabranch.errors import RowRefused
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.schema import Action

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from applying import TABLE, Applying, applying, endpoint, keys, orders, rows, three
 
-from anabranch.abc import ValueRules
 from anabranch.connectors.postgresql.target import apply
 from anabranch.connectors.postgresql.target.apply import PostgresWriter
+from anabranch.contracts import ValueRules
 from anabranch.errors import Fenced, StateError, TargetBusy, TargetError, TargetUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import Position

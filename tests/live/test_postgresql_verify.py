@@ -8,9 +8,9 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from anabranch.abc import Bounds, ValueRules
 from anabranch.connectors.postgresql.target import connector as target
 from anabranch.connectors.postgresql.target.verify import PostgresReader
+from anabranch.contracts import Bounds, ValueRules
 from anabranch.errors import TargetError
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint

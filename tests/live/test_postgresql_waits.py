@@ -12,11 +12,11 @@ from customers import RULES, endpoint_of
 from waiting import Doing, Told, told
 
 from anabranch import waits
-from anabranch.abc import LogOptions
 from anabranch.capture.definitions import DefinitionKeeper
 from anabranch.connectors.postgresql.connection import connect
 from anabranch.connectors.postgresql.source import connector as source
 from anabranch.connectors.postgresql.target.constraints import attempt
+from anabranch.contracts import LogOptions
 from anabranch.errors import SourceUnavailable
 from anabranch.model.ids import TableId
 from anabranch.model.steps import SetUpStep

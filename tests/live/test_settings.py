@@ -10,7 +10,6 @@ import pymysql
 import pytest
 from customers import endpoint_of
 
-from anabranch.abc import Bounds, PreflightContext, ValueRules
 from anabranch.connectors.mysql import settings as mysql_settings
 from anabranch.connectors.mysql.connection import ask
 from anabranch.connectors.mysql.connection import connect as connect_mysql
@@ -19,6 +18,7 @@ from anabranch.connectors.postgresql.connection import connect
 from anabranch.connectors.postgresql.source import connector as source
 from anabranch.connectors.postgresql.source.connection import open_session
 from anabranch.connectors.postgresql.source.wal_stream import WalStream
+from anabranch.contracts import Bounds, PreflightContext, ValueRules
 from anabranch.errors import SourceError, TargetError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId

@@ -15,9 +15,9 @@ from postgresql_log import LogFollower
 from waiting import Doing
 
 from anabranch import connectors
-from anabranch.abc import LogOptions, LogReader
 from anabranch.connectors.postgresql.source import silence
 from anabranch.connectors.postgresql.source.silence import Silence
+from anabranch.contracts import LogOptions, LogReader
 from anabranch.errors import SourceUnavailable
 from anabranch.job import Job
 from anabranch.model.endpoint import EndLimits, Endpoint

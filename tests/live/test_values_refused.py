@@ -10,10 +10,10 @@ import pytest
 from customers import endpoint_of
 from postgresql_log import LogFollower
 
-from anabranch.abc import Bounds, ValueRules
 from anabranch.connectors.postgresql.source import connector as source
 from anabranch.connectors.postgresql.source.decoders import DECODERS
 from anabranch.connectors.postgresql.source.preflight_decoder import unconverted
+from anabranch.contracts import Bounds, ValueRules
 from anabranch.errors import AnabranchError, ValueRefused
 from anabranch.model.ids import TableId
 from anabranch.rows import compiled

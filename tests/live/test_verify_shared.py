@@ -9,7 +9,7 @@ from typing import Any
 from customers import endpoint_of
 
 from anabranch import connectors
-from anabranch.abc import Bounds, ValueRules
+from anabranch.contracts import Bounds, ValueRules
 from anabranch.model.ids import TableId
 from anabranch.rows.net import TargetTable
 from anabranch.spark.work import do_all

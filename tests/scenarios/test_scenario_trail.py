@@ -15,7 +15,7 @@ import pytest
 from scenario import MARKS, Running, Scenario, wait_until
 
 from anabranch import connectors
-from anabranch.abc import TargetStore
+from anabranch.contracts import TargetStore
 from anabranch.errors import TrailError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId

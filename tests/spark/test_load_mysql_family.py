@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from anabranch import connectors
-from anabranch.abc import ValueRules
 from anabranch.config.url import parse_url
+from anabranch.contracts import ValueRules
 from anabranch.errors import ConfigError, RowRefused, SchemaError, SourceError, TargetError
 from anabranch.load import run
 from anabranch.load.plan import LoadTable, plan

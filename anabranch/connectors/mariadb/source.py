@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from anabranch.connectors.mysql.source import MysqlSource
 
 if TYPE_CHECKING:
-    from anabranch.abc import SourceConnector
+    from anabranch.contracts import SourceConnector
     from anabranch.model.endpoint import Endpoint
 
 FAMILY = "mariadb"

@@ -15,7 +15,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
-from anabranch.abc import LoadedChunk
+from anabranch.contracts import LoadedChunk
 from anabranch.errors import TargetError
 from anabranch.model.datatype import LogicalType
 from anabranch.model.ids import TableId

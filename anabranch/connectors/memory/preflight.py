@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.abc import PreflightContext
+from anabranch.contracts import PreflightContext
 from anabranch.model.checks import CheckResult
 
 

@@ -243,7 +243,7 @@ def translate(
     if error.sqlstate == LOCKED and (who := said()):
         hint = f"{hint}: {who}"
     if kind is Meaning.CONFLICT and table is not None:
-        from anabranch.abc import Conflict  # all contracts come with it: not for who only asks
+        from anabranch.contracts import Conflict  # all contracts come with it: not for who only asks
 
         return Conflict(table, what + (f" — {hint}" if hint else ""), key)
     return WAITED_FOR.get(kind, TargetError)(what, hint=hint, table=str(table) if table else None)

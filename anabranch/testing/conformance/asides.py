@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
-from anabranch.abc import Bounds, Conflict, Writer
+from anabranch.contracts import Bounds, Conflict, Writer
 from anabranch.errors import Fenced
 from anabranch.model.ids import TableId
 from anabranch.model.table_facts import Facts

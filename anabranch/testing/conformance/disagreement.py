@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from anabranch.abc import Conflict, Writer
+from anabranch.contracts import Conflict, Writer
 from anabranch.model.ids import TableId
 from anabranch.model.state import Skipped
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict

@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
-from anabranch.abc import Bounds
+from anabranch.contracts import Bounds
 from anabranch.errors import Fenced, RowRefused, StateError, TargetError
 from anabranch.model.table_life import begin, hand_over, stream, take_out
 from anabranch.testing.conformance.subject import refuses

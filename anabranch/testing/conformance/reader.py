@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from itertools import count
 
-from anabranch.abc import LogOptions, LogReader, Select
+from anabranch.contracts import LogOptions, LogReader, Select
 from anabranch.errors import LogLost
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark

@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Callable
 from contextlib import closing
 
-from anabranch.abc import Bounds, SharingReader, SnapshotReader, ValueRules
+from anabranch.contracts import Bounds, SharingReader, SnapshotReader, ValueRules
 from anabranch.errors import SourceError
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from anabranch.abc import LogOptions, SourceConnector
+from anabranch.contracts import LogOptions, SourceConnector
 from anabranch.model.ids import TableId
 
 Texts = Mapping[str, str | None]

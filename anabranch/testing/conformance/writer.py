@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from anabranch.abc import Bounds, Conflict, TargetConnector, ValueRules, Writer
+from anabranch.contracts import Bounds, Conflict, TargetConnector, ValueRules, Writer
 from anabranch.errors import Fenced, StateError, TargetUnavailable
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId

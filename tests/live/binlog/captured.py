@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from anabranch import connectors
-from anabranch.abc import LogOptions, LogReader
 from anabranch.capture.run import Capture
+from anabranch.contracts import LogOptions, LogReader
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.rows.chunk import META, Chunk, Part

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from anabranch import connectors
-from anabranch.abc import Bounds, LogOptions, ValueRules
 from anabranch.connectors.mysql.source.capture import BinlogReader
 from anabranch.connectors.mysql.source.positions import BinlogOrder
+from anabranch.contracts import Bounds, LogOptions, ValueRules
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from anabranch.abc import ValueRules
+from anabranch.contracts import ValueRules
 from anabranch.testing.databases import Database, connect
 from anabranch.testing.servers import Server
 

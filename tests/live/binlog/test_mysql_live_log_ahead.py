@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from anabranch import connectors
-from anabranch.abc import Bounds, LogOptions, ValueRules
 from anabranch.capture import older
 from anabranch.capture.begin import begin
 from anabranch.capture.older import Patience
+from anabranch.contracts import Bounds, LogOptions, ValueRules
 from anabranch.errors import SourceError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark

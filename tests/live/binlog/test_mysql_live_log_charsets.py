@@ -10,8 +10,8 @@ from itertools import product
 import pytest
 
 from anabranch import connectors
-from anabranch.abc import SnapshotReader, ValueRules
 from anabranch.connectors.mysql.charsets import CHARSETS, BadText, decoder
+from anabranch.contracts import SnapshotReader, ValueRules
 from anabranch.errors import ValueRefused
 from anabranch.model.datatype import Kind
 from anabranch.model.schema import TableSchema

@@ -7,10 +7,10 @@ from contextlib import closing
 from typing import Any
 
 from anabranch import connectors
-from anabranch.abc import Bounds, ValueRules
 from anabranch.config.job import Types
 from anabranch.config.url import parse_url
 from anabranch.connectors.postgresql.target.choices import choice
+from anabranch.contracts import Bounds, ValueRules
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.chunk import META

@@ -14,7 +14,6 @@ from uuid import uuid4
 
 import pytest
 
-from anabranch.abc import LogOptions
 from anabranch.connectors.mysql.connection import connect
 from anabranch.connectors.mysql.source import capture, endings
 from anabranch.connectors.mysql.source.assemble import Assembler
@@ -22,6 +21,7 @@ from anabranch.connectors.mysql.source.binlog import XID
 from anabranch.connectors.mysql.source.capture import BinlogReader
 from anabranch.connectors.mysql.source.dump import Dump
 from anabranch.connectors.mysql.source.positions import BinlogOrder, place_of
+from anabranch.contracts import LogOptions
 from anabranch.errors import LogLost, SourceError, SourceUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from scenario import Scenario
 
 from anabranch import connectors
-from anabranch.abc import ValueRules
 from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.epoch import Applier
 from anabranch.config.url import parse_url
+from anabranch.contracts import ValueRules
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.model.table_life import TableState

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from anabranch.abc import ValueRules
+from anabranch.contracts import ValueRules
 from anabranch.errors import ValueRefused
 from anabranch.testing.databases import Database
 from anabranch.testing.features import knows, spelled, takes

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from anabranch import connectors
-from anabranch.abc import TargetConnector, ValueRules
 from anabranch.config.url import parse_url
+from anabranch.contracts import TargetConnector, ValueRules
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema

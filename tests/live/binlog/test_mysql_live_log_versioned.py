@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from anabranch import connectors
-from anabranch.abc import Bounds
+from anabranch.contracts import Bounds
 from anabranch.errors import SourceError
 from anabranch.rows.chunk import Op
 from anabranch.testing.databases import Database

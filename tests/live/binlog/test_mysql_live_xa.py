@@ -15,10 +15,10 @@ import pytest
 from captured import Captured
 
 from anabranch import connectors
-from anabranch.abc import Bounds, ValueRules
 from anabranch.capture import begin, older
 from anabranch.connectors.mysql.source import endings
 from anabranch.connectors.mysql.source.positions import BinlogOrder
+from anabranch.contracts import Bounds, ValueRules
 from anabranch.errors import SourceError, UnknownLogEvent
 from anabranch.model.ids import TableId
 from anabranch.rows.chunk import Chunk, Part

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from apply_images import chunk_of, context
 from cascade_histories import Change, History
 
-from anabranch.abc import Conflict, ValueRules
 from anabranch.apply.cascade import NeedsReferencedColumns
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.context import ApplyContext
@@ -16,6 +15,7 @@ from anabranch.apply.onebyone import Taken, steps
 from anabranch.apply.plan import Group, group, stages
 from anabranch.connectors.memory.database import Database
 from anabranch.connectors.memory.target.apply import MemoryWriter
+from anabranch.contracts import Conflict, ValueRules
 from anabranch.model.position import Position
 from anabranch.model.schema import TableSchema
 from anabranch.model.state import Checkpoint

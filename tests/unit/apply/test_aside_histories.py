@@ -16,7 +16,6 @@ from apply_images import chunk_of, followed
 from key_rig import Refused, Row, Source, key, table
 
 from anabranch import connectors
-from anabranch.abc import ValueRules
 from anabranch.apply.cascade import rules_of
 from anabranch.apply.context import ApplyContext
 from anabranch.apply.epoch import Applier
@@ -25,6 +24,7 @@ from anabranch.apply.join import join_loaded
 from anabranch.apply.release import settle_wishes
 from anabranch.apply.window import WindowResolver
 from anabranch.connectors.memory.database import Relation, database, forget
+from anabranch.contracts import ValueRules
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position

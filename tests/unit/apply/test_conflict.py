@@ -10,9 +10,9 @@ import pytest
 from apply_images import INT, TEXT, followed, schema
 
 from anabranch import connectors
-from anabranch.abc import Bounds, Conflict, ValueRules, Writer
 from anabranch.apply.conflict import IN_PART, KEYS_ACT, Decider, Verdict
 from anabranch.connectors.memory.database import database, forget
+from anabranch.contracts import Bounds, Conflict, ValueRules, Writer
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import Position
 from anabranch.rows.conflict import ConflictPolicy

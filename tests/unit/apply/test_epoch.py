@@ -14,7 +14,6 @@ import pytest
 from apply_images import ITEMS, chunk_of, context, followed
 
 from anabranch import connectors, failpoints
-from anabranch.abc import ValueRules
 from anabranch.apply import patience
 from anabranch.apply.context import ApplyContext, replace_context
 from anabranch.apply.epoch import Applier
@@ -22,6 +21,7 @@ from anabranch.apply.plan import group, stages
 from anabranch.apply.window import WindowResolver
 from anabranch.apply.work import Work
 from anabranch.connectors.memory.database import database, forget
+from anabranch.contracts import ValueRules
 from anabranch.errors import RowRefused, TargetUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId

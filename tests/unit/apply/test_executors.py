@@ -11,10 +11,10 @@ import pytest
 from apply_images import ITEMS, chunk_of, context
 
 from anabranch import connectors
-from anabranch.abc import ValueRules
 from anabranch.apply import staging
 from anabranch.apply.feed import Feed
 from anabranch.apply.staging import LOOKED_AT, Executors
+from anabranch.contracts import ValueRules
 from anabranch.model.endpoint import Endpoint
 from anabranch.trail.reader import TrailReader
 from anabranch.trail.writer import TrailWriter

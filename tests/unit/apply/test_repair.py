@@ -12,7 +12,6 @@ import pytest
 from apply_images import ITEMS, followed
 
 from anabranch import connectors, failpoints
-from anabranch.abc import LogOptions, ValueRules
 from anabranch.apply.context import ApplyContext
 from anabranch.apply.epoch import Applier
 from anabranch.apply.leave import let_leave
@@ -21,6 +20,7 @@ from anabranch.apply.reread import Rereader
 from anabranch.apply.window import WindowResolver
 from anabranch.connectors.memory.database import database, forget
 from anabranch.connectors.memory.source.capture import mark
+from anabranch.contracts import LogOptions, ValueRules
 from anabranch.errors import TargetUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark, Position

@@ -11,7 +11,6 @@ import pytest
 from apply_images import ITEMS, followed
 
 from anabranch import connectors, failpoints
-from anabranch.abc import LogOptions, ValueRules
 from anabranch.apply.cascade import rules_of
 from anabranch.apply.context import ApplyContext
 from anabranch.apply.epoch import Applier
@@ -20,6 +19,7 @@ from anabranch.apply.window import WindowResolver
 from anabranch.apply.work import key_of
 from anabranch.connectors.memory.database import database, forget
 from anabranch.connectors.memory.source.capture import mark
+from anabranch.contracts import LogOptions, ValueRules
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import Position
 from anabranch.model.table_life import TableState

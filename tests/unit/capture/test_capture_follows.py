@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from anabranch.abc import Select
 from anabranch.capture import run
 from anabranch.capture.run import Capture, Watcher
 from anabranch.connectors.memory.database import Database, database, forget
 from anabranch.connectors.memory.source import MemorySource, capture
 from anabranch.connectors.memory.source.capture import MemoryLog, mark, number_of
 from anabranch.connectors.memory.source.catalog import MemoryCatalog
+from anabranch.contracts import Select
 from anabranch.errors import SourceError, SourceUnavailable, StorageFull
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint

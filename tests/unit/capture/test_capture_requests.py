@@ -10,11 +10,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from anabranch import connectors
-from anabranch.abc import LogOptions
 from anabranch.capture.definitions import DefinitionKeeper
 from anabranch.connectors.memory.database import database, forget
 from anabranch.connectors.memory.source.capture import mark
 from anabranch.connectors.memory.source.catalog import MemoryCatalog, MemoryDialect
+from anabranch.contracts import LogOptions
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId

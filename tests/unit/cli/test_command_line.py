@@ -24,7 +24,7 @@ PASSWORD = "S3cret@:/%#"
 HEAVY = {"pyspark", "pydantic", "pyarrow", "structlog", "rich", "sqlglot", "pymysql", "psycopg", "numpy"}
 # Contracts, rules, definitions and what preflight asks: to make their classes takes a third as long as the rest of `status`.
 NOT_FOR_STATUS = {
-    "anabranch.abc",
+    "anabranch.contracts",
     "anabranch.job.children",
     "anabranch.job.shipping",
     "anabranch.job.tracing",

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from anabranch import connectors
-from anabranch.abc import ValueRules
 from anabranch.config import load_job
 from anabranch.connectors.memory.database import database, forget
+from anabranch.contracts import ValueRules
 from anabranch.errors import Fenced, TrailError
 from anabranch.job import Job, ends, parts
 from anabranch.model.ids import TableId

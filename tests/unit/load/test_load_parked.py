@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from anabranch import connectors
-from anabranch.abc import Bounds, SourceConnector, ValueRules
 from anabranch.connectors.memory.database import database, forget
 from anabranch.connectors.memory.target.store import add_aside
+from anabranch.contracts import Bounds, SourceConnector, ValueRules
 from anabranch.errors import TargetBusy
 from anabranch.load.copy import ChunkWork
 from anabranch.load.plan import LoadTable, Piece, Planned, plan

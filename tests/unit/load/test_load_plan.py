@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from anabranch import connectors
-from anabranch.abc import Bounds, LoadedChunk, SnapshotReader, SourceConnector, ValueRules
 from anabranch.connectors.memory.database import database, forget
+from anabranch.contracts import Bounds, LoadedChunk, SnapshotReader, SourceConnector, ValueRules
 from anabranch.errors import SchemaError, SourceError, StateError
 from anabranch.load.copy import TRIES, ChunkWork
 from anabranch.load.handover import loaded

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.abc import ValueRules
+from anabranch.contracts import ValueRules
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema

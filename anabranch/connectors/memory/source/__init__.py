@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
-from anabranch.abc import (
+from anabranch.connectors.memory.database import database
+from anabranch.connectors.memory.preflight import MemoryChecks
+from anabranch.connectors.memory.source.capture import MemoryLog, MemoryOrder
+from anabranch.connectors.memory.source.catalog import MemoryCatalog, MemoryDialect
+from anabranch.connectors.memory.source.snapshot import MemorySnapshot
+from anabranch.contracts import (
     Checks,
     Dialect,
     LogOptions,
@@ -15,11 +20,6 @@ from anabranch.abc import (
     SourceCatalog,
     SourceConnector,
 )
-from anabranch.connectors.memory.database import database
-from anabranch.connectors.memory.preflight import MemoryChecks
-from anabranch.connectors.memory.source.capture import MemoryLog, MemoryOrder
-from anabranch.connectors.memory.source.catalog import MemoryCatalog, MemoryDialect
-from anabranch.connectors.memory.source.snapshot import MemorySnapshot
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema

@@ -7,8 +7,8 @@ import time
 from collections.abc import Mapping
 from itertools import islice
 
-from anabranch.abc import Select
 from anabranch.connectors.memory.database import Commit, Database, Image, Row
+from anabranch.contracts import Select
 from anabranch.errors import LogLost
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark

@@ -11,9 +11,9 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from anabranch.abc import Select
 from anabranch.connectors.memory.database import Database, Image
 from anabranch.connectors.memory.source.capture import POLL, MemoryLog, MemoryOrder, mark, number_of
+from anabranch.contracts import Select
 from anabranch.errors import LogLost
 from anabranch.model.position import LogMark
 from anabranch.rows.builder import ChunkBuilder

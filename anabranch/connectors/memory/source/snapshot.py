@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from anabranch.abc import Bounds, ValueRules
 from anabranch.connectors.memory.database import Database, Relation, Row, database
 from anabranch.connectors.memory.source.capture import mark
+from anabranch.contracts import Bounds, ValueRules
 from anabranch.errors import SourceError, ValueRefused
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from anabranch.abc import Checks, Stager, TargetConnector, TargetReader, TargetStore, TypeMap, ValueRules, Writer
-from anabranch.abc import Loader as LoaderContract
 from anabranch.connectors.memory.database import database
 from anabranch.connectors.memory.preflight import MemoryChecks
 from anabranch.connectors.memory.target.apply import MemoryStager, MemoryWriter
@@ -11,6 +9,8 @@ from anabranch.connectors.memory.target.load import MemoryLoader
 from anabranch.connectors.memory.target.store import MemoryStore
 from anabranch.connectors.memory.target.typemap import MemoryTypes
 from anabranch.connectors.memory.target.verify import MemoryReader
+from anabranch.contracts import Checks, Stager, TargetConnector, TargetReader, TargetStore, TypeMap, ValueRules, Writer
+from anabranch.contracts import Loader as LoaderContract
 from anabranch.model.endpoint import Endpoint
 
 

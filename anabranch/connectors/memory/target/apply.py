@@ -13,9 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from anabranch.abc import Conflict, ValueRules
 from anabranch.connectors.memory.database import Database, Relation, Texts, Transaction
 from anabranch.connectors.memory.target.store import place_of
+from anabranch.contracts import Conflict, ValueRules
 from anabranch.errors import Fenced, StateError
 from anabranch.model.ids import TableId
 from anabranch.model.state import Checkpoint

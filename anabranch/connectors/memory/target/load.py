@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
 
-from anabranch.abc import Bounds, LoadedChunk, NewLoad, ValueRules
 from anabranch.connectors.memory.database import Database, Relation, Texts
 from anabranch.connectors.memory.target.store import add_aside, forget_aside, place_of
+from anabranch.contracts import Bounds, LoadedChunk, NewLoad, ValueRules
 from anabranch.errors import Fenced, RowRefused, TargetError
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.abc import ValueRules
+from anabranch.contracts import ValueRules
 from anabranch.model.datatype import Fidelity, Fit, LogicalType
 
 

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from anabranch.abc import Checks, LogOptions, LogOrder, LogReader, SourceCatalog, SourceConnector
     from anabranch.connectors.mysql.source.load import MysqlSnapshot
     from anabranch.connectors.mysql.source.statements import MysqlDialect
+    from anabranch.contracts import Checks, LogOptions, LogOrder, LogReader, SourceCatalog, SourceConnector
     from anabranch.model.endpoint import Endpoint
     from anabranch.model.ids import TableId
     from anabranch.model.schema import TableSchema

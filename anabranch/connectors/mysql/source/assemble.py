@@ -13,7 +13,6 @@ from collections import deque
 from struct import Struct
 from zlib import crc32
 
-from anabranch.abc import Select, ValueRules
 from anabranch.connectors.mysql.errors import of_number
 from anabranch.connectors.mysql.source import binlog as b
 from anabranch.connectors.mysql.source import endings
@@ -27,6 +26,7 @@ from anabranch.connectors.mysql.source.positions import Place
 from anabranch.connectors.mysql.source.rare_events import RareEvents
 from anabranch.connectors.mysql.source.rows_decode import ROW_EVENTS, TableDecoders
 from anabranch.connectors.mysql.source.transactions import Group
+from anabranch.contracts import Select, ValueRules
 from anabranch.errors import AnabranchError, SourceUnavailable
 from anabranch.model.position import LogMark
 from anabranch.rows.builder import ChunkBuilder

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 
-from anabranch.abc import LogOptions, Select
 from anabranch.connectors.mysql.connection import connect
 from anabranch.connectors.mysql.source.assemble import Assembler
 from anabranch.connectors.mysql.source.continuity import continued
@@ -17,6 +16,7 @@ from anabranch.connectors.mysql.source.dump import FARTHEST, Dump
 from anabranch.connectors.mysql.source.left_out import left_out
 from anabranch.connectors.mysql.source.log_end import identity, log_end, log_end_with_gtids, server_id
 from anabranch.connectors.mysql.source.positions import BinlogOrder, Place, place_of
+from anabranch.contracts import LogOptions, Select
 from anabranch.errors import SourceUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark

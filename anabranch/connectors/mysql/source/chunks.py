@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from anabranch.abc import Bounds
 from anabranch.connectors.mysql.source.expressions import key_text, literal, name
 from anabranch.connectors.mysql.source.typemap import INTEGERS
+from anabranch.contracts import Bounds
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
 

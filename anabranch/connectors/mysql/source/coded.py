@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from socket import AF_INET, AF_INET6, inet_ntop
 from struct import Struct
 
-from anabranch.abc import ValueRules
 from anabranch.connectors.mysql.charsets import BadStored, decoder
+from anabranch.contracts import ValueRules
 from anabranch.model.datatype import Kind, LogicalType
 
 _SRID_IN_TYPE = b"\x20"  # the highest byte of a little-endian EWKB type that has an SRID

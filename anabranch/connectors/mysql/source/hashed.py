@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from anabranch.abc import ValueRules
 from anabranch.connectors.mysql.source.rows_decode import TableDecoders
 from anabranch.connectors.mysql.source.tablemap import TableMap
+from anabranch.contracts import ValueRules
 from anabranch.model.schema import Column, TableSchema
 from anabranch.rows.builder import TableBuffer
 

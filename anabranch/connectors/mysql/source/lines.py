@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.abc import ValueRules
 from anabranch.connectors.mysql.source.coded import text_form
 from anabranch.connectors.mysql.source.expressions import CODED, DATE, FLOAT32, FLOAT64, NULL, ROW, SEPARATOR, code_of
 from anabranch.connectors.mysql.source.values import ZERO_DATE_HINT
+from anabranch.contracts import ValueRules
 from anabranch.errors import ValueRefused
 from anabranch.model.datatype import Kind
 from anabranch.model.ids import TableId

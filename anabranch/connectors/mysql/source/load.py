@@ -13,7 +13,6 @@ from typing import Any
 
 import pymysql
 
-from anabranch.abc import Bounds, ValueRules
 from anabranch.connectors.mysql.connection import ask, connect
 from anabranch.connectors.mysql.errors import translate
 from anabranch.connectors.mysql.source import chunks
@@ -37,6 +36,7 @@ from anabranch.connectors.mysql.source.log_end import identity
 from anabranch.connectors.mysql.source.native import compiled_columns, compiled_lines
 from anabranch.connectors.mysql.source.packets import NO_LINE, Front, RawRows, single, values
 from anabranch.connectors.mysql.source.snapshot import open_snapshot
+from anabranch.contracts import Bounds, ValueRules
 from anabranch.errors import SourceError, ValueRefused
 from anabranch.model.datatype import Kind
 from anabranch.model.endpoint import Endpoint

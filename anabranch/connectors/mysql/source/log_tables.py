@@ -10,7 +10,6 @@ import struct
 from collections.abc import Callable
 from typing import TypeVar
 
-from anabranch.abc import Select, ValueRules
 from anabranch.connectors.mysql.charsets import BadValue
 from anabranch.connectors.mysql.source import binlog as b
 from anabranch.connectors.mysql.source.carried import carry_on
@@ -21,6 +20,7 @@ from anabranch.connectors.mysql.source.rows_decode import ROW_EVENTS, Decoder, T
 from anabranch.connectors.mysql.source.tablemap import TableMap, parse_table_map, table_of
 from anabranch.connectors.mysql.source.transactions import Group
 from anabranch.connectors.mysql.source.versioned import VersionedDecoders
+from anabranch.contracts import Select, ValueRules
 from anabranch.errors import SchemaError, SourceError, UnknownLogEvent
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema

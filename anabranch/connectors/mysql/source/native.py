@@ -12,7 +12,6 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from anabranch.abc import ValueRules
 from anabranch.connectors.mysql.source import binlog as b
 from anabranch.connectors.mysql.source.hashed import may_be_hashed
 from anabranch.connectors.mysql.source.left_out import LeftOut
@@ -20,6 +19,7 @@ from anabranch.connectors.mysql.source.native_fields import described
 from anabranch.connectors.mysql.source.packets import Front
 from anabranch.connectors.mysql.source.rows_decode import Decoder, TableDecoders
 from anabranch.connectors.mysql.source.tablemap import TableMap
+from anabranch.contracts import ValueRules
 from anabranch.model.schema import TableSchema
 from anabranch.rows import compiled
 from anabranch.rows.arrow import array, arrow_type

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pymysql
 
-from anabranch.abc import PreflightContext
 from anabranch.connectors.mysql.connection import account, connect
 from anabranch.connectors.mysql.source import privileges
 from anabranch.connectors.mysql.source.preflight_facts import Live, warning
@@ -41,6 +40,7 @@ from anabranch.connectors.mysql.source.preflight_tables import (
     check_standing_keys,
     check_versioned,
 )
+from anabranch.contracts import PreflightContext
 from anabranch.errors import SourceError, SourceUnavailable
 from anabranch.model.checks import CheckResult
 from anabranch.model.endpoint import Endpoint

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import pymysql
 
-from anabranch.abc import PreflightContext
 from anabranch.connectors.mysql.connection import ask, family, version
 from anabranch.connectors.mysql.source.snapshot import has_useful_gtids
+from anabranch.contracts import PreflightContext
 from anabranch.model.checks import CheckResult
 from anabranch.model.schema import TableSchema
 

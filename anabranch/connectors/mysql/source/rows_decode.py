@@ -14,12 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from anabranch.abc import ValueRules
 from anabranch.connectors.mysql.source import binlog as b
 from anabranch.connectors.mysql.source.fields import OF_DATES, Field, Unfit, environment, field_of, of_dates
 from anabranch.connectors.mysql.source.json_partial import OPTION
 from anabranch.connectors.mysql.source.tablemap import JSON, TableMap, mismatch
 from anabranch.connectors.mysql.source.values import BAD, STOP, Bad, bad_values, zero_of
+from anabranch.contracts import ValueRules
 from anabranch.model.schema import Column, TableSchema
 from anabranch.rows.builder import TableBuffer
 from anabranch.rows.chunk import Op

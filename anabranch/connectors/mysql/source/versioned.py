@@ -12,12 +12,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from anabranch.abc import ValueRules
 from anabranch.connectors.mysql.source.hashed import with_hashes
 from anabranch.connectors.mysql.source.rows_decode import Decoder, TableDecoders
 from anabranch.connectors.mysql.source.structures import HIDDEN
 from anabranch.connectors.mysql.source.tablemap import TableMap
 from anabranch.connectors.mysql.source.transactions import Group
+from anabranch.contracts import ValueRules
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.schema import Column, TableSchema
 from anabranch.rows.builder import ChunkBuilder, Run, TableBuffer

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from anabranch.abc import (
+    from anabranch.contracts import (
         Checks,
         Dialect,
         LogOptions,

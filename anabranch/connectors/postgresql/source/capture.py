@@ -14,7 +14,6 @@ from dataclasses import replace
 import psycopg
 
 from anabranch import log
-from anabranch.abc import LogOptions, Select
 from anabranch.connectors.postgresql.connection import Connection, one
 from anabranch.connectors.postgresql.source.binary_types import BINARY, columns, reader
 from anabranch.connectors.postgresql.source.binary_values import Reader
@@ -31,6 +30,7 @@ from anabranch.connectors.postgresql.source.slots import members
 from anabranch.connectors.postgresql.source.streamed import NeedsWhole
 from anabranch.connectors.postgresql.source.unconverted import find
 from anabranch.connectors.postgresql.source.wal_stream import DATA, DATA_HEAD, WalStream, data_start, keepalive
+from anabranch.contracts import LogOptions, Select
 from anabranch.errors import ConfigError, LogLost, SourceError, ValueRefused
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.position import LogMark

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from anabranch.abc import Select
 from anabranch.connectors.postgresql.source.assemble import Assembler
 from anabranch.connectors.postgresql.source.named_rows import UNCHANGED, Cell, NamedRows
 from anabranch.connectors.postgresql.source.positions import Place
 from anabranch.connectors.postgresql.source.server_times import date_text, time_text, timestamp_text
 from anabranch.connectors.postgresql.source.wire_format import BYTES, FIXED32, FIXED64, VARINT, fields, signed
+from anabranch.contracts import Select
 from anabranch.model.ids import TableId
 from anabranch.rows.chunk import Op
 

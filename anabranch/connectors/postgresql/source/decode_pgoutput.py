@@ -10,7 +10,6 @@ from collections.abc import Callable
 from itertools import count
 from typing import TypeVar
 
-from anabranch.abc import Select
 from anabranch.connectors.postgresql.source import assemble
 from anabranch.connectors.postgresql.source.assemble import Assembler
 from anabranch.connectors.postgresql.source.heartbeat import written_at
@@ -35,6 +34,7 @@ from anabranch.connectors.postgresql.source.pgoutput import (
 from anabranch.connectors.postgresql.source.positions import Place
 from anabranch.connectors.postgresql.source.relations import ReaderOf, Relations, TypeText
 from anabranch.connectors.postgresql.source.streamed import StreamedTransactions, Undone
+from anabranch.contracts import Select
 from anabranch.errors import UnknownLogEvent
 from anabranch.rows.compiled import compiled
 

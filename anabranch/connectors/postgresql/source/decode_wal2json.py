@@ -12,11 +12,11 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from anabranch.abc import Select
 from anabranch.connectors.postgresql.source.assemble import Assembler
 from anabranch.connectors.postgresql.source.heartbeat import written_at
 from anabranch.connectors.postgresql.source.named_rows import Cell, NamedRows
 from anabranch.connectors.postgresql.source.positions import Place
+from anabranch.contracts import Select
 from anabranch.model.ids import TableId
 from anabranch.rows.chunk import Op
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from anabranch.abc import Select
 from anabranch.connectors.postgresql.source.positions import Place
 from anabranch.connectors.postgresql.source.truncate_notes import noted
+from anabranch.contracts import Select
 from anabranch.model.ids import TableId
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.abc import Select
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.source.connection import open_session
 from anabranch.connectors.postgresql.source.errors import translated
 from anabranch.connectors.postgresql.source.large_objects import REMEDY, Form, Forms
+from anabranch.contracts import Select
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema

@@ -15,9 +15,9 @@ from enum import StrEnum
 import psycopg
 from psycopg import sql
 
-from anabranch.abc import PreflightContext
 from anabranch.connectors.postgresql.connection import Connection, one
 from anabranch.connectors.postgresql.source.connection import own_rows
+from anabranch.contracts import PreflightContext
 from anabranch.model.checks import CheckResult
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema

@@ -10,11 +10,11 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from anabranch.abc import Select
 from anabranch.connectors.postgresql.source.message_buffer import Layout, MessageBuffer
 from anabranch.connectors.postgresql.source.pgoutput import ROW_HEAD
 from anabranch.connectors.postgresql.source.relations import Unfit
 from anabranch.connectors.postgresql.source.typemap import bare
+from anabranch.contracts import Select
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
 from anabranch.rows.chunk import Op

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from anabranch.abc import PreflightContext
 from anabranch.connectors.postgresql.connection import Connection, one
 from anabranch.connectors.postgresql.quoting import qualified, quote
 from anabranch.connectors.postgresql.registered import may_read
@@ -39,6 +38,7 @@ from anabranch.connectors.postgresql.source.preflight_server import (
 )
 from anabranch.connectors.postgresql.source.rights import check_rights, rights
 from anabranch.connectors.postgresql.source.slots import REFUSES_COMPUTED
+from anabranch.contracts import PreflightContext
 from anabranch.model.checks import CheckResult
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId

@@ -10,7 +10,6 @@ from contextlib import closing
 
 import psycopg
 
-from anabranch.abc import PreflightContext
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.errors import describe
 from anabranch.connectors.postgresql.source.connection import open_session
@@ -19,6 +18,7 @@ from anabranch.connectors.postgresql.source.held_log import read_slot
 from anabranch.connectors.postgresql.source.preflight_facts import Live
 from anabranch.connectors.postgresql.source.truncate_notes import SCHEMA
 from anabranch.connectors.postgresql.source.typemap import bare
+from anabranch.contracts import PreflightContext
 from anabranch.model.checks import CheckResult
 from anabranch.model.schema import TableSchema
 

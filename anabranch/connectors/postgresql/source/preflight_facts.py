@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from anabranch.abc import PreflightContext
 from anabranch.connectors.postgresql.connection import Connection
+from anabranch.contracts import PreflightContext
 from anabranch.model.checks import CheckResult
 from anabranch.model.endpoint import Endpoint
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from anabranch.abc import PreflightContext
 from anabranch.connectors.postgresql.connection import Connection, one
 from anabranch.connectors.postgresql.quoting import quote
 from anabranch.connectors.postgresql.source.slots import members
+from anabranch.contracts import PreflightContext
 from anabranch.model.checks import CheckResult
 from anabranch.model.ids import TableId
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from anabranch.abc import Select
 from anabranch.connectors.postgresql.source.binary_values import Reader
 from anabranch.connectors.postgresql.source.message_buffer import Layout, MessageBuffer
 from anabranch.connectors.postgresql.source.pgoutput import ROW_HEAD, Relation, RelationColumn
+from anabranch.contracts import Select
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
 

@@ -9,7 +9,6 @@ from contextlib import closing
 
 import psycopg
 
-from anabranch.abc import LogOptions
 from anabranch.connectors.postgresql.changed_types import changed_types
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.source.catalog import PostgresCatalog
@@ -19,6 +18,7 @@ from anabranch.connectors.postgresql.source.errors import translate, translated
 from anabranch.connectors.postgresql.source.held_log import read_slot
 from anabranch.connectors.postgresql.source.slots import missing as statements
 from anabranch.connectors.postgresql.source.slots import removal
+from anabranch.contracts import LogOptions
 from anabranch.errors import SourceUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 import psycopg
 from psycopg import sql
 
-from anabranch.abc import Bounds, ValueRules
 from anabranch.connectors.postgresql.binary_forms import binary_forms
 from anabranch.connectors.postgresql.connection import Connection, column_list, one, table_name
 from anabranch.connectors.postgresql.copy_out import MISCOUNTED, copied, plain_lines
@@ -33,6 +32,7 @@ from anabranch.connectors.postgresql.source.key_order import Operators, compared
 from anabranch.connectors.postgresql.source.large_objects import NUMBERS, REMEDY, may_name, named_in
 from anabranch.connectors.postgresql.source.positions import Place, place_of
 from anabranch.connectors.postgresql.source.stored_text import named
+from anabranch.contracts import Bounds, ValueRules
 from anabranch.errors import SourceError, SourceUnavailable
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 
-from anabranch.abc import Select
 from anabranch.connectors.postgresql.source.assemble import FULL_BYTES, FULL_IMAGES
 from anabranch.connectors.postgresql.source.message_buffer import MessageBuffer
 from anabranch.connectors.postgresql.source.pgoutput import (
@@ -27,6 +26,7 @@ from anabranch.connectors.postgresql.source.pgoutput import (
     parse,
 )
 from anabranch.connectors.postgresql.source.relations import ReaderOf, Relations, TypeText
+from anabranch.contracts import Select
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
 from anabranch.model.schema import TableSchema

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from anabranch.abc import Select
 from anabranch.connectors.postgresql.source.pgoutput import ROW_HEAD, ROWS, Begin, Relation, parse
 from anabranch.connectors.postgresql.source.positions import lsn_text
 from anabranch.connectors.postgresql.source.row_images import TEXT, Images, images
 from anabranch.connectors.postgresql.source.stored_text import is_text, no_character
 from anabranch.connectors.postgresql.source.wal_stream import DATA, DATA_HEAD, WalStream
+from anabranch.contracts import Select
 from anabranch.errors import ValueRefused
 from anabranch.model.ids import TableId
 from anabranch.rows.refused import readable, refused

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from anabranch.abc import (
+    from anabranch.contracts import (
         Checks,
         Loader,
         Stager,

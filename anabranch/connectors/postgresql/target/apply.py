@@ -16,7 +16,6 @@ import psycopg
 from psycopg import sql
 from psycopg.pq import TransactionStatus
 
-from anabranch.abc import Conflict, ValueRules
 from anabranch.connectors.postgresql.changed_types import changed_types
 from anabranch.connectors.postgresql.connection import Connection, connect, session_name, table_name, together
 from anabranch.connectors.postgresql.errors import missing_parent, translate, translated
@@ -45,6 +44,7 @@ from anabranch.connectors.postgresql.target.store import (
     require_same,
     save_table,
 )
+from anabranch.contracts import Conflict, ValueRules
 from anabranch.errors import Fenced, Redefined, StateError, TargetBusy, TargetError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId

@@ -11,7 +11,6 @@ from typing import LiteralString
 
 import psycopg
 
-from anabranch.abc import Bounds, NewLoad, ValueRules
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.errors import translate, translated
 from anabranch.connectors.postgresql.target import ddl
@@ -19,6 +18,7 @@ from anabranch.connectors.postgresql.target.shared_tables import ONE_ASKS
 from anabranch.connectors.postgresql.target.store import LOCK_TABLES, SAVE_TABLE, add_states, state_row, stored_place
 from anabranch.connectors.postgresql.target.typemap import EXTENSIONS
 from anabranch.connectors.postgresql.verbatim import is_partitioned
+from anabranch.contracts import Bounds, NewLoad, ValueRules
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.table_life import Place

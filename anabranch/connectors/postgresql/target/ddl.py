@@ -10,12 +10,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
-from anabranch.abc import ValueRules
 from anabranch.connectors.postgresql import verbatim
 from anabranch.connectors.postgresql.quoting import literal, qualified, quote
 from anabranch.connectors.postgresql.target import choices, terms
 from anabranch.connectors.postgresql.target.typemap import PostgresTypes
 from anabranch.connectors.postgresql.verbatim import NOT_ENFORCED, NOT_VALID, NotCarried, is_ours
+from anabranch.contracts import ValueRules
 from anabranch.errors import TargetError
 from anabranch.model.datatype import Fidelity, Kind, LogicalType
 from anabranch.model.ids import TableId

@@ -11,8 +11,8 @@ from typing import LiteralString
 
 from psycopg import sql
 
-from anabranch.abc import Conflict
 from anabranch.connectors.postgresql.connection import Connection, table_name
+from anabranch.contracts import Conflict
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Action
 from anabranch.rows.keys import CHANGES_ROWS, EnforcedKey

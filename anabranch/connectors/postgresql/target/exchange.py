@@ -18,10 +18,10 @@ from collections.abc import Mapping, Sequence
 
 from psycopg import sql
 
-from anabranch.abc import Conflict
 from anabranch.connectors.postgresql.connection import Connection, column_list, table_name
 from anabranch.connectors.postgresql.target.merge import Action, Piece, Stage, carry_out, on_old_key
 from anabranch.connectors.postgresql.target.unique import UniqueKey, unique_keys
+from anabranch.contracts import Conflict
 from anabranch.rows.net import TargetTable
 
 Staged = tuple[Piece, Stage, int]  # an update, the table that holds its rows, their number

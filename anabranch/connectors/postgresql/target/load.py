@@ -16,7 +16,6 @@ import psycopg
 from psycopg import sql
 
 from anabranch import log
-from anabranch.abc import Bounds, LoadedChunk, NewLoad, ValueRules
 from anabranch.connectors.postgresql.binary_forms import binary_forms
 from anabranch.connectors.postgresql.connection import Connection, column_list, connect, table_name
 from anabranch.connectors.postgresql.errors import (
@@ -44,6 +43,7 @@ from anabranch.connectors.postgresql.target.script import script
 from anabranch.connectors.postgresql.target.typemap import EXTENSIONS
 from anabranch.connectors.postgresql.target.unique import unique_keys
 from anabranch.connectors.postgresql.verbatim import is_partitioned
+from anabranch.contracts import Bounds, LoadedChunk, NewLoad, ValueRules
 from anabranch.errors import Fenced, RowRefused, TargetError
 from anabranch.failpoints import reach
 from anabranch.model.endpoint import Endpoint

@@ -17,11 +17,11 @@ from typing import Any
 import pyarrow as pa
 from psycopg import sql
 
-from anabranch.abc import Conflict
 from anabranch.connectors.postgresql.connection import Connection, column_list, table_name
 from anabranch.connectors.postgresql.target import keyless
 from anabranch.connectors.postgresql.target.keyless import REMOVE, insert_copies, match, readable_columns
 from anabranch.connectors.postgresql.target.swallowed_rows import UPSERT, reason, switches
+from anabranch.contracts import Conflict
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.rows.lines import texts

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from psycopg import sql
 
-from anabranch.abc import Conflict
 from anabranch.connectors.postgresql.connection import Connection, table_name
 from anabranch.connectors.postgresql.target.merge import Piece, Stage, on_old_key
+from anabranch.contracts import Conflict
 
 # The rows are locked before they are compared, since another session may be changing one. EXISTS stops where it finds one
 # that is newer, and nothing is done then; else every row was locked.

@@ -13,7 +13,6 @@ from typing import Any
 
 from psycopg import sql
 
-from anabranch.abc import Conflict
 from anabranch.connectors.postgresql.connection import Connection, column_list, table_name
 from anabranch.connectors.postgresql.target.keyless import REMOVE, REPLACE, match, readable_columns
 from anabranch.connectors.postgresql.target.merge import (
@@ -29,6 +28,7 @@ from anabranch.connectors.postgresql.target.merge import (
 )
 from anabranch.connectors.postgresql.target.staging import StagingTables
 from anabranch.connectors.postgresql.target.swallowed_rows import UPSERT, reason, switches
+from anabranch.contracts import Conflict
 from anabranch.rows.lines import escaped_line, texts
 from anabranch.rows.net import RowChange, TargetTable
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from anabranch.abc import PreflightContext
 from anabranch.connectors.postgresql.connection import Connection, connect
 from anabranch.connectors.postgresql.errors import translated
 from anabranch.connectors.postgresql.target.preflight_acting import (
@@ -47,6 +46,7 @@ from anabranch.connectors.postgresql.target.preflight_types import (
     check_types,
 )
 from anabranch.connectors.postgresql.target.preflight_writers import check_loops, check_subscriptions, check_writable
+from anabranch.contracts import PreflightContext
 from anabranch.model.checks import CheckResult
 from anabranch.model.endpoint import Endpoint
 

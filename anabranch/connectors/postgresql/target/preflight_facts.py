@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from anabranch.abc import PreflightContext, ValueRules
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.target.catalog import ExistingTable, may_bypass_constraints, read_tables
 from anabranch.connectors.postgresql.target.own_source import followed, read_by_the_job, sees
+from anabranch.contracts import PreflightContext, ValueRules
 from anabranch.model.checks import CheckResult
 from anabranch.model.ids import TableId
 from anabranch.rows import zero_dates

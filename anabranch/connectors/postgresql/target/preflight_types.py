@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 
-from anabranch.abc import PreflightContext
 from anabranch.connectors.postgresql import verbatim
 from anabranch.connectors.postgresql.target import choices, ddl
 from anabranch.connectors.postgresql.target.fits import split_type
@@ -15,6 +14,7 @@ from anabranch.connectors.postgresql.target.indexes import MAY_BE_TOO_LONG, key_
 from anabranch.connectors.postgresql.target.preflight_facts import failed, ok, some, value_rules, warning
 from anabranch.connectors.postgresql.target.typemap import PostgresTypes
 from anabranch.connectors.postgresql.verbatim import NotCarried, is_ours
+from anabranch.contracts import PreflightContext
 from anabranch.model.checks import CheckResult
 from anabranch.model.datatype import Fidelity, Fit, Kind, LogicalType
 from anabranch.model.ids import TableId

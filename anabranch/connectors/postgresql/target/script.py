@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from anabranch.abc import ValueRules
 from anabranch.connectors.postgresql import verbatim
 from anabranch.connectors.postgresql.target import ddl
 from anabranch.connectors.postgresql.target.indexes import plan_indexes
 from anabranch.connectors.postgresql.target.partitions import PlannedPartition, at_once, plan_partitions
 from anabranch.connectors.postgresql.verbatim import NotCarried
+from anabranch.contracts import ValueRules
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Need, TableSchema
 from anabranch.model.steps import DdlStep

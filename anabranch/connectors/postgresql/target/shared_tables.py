@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anabranch.abc import Conflict
 from anabranch.connectors.postgresql.connection import Connection
+from anabranch.contracts import Conflict
 from anabranch.errors import TargetError
 from anabranch.model.ids import TableId
 from anabranch.rows.net import TargetTable

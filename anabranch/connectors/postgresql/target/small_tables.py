@@ -17,7 +17,6 @@ from typing import LiteralString
 
 import psycopg
 
-from anabranch.abc import ValueRules
 from anabranch.connectors.postgresql.connection import Connection
 from anabranch.connectors.postgresql.errors import WAITED_FOR, meaning, state_of, translate, translated
 from anabranch.connectors.postgresql.quoting import qualified
@@ -27,6 +26,7 @@ from anabranch.connectors.postgresql.target.constraints import serves
 from anabranch.connectors.postgresql.target.indexes import plan_indexes
 from anabranch.connectors.postgresql.target.structures import sequence_statements
 from anabranch.connectors.postgresql.verbatim import NotCarried
+from anabranch.contracts import ValueRules
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.net import TargetTable

@@ -19,7 +19,6 @@ import psycopg
 import pyarrow as pa
 from psycopg import sql
 
-from anabranch.abc import Conflict, ValueRules
 from anabranch.connectors.postgresql.connection import Connection, connect, table_name
 from anabranch.connectors.postgresql.errors import translated
 from anabranch.connectors.postgresql.target import merge
@@ -28,6 +27,7 @@ from anabranch.connectors.postgresql.target.merge import Piece, StageColumn
 from anabranch.connectors.postgresql.target.newer_rows import refuse_newer
 from anabranch.connectors.postgresql.target.stage_sweep import stage_prefix
 from anabranch.connectors.postgresql.target.staging import ANALYZE_ROWS, stage_rows
+from anabranch.contracts import Conflict, ValueRules
 from anabranch.errors import StateError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId

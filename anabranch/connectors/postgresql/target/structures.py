@@ -12,7 +12,6 @@ from typing import LiteralString
 import psycopg
 from psycopg import sql
 
-from anabranch.abc import ValueRules
 from anabranch.connectors.postgresql import verbatim
 from anabranch.connectors.postgresql.connection import Connection, table_name
 from anabranch.connectors.postgresql.errors import translated
@@ -22,6 +21,7 @@ from anabranch.connectors.postgresql.target.catalog import read_table
 from anabranch.connectors.postgresql.target.constraints import attempt, refused
 from anabranch.connectors.postgresql.target.printed_definitions import check_definition
 from anabranch.connectors.postgresql.verbatim import NotCarried
+from anabranch.contracts import ValueRules
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.net import TargetTable

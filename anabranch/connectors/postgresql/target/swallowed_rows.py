@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from psycopg import sql
 
-from anabranch.abc import Conflict
 from anabranch.connectors.postgresql.connection import Connection
+from anabranch.contracts import Conflict
 from anabranch.model.ids import TableId
 from anabranch.rows.net import TargetTable
 

@@ -7,8 +7,8 @@ Vendor facts: https://www.postgresql.org/docs/current/datatype.html
 
 from __future__ import annotations
 
-from anabranch.abc import ValueRules
 from anabranch.connectors.postgresql.target import choices
+from anabranch.contracts import ValueRules
 from anabranch.model.datatype import Fidelity, Fit, Kind, LogicalType
 
 VARCHAR_LIMIT = 10_485_760  # characters; https://www.postgresql.org/docs/current/datatype-character.html

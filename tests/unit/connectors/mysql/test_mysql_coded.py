@@ -7,7 +7,6 @@ from datetime import date
 
 import pytest
 
-from anabranch.abc import ValueRules
 from anabranch.connectors.mysql import charsets
 from anabranch.connectors.mysql.source import coded
 from anabranch.connectors.mysql.source.lines import _NO_DATE
@@ -22,6 +21,7 @@ from anabranch.connectors.mysql.source.tablemap import (
     LogColumn,
     TableMap,
 )
+from anabranch.contracts import ValueRules
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema

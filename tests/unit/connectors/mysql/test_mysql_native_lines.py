@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_packets import EOF, lenenc, packet, rows_of
 
-from anabranch.abc import ValueRules
 from anabranch.connectors.mysql.source.expressions import DATE
 from anabranch.connectors.mysql.source.lines import Finisher
 from anabranch.connectors.mysql.source.load import _joined, _Part
 from anabranch.connectors.mysql.source.native import compiled_columns, compiled_lines
+from anabranch.contracts import ValueRules
 from anabranch.errors import AnabranchError
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId

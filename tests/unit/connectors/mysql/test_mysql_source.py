@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch import connectors
-from anabranch.abc import Bounds, ValueRules
 from anabranch.connectors.mysql.source import chunks, defaults, privileges
 from anabranch.connectors.mysql.source.chunks import condition
 from anabranch.connectors.mysql.source.expressions import cell, literal
@@ -19,6 +18,7 @@ from anabranch.connectors.mysql.source.lines import Finisher
 from anabranch.connectors.mysql.source.load import MysqlSnapshot
 from anabranch.connectors.mysql.source.privileges import Needs, Rights
 from anabranch.connectors.mysql.source.typemap import Native, labels, logical_type
+from anabranch.contracts import Bounds, ValueRules
 from anabranch.errors import ValueRefused
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from anabranch.abc import ValueRules
 from anabranch.connectors.postgresql.quoting import quote
 from anabranch.connectors.postgresql.target import ddl
 from anabranch.connectors.postgresql.verbatim import NotCarried
+from anabranch.contracts import ValueRules
 from anabranch.errors import TargetError
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId

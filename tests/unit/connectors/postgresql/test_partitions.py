@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from anabranch.abc import ValueRules
 from anabranch.connectors.postgresql.target.partitions import plan_partitions
 from anabranch.connectors.postgresql.target.script import script
 from anabranch.connectors.postgresql.verbatim import DIALECT
+from anabranch.contracts import ValueRules
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, Index, Partition, TableSchema

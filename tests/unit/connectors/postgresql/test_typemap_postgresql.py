@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from anabranch.abc import ValueRules
 from anabranch.connectors.postgresql.target.fits import takes
 from anabranch.connectors.postgresql.target.typemap import PostgresTypes
+from anabranch.contracts import ValueRules
 from anabranch.model.datatype import Kind, LogicalType
 
 TABLE = """

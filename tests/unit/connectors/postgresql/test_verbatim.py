@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from anabranch.abc import ValueRules
 from anabranch.connectors.postgresql import verbatim
 from anabranch.connectors.postgresql.target import ddl
 from anabranch.connectors.postgresql.target.fits import takes
 from anabranch.connectors.postgresql.target.indexes import plan_index, plan_indexes
 from anabranch.connectors.postgresql.target.script import script
 from anabranch.connectors.postgresql.verbatim import NotCarried
+from anabranch.contracts import ValueRules
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Check, Column, ForeignKey, Index, Need, TableSchema

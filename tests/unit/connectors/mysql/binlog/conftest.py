@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from anabranch.abc import Select, ValueRules
 from anabranch.connectors.mysql.source.assemble import Assembler
 from anabranch.connectors.mysql.source.positions import place_of
+from anabranch.contracts import Select, ValueRules
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.chunk import META, Chunk, Op

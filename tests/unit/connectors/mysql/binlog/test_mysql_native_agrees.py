@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_logs import PLAIN, Log, Table
 
-from anabranch.abc import ValueRules
 from anabranch.connectors.mysql.source import endings
 from anabranch.connectors.mysql.source.assemble import Assembler
 from anabranch.connectors.mysql.source.positions import Place
+from anabranch.contracts import ValueRules
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.rows.chunk import Chunk, TableRows
 from anabranch.rows.compiled import compiled

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from anabranch.abc import ValueRules
 from anabranch.connectors.mysql.source import binlog, endings
 from anabranch.connectors.mysql.source.positions import place_of
+from anabranch.contracts import ValueRules
 from anabranch.errors import LogLost, SchemaError, SourceUnavailable, UnknownLogEvent, ValueRefused
 from anabranch.rows.chunk import BarrierKind, Part
 from anabranch.rows.log_items import LogAbandoned, LogStatement

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from anabranch.abc import LogOptions
 from anabranch.connectors.mysql.source import capture, endings
 from anabranch.connectors.mysql.source.capture import BinlogReader
 from anabranch.connectors.mysql.source.positions import BinlogOrder, Place, place_of
+from anabranch.contracts import LogOptions
 from anabranch.errors import SourceUnavailable
 from anabranch.model.endpoint import EndLimits, Endpoint
 from anabranch.model.position import LogMark

@@ -1,21 +1,19 @@
-"""The contract of a target's side of the initial load.
-
-What does not live here: reading the source's rows (SnapshotReader), forms of rows that nobody reads (`abilities.py`).
-"""
+"""Contracts of a target's side of the initial load."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from anabranch.contracts.values import Bounds, ValueRules
+from anabranch.model.ids import TableId
+from anabranch.model.schema import TableSchema
+from anabranch.model.steps import DdlStep
+from anabranch.model.table_life import TableState
 
 if TYPE_CHECKING:
-    from anabranch.abc import Bounds, ValueRules
-    from anabranch.model.ids import TableId
-    from anabranch.model.schema import TableSchema
-    from anabranch.model.steps import DdlStep
-    from anabranch.model.table_life import TableState
     from anabranch.rows.aside import AsideChange
     from anabranch.rows.keys import EnforcedKey
     from anabranch.rows.net import TargetTable
@@ -140,3 +138,26 @@ class Loader(Protocol):
         """Whoever writes to the target next gets numbers behind those that the source has given. Returns problems."""
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class RawLoader(Protocol):
+    """Lets a Loader take rows as a RawReader gives them."""
+
+    def raw_forms(self, tables: Sequence[TargetTable]) -> Mapping[TableId, str]:
+        """Source table -> the form that its target table takes for the columns we write, by their types now, where there is
+        one."""
+
+    def load_raw(
+        self,
+        job: str,
+        table: TargetTable,
+        generation: int,
+        number: int,
+        marks: tuple[str, str],
+        form: str,
+        blocks: Iterable[bytes],
+    ) -> int:
+        """As `load_chunk`, of one stream of RawReader.raw. RowRefused for whatever the target does not take, also where the
+        table takes another form by now, or counts other rows than `blocks` returns: it need not name the row, the same chunk
+        as lines does."""

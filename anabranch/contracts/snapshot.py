@@ -1,22 +1,47 @@
-"""Abilities that some connectors have beside the contracts of all: an engine asks with `isinstance`, and does without.
+"""Contracts of reading a source's rows, for load and verification.
 
-What does not live here: what every source and every target can do (the package itself, `loading.py`).
+Every source has a SnapshotReader. The others are abilities that some have: an engine asks with `isinstance`, and does
+without.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from anabranch.contracts.values import Bounds, ValueRules
+from anabranch.model.position import LogMark
+from anabranch.model.schema import TableSchema
+
 if TYPE_CHECKING:
-    from anabranch.abc import Bounds, ValueRules
-    from anabranch.model.ids import TableId
-    from anabranch.model.position import LogMark
-    from anabranch.model.schema import TableSchema
-    from anabranch.model.state import Checkpoint
     from anabranch.rows.fingerprint import Fingerprint, Hashed
-    from anabranch.rows.net import TargetTable
-    from anabranch.rows.small import SmallTransactions
+
+
+class SnapshotReader(Protocol):
+    """One connection to the source for reading rows; one per Spark task. Picklable before `open`, cheap to make."""
+
+    def bounds(self, table: TableSchema, rows_per_chunk: int) -> list[Bounds]:
+        """Cut a table into pieces whose bounds the database computed; [Bounds()] for keyless and small tables."""
+
+    def estimate(self, table: TableSchema) -> int:
+        """Rows, roughly (catalogue statistics); for progress only."""
+
+    def open(self, table: TableSchema, lock: str) -> tuple[LogMark, LogMark]:
+        """Open a consistent snapshot and return (low, high) by K2: every transaction included in `low` is in the
+        snapshot, none after `high` is. `low == high` means exact. `lock` is the job's `[load] lock`. Raises SourceError
+        where neither GTIDs, a watermark nor a lock can give `low`."""
+
+    def lines(self, table: TableSchema, columns: Sequence[str], bounds: Bounds, rules: ValueRules) -> Iterator[bytes]:
+        """The rows inside `bounds` as lines (rows/lines.py): blocks of whole lines, about 1 MB each, nothing buffered
+        beyond. Encodings are identical with what LogReader gives for the same value (K34, pitfall 29). Where the server
+        says how many rows it has for them, another count is a SourceError behind the last block."""
+
+    def lines_of(
+        self, table: TableSchema, columns: Sequence[str], keys: Sequence[Mapping[str, str | None]], rules: ValueRules
+    ) -> Iterator[bytes]:
+        """The rows that have one of these primary keys (source column -> text form), as `lines` gives them (K3)."""
+
+    def close(self) -> None: ...
 
 
 @runtime_checkable
@@ -63,45 +88,4 @@ class HashingSnapshot(Protocol):
     """Has the source's server make fingerprints of its rows (rows/fingerprint.py), beside a SnapshotReader."""
 
     def fingerprint(self, table: TableSchema, columns: Sequence[Hashed], bounds: Bounds) -> Fingerprint | None:
-        """Sums up the rows that `lines` gives; None where this server cannot say."""
-
-
-@runtime_checkable
-class PipelinedWriter(Protocol):
-    """Lets a Writer carry out many source transactions without waiting for each of them; an ability that not all have."""
-
-    def one_by_one(self, now: Checkpoint, transactions: SmallTransactions) -> Checkpoint:
-        """From `now` on, each in a target transaction of its own whose first statement moves the checkpoint, one epoch each,
-        up to the first one that is refused for any reason. Returns where the checkpoint is then; raises Fenced for another
-        owner. What was committed is certain to survive only once a later epoch has been committed by `commit`."""
-
-
-@runtime_checkable
-class RawLoader(Protocol):
-    """Lets a Loader take rows as a RawReader gives them."""
-
-    def raw_forms(self, tables: Sequence[TargetTable]) -> Mapping[TableId, str]:
-        """Source table -> the form that its target table takes for the columns we write, by their types now, where there is
-        one."""
-
-    def load_raw(
-        self,
-        job: str,
-        table: TargetTable,
-        generation: int,
-        number: int,
-        marks: tuple[str, str],
-        form: str,
-        blocks: Iterable[bytes],
-    ) -> int:
-        """As `load_chunk`, of one stream of RawReader.raw. RowRefused for whatever the target does not take, also where the
-        table takes another form by now, or counts other rows than `blocks` returns: it need not name the row, the same chunk
-        as lines does."""
-
-
-@runtime_checkable
-class HashingReader(Protocol):
-    """Has the target's server make fingerprints of its rows (rows/fingerprint.py), beside a TargetReader."""
-
-    def fingerprint(self, table: TargetTable, columns: Sequence[Hashed], piece: str) -> Fingerprint | None:
         """Sums up the rows that `lines` gives; None where this server cannot say."""

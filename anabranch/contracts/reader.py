@@ -1,0 +1,29 @@
+"""Contracts of reading a target's rows, for verification."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from anabranch.rows.fingerprint import Fingerprint, Hashed
+    from anabranch.rows.net import TargetTable
+
+
+class TargetReader(Protocol):
+    """Reads target rows for verification in the same text form as SnapshotReader.lines, over its own connection."""
+
+    def pieces(self, table: TargetTable, rows_per_piece: int) -> list[str]:
+        """Disjoint pieces (SQL conditions, e.g. ctid ranges) that together are the table."""
+
+    def lines(self, table: TargetTable, piece: str) -> Iterator[bytes]: ...
+
+    def close(self) -> None: ...
+
+
+@runtime_checkable
+class HashingReader(Protocol):
+    """Has the target's server make fingerprints of its rows (rows/fingerprint.py), beside a TargetReader."""
+
+    def fingerprint(self, table: TargetTable, columns: Sequence[Hashed], piece: str) -> Fingerprint | None:
+        """Sums up the rows that `lines` gives; None where this server cannot say."""
