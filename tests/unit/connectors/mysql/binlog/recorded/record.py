@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from anabranch.abc import ValueRules
+from anabranch.contracts import ValueRules
 from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server, start_mariadb, start_mysql
 
