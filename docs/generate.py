@@ -76,7 +76,7 @@ def pages() -> dict[str, str]:
         "state.md": state_page(),
         "failpoints.md": "\n".join(failpoints(GENERATED.format("anabranch/failpoints.py"))),
         "../explanation/torture.md": "\n".join(torture(GENERATED.format(LAST_TORTURE))),
-        "proofs.md": "\n".join(proofs(GENERATED.format("tests/README.md and the tests"))),
+        "proofs.md": "\n".join(proofs(GENERATED.format("tests/proofs.toml and the tests"))),
         **{f"../explanation/{name}": text for name, text in size_pages(GENERATED.format(SIZE)).items()},
         **{f"../explanation/{name}": text for name, text in performance_pages(GENERATED.format(SPEED)).items()},
     }

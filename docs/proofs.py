@@ -1,13 +1,14 @@
-"""The table of proofs: every rule and pitfall, and the tests that show it. Its source is the index in tests/README.md; the
-tests themselves say by their names what they are about, and by their folder what they need.
+"""Make the page of proofs: every rule and every known trap of replication, and the tests that show it.
 
-What does not live here: whether the index is complete (tests/unit/test_tests_index.py).
+The source is tests/proofs.toml. Tests say by their names what they are about, and by their folder what they need.
+What does not live here: whether the file is complete (tests/unit/test_tests_index.py).
 """
 
 from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -15,10 +16,8 @@ from functools import cache
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[1]
-INDEX = REPOSITORY / "tests" / "README.md"
+INDEX = REPOSITORY / "tests" / "proofs.toml"
 PLACES = (REPOSITORY / "tests", REPOSITORY / "anabranch" / "testing")
-ENTRY = re.compile(r"`([\w/]+\.py)::([\w*…]+)`")
-ROW = re.compile(r"^\| (K?)(\d+(?:, K?\d+)*)( [^|]*)?\|([^\n]*)\|$", re.MULTILINE)
 TAG = re.compile(r"(rule|pitfall)_(\d+(?:_(?:and_)?\d+)*)(?=_)")
 
 # Folder -> what a test in it speaks to. The first that is part of a path counts.
@@ -35,47 +34,45 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the index: `numbers` of rules ("rule") or pitfalls ("pitfall"), a title, and what the row says."""
+    """One row of tests/proofs.toml: a rule ("rule") or a trap ("pitfall"), the tests that show it, and a remark."""
 
     kind: str
     numbers: tuple[int, ...]
     title: str
-    text: str
+    shown_by: tuple[str, ...]
+    remark: str
 
     @property
     def entries(self) -> list[tuple[Path, str]]:
-        """Files and names, or patterns of names."""
-        return [(file_of(file), name) for file, name in ENTRY.findall(self.text)]
-
-    @property
-    def remark(self) -> str:
-        """What it says besides naming tests."""
-        bare = re.sub(r"\s*\([\s,;]*\)", "", ENTRY.sub("", self.text))
-        return re.sub(r"\s+", " ", re.sub(r"(?:,\s*)+(?=[,.;]|$)|(?<=[:;.])\s*,", "", bare)).lstrip(" .").strip(" ,:;")
+        """Return files with the name of a test, or a pattern of names."""
+        return [(file_of(file), name) for file, _, name in (entry.partition("::") for entry in self.shown_by)]
 
 
 def rows() -> list[Row]:
-    return [
-        Row("rule" if letter else "pitfall", tuple(map(int, re.findall(r"\d+", numbers))), title.strip(), text.strip())
-        for letter, numbers, title, text in ROW.findall(INDEX.read_text())
-    ]
+    """Return the rows of both kinds, in the order of the file."""
+    index = tomllib.loads(INDEX.read_text())
+    return [_row(kind, **row) for kind in ("rule", "pitfall") for row in index[kind]]
+
+
+def _row(kind: str, numbers: list[int], title: str, shown_by: tuple[str, ...] = (), remark: str = "") -> Row:
+    return Row(kind, tuple(numbers), title, tuple(shown_by), remark)
 
 
 @cache
 def functions(path: Path) -> tuple[str, ...]:
-    """Names of a file's functions, in its order."""
+    """Return the names of a file's functions, in its order."""
     return tuple(node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef))
 
 
 @cache
 def file_of(name: str) -> Path:
-    """The one file of this name among the tests and the conformance suites."""
+    """Return the one file of this name among the tests and the conformance suites."""
     (path,) = (path for place in PLACES for path in place.rglob(Path(name).name) if path.match(f"**/{name}"))
     return path
 
 
 def tagged(is_unit: bool) -> Iterator[tuple[str, int, Path, str]]:
-    """Tests and steps that are named after a rule or a pitfall: those of unit/, or all others."""
+    """Yield tests and steps that are named after a rule or a pitfall: those of unit/, or all others."""
     for place in PLACES:
         for path in sorted(place.rglob("*.py")):
             if ("unit" in path.parts) is is_unit:
@@ -111,7 +108,7 @@ def _line(row: Row) -> str:
 
 
 def _shown(row: Row) -> Iterator[str]:
-    """Per kind: the tests, by file."""
+    """Yield the tests of one kind after the other, by file."""
     found: dict[str, dict[str, list[str]]] = {kind: {} for kind in KINDS.values()}
     named = [(path, name) for path, pattern in row.entries for name in functions(path) if fnmatchcase(name, pattern)]
     units = [(path, name) for kind, number, path, name in tagged(is_unit=True) if (kind, number) in _keys(row)]

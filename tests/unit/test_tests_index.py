@@ -1,7 +1,7 @@
-"""The index in tests/README.md: what it names exists, no rule or pitfall is left out, and no test that is named after one.
+"""Hold tests/proofs.toml against the tests: entries exist, every rule and pitfall has a row, no test named after one is absent.
 
-An entry is `file.py::name`, or `file.py::pattern_*` for several. A test's name may carry more than one: `rule_12_and_30_…`,
-`pitfall_18_19_…`, `rule_03_pitfall_03_…`. Reading the index is docs/proofs.py's part, which makes a page of it.
+A test's name may carry more than one number: `rule_12_and_30_…`, `pitfall_18_19_…`, `rule_03_pitfall_03_…`. Reading the file is
+docs/proofs.py's part, which makes a page of it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ def numbers(kind: str) -> list[int]:
     return [number for row in proofs.rows() if row.kind == kind for number in row.numbers]
 
 
-@pytest.mark.parametrize(("file", "name"), sorted(set(proofs.ENTRY.findall(proofs.INDEX.read_text()))))
-def test_what_the_index_names_exists(file: str, name: str) -> None:
+@pytest.mark.parametrize("entry", sorted({entry for row in proofs.rows() for entry in row.shown_by}))
+def test_what_the_index_names_exists(entry: str) -> None:
+    file, _, name = entry.partition("::")
     assert any(fnmatchcase(one, name) for one in proofs.functions(proofs.file_of(file)))
 
 
@@ -45,4 +46,4 @@ def test_every_pitfall_has_a_row() -> None:
 
 
 def test_every_row_has_a_test_or_a_reason() -> None:
-    assert [row.title for row in proofs.rows() if not row.entries and not row.remark] == []
+    assert [row.title for row in proofs.rows() if not row.shown_by and not row.remark] == []
