@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from anabranch import log
+from anabranch import log, pace
 from anabranch.apply.cascade import refuse_far_cascades
 from anabranch.apply.computed import AskedSource
 from anabranch.apply.epoch import Applier
@@ -49,10 +49,7 @@ from anabranch.spark.engine import Engine, Epochs
 from anabranch.trail import retention
 from anabranch.trail.reader import TrailReader
 
-TICK_SECONDS = 0.2
 BEGINS = ("", Waiting.LOAD)  # nothing is missing
-CHORES_SECONDS = 1.0
-REGISTER_SECONDS = 5.0
 FULL_SECONDS = 1.0  # between two looks whether a full disk has room
 T = TypeVar("T")
 
@@ -138,7 +135,7 @@ class ApplyRun:
                 return TrailReader(self.trail_directory)
             if why is not None:
                 self.watcher.waiting(*why)
-            time.sleep(TICK_SECONDS)
+            time.sleep(pace.current.apply_tick)
         return None
 
     def _missing(self, store: TargetStore) -> tuple[str, Waiting]:
@@ -204,7 +201,7 @@ class ApplyRun:
             applier = self._patiently(store, lambda: self._applier(store, trail))
             if applier is not None:
                 return applier
-            time.sleep(TICK_SECONDS)
+            time.sleep(pace.current.apply_tick)
         return None
 
     def _with_room(self, action: Callable[[], T]) -> T | None:
@@ -325,16 +322,16 @@ class ApplyRun:
         next_chores = next_register = 0.0
         while not self.stop():
             try:
-                query.wait(TICK_SECONDS)
+                query.wait(pace.current.apply_tick)
             except StorageFull:
                 self._with_room(query.start_again)
             now = time.monotonic()
             if query.is_warm.is_set() and now >= next_chores:
-                next_chores = now + CHORES_SECONDS
+                next_chores = now + pace.current.apply_chores
                 self._do_chores(store)
             if now >= next_register:
                 self._note_place()
-                next_register = now + REGISTER_SECONDS
+                next_register = now + pace.current.apply_register
 
     def _do_chores(self, store: TargetStore) -> None:
         with self.query.idle:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from anabranch import log
+from anabranch import log, pace
 from anabranch.capture.begin import Wanted, begin
 from anabranch.capture.counts import Counts
 from anabranch.capture.definitions import DefinitionKeeper, alone
@@ -35,10 +35,7 @@ from anabranch.rows.uncommitted import LogChanges, LogEnded, LogTakenBack
 from anabranch.trail.codec import last_place
 from anabranch.trail.writer import TrailEnd, TrailWriter
 
-READ_SECONDS = 0.2
 FEW, FEW_SECONDS = 20, 0.002  # transactions in a flush, after which more are waited for: each costs the disk's time
-HEARTBEAT_SECONDS = 0.5
-REQUESTS_SECONDS = 0.5
 DROP_SECONDS = 10.0  # between two looks at what the trail need not keep any more
 TABLES_SECONDS = 10.0  # between two looks at what became of the tables, and at which are new or gone
 SOON_SECONDS = 1.0  # before such a look, once a statement has dropped or renamed one
@@ -201,7 +198,7 @@ class Capture:
         is_inside = False  # fragments of a transaction were given, its end was not: nothing may come between them
         idle: LogMark | None = None  # read up to there, and not noted yet
         while not self.stop():
-            item = self.reader.read(READ_SECONDS)
+            item = self.reader.read(pace.current.capture_read)
             now = time.monotonic()
             if item is not None:
                 reach("capture.read")
@@ -235,12 +232,12 @@ class Capture:
                 idle = item.mark if isinstance(item, LogIdle) else None
             if idle is not None and (now >= next_heartbeat or self.keeper.joining):
                 self._heartbeat(idle)
-                idle, next_heartbeat = None, now + HEARTBEAT_SECONDS
+                idle, next_heartbeat = None, now + pace.current.capture_heartbeat
             if now >= next_requests and not is_inside:
                 self._requests()
                 self._moved(self.open.keep_old())
                 self._tell_counts()
-                next_requests = now + REQUESTS_SECONDS
+                next_requests = now + pace.current.capture_requests
             if now >= next_tables and not is_inside:
                 self._park_astray()
                 self._look_for_newcomers()

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from anabranch import log
+from anabranch import log, pace
 from anabranch.errors import StateError
 from anabranch.job import ends
 from anabranch.job.asides import set_aside
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from anabranch.job.job import Job
 
 KEYS = 10_000  # per table and call; where more differ, a load is quicker
-POLL_SECONDS = 0.2
 WITH_KEYS = "anabranch load JOB --table {} brings it in again"
 
 
@@ -77,7 +76,7 @@ def _done(job: Job, asked: Mapping[TableId, repairs.Repair], stop: Callable[[], 
                 if stop():
                     return
                 require_apply(job)
-                time.sleep(POLL_SECONDS)
+                time.sleep(pace.current.repair_poll)
             if found is not None and found.id == one.id:
                 yield Repaired(str(table), one.keys - len(found.refused), found.refused)
             else:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 
+from anabranch import pace
 from anabranch.contracts import (
     Bounds,
     LoadedChunk,
@@ -32,7 +33,7 @@ from anabranch.model.table_life import TableState, begin, prepare
 from anabranch.rows.net import TargetTable
 from anabranch.spark.where import Named
 
-CHUNKS, LEAST_ROWS, MOST_ROWS = 8, 200_000, 1_000_000  # of a table, and of each chunk
+CHUNKS = 8  # of a table
 AT_ONCE = 64  # new tables that are begun in one transaction
 
 
@@ -234,7 +235,8 @@ def _is_new(load: LoadTable, state: TableState | None) -> bool:
 def chunk_rows(rows: int) -> int:
     """Rows of a chunk of a table of so many: enough chunks for tasks side by side, few enough that what each has of its own
     (connections, a snapshot, a commit: a tenth of a second) does not count."""
-    return min(max(rows // CHUNKS, LEAST_ROWS), MOST_ROWS)
+    least, most = pace.current.load_rows
+    return min(max(rows // CHUNKS, least), most)
 
 
 def _refuse_another_definition(load: LoadTable, state: TableState) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 
-from anabranch import log
+from anabranch import log, pace
 from anabranch.contracts import (
     LoadedChunk,
     Loader,
@@ -42,7 +42,6 @@ Parked = Callable[[TableId], str]
 AT_ONCE, AT_ONCE_SECONDS = 64, 1.0  # tables that are handed over at once; seconds in which more of them may come
 ROWS_PER_TASK = 20_000  # small tables share tasks up to here
 GIVE_UP = 300.0  # seconds without a finished chunk, after which an end that is away is an error; one that is full never
-LONGEST_PAUSE = 10.0
 FAILURES_PER_ROUND = 8  # then the other tasks need not find out by themselves
 PLACED_TRIES = 3  # shared snapshots that may get lost before tables without a key are read in one piece
 UNAVAILABLE = (SourceUnavailable, TargetUnavailable)
@@ -321,11 +320,11 @@ class _Load:
         until = time.monotonic() + self.pause
         while time.monotonic() < until and not self.stop():
             time.sleep(0.05)
-        self.pause = min(self.pause * 2, self.limits(error).interval if self.unavailable else LONGEST_PAUSE)
+        self.pause = min(self.pause * 2, self.limits(error).interval if self.unavailable else pace.current.load_pause)
 
     def limits(self, error: AnabranchError) -> EndLimits:
         if self.retry is None:
-            return EndLimits(interval=LONGEST_PAUSE, away=GIVE_UP, lock=GIVE_UP)
+            return EndLimits(interval=pace.current.load_pause, away=GIVE_UP, lock=GIVE_UP)
         return self.retry[isinstance(error, TargetUnavailable)]
 
     def is_over(self, error: AnabranchError, seconds: float) -> bool:

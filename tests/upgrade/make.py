@@ -50,11 +50,11 @@ NAME = "kept"  # of the databases at both ends, and of the job
 CHUNK_ROWS = 40
 # Load and apply without Spark, in chunks that are small enough for a killed load to have some of them.
 QUICK = f"""
+from anabranch import pace
 from anabranch.job import parts
-from anabranch.load import plan
 from anabranch.testing.torture.local import LocalEngine, Small
 
-plan.LEAST_ROWS = {CHUNK_ROWS}
+pace.use(pace.Pace(load_rows=({CHUNK_ROWS}, 1_000_000)))
 parts.SparkEngine = lambda factory, runner="": LocalEngine(Small())
 """
 SETTINGS = '[apply]\non_error = "set_aside"\n[load]\nparallel = 1\n'

@@ -16,23 +16,20 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
-from importlib import import_module
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import TypeVar
 
 import pyarrow as pa
 
-from anabranch import failpoints, log
+from anabranch import failpoints, log, pace
 from anabranch.config import ONLY
-from anabranch.connectors.postgresql.source import assemble
-from anabranch.connectors.postgresql.target import block
 from anabranch.errors import AnabranchError, ConfigError, TrailError
 from anabranch.job import Job, ends, parts
-from anabranch.load import plan as load_plan
 from anabranch.model.datatype import LogicalType
 from anabranch.model.ids import TableId
+from anabranch.pace import Pace
 from anabranch.rows.aside import RELEASE
 from anabranch.spark.continuous import EPOCH_ROWS, ContinuousEpochs
 from anabranch.spark.engine import Epochs
@@ -44,14 +41,17 @@ T = TypeVar("T")
 TOGETHER = 4  # pieces of a task
 CLOCK = "ANABRANCH_TORTURE_CLOCK"  # seconds by which the wall clock jumps on SIGUSR1
 
-# The product's pauses, made short: they are there to spare servers and disks, not for what is right.
-HASTE: Mapping[str, Mapping[str, float]] = {
-    "anabranch.apply.run": {"TICK_SECONDS": 0.04, "CHORES_SECONDS": 0.05, "REGISTER_SECONDS": 0.2},
-    "anabranch.capture.run": {"READ_SECONDS": 0.02, "HEARTBEAT_SECONDS": 0.05, "REQUESTS_SECONDS": 0.1},
-    "anabranch.connectors.mysql.source.capture": {"IDLE_INTERVAL": 0.05},
-    "anabranch.connectors.postgresql.source.capture": {"IDLE_INTERVAL": 0.05},
-    "anabranch.load.run": {"LONGEST_PAUSE": 0.2},
-}
+HASTE = Pace(
+    apply_tick=0.04,
+    apply_chores=0.05,
+    apply_register=0.2,
+    capture_read=0.02,
+    capture_heartbeat=0.05,
+    capture_requests=0.1,
+    log_idle=0.05,
+    load_pause=0.2,
+    repair_poll=0.02,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,12 @@ class Small:
     chunk_rows: int = 0
     log_images: int = 0
     block_changes: int = 0
+
+    @property
+    def pace(self) -> Pace:
+        """What a part's process begins with."""
+        found = replace(HASTE, log_images=self.log_images, block_changes=self.block_changes)
+        return replace(found, load_rows=(self.chunk_rows, self.chunk_rows)) if self.chunk_rows else found
 
 
 class LocalEngine:
@@ -124,15 +130,7 @@ def run_part(name: str, job_file: str, environment: Mapping[str, str], output: s
     signal.signal(signal.SIGUSR1, _jump)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR1])
     log.configure("info")
-    for module, constants in HASTE.items():
-        for constant, value in constants.items():
-            setattr(import_module(module), constant, value)
-    if small.chunk_rows:
-        load_plan.LEAST_ROWS = load_plan.MOST_ROWS = small.chunk_rows
-    if small.log_images:
-        assemble.FULL_IMAGES = small.log_images
-    if small.block_changes:
-        block.EACH = small.block_changes
+    pace.use(small.pace)
     code, error = _ended(name, job_file, small)
     if error:
         Path(f"{output}.end").write_text(json.dumps({"class": type(error).__name__, "message": str(error)}))

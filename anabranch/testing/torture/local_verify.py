@@ -59,9 +59,6 @@ def verify_here(job: Job, repairs: bool = False, by_rows: bool = False) -> Verif
 
 def mend(job: Job) -> None:
     """Put right what differs. Raises DifferencesFound for what is left."""
-    from anabranch.job import repairing
-
-    repairing.POLL_SECONDS = 0.02
     found = verify_here(job, repairs=True)
     if not found.identical:
         raise DifferencesFound(

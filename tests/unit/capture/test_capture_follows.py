@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from anabranch import pace
 from anabranch.capture import run
 from anabranch.capture.run import Capture, Watcher
 from anabranch.connectors.memory.database import Database, database, forget
@@ -24,6 +25,7 @@ from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark, Position
 from anabranch.model.schema import Column, TableSchema
+from anabranch.pace import Pace
 from anabranch.rows.chunk import BarrierKind, Part
 from anabranch.rows.log_items import LogAbandoned, LogItem
 from anabranch.trail import identity, requests
@@ -125,7 +127,7 @@ def test_rule_15_a_table_joins_behind_a_large_transaction_never_inside(
 ) -> None:
     """Its definition holds from just before the transaction on, so it is ready to join when the line pauses in it."""
     monkeypatch.setattr(capture, "FULL_IMAGES", 2)
-    monkeypatch.setattr(run, "REQUESTS_SECONDS", 0.8)
+    monkeypatch.setattr(pace, "current", Pace(capture_requests=0.8))
     follow("none")
     insert(shop, A, 1)
     requests.request_table(tmp_path, B)

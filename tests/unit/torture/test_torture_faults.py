@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import signal
 from collections import Counter
-from importlib import import_module
+from dataclasses import replace
 
 import pytest
 
 from anabranch.errors import ConfigError
 from anabranch.failpoints import POINTS, VARIABLE, arm
+from anabranch.pace import Pace
 from anabranch.spark.where import Where
 from anabranch.spark.work import Bundle
 from anabranch.testing.torture.contract import Fault
@@ -75,10 +76,14 @@ def test_a_kill_explains_the_process_that_it_met_and_no_other() -> None:
     assert not explains(Fault("kill", "apply"), Ended("apply", 18, -signal.SIGKILL, 0.0, "", ""), pid=17)
 
 
-def test_the_pauses_that_are_made_short_are_there() -> None:
-    for module, constants in HASTE.items():
-        for name, value in constants.items():
-            assert getattr(import_module(module), name) > value
+def test_a_part_has_short_pauses_and_the_sizes_that_were_drawn() -> None:
+    pauses = ("apply_tick", "apply_chores", "apply_register", "capture_read", "capture_heartbeat", "capture_requests")
+    for name in (*pauses, "load_pause", "repair_poll"):
+        assert 0 < getattr(HASTE, name) < getattr(Pace(), name)
+    assert Small().pace == HASTE
+    assert Small(chunk_rows=4, log_images=3, block_changes=1).pace == replace(
+        HASTE, load_rows=(4, 4), log_images=3, block_changes=1
+    )
 
 
 def test_a_filter_is_refused_where_there_is_no_spark() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 
+from anabranch import pace
 from anabranch.connectors.mysql.connection import connect
 from anabranch.connectors.mysql.source.assemble import Assembler
 from anabranch.connectors.mysql.source.continuity import continued
@@ -179,7 +180,8 @@ class BinlogReader:
     def _idle(self, now: float) -> LogIdle | None:
         """The place moved on without anything for us; said now and then, and never past what was not given yet."""
         assembler = self._assembler
-        if now - self._told < IDLE_INTERVAL or assembler.is_waiting or assembler.ready or not assembler.is_between:
+        is_early = now - self._told < (pace.current.log_idle or IDLE_INTERVAL)
+        if is_early or assembler.is_waiting or assembler.ready or not assembler.is_between:
             return None
         self._told = now
         mark = assembler.mark()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 
+from anabranch import pace
 from anabranch.connectors.postgresql.source.message_buffer import MessageBuffer
 from anabranch.connectors.postgresql.source.positions import Place, lsn_text
 from anabranch.errors import UnknownLogEvent, ValueRefused
@@ -23,6 +24,11 @@ from anabranch.rows.uncommitted import LogEnded
 
 FULL_IMAGES, FULL_BYTES = 20_000, 4 << 20  # a chunk is full from here on
 _NEWER = "a newer version of anabranch may know it"
+
+
+def full_images() -> int:
+    """Row images after which a chunk is full, in this process."""
+    return pace.current.log_images or FULL_IMAGES
 
 
 class Assembler(ABC):
@@ -148,7 +154,7 @@ class Assembler(ABC):
         return found
 
     def _is_full(self) -> bool:
-        return self._builder.images >= FULL_IMAGES or self._builder.size >= FULL_BYTES
+        return self._builder.images >= full_images() or self._builder.size >= FULL_BYTES
 
     def _full(self) -> None:
         """What is whole leaves first; if the open transaction alone is too large, a fragment of it."""

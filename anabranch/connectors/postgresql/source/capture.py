@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import psycopg
 
-from anabranch import log
+from anabranch import log, pace
 from anabranch.connectors.postgresql.connection import Connection, one
 from anabranch.connectors.postgresql.source.binary_types import BINARY, columns, reader
 from anabranch.connectors.postgresql.source.binary_values import Reader
@@ -48,6 +48,10 @@ SELECT EXISTS (SELECT FROM unnest(%s::bigint[]) AS x
  WHERE coalesce(pg_catalog.pg_xact_status(x::text::xid8), 'aborted') = 'aborted')
 """
 _START_OVER = "remove the job's state (anabranch drop JOB --execute) and load again"
+
+
+def _idle_seconds() -> float:
+    return pace.current.log_idle or IDLE_INTERVAL
 
 
 class WalReader:
@@ -178,7 +182,7 @@ class WalReader:
                 return idle
             if now >= until:
                 return None
-            self._wait(min(until - now, IDLE_INTERVAL), now)
+            self._wait(min(until - now, _idle_seconds()), now)
 
     def reselect(self) -> None:
         """Takes effect just after what `read` gave last: what was read ahead of it is read again, over a new connection, since
@@ -256,7 +260,7 @@ class WalReader:
         assert self._stream is not None
         if self._is_asked:
             self._silence.look(max(self._heard, self._asked), now, self._last.native)
-        elif now - self._asked >= IDLE_INTERVAL:
+        elif now - self._asked >= _idle_seconds():
             self._asked, self._is_asked = now, True
             self._tell(asks=True)
         if self._is_shown:

@@ -89,7 +89,7 @@ class PgoutputAssembler(Assembler):
             return at
         is_plain = not self._fragmented and not self._has_barrier
         opened = self._xid, self._begun, self._ordinal, self._origin
-        found = self._native.follow(frames, at, opened, is_plain, (assemble.FULL_IMAGES, assemble.FULL_BYTES))
+        found = self._native.follow(frames, at, opened, is_plain, (assemble.full_images(), assemble.FULL_BYTES))
         self._xid, self._begun, self._ordinal, self._origin = found.xid, found.begun, found.ordinal, found.origin
         if found.end is not None:
             end, self._time = found.end

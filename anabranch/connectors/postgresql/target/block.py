@@ -26,6 +26,7 @@ from psycopg import sql
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus
 from psycopg.pq.abc import PGconn
 
+from anabranch import pace
 from anabranch.connectors.postgresql.connection import Connection, column_list, table_name
 from anabranch.connectors.postgresql.target.known_columns import Form, Known, KnownColumns, on_key, own_rows, sets
 from anabranch.connectors.postgresql.target.store import TARGET
@@ -100,7 +101,7 @@ class Block:
 
     def takes(self, transactions: SmallTransactions) -> bool:
         """Is a block quicker than a statement for each, and would it read the values as a statement reads them?"""
-        is_small = transactions.change_count < EACH * (1 + len(transactions.changes))
+        is_small = transactions.change_count < (pace.current.block_changes or EACH) * (1 + len(transactions.changes))
         width = sum(len(one.columns) for one in transactions.changes)
         if is_small or transactions.bytes > MOST_BYTES or width > MOST_COLUMNS:
             return False

@@ -1,0 +1,41 @@
+"""How long the product's loops rest, and how much they take at once: numbers that no user sets.
+
+They spare servers and disks and decide nothing about what is right, so a process may run with others: `use(Pace(…))`,
+once, before its loops begin. Tests and `anabranch torture` do, to bring a short history to what a long one meets.
+
+    pace.use(Pace(apply_tick=0.04, load_rows=(7, 7)))
+
+Loops read `pace.current` each time they rest. What does not live here: what a job file says (config/), limits that
+decide when an end counts as lost, and how often a loop looks at what only costs itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Pauses in seconds, amounts in what their names say. 0 in a `log_` or `block_` field: what the connector has."""
+
+    apply_tick: float = 0.2  # between two looks whether apply is to stop
+    apply_chores: float = 1.0  # between two rounds of what apply does beside its epochs: reloads, joins, indexes
+    apply_register: float = 5.0  # between two notes of where apply is
+    capture_read: float = 0.2  # longest wait for the source's log to give something
+    capture_heartbeat: float = 0.5  # between two notes that the log went on without rows of ours
+    capture_requests: float = 0.5  # between two looks at what load and apply ask capture for
+    log_idle: float = 0.0  # between two marks of a log that only move on
+    log_images: int = 0  # row images after which a chunk of the log is full, where a connector counts them
+    load_pause: float = 10.0  # longest between two tries of a load at an end that is away
+    load_rows: tuple[int, int] = (200_000, 1_000_000)  # of a chunk of a load: fewest, most
+    block_changes: int = 0  # changes of one shape from which on several transactions go in one statement
+    repair_poll: float = 0.2  # between two looks whether apply has answered a repair
+
+
+current = Pace()
+
+
+def use(pace: Pace) -> None:
+    """Set the pace of this process, for all loops that read it from here on."""
+    global current
+    current = pace
