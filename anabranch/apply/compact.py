@@ -1,8 +1,8 @@
 """From row images to one net change per row, column-wise (K3, K8, K28). No row becomes a Python object here.
 
-Keyed tables: images are grouped by key in log order, or, where rows change their keys, by row (lives.py). Whether the row
-was there before is told by its first image, whether it is there afterwards by its last; its values are, per column, those
-of the last image that carries the column. A strict stage checks that puts and removals alternate: what does not is left
+Keyed tables: images are grouped by key in log order, or, where rows change their keys, by row (row_identity.py). Whether
+the row was there before is told by its first image, whether it is there afterwards by its last; its values are, per column,
+those of the last image that carries the column. A strict stage checks that puts and removals alternate: what does not is left
 to the slow way, which finds the culprit. Keyless tables: a signed count per distinct row image.
 
 Updates that may meet each other's unique values or keys are set apart (`Updates.contends`): the Writer carries them out
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.apply.images import Bools, Images, Ints
-from anabranch.apply.lives import NOWHERE, Groups, Rows, rows_of_keys, rows_of_lives
+from anabranch.apply.row_identity import NOWHERE, Groups, Rows, rows_of_keys, rows_of_lives
 from anabranch.rows.chunk import Op
 from anabranch.rows.net import TableNet, TargetTable, Updates
 

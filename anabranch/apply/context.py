@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from anabranch.apply.aside.aside_values import Known, Watch, watches
 from anabranch.apply.order import KeyOrder
-from anabranch.apply.watch import Known, Watch, watches
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.rows.aside import Aside
@@ -22,11 +22,14 @@ KeyTexts = tuple[str | None, ...]  # of a row's key, in text form
 @dataclass(frozen=True)
 class Followed:
     """A table that the stream follows. Images with sequence <= `low` are in the loaded rows already; those up to `high`
-    may be (K3); later ones are strict. `filter` is the job's `where` for it (K27). `taken`: values that a parent took over
-    inside the window (taken.py). `loaded`: sequences after `low` that the loaded rows have, where that is known of each: then
-    all others are strict (K14). `dirty`: keys whose rows wait to be read again (dirty.py). `unique`: columns (target names)
-    on which unique keys beside the primary depend, the target's or the source's (K8). `on_conflict`: what the job declares
-    for rows that differ at the target. `aside`: changes that are set aside, None where none are and none may be (aside.py)."""
+    may be (K3); later ones are strict.
+
+    `filter`: the job's `where` for it (K27). `taken`: values that a parent took over inside the window
+    (cascades/takeovers.py). `dirty`: keys whose rows wait to be read again (waiting_rows.py). `unique`: columns (target
+    names) on which unique keys beside the primary depend, the target's or the source's (K8). `on_conflict`: what the job
+    declares for rows that differ at the target. `aside`: changes that are set aside, None where none are and none may be
+    (aside/). `loaded`: sequences after `low` that the loaded rows have, where that is known of each: then all others are
+    strict (K14)."""
 
     schema: TableSchema
     table: TargetTable

@@ -15,17 +15,18 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from anabranch import log
-from anabranch.apply.aside import parks, to_set_aside, touches, unfit, with_aside
+from anabranch.apply.aside.setting_aside import parks, to_set_aside, touches, unfit, with_aside
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.conflict import Decider, Verdict, Where, note_of
 from anabranch.apply.context import ApplyContext, Followed, replace_context
 from anabranch.apply.feed import Feed, SourceTransaction, stops
 from anabranch.apply.images import END, order_of, sequence_of
-from anabranch.apply.onebyone import Disputable, refused, steps
-from anabranch.apply.park import is_told, let_go, parked_with, refused_table
+from anabranch.apply.life.park import is_told, let_go, parked_with, refused_table
+from anabranch.apply.onebyone import refused, steps
 from anabranch.apply.patience import Patience
 from anabranch.apply.pipelines import OutOfStep, in_pipelines, settle
-from anabranch.apply.plan import FilterImages, Group, Stage, group, stages
+from anabranch.apply.plan import FilterImages, group, stages
+from anabranch.apply.stage import Disputable, Group, Stage
 from anabranch.apply.staging import Executors
 from anabranch.apply.told import Totals, tell
 from anabranch.apply.unconverted import words
@@ -193,9 +194,8 @@ class Applier:
         self._is_in_doubt = True
         pause = self._patience.failure(lost)
         end = "source" if isinstance(lost, SourceUnavailable) else "target"
-        log.get(job=self.job).warning(
-            EVENTS.get(type(lost), f"{end}_lost"), error=lost.message, retry_in=pause, **lost.named()
-        )
+        event = EVENTS.get(type(lost), f"{end}_lost")
+        log.get(job=self.job).warning(event, error=lost.message, retry_in=pause, **lost.named())
         self.waiting(f"for the {end}: {lost}", lost)
         self.writer.close()
         self.store.close()

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from anabranch.apply.cascade import rules_of
-from anabranch.apply.computed import AskedSource, computed_of
+from anabranch.apply.cascades.cascade import rules_of
+from anabranch.apply.cascades.computed import AskedSource, computed_of
+from anabranch.apply.cascades.takeovers import with_taken
 from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.order import KeyOrder, key_order
-from anabranch.apply.taken import with_taken
 from anabranch.apply.window import WindowResolver
 from anabranch.apply.work import key_of
 from anabranch.contracts import TargetConnector, ValueRules

@@ -15,18 +15,18 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from anabranch.apply import cascade
+from anabranch.apply.cascades import cascade
 from anabranch.apply.compact import NeedsSlowWay, multiset
 from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.images import Images, order_of, sequence_of
-from anabranch.apply.plan import Group
+from anabranch.apply.stage import Disputable, Group
 from anabranch.apply.unconverted import Unconvertible, lacking_of, words
 from anabranch.contracts import Conflict
 from anabranch.errors import RowRefused
 from anabranch.model.ids import TableId
 from anabranch.model.position import Position
 from anabranch.rows.chunk import Op
-from anabranch.rows.conflict import STRICT, ConflictPolicy
+from anabranch.rows.conflict import STRICT
 from anabranch.rows.lines import texts
 from anabranch.rows.net import Cascade, CascadeAction, RowChange, TableNet, TargetTable
 
@@ -46,23 +46,6 @@ def refused(reason: Conflict | NeedsSlowWay, position: Position) -> RowRefused:
         hint="mend the row or the table at the target, then start again: the job goes on from here; on_conflict says"
         " what comes of rows that are missing or there already",
     )
-
-
-@dataclass(frozen=True)
-class Disputable:
-    """A change of a table whose policy decides where it finds the target otherwise (conflict.py), or that may be set aside
-    (aside.py): what comes just before it, and what follows, if it stands."""
-
-    sequence: int
-    order: int
-    policy: ConflictPolicy
-    ahead: tuple[Cascade, ...]
-    change: RowChange
-    follow: tuple[Cascade, ...]
-    may_be_gone: bool = False  # with a parent, in the same transaction: that it is missing says nothing
-    unconverted: Mapping[str, str] = field(
-        default_factory=dict
-    )  # columns that the change lacks, and why: it is refused
 
 
 Made = TypeVar("Made", RowChange, RowChange | TableNet)

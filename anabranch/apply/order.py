@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from anabranch.apply.closure import closure
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.images import Bools, Images
-from anabranch.apply.reach import reached
 from anabranch.errors import TargetError
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
@@ -115,7 +115,7 @@ def key_order(
             acting[parent] = acting.get(parent, frozenset()) | frozenset(key.parent_columns)
     return KeyOrder(
         # more than of any table that it depends on, and as many for all of a circle
-        {table: len(reached(table, lambda one: above[one])) for table in above},
+        {table: len(closure(table, lambda one: above[one])) for table in above},
         frozenset(parent for parents in above.values() for parent in parents),
         frozenset(table for table, parents in above.items() if table in parents),
         acting,

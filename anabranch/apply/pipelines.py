@@ -17,8 +17,9 @@ from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.context import ApplyContext
 from anabranch.apply.feed import SourceTransaction
 from anabranch.apply.images import order_of
-from anabranch.apply.plan import FilterImages, Group, group
+from anabranch.apply.plan import FilterImages, group
 from anabranch.apply.small import Planned, plan
+from anabranch.apply.stage import Group
 from anabranch.contracts import PipelinedWriter
 from anabranch.errors import TargetUnavailable
 from anabranch.failpoints import reach

@@ -6,77 +6,25 @@ that cascades reach its begin, too), a cascade that later images depend on.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 
 import numpy as np
-import pyarrow as pa
 
-from anabranch.apply import cascade
-from anabranch.apply.aside import refuse_touched
+from anabranch.apply.aside.setting_aside import refuse_touched
+from anabranch.apply.cascades import cascade
+from anabranch.apply.cascades.cuts import cuts
 from anabranch.apply.compact import compact
-from anabranch.apply.context import ApplyContext, Followed, KeyTexts
-from anabranch.apply.cuts import cuts
-from anabranch.apply.dirty import without_dirty
+from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.filter import with_filter_columns
 from anabranch.apply.images import END, ORDINAL_BITS, Images, gather, order_of, sequence_of
+from anabranch.apply.stage import Group, Parked, Stage
 from anabranch.apply.unconverted import refuse_unconverted
+from anabranch.apply.waiting_rows import without_dirty
 from anabranch.model.ids import TableId
-from anabranch.rows.chunk import Barrier, BarrierKind, Chunk, Op
+from anabranch.rows.chunk import Barrier, BarrierKind, Chunk
 from anabranch.rows.net import Cascade, TableNet, TargetTable
 
 FilterImages = Callable[[Followed, Images], Images]
-
-
-@dataclass(frozen=True)
-class Parked:
-    table: TableId
-    sequence: int
-    reason: str
-    statement: str
-
-
-@dataclass(frozen=True)
-class Stage:
-    """In this order: truncates, nets (as they stand where the target enforces foreign keys, else in any order), cascades;
-    `ahead` are those that come before the net at a place (K7). `reread` are keys that the load window must read again from
-    the source (K3)."""
-
-    truncates: tuple[TargetTable, ...] = ()
-    nets: tuple[TableNet, ...] = ()
-    cascades: tuple[Cascade, ...] = ()
-    ahead: Mapping[int, tuple[Cascade, ...]] = field(default_factory=dict)
-    reread: tuple[tuple[TableId, pa.Table], ...] = ()
-
-
-@dataclass(frozen=True)
-class Group:
-    """Some chunks, ready to be planned: images per table, parent changes, barriers, all on one axis of orders."""
-
-    base: int
-    images: Mapping[TableId, Images]
-    changes: Sequence[cascade.ParentChange]
-    truncates: Sequence[tuple[int, TargetTable]]
-    parked: Sequence[Parked]
-    dirty: Mapping[TableId, frozenset[KeyTexts]] = field(default_factory=dict)  # of tables with rows to be read again
-
-    def within(self, start: int, stop: int) -> Group:
-        """The part with start <= order < stop."""
-        images = {table: images.between(start, stop) for table, images in self.images.items()}
-        low, high = sequence_of(start, self.base), sequence_of(stop, self.base)
-        return Group(
-            self.base,
-            {table: some for table, some in images.items() if len(some)},
-            self.changes[slice(*(bisect_left(self.changes, at, key=lambda c: c.order) for at in (start, stop)))],
-            [(o, t) for o, t in self.truncates if start <= o < stop],
-            [p for p in self.parked if low <= p.sequence < high],
-            self.dirty,
-        )
-
-    def counts(self) -> dict[TableId, int]:
-        """Row changes per table: an update's two images are one."""
-        return {table: int((images.op != Op.BEFORE).sum()) for table, images in self.images.items()}
 
 
 def group(chunks: Sequence[Chunk], context: ApplyContext, filtered: FilterImages | None = None) -> Group:

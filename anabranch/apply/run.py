@@ -14,19 +14,19 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from anabranch import log, pace
-from anabranch.apply.cascade import refuse_far_cascades
-from anabranch.apply.computed import AskedSource
+from anabranch.apply.aside.release import settle_wishes
+from anabranch.apply.cascades.cascade import refuse_far_cascades
+from anabranch.apply.cascades.computed import AskedSource
 from anabranch.apply.epoch import Applier
 from anabranch.apply.filter import StreamFilter
-from anabranch.apply.finish import Finisher
 from anabranch.apply.following import Following
-from anabranch.apply.join import join_loaded
 from anabranch.apply.labels import needed_now
-from anabranch.apply.leave import forget_unbuilt, let_leave
+from anabranch.apply.life.finish import Finisher
+from anabranch.apply.life.join import join_loaded
+from anabranch.apply.life.repair import Repairer
+from anabranch.apply.life.reread import Rereader
+from anabranch.apply.life.taking_out import forget_unbuilt, let_leave
 from anabranch.apply.patience import Patience
-from anabranch.apply.release import settle_wishes
-from anabranch.apply.repair import Repairer
-from anabranch.apply.reread import Rereader
 from anabranch.apply.same_trail import refuse_other_trail
 from anabranch.apply.staging import Executors
 from anabranch.apply.told import Totals

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from anabranch.apply import unconverted
 from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.images import ORDINAL_BITS, Bools, Images, Ints, sequence_of
-from anabranch.apply.plan import Group
+from anabranch.apply.stage import Group
 from anabranch.rows.chunk import Op
 from anabranch.rows.lines import has_nul, texts
 from anabranch.rows.net import ChangeShape, TargetTable

@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.context import ApplyContext
 from anabranch.apply.feed import Feed, grouped
-from anabranch.apply.plan import Stage, group, stages
+from anabranch.apply.plan import group, stages
+from anabranch.apply.stage import Stage
 from anabranch.contracts import Conflict, TargetConnector, ValueRules
 from anabranch.errors import AnabranchError
 from anabranch.failpoints import reach

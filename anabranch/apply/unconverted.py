@@ -1,7 +1,7 @@
 """Images with values that could not be converted, which the source's reader has left out and marked (ValueRules.carries): their
 changes are refused where they stand, as what the target refuses is.
 
-What does not live here: what comes of a refused change (`onebyone.py`, `aside.py`, `park.py`).
+What does not live here: what comes of a refused change (`onebyone.py`, `aside/`, `life/park.py`).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from anabranch.apply.context import ApplyContext, KeyTexts, closed, replace_context
 from anabranch.apply.onebyone import Taken
-from anabranch.apply.plan import Group, Parked
+from anabranch.apply.stage import Group, Parked
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
 from anabranch.model.table_life import TableState, heard_of, park, stream, tells_dropped

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from anabranch import log
-from anabranch.apply.watch import Known, links
+from anabranch.apply.aside.aside_values import Known, links
 from anabranch.errors import RowRefused, ValueRefused
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema, component

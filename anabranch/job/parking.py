@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from anabranch import log
-from anabranch.apply.park import together
+from anabranch.apply.life.park import together
 from anabranch.errors import ConfigError
 from anabranch.job import ends
 from anabranch.model.ids import TableId

@@ -5,7 +5,7 @@ that the grandchildren replay: the table between is loaded first, the whole of i
 theirs begins. That goes by what cascades do, not by where keys lead: a key that two tables have to each other needs this
 order too, where only one of the two can lie between. Where both can, no order helps: they are read at the same moment, and
 loaded as one. Tables in a circle of keys are read at one exact moment each. So are some
-tables whose rows move along with a parent's changed key: where a replay may move them wrongly (apply/taken.py), and
+tables whose rows move along with a parent's changed key: where a replay may move them wrongly (apply/cascades/), and
 reading the row again by its key would not be enough.
 """
 

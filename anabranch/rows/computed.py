@@ -3,7 +3,7 @@
 A computed column is a function of other columns of its row. Where a foreign key's action changes one of these and the log
 does not show it, the source says what the function gives for the row as it is at the target after the action. It may be
 asked at any time, because the function depends on nothing else. What does not live here: which columns these are
-(`apply/computed.py`), how a source is asked.
+(`apply/cascades/computed.py`), how a source is asked.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Any
 from apply_images import INT, chunk_of, reference, schema
 from customers import endpoint_of
 
-from anabranch.apply.cascade import rules_of
+from anabranch.apply.cascades.cascade import rules_of
 from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.epoch import Applier
 from anabranch.apply.order import key_order

@@ -14,7 +14,7 @@ from key_rig import RULES, key, rig, table
 
 from anabranch import failpoints
 from anabranch.apply.following import Following
-from anabranch.apply.join import join_loaded
+from anabranch.apply.life.join import join_loaded
 from anabranch.apply.window import WindowResolver
 from anabranch.connectors.mysql.source import connector as source
 from anabranch.errors import RowRefused

@@ -13,9 +13,9 @@ import pytest
 from key_rig import RULES, endpoint_of, key, ordinary_user, rig, table, target
 
 from anabranch import failpoints
+from anabranch.apply.aside.release import settle_wishes
 from anabranch.apply.following import Following
-from anabranch.apply.join import join_loaded
-from anabranch.apply.release import settle_wishes
+from anabranch.apply.life.join import join_loaded
 from anabranch.apply.window import WindowResolver
 from anabranch.connectors.mysql.source import connector as source
 from anabranch.contracts import Bounds

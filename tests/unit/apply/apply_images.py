@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from anabranch.apply.cascade import rules_of
+from anabranch.apply.cascades.cascade import rules_of
 from anabranch.apply.context import ApplyContext, Followed
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId

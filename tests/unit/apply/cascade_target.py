@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from apply_images import chunk_of, context
 from cascade_histories import Change, History
 
-from anabranch.apply.cascade import NeedsReferencedColumns
+from anabranch.apply.cascades.cascade import NeedsReferencedColumns
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.context import ApplyContext
 from anabranch.apply.onebyone import Taken, steps
-from anabranch.apply.plan import Group, group, stages
+from anabranch.apply.plan import group, stages
+from anabranch.apply.stage import Group
 from anabranch.connectors.memory.database import Database
 from anabranch.connectors.memory.target.apply import MemoryWriter
 from anabranch.contracts import Conflict, ValueRules

@@ -16,12 +16,12 @@ from apply_images import chunk_of, followed
 from key_rig import Refused, Row, Source, key, table
 
 from anabranch import connectors
-from anabranch.apply.cascade import rules_of
+from anabranch.apply.aside.release import settle_wishes
+from anabranch.apply.cascades.cascade import rules_of
 from anabranch.apply.context import ApplyContext
 from anabranch.apply.epoch import Applier
 from anabranch.apply.following import Following
-from anabranch.apply.join import join_loaded
-from anabranch.apply.release import settle_wishes
+from anabranch.apply.life.join import join_loaded
 from anabranch.apply.window import WindowResolver
 from anabranch.connectors.memory.database import Relation, database, forget
 from anabranch.contracts import ValueRules

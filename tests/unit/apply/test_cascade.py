@@ -10,13 +10,13 @@ from apply_images import INT, chunk_of, context, reference, schema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.apply.cascade import refuse_far_cascades
+from anabranch.apply.cascades.cascade import refuse_far_cascades
+from anabranch.apply.cascades.takeovers import taken_in
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.context import ApplyContext
 from anabranch.apply.images import order_of
 from anabranch.apply.onebyone import Taken, steps
 from anabranch.apply.plan import group, stages
-from anabranch.apply.taken import taken_in
 from anabranch.apply.work import Work
 from anabranch.errors import StateError
 from anabranch.model.schema import Action

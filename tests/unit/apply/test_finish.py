@@ -6,7 +6,7 @@ from typing import Any
 
 from apply_images import INT, reference, schema
 
-from anabranch.apply.finish import Finisher, _deepest_first
+from anabranch.apply.life.finish import Finisher, _deepest_first
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Action, TableSchema
 from anabranch.model.table_life import TableState

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from apply_images import INT, chunk_of, context, followed, reference, schema
 
-from anabranch.apply.cascade import parent_changes
+from anabranch.apply.cascades.cascade import parent_changes
 from anabranch.apply.images import gather
 from anabranch.apply.onebyone import Taken, steps
 from anabranch.apply.plan import group, stages

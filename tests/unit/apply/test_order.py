@@ -9,11 +9,12 @@ import pyarrow as pa
 import pytest
 from apply_images import INT, chunk_of, followed, reference, schema, table_id
 
-from anabranch.apply.cascade import rules_of
+from anabranch.apply.cascades.cascade import rules_of
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.context import ApplyContext
 from anabranch.apply.order import KeyOrder, key_order
-from anabranch.apply.plan import Stage, group, stages
+from anabranch.apply.plan import group, stages
+from anabranch.apply.stage import Stage
 from anabranch.errors import TargetError
 from anabranch.model.schema import Action, TableSchema
 from anabranch.rows.keys import EnforcedKey

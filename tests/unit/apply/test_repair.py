@@ -14,9 +14,9 @@ from apply_images import ITEMS, followed
 from anabranch import connectors, failpoints
 from anabranch.apply.context import ApplyContext
 from anabranch.apply.epoch import Applier
-from anabranch.apply.leave import let_leave
-from anabranch.apply.repair import TRIES, Repairer
-from anabranch.apply.reread import Rereader
+from anabranch.apply.life.repair import TRIES, Repairer
+from anabranch.apply.life.reread import Rereader
+from anabranch.apply.life.taking_out import let_leave
 from anabranch.apply.window import WindowResolver
 from anabranch.connectors.memory.database import database, forget
 from anabranch.connectors.memory.source.capture import mark

@@ -11,10 +11,10 @@ import pytest
 from apply_images import ITEMS, followed
 
 from anabranch import connectors, failpoints
-from anabranch.apply.cascade import rules_of
+from anabranch.apply.cascades.cascade import rules_of
 from anabranch.apply.context import ApplyContext
 from anabranch.apply.epoch import Applier
-from anabranch.apply.reread import Rereader
+from anabranch.apply.life.reread import Rereader
 from anabranch.apply.window import WindowResolver
 from anabranch.apply.work import key_of
 from anabranch.connectors.memory.database import database, forget

@@ -11,12 +11,12 @@ from apply_images import INT, TEXT, chunk_of, followed, reference, schema, table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.apply.aside import touches, with_aside
-from anabranch.apply.cascade import rules_of
+from anabranch.apply.aside.aside_values import Known, Side, Watch, links, met
+from anabranch.apply.aside.setting_aside import touches, with_aside
+from anabranch.apply.cascades.cascade import rules_of
 from anabranch.apply.context import ApplyContext
 from anabranch.apply.images import gather, order_of
 from anabranch.apply.plan import group
-from anabranch.apply.watch import Known, Side, Watch, links, met
 from anabranch.model.schema import Action, Index, TableSchema
 from anabranch.rows.aside import AsideChange
 

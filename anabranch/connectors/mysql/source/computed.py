@@ -4,7 +4,7 @@ The rows go into a temporary table with the columns' own definitions: character 
 value and expressions over expressions are then the server's affair. Temporary tables are not logged where rows are.
 https://dev.mysql.com/doc/refman/8.0/en/create-temporary-table.html · https://mariadb.com/kb/en/create-table/#create-temporary-table
 Where the user may make none, the server's own rows of the same keys are read: they tell it as long as they have not changed
-since. What does not live here: who asks, and what becomes of the answer (`apply/computed.py`).
+since. What does not live here: who asks, and what becomes of the answer (`apply/cascades/computed.py`).
 """
 
 from __future__ import annotations

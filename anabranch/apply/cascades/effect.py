@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from anabranch.apply.closure import closure
 from anabranch.apply.context import ApplyContext
-from anabranch.apply.reach import reached
 from anabranch.model.ids import TableId
 from anabranch.rows.net import CascadeAction, CascadeRule
 
@@ -63,7 +63,7 @@ def effect_of(rules: Sequence[CascadeRule], is_gone: bool, context: ApplyContext
     """Effect of a parent row that goes or that gets other values for all of these keys."""
     first = [(rule, rule.on_delete if is_gone else rule.on_update) for rule in rules]
     start = {_Edge(rule, action, not is_gone) for rule, action in first if action is not None}
-    edges = {edge for one in start for edge in reached(one, lambda edge: edge.below(context))}
+    edges = {edge for one in start for edge in closure(one, lambda edge: edge.below(context))}
     children = [edge.child for edge in edges]
     is_plain = len(set(children)) == len(children) and all(rule.parent.source not in children for rule in rules)
     moving = {edge for edge in edges if edge.moves(context)}

@@ -8,7 +8,7 @@ from typing import TypeVar
 T = TypeVar("T", bound=Hashable)
 
 
-def reached(start: T, further: Callable[[T], Iterable[T]]) -> set[T]:
+def closure(start: T, further: Callable[[T], Iterable[T]]) -> set[T]:
     """It and all that `further` leads to, circles or not."""
     found: set[T] = set()
     open_ = [start]

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.apply.cascade import ParentChange, tuples
+from anabranch.apply.cascades.cascade import ParentChange, tuples
 from anabranch.apply.context import Values
 from anabranch.apply.images import END, Bools, Images, Ints
 from anabranch.model.ids import TableId
@@ -19,7 +19,7 @@ from anabranch.rows.chunk import Op
 from anabranch.rows.net import CascadeRule
 
 
-class Met:
+class ArrivingChildren:
     """The images of a group. `changes`: all that will be asked about."""
 
     def __init__(self, images: Mapping[TableId, Images], changes: Sequence[ParentChange]) -> None:

@@ -3,7 +3,7 @@
 ON UPDATE CASCADE moves children without logging them. A value that one parent left in the window and another took over
 makes the window's replay meet children that were loaded under the second parent, and move them after the first. Which
 values that may happen to is known before the replay begins: the trail has the whole window by then. The children that a
-cascade from such a value meets are read again from the source (reread.py).
+cascade from such a value meets are read again from the source (life/reread.py).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from anabranch.apply.cascade import parent_changes
+from anabranch.apply.cascades.cascade import parent_changes
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.context import ApplyContext, Values, replace_context
 from anabranch.apply.images import gather

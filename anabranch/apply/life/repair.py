@@ -18,11 +18,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from anabranch import log
+from anabranch.apply.cascades.takeovers import with_taken
 from anabranch.apply.context import Followed, replace_context
 from anabranch.apply.epoch import Applier
 from anabranch.apply.feed import GROUP_ROWS
-from anabranch.apply.reread import Rereader
-from anabranch.apply.taken import with_taken
+from anabranch.apply.life.reread import Rereader
 from anabranch.errors import RowRefused, SourceError, SourceUnavailable
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId

@@ -3,7 +3,7 @@ applied past them.
 
 As long as a row is set aside the target differs from the source in that row and in nothing else. That is kept by a rule
 that needs no look ahead: a later change of the row itself waits behind it, in order; any other change that has to do with
-the row (`watch.py`, a cascade, a truncate) is not applied: its table is parked there, with what foreign keys connect it
+the row (`aside_values.py`, a cascade, a truncate) is not applied: its table is parked there, with what foreign keys connect it
 with. So what waits for a row, carried out in its order, is always all that the source has done to it since.
 
 What does not live here: carrying out (`epoch.py`), releasing and discarding (`release.py`).
@@ -13,23 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from anabranch.apply.cascade import closure
+from anabranch.apply.aside.aside_values import Known, Side, Watch, links, met
+from anabranch.apply.cascades.cascade import changed_with
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.conflict import Where
 from anabranch.apply.context import ApplyContext, replace_context
-from anabranch.apply.watch import Known, Side, Watch, links, met
+from anabranch.apply.stage import Disputable, Group
 from anabranch.errors import RowRefused
 from anabranch.model.ids import TableId
 from anabranch.model.schema import component
 from anabranch.model.table_life import TableState
 from anabranch.rows.aside import Aside, AsideChange
 from anabranch.rows.net import RowChange
-
-if TYPE_CHECKING:
-    from anabranch.apply.onebyone import Disputable
-    from anabranch.apply.plan import Group
 
 HINT = "anabranch parked ls JOB lists the rows that are set aside: release or discard them, then resume the table"
 
@@ -99,7 +95,7 @@ def _hidden(context: ApplyContext) -> dict[TableId, TableId]:
     by = {watch.by for watches in context.watches.values() for watch in watches}
     found: dict[TableId, TableId] = {}
     for child in {rule.child.source for rule in context.cascades}:
-        further = set().union(*(closure(rule.child.source, context) for rule in context.references.get(child, ())))
+        further = set().union(*(changed_with(rule.child.source, context) for rule in context.references.get(child, ())))
         if not by.isdisjoint(further):
             found[child] = min(by & further)
     return found

@@ -6,28 +6,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from anabranch.apply.cascade import ParentChange, closure
+from anabranch.apply.cascades.arriving_children import ArrivingChildren
+from anabranch.apply.cascades.cascade import ParentChange, changed_with
+from anabranch.apply.cascades.effect import effect_of
 from anabranch.apply.context import ApplyContext
-from anabranch.apply.effect import effect_of
 from anabranch.apply.images import END, order_of
-from anabranch.apply.met import Met
 from anabranch.rows.net import CascadeRule
 
 
 class Kind:
     """`rules`: the foreign keys that act, as they come in each parent's changes."""
 
-    def __init__(self, rules: Sequence[CascadeRule], is_move: bool, met: Met, context: ApplyContext, base: int) -> None:
+    def __init__(
+        self, rules: Sequence[CascadeRule], is_move: bool, children: ArrivingChildren, context: ApplyContext, base: int
+    ) -> None:
         self.is_move = is_move
         self.effect = effect_of(rules, not is_move, context)
         self._keys_act = context.keys is not None
         self._coarse_before = max(_coarse_before(rule, is_move, context, base) for rule in rules)
         direct = self.effect.direct
-        self._tables = [met.of(table) for table in self.effect.reached]
-        self._moved = [met.of(table) for table in self.effect.moved - {rule.child.source for rule in direct}]
-        self._parents = met.of(rules[0].parent.source)
-        self._under = [(met.under(rule), rule in direct, rule in direct and _moves_key(rule)) for rule in rules]
-        self._in_part = [met.under(rule) for rule in self.effect.rules if len(rule.columns) > 1]
+        self._tables = [children.of(table) for table in self.effect.reached]
+        self._moved = [children.of(table) for table in self.effect.moved - {rule.child.source for rule in direct}]
+        self._parents = children.of(rules[0].parent.source)
+        self._under = [(children.under(rule), rule in direct, rule in direct and _moves_key(rule)) for rule in rules]
+        self._in_part = [children.under(rule) for rule in self.effect.rules if len(rule.columns) > 1]
         self._by_another_key = [self._keys_act and rule.parent_columns != rule.parent.key for rule in rules]
 
     def meets(self, other: Kind) -> bool:
@@ -77,7 +79,7 @@ def _coarse_before(rule: CascadeRule, is_move: bool, context: ApplyContext, base
     """The order before which what a change does is known by tables only: in a load window; for good where foreign keys refer to
     something else than the primary key; and where keys of the target act, a child that follows its parent may be met under
     its new value at once, and go with it before what hangs on the child has followed."""
-    tables = [rule.parent.source, *closure(rule.child.source, context)]
+    tables = [rule.parent.source, *changed_with(rule.child.source, context)]
     rules = [rule, *(r for t in tables[1:] for r in context.references.get(t, ()))]
     if (context.keys is not None and is_move) or not rule.child.key:
         return END

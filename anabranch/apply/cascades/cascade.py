@@ -12,10 +12,10 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
+from anabranch.apply.closure import closure
 from anabranch.apply.compact import NeedsSlowWay
 from anabranch.apply.context import ApplyContext, Followed, Values
 from anabranch.apply.images import Bools, Images, Ints, order_of, sequence_of
-from anabranch.apply.reach import reached
 from anabranch.errors import StateError
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Action, ForeignKey
@@ -100,7 +100,7 @@ class NeedsReferencedColumns(NeedsSlowWay):
         self.rule = rule
 
 
-def closure(table: TableId, context: ApplyContext) -> set[TableId]:
+def changed_with(table: TableId, context: ApplyContext) -> set[TableId]:
     """The table and all that its own changes may cascade to."""
     return _reached(table, context, lambda rule: True)
 
@@ -111,7 +111,7 @@ def removed_with(table: TableId, context: ApplyContext) -> set[TableId]:
 
 
 def _reached(table: TableId, context: ApplyContext, over: Callable[[CascadeRule], bool]) -> set[TableId]:
-    return reached(table, lambda one: (r.child.source for r in context.references.get(one, ()) if over(r)))
+    return closure(table, lambda one: (r.child.source for r in context.references.get(one, ()) if over(r)))
 
 
 def hangs_on_hidden_rows(context: ApplyContext, table: TableId) -> bool:
@@ -152,7 +152,9 @@ class Follow:
         out is what gives children the parents' new values. Of an action that removes rows of the parents' own table,
         where a parent may be among them, only their children are taken."""
         parent, child = self.rule.parent, self.rule.child.source
-        if self.cascade.action is CascadeAction.UPDATE or (not parent.key and parent.source in closure(child, context)):
+        if self.cascade.action is CascadeAction.UPDATE or (
+            not parent.key and parent.source in changed_with(child, context)
+        ):
             return None
         if self.cascade.action is CascadeAction.DELETE and parent.source in removed_with(child, context):
             return replace(self.cascade, spares_children=True) if child == parent.source else None

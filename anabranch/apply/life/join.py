@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from anabranch import log
-from anabranch.apply.cascade import hangs_on_hidden_rows
+from anabranch.apply.cascades.cascade import hangs_on_hidden_rows
 from anabranch.apply.epoch import Applier
 from anabranch.apply.following import Following
-from anabranch.apply.park import together
+from anabranch.apply.life.park import together
 from anabranch.errors import RowRefused, StateError
 from anabranch.model.ids import TableId
 from anabranch.model.table_life import TableState, arrive, park, refuse_to_resume

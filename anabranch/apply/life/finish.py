@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from anabranch import log
-from anabranch.apply.reach import reached
+from anabranch.apply.closure import closure
 from anabranch.contracts import TargetConnector, ValueRules
 from anabranch.errors import AnabranchError, TargetUnavailable
 from anabranch.failpoints import reach
@@ -171,4 +171,4 @@ def _deepest_first(todo: Mapping[TableId, TableState]) -> list[TableId]:
             if key.on_delete is Action.CASCADE:
                 below.setdefault(key.parent, set()).add(table)
 
-    return sorted(todo, key=lambda table: len(reached(table, lambda one: below.get(one, ()))))
+    return sorted(todo, key=lambda table: len(closure(table, lambda one: below.get(one, ()))))

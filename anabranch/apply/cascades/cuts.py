@@ -13,11 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from anabranch.apply.cascade import ParentChange
+from anabranch.apply.cascades.arriving_children import ArrivingChildren
+from anabranch.apply.cascades.cascade import ParentChange
+from anabranch.apply.cascades.parents import Kind
 from anabranch.apply.context import ApplyContext, Values
 from anabranch.apply.images import END, Images
-from anabranch.apply.met import Met
-from anabranch.apply.parents import Kind
 from anabranch.errors import RowRefused
 from anabranch.model.ids import TableId
 from anabranch.rows.net import CascadeRule
@@ -36,7 +36,7 @@ def cuts(
         found.append(order)
         pending, until = _Pending(), END
 
-    for parent in _parents(changes, Met(images, changes), context, base):
+    for parent in _parents(changes, ArrivingChildren(images, changes), context, base):
         if context.keys and parent.kind.is_move and parent.kind.effect.twice:
             raise _two_ways(parent)
         if until <= parent.begin:
@@ -66,13 +66,15 @@ class _Parent:
         return self.changes[0].order - self.kind.is_move
 
 
-def _parents(changes: Sequence[ParentChange], met: Met, context: ApplyContext, base: int) -> Iterator[_Parent]:
+def _parents(
+    changes: Sequence[ParentChange], children: ArrivingChildren, context: ApplyContext, base: int
+) -> Iterator[_Parent]:
     kinds: dict[tuple[bool, tuple[int, ...]], Kind] = {}
     for _, same in groupby(changes, key=lambda change: change.order):
         some = tuple(same)
         what = some[0].new is not None, tuple([id(change.rule) for change in some])
         if what not in kinds:
-            kinds[what] = Kind([change.rule for change in some], what[0], met, context, base)
+            kinds[what] = Kind([change.rule for change in some], what[0], children, context, base)
         yield _Parent(kinds[what], some)
 
 

@@ -1,9 +1,9 @@
 """Rows that the load window could not complete are read from the source again (K3).
 
 A partial image met no row, because a key had moved between two chunks; or a cascade moved children whose parent had
-taken over another one's value (taken.py). The keys are kept with the table's state. Once the stream is past the window,
-their rows are read in a snapshot, the stream is carried out up to where that snapshot begins, and the rows are put. What
-came between the snapshot's two marks is the table's last window.
+taken over another one's value (cascades/takeovers.py). The keys are kept with the table's state. Once the stream is past
+the window, their rows are read in a snapshot, the stream is carried out up to where that snapshot begins, and the rows are
+put. What came between the snapshot's two marks is the table's last window.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from anabranch import log
+from anabranch.apply.cascades.takeovers import with_taken
 from anabranch.apply.context import Followed, replace_context
 from anabranch.apply.epoch import Applier
-from anabranch.apply.taken import with_taken
 from anabranch.apply.window import WindowResolver
 from anabranch.apply.work import Texts, key_of
 from anabranch.contracts import SourceConnector, ValueRules

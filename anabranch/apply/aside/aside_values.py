@@ -3,7 +3,7 @@
 A row that is set aside makes the target differ in that row, and in nothing else, as long as no later change is applied that
 has to do with it: one of the row itself, one that takes a unique value of its, one that refers to it, one that takes away
 what it refers to. Those are found here, by the values in the images of either. What does not live here: cascades,
-truncates, and what is done about it (`aside.py`).
+truncates, and what is done about it (`setting_aside.py`).
 """
 
 from __future__ import annotations

@@ -1,0 +1,86 @@
+"""Values between planning and carrying out: what a group of chunks holds, a stage of net changes, a change that may be refused.
+
+No behaviour lives here but cutting a group. Planning is in `plan.py` and `onebyone.py`, carrying out in `epoch.py`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from anabranch.apply.cascades.cascade import ParentChange
+from anabranch.apply.context import KeyTexts
+from anabranch.apply.images import Images, sequence_of
+from anabranch.model.ids import TableId
+from anabranch.rows.chunk import Op
+from anabranch.rows.conflict import ConflictPolicy
+from anabranch.rows.net import Cascade, RowChange, TableNet, TargetTable
+
+
+@dataclass(frozen=True)
+class Parked:
+    table: TableId
+    sequence: int
+    reason: str
+    statement: str
+
+
+@dataclass(frozen=True)
+class Stage:
+    """In this order: truncates, nets (as they stand where the target enforces foreign keys, else in any order), cascades;
+    `ahead` are those that come before the net at a place (K7). `reread` are keys that the load window must read again from
+    the source (K3)."""
+
+    truncates: tuple[TargetTable, ...] = ()
+    nets: tuple[TableNet, ...] = ()
+    cascades: tuple[Cascade, ...] = ()
+    ahead: Mapping[int, tuple[Cascade, ...]] = field(default_factory=dict)
+    reread: tuple[tuple[TableId, pa.Table], ...] = ()
+
+
+@dataclass(frozen=True)
+class Group:
+    """Some chunks, ready to be planned: images per table, parent changes, barriers, all on one axis of orders."""
+
+    base: int
+    images: Mapping[TableId, Images]
+    changes: Sequence[ParentChange]
+    truncates: Sequence[tuple[int, TargetTable]]
+    parked: Sequence[Parked]
+    dirty: Mapping[TableId, frozenset[KeyTexts]] = field(default_factory=dict)  # of tables with rows to be read again
+
+    def within(self, start: int, stop: int) -> Group:
+        """The part with start <= order < stop."""
+        images = {table: images.between(start, stop) for table, images in self.images.items()}
+        low, high = sequence_of(start, self.base), sequence_of(stop, self.base)
+        return Group(
+            self.base,
+            {table: some for table, some in images.items() if len(some)},
+            self.changes[slice(*(bisect_left(self.changes, at, key=lambda c: c.order) for at in (start, stop)))],
+            [(o, t) for o, t in self.truncates if start <= o < stop],
+            [p for p in self.parked if low <= p.sequence < high],
+            self.dirty,
+        )
+
+    def counts(self) -> dict[TableId, int]:
+        """Row changes per table: an update's two images are one."""
+        return {table: int((images.op != Op.BEFORE).sum()) for table, images in self.images.items()}
+
+
+@dataclass(frozen=True)
+class Disputable:
+    """A change of a table whose policy decides where it finds the target otherwise (conflict.py), or that may be set aside
+    (aside/setting_aside.py): what comes just before it, and what follows, if it stands."""
+
+    sequence: int
+    order: int
+    policy: ConflictPolicy
+    ahead: tuple[Cascade, ...]
+    change: RowChange
+    follow: tuple[Cascade, ...]
+    may_be_gone: bool = False  # with a parent, in the same transaction: that it is missing says nothing
+    unconverted: Mapping[str, str] = field(default_factory=dict)
+    """Columns that the change lacks, and why: it is refused."""
