@@ -83,7 +83,7 @@ class DefinitionKeeper:
         self.unsettled: dict[TableId, LogMark] = {}  # joined: definition read no later than this mark
 
     def select(self, table: TableId) -> TableSchema | None:
-        """The definition in force, None for a table that is not replicated or parked. A wanted table that capture has
+        """Return the definition in force, None for a table that is not replicated or parked. A wanted table that capture has
         never seen a definition of is parked when its first rows come by."""
         return self.trail.history.in_force().get(table)
 
@@ -99,7 +99,7 @@ class DefinitionKeeper:
         return replace(chunk, barriers=chunk.barriers + tuple(b for b in extra if b.table not in own))
 
     def on_statement(self, statement: LogStatement) -> Chunk | None:
-        """A chunk that carries what the statement does to replicated tables, None if nothing."""
+        """Return a chunk that carries what the statement does to replicated tables, None if nothing."""
         facts = self.source.dialect.facts(statement.sql, statement.schema)
         for table in facts.tables:
             self.joining.pop(table, None)  # asked again by its request
@@ -223,7 +223,7 @@ class DefinitionKeeper:
         return barriers
 
     def park_unlogged(self, tables: Iterable[TableId], mark: LogMark) -> Chunk | None:
-        """A chunk that parks tables that were altered behind the log's back, at the place it is read up to."""
+        """Return a chunk that parks tables that were altered behind the log's back, at the place it is read up to."""
         barriers = self._park(tables, REASON, "")
         return alone(barriers, mark, None) if barriers else None
 
@@ -362,7 +362,7 @@ def _same(now: TableSchema | None, then: TableSchema) -> bool:
 
 
 def alone(barriers: list[Barrier], mark: LogMark, gtid: str | None, origin: str | None = None) -> Chunk:
-    """A chunk of one transaction without rows, in which this happens."""
+    """Return a chunk of one transaction without rows, in which this happens."""
     facts = {"native": mark.native, "gtid": gtid, "commit_time": mark.commit_time, "rows": 0, "origin": origin}
     transactions = pa.RecordBatch.from_pylist([facts], schema=TRANSACTION_SCHEMA)
     return Chunk(transactions, (), tuple(barriers), resume=mark.resume)

@@ -116,7 +116,7 @@ def _in_force(trail: TrailWriter, chunk: Chunk, torn: set[TableId]) -> Chunk:
 
 
 def _fitting(trail: TrailWriter, rows: TableRows, torn: set[TableId]) -> TableRows | None:
-    """The rows under the definition in force now; None for a table that is parked, or has another definition since."""
+    """Return the rows under the definition in force now; None for a table that is parked, or has another definition since."""
     now = trail.history.in_force().get(rows.table)
     if now is None or rows.table in torn:
         return None
@@ -127,7 +127,7 @@ def _fitting(trail: TrailWriter, rows: TableRows, torn: set[TableId]) -> TableRo
 
 
 def _part(chunk: Chunk, part: Part, end: LogDecided | LogEnded | None = None) -> Chunk:
-    """A chunk of one transaction; its position and id are those of its end."""
+    """Return a chunk of one transaction; its position and id are those of its end."""
     place: dict[str, str | int | None] = {"native": "", "gtid": None, "commit_time": 0}
     if end is not None:
         place = {"native": end.mark.native, "gtid": end.gtid, "commit_time": end.mark.commit_time, "origin": end.origin}

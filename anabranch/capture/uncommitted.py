@@ -156,7 +156,7 @@ class OpenTransactions:
         return self._last if every else None
 
     def resumed(self, chunk: Chunk) -> Chunk:
-        """The chunk with that place just after it."""
+        """Return the chunk with that place just after it."""
         if not (self._held and chunk.resume):
             return chunk
         return replace(chunk, resume=self.placed(self._order.mark(chunk.resume)).resume)

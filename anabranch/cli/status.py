@@ -50,7 +50,7 @@ def status(job: str, as_json: bool, reset_counters: bool) -> None:
 
 
 def lines(found: Mapping[str, Any]) -> Iterable[str]:
-    """The status as text; works on what `--json` prints."""
+    """Return the status as text; works on what `--json` prints."""
     parts = ", ".join(map(_part, found["parts"]))
     yield f"job         {found['job']}"
     if "state" in found:

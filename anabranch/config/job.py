@@ -491,7 +491,7 @@ class JobConfig(Section):
         )
 
     def line_of(self, *path: str | int) -> int | None:
-        """The line of a key in the job file, for messages of later checks."""
+        """Return the line of a key in the job file, for messages of later checks."""
         return line_of(self._lines, path)
 
     def fingerprint(self) -> dict[str, Any]:

@@ -28,12 +28,12 @@ class _Token:
 
 
 def key_lines(text: str) -> dict[Path, int]:
-    """The line (from 1) of every table header, key and list item."""
+    """Return the line (from 1) of every table header, key and list item."""
     return _Scanner(list(_tokens(text))).scan()
 
 
 def line_of(lines: dict[Path, int], path: Path) -> int | None:
-    """The line of `path`, or of the nearest thing around it that stands in the file."""
+    """Return the line of `path`, or of the nearest thing around it that stands in the file."""
     while path:
         if path in lines:
             return lines[path]
@@ -92,7 +92,7 @@ class _Scanner:
         return path
 
     def _resolve(self, names: Path) -> Path:
-        """A header's names with the index of the latest element wherever a prefix is an array of tables."""
+        """Return a header's names with the index of the latest element wherever a prefix is an array of tables."""
         path: Path = ()
         for place, name in enumerate(names, 1):
             path = (*path, name)

@@ -18,7 +18,7 @@ PLACEHOLDERS = ("schema", "table")
 
 
 def _parts(text: str) -> list[tuple[str, bool]]:
-    """The two parts of `schema.table`, each with whether it was quoted. Raises ValueError."""
+    """Return the two parts of `schema.table`, each with whether it was quoted. Raises ValueError."""
     parts, at = [], 0
     while match := _PART.match(text, at):
         quoted = match["quoted"] is not None

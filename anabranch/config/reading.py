@@ -136,7 +136,7 @@ def _example(key: KeyPath) -> str:
 
 
 def _section(path: KeyPath) -> type[BaseModel] | None:
-    """The model that a path leads to, or None where it leads to a value."""
+    """Return the model that a path leads to, or None where it leads to a value."""
     model: type[BaseModel] = JobConfig
     for part in path:
         if isinstance(part, int):
@@ -154,7 +154,7 @@ def _keys(model: type[BaseModel]) -> list[str]:
 
 
 def _elsewhere(name: str) -> str:
-    """The same key in another section, as `[load] parallel`."""
+    """Return the same key in another section, as `[load] parallel`."""
     for section in JobConfig.model_fields:
         model = _section((section,)) or _section((section, 0))
         if model and name in _keys(model):
@@ -166,7 +166,7 @@ _LISTS = {"rules", "tables", "targets"}
 
 
 def _key_text(key: KeyPath) -> str:
-    """A path as the file writes it: `[load] lock`, `[[rules]] include`, `name`."""
+    """Return a path as the file writes it: `[load] lock`, `[[rules]] include`, `name`."""
     names = [str(part) for part in key if not isinstance(part, int)]
     if not names or (len(names) == 1 and names[0] not in JobConfig.model_fields):
         return "".join(names)

@@ -111,7 +111,7 @@ class ChunkWork:
         return self.kept.loader if self.kept else self.target.loader(self.rules)
 
     def form(self, snapshot: SnapshotReader, piece: Piece | Knot) -> str:
-        """The form in which both ends have the piece's rows, "" for lines."""
+        """Return the form in which both ends have the piece's rows, "" for lines."""
         load = piece.load
         wanted = "" if isinstance(piece, Knot) or load.filter is not None else self.forms.get(load.schema.id, "")
         if not wanted or not isinstance(snapshot, RawReader):

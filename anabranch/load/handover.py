@@ -14,7 +14,7 @@ from anabranch.model.table_life import TableState, hand_over
 
 
 def loaded(state: TableState, chunks: Sequence[LoadedChunk], aside: int = 0) -> TableState:
-    """The table's state once every chunk is in the ledger. `aside`: rows that were set aside on the way."""
+    """Return the table's state once every chunk is in the ledger. `aside`: rows that were set aside on the way."""
     if any(chunk.rows is None for chunk in chunks):
         raise ValueError(f"{state.source}: chunks are missing")
     low, high = _distinct(chunk.low for chunk in chunks), _distinct(chunk.high for chunk in chunks)

@@ -84,7 +84,7 @@ def _unseen_parents(schema: TableSchema, tables: Mapping[TableId, TableSchema]) 
 
 
 def _children(tables: Mapping[TableId, TableSchema]) -> _Children:
-    """The foreign keys that lead to each table."""
+    """Return the foreign keys that lead to each table."""
     found: dict[TableId, list[tuple[TableId, ForeignKey]]] = {}
     for table, schema in tables.items():
         for key in schema.foreign_keys:

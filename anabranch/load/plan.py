@@ -153,7 +153,7 @@ class _Planner:
     estimates: dict[TableId, int] = field(default_factory=dict)
 
     def new(self, tables: Sequence[LoadTable], states: Mapping[TableId, TableState]) -> Iterator[Planned]:
-        """Tables that the target knows nothing of yet, many at a time. Which are begun stands in `begun`."""
+        """Yield tables that the target knows nothing of yet, many at a time. Which are begun stands in `begun`."""
         fresh = [load for load in tables if _is_new(load, states.get(load.schema.id))]
         for first in range(0, len(fresh), AT_ONCE):
             loads = fresh[first : first + AT_ONCE]

@@ -36,7 +36,7 @@ class TrailQuiet:
 
 
 def _chunks_with(trail: TrailReader, tables: frozenset[TableId]) -> Iterator[Chunk]:
-    """Chunks whose transactions may touch one of the tables; of a large transaction its last."""
+    """Yield chunks whose transactions may touch one of the tables; of a large transaction its last."""
     names = {str(table) for table in tables}
     seen: set[str] = set()
     for ref in trail.descriptors(trail.first() - 1, trail.end().position.sequence):

@@ -200,7 +200,7 @@ class TableSchema:
         return tuple(c for c in self.columns if self.dialect and c.generated and c.type is None)
 
     def inputs_of(self, name: str) -> frozenset[str]:
-        """The plain columns that a generated column is computed from, over generated ones between."""
+        """Return the plain columns that a generated column is computed from, over generated ones between."""
         plain = frozenset(c.name for c in self.columns if not c.generated)
         found: set[str] = set()
         open_names, seen = [name], {name}
@@ -212,14 +212,15 @@ class TableSchema:
         return frozenset(found)
 
     def named_by(self, column: Column) -> tuple[str, ...]:
-        """The columns that a generated column's expression names. Of a definition of before, which does not tell: all whose
-        names stand in its text, which may be one too many."""
+        """Return the columns that a generated column's expression names. Of a definition of before, which does not
+        tell: all whose names stand in its text, which may be one too many.
+        """
         if column.computed_from is not None:
             return column.computed_from
         return tuple(c.name for c in self.columns if c.name in column.expression or not column.expression)
 
     def computed_over(self, names: Iterable[str]) -> tuple[Column, ...]:
-        """The generated columns that get another value when plain columns of these names do."""
+        """Return the generated columns that get another value when plain columns of these names do."""
         changed = frozenset(names)
         return tuple(c for c in self.columns if c.generated and not changed.isdisjoint(self.inputs_of(c.name)))
 
@@ -315,7 +316,7 @@ def _foreign_key(data: dict[str, Any]) -> ForeignKey:
 
 
 def component(tables: Iterable[TableId], in_force: Mapping[TableId, TableSchema]) -> set[TableId]:
-    """The tables and everything that foreign keys connect them with, in either direction."""
+    """Return the tables and everything that foreign keys connect them with, in either direction."""
     neighbours: dict[TableId, set[TableId]] = {table: set() for table in in_force}
     for table, schema in in_force.items():
         for key in schema.foreign_keys:

@@ -29,7 +29,7 @@ class SourceWriter:
 
 
 def own_targets(writers: Iterable[SourceWriter], key: str) -> frozenset[TableId]:
-    """Tables of the source that the job with this uuid writes itself: it is its own target's database."""
+    """Return tables of the source that the job with this uuid writes itself: it is its own target's database."""
     return frozenset(
         written for writer in writers if key and writer.key == key and not writer.through for _, written in writer.pairs
     )

@@ -89,7 +89,7 @@ def closure(above: Mapping[TableId, set[TableId]], table: TableId) -> set[TableI
 
 
 def cascading_parents(tables: Mapping[TableId, TableSchema], table: TableId) -> set[TableId]:
-    """The tables whose changes change rows of this one."""
+    """Return the tables whose changes change rows of this one."""
     return {key.parent for key in tables[table].foreign_keys if key.changes_rows} if table in tables else set()
 
 

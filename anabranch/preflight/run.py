@@ -51,7 +51,7 @@ def preflight(
     known: Callable[[], Known] = Known,
     identity: Callable[[], str] = str,
 ) -> Report:
-    """Every check, whatever the others say. `known` asks the target for what this job has begun already,
+    """Return every check, whatever the others say. `known` asks the target for what this job has begun already,
     `identity` the source who it is. An end that is away is not asked again: each try may take as long as opening a connection.
 
     Raises the error of an end that cannot be asked at all; of two, the source's, with the other as a note."""
@@ -191,7 +191,7 @@ def _context(config: JobConfig, rules: RuleSet, selection: Selection, known: Kno
 
 
 def _text(value: object) -> str:
-    """A setting as the job file writes it, "" for one that is absent."""
+    """Return a setting as the job file writes it, "" for one that is absent."""
     if value is None:
         return ""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -48,7 +48,7 @@ _ARROW: dict[Kind, Any] = {
 
 
 def arrow_type(type: LogicalType | None) -> pa.DataType:
-    """The Arrow type of a logical type in the trail; null for a column that is refused."""
+    """Return the Arrow type of a logical type in the trail; null for a column that is refused."""
     if type is None:
         return pa.null()
     if type.kind is Kind.DECIMAL:
@@ -57,7 +57,7 @@ def arrow_type(type: LogicalType | None) -> pa.DataType:
 
 
 def array(type: LogicalType | None, values: Sequence[Any]) -> pa.Array:
-    """An Arrow array of raw values. Raises ValueError with the index of the first value that does not fit."""
+    """Return an Arrow array of raw values. Raises ValueError with the index of the first value that does not fit."""
     if type is None:
         return pa.nulls(len(values))
     try:

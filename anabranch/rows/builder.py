@@ -51,7 +51,7 @@ class TableBuffer:
         self._arrow = pa.schema([*META_FIELDS, *fields])
 
     def shape(self, present: tuple[bool, ...], keys_off: bool = False, marks: Marks = ()) -> int:
-        """The number of the shape with these columns, of which those of `marks` are left out."""
+        """Return the number of the shape with these columns, of which those of `marks` are left out."""
         if marks and len(self._shapes) >= MOST_SHAPES:
             marks = tuple((column, NO_WORDS) for column, _ in marks)
         left_out = {column for column, _ in marks}

@@ -48,8 +48,10 @@ class ComputingReader(Protocol):
     def compute(
         self, table: TableSchema, inputs: Sequence[str], columns: Sequence[str], rows: Sequence[Row], rules: ValueRules
     ) -> Iterator[bytes]:
-        """Lines of `inputs` and `columns` for rows (source column -> text form) that have `inputs` and the primary key. No
-        snapshot has to be open. Rows that the source can say nothing of are left out. Raises SourceError."""
+        """Yield lines of `inputs` and `columns` for rows (source column -> text form) that have `inputs` and the
+        primary key. No snapshot has to be open. Rows that the source can say nothing of are left out. Raises
+        SourceError.
+        """
 
 
 def refusals(

@@ -30,7 +30,7 @@ def reason() -> str:
 
 
 def version() -> str:
-    """The release of the compiled code that is installed; raises PackageNotFoundError where none is."""
+    """Return the release of the compiled code that is installed; raises PackageNotFoundError where none is."""
     from importlib import metadata  # 15 ms, which only those who ask pay
 
     return metadata.version("anabranch-native")

@@ -29,7 +29,7 @@ EXPONENT_SCALE = 7  # from this scale on Arrow prints small decimals with an exp
 
 
 def texts(type: LogicalType, array: Any) -> Any:
-    """The column's values in text form (utf8), null where they are null; nothing is escaped."""
+    """Return the column's values in text form (utf8), null where they are null; nothing is escaped."""
     found = _FORMS.get(type.kind, _plain)(type, _whole(array))
     return pc.utf8_lower(found) if type.target == UUID else found  # as a target tells it, of a key
 
@@ -53,12 +53,12 @@ def escaped_line(values: Iterable[str | None]) -> bytes:
 
 
 def unescape(cell: bytes) -> bytes:
-    """The characters that a cell of a line stands for (not for `\\N`)."""
+    """Return the characters that a cell of a line stands for (not for `\\N`)."""
     return _ESCAPED.sub(lambda found: _MEANT.get(found[1], found[1]), cell) if b"\\" in cell else cell
 
 
 def parse_line(line: bytes) -> list[str | None]:
-    """A line, without its newline, as values in text form."""
+    """Return a line, without its newline, as values in text form."""
     return [None if cell == b"\\N" else unescape(cell).decode() for cell in line.split(b"\t")]
 
 
@@ -71,7 +71,7 @@ def text_value(type: LogicalType, value: Any) -> str | None:
 
 
 def one_text(type: LogicalType, value: bytes) -> bytes:
-    """The text form of one value that Arrow holds as bytes."""
+    """Return the text form of one value that Arrow holds as bytes."""
     found: bytes = texts(type, pa.array([value], pa.binary()))[0].as_py().encode()
     return found
 
@@ -82,7 +82,7 @@ def has_nul(array: Any) -> bool:
 
 
 def strip_nul(array: Any) -> Any:
-    """A text column without its zero characters."""
+    """Return a text column without its zero characters."""
     return pc.replace_substring(array, "\0", "") if b"\0" in _data(array) else array
 
 
@@ -90,7 +90,7 @@ def strip_nul(array: Any) -> Any:
 
 
 def _cell(type: LogicalType, column: Any, nul: str) -> Any:
-    """A column's text form as it stands in a line."""
+    """Return a column's text form as it stands in a line."""
     column = _whole(column)
     if type.kind is Kind.BINARY or (type.kind is Kind.GEOMETRY and type.target != GEOMETRY):
         return _hex(column, "\\\\x")
@@ -119,7 +119,7 @@ def _joined(cells: Sequence[Any], separator: str, null: str) -> Any:
 
 
 def _data(array: Any) -> bytes:
-    """The characters of a text array, one value after another."""
+    """Return the characters of a text array, one value after another."""
     width = np.int64 if pa.types.is_large_string(array.type) else np.int32
     if not len(array):
         return b""
@@ -171,7 +171,7 @@ def _geometry(type: LogicalType, array: Any) -> Any:
 
 
 def _vector(type: LogicalType, array: Any) -> Any:
-    """The shortest digits of every element, as for floats."""
+    """Return the shortest digits of every element, as for floats."""
     opening, closing = "[]" if type.target == VECTOR else "{}"
     found = [None if value is None else opening + ",".join(_elements(value)) + closing for value in array.to_pylist()]
     return pa.array(found, pa.string())
@@ -200,7 +200,7 @@ def _hex(array: Any, prefix: str) -> Any:
 
 
 def _large_text(ends: Any, characters: Any) -> Any:
-    """A text array without nulls from where its values end and their characters."""
+    """Return a text array without nulls from where its values end and their characters."""
     buffers = [
         None,
         pa.py_buffer(np.ascontiguousarray(ends)),

@@ -25,7 +25,7 @@ _DURATION = re.compile(r"(-?)(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?$")
 
 
 def parse_text(type: LogicalType, text: str) -> Any:
-    """The raw value of a text form (rows/lines.py without escapes). Raises ValueError."""
+    """Return the raw value of a text form (rows/lines.py without escapes). Raises ValueError."""
     try:
         return _PARSERS.get(type.kind, _integer)(type, text)
     except (ValueError, ArithmeticError, AttributeError) as error:

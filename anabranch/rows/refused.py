@@ -35,12 +35,12 @@ def refused(
 
 
 def readable(stored: bytes) -> str:
-    """Bytes as people can read them, whatever they are."""
+    """Return bytes as people can read them, whatever they are."""
     return stored.decode(errors="backslashreplace")
 
 
 def raw_text(type: LogicalType | None, raw: Any) -> str | None:
-    """A raw value (rows/arrow.py) in text form; one that has none, as it can be read."""
+    """Return a raw value (rows/arrow.py) in text form; one that has none, as it can be read."""
     if raw is None or type is None:
         return None
     try:
@@ -66,12 +66,12 @@ def all_refused(type: LogicalType, values: Sequence[Any]) -> Iterator[int]:
 
 
 def what_is_wrong(type: LogicalType, raw: Any) -> str:
-    """Words for such a value, without it."""
+    """Return words for such a value, without it."""
     return NO_TEXT if isinstance(raw, bytes) else f"what is no {type}"
 
 
 def fault_of_text(type: LogicalType, stored: bytes) -> str:
-    """Words for a value in text form that is none of the type, without it."""
+    """Return words for a value in text form that is none of the type, without it."""
     try:
         stored.decode()
     except UnicodeDecodeError:

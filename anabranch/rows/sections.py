@@ -15,10 +15,10 @@ class Section(Protocol):
         """How many; never none."""
 
     def first(self: S, count: int) -> S:
-        """A section of so many from the front."""
+        """Return a section of so many from the front."""
 
     def rest(self: S, count: int) -> S:
-        """A section without so many from the front."""
+        """Return a section without so many from the front."""
 
 
 class Sections(Generic[S]):

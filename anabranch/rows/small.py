@@ -56,7 +56,7 @@ class SmallTransactions:
         return sum(column.nbytes for one in self.changes for column in one.columns)
 
     def part(self, first: int, stop: int) -> SmallTransactions:
-        """The transactions with first <= number < stop."""
+        """Return the transactions with first <= number < stop."""
         changes = []
         for one in self.changes:
             low, high = (int(place) for place in np.searchsorted(one.transactions, (first, stop)))
@@ -69,12 +69,14 @@ class SmallTransactions:
         return SmallTransactions(self.sequences[some], self.natives[some], self.commit_times[some], changes)
 
     def order(self) -> Ints:
-        """Places of all changes, those of each shape behind those of the one before, in the order in which they are done."""
+        """Return places of all changes, those of each shape behind those of the one before, in the order in which they
+        are done.
+        """
         found: Ints = np.argsort(np.concatenate([one.orders for one in self.changes]), kind="stable")
         return found
 
     def each(self) -> list[list[tuple[ChangeShape, Values]]]:
-        """The changes of each transaction, in their order."""
+        """Return the changes of each transaction, in their order."""
         flat = [
             (int(at), one.shape, row)
             for one in self.changes

@@ -37,7 +37,7 @@ def choice(rules: ValueRules, schema: TableSchema, column: str) -> str:
 
 
 def text_of(type: LogicalType, date: str) -> str:
-    """The text form of the date that stands for one that is none: at midnight, in UTC."""
+    """Return the text form of the date that stands for one that is none: at midnight, in UTC."""
     return date if date in INFINITE else date + _MIDNIGHT[type.kind]
 
 

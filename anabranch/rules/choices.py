@@ -28,7 +28,7 @@ class TypeChoices:
         self._kinds = {kind: chosen for kind, chosen, other in settings if chosen == other}
 
     def of(self, column: Column, chosen: str = "") -> LogicalType | None:
-        """The column's logical type with the job's choice in it; `chosen` is what the table's own entry says."""
+        """Return the column's logical type with the job's choice in it; `chosen` is what the table's own entry says."""
         if column.type is None:
             return None
         target = chosen or self._mapped(column) or self._kinds.get(column.type.kind, "")

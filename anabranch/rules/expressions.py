@@ -33,7 +33,7 @@ _NOT_A_FILTER = {
 
 
 def columns_of(text: str, known: Collection[str]) -> tuple[str, ...]:
-    """The columns that a condition names, each once, in the order of `known`. Raises ValueError with the reason."""
+    """Return the columns that a condition names, each once, in the order of `known`. Raises ValueError with the reason."""
     tree = _parse(text)
     for reason in _refusals(tree):
         raise ValueError(f"has {reason}: a filter names columns of one row, nothing else")

@@ -65,7 +65,7 @@ class RuleSet:
         self._check_filters()
 
     def target_of(self, table: TableId) -> TableId | None:
-        """The target's name for a source table, None for one that no rule includes or one excludes."""
+        """Return the target's name for a source table, None for one that no rule includes or one excludes."""
         if any(pattern.matches(table) for pattern in self._excluded):
             return None
         for rule in self._rules:
@@ -87,7 +87,7 @@ class RuleSet:
         return ConfigError(f"no rule includes {table}", hint="name it as schema.table, as the source spells it")
 
     def targets(self, tables: Iterable[TableId]) -> dict[TableId, TableId]:
-        """Every included table with its target. Raises ConfigError when two would share one."""
+        """Return every included table with its target. Raises ConfigError when two would share one."""
         found = {table: target for table in sorted(tables) if (target := self.target_of(table))}
         if shared := list(_shared(found)):
             raise ConfigError(
@@ -117,11 +117,11 @@ class RuleSet:
         return contradictions(self._config, tables)
 
     def unused_types(self, tables: Iterable[TableSchema]) -> list[str]:
-        """Patterns of [types.map] that match no column of these tables."""
+        """Return patterns of [types.map] that match no column of these tables."""
         return self._types.unused(column for schema in tables for column in schema.columns)
 
     def dropped(self, table: TableId) -> tuple[str, ...]:
-        """Source columns that the job leaves out."""
+        """Return source columns that the job leaves out."""
         entry = self._entries.get(table)
         return tuple(entry.columns.drop) if entry else ()
 
@@ -131,7 +131,7 @@ class RuleSet:
         return entry is not None and entry.where is not None
 
     def refused(self, schema: TableSchema) -> list[Column]:
-        """Columns whose type cannot be replicated, that the target does not compute and that the job does not drop."""
+        """Return columns whose type cannot be replicated, that the target does not compute and that the job does not drop."""
         left = {*self.dropped(schema.id), *(c.name for c in schema.computed if c.name not in schema.primary_key)}
         return [column for column in schema.columns if column.type is None and column.name not in left]
 
@@ -166,7 +166,7 @@ class RuleSet:
         )
 
     def where(self, schema: TableSchema) -> Filter | None:
-        """The table's filter, None where every row passes. Raises ConfigError for one that does not fit."""
+        """Return the table's filter, None where every row passes. Raises ConfigError for one that does not fit."""
         entry = self._entries.get(schema.id)
         if entry is None or entry.where is None:
             return None

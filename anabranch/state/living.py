@@ -61,7 +61,7 @@ def _place() -> str:
 
 
 def _stat(pid: int) -> list[str] | None:
-    """The fields behind the name, which may have spaces and brackets in it."""
+    """Return the fields behind the name, which may have spaces and brackets in it."""
     with suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     return None

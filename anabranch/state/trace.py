@@ -90,7 +90,7 @@ class Trace:
 
 
 def recorded(home: Path) -> str:
-    """The least important level that the processes of the job note."""
+    """Return the least important level that the processes of the job note."""
     with suppress(OSError):
         found = (home / FOLDER / LEVEL).read_text().strip()
         return found if found in RECORDED else USUAL

@@ -52,7 +52,7 @@ def decode_schema(head: bytes) -> TableFrame:
 
 
 def encode_chunk(chunk: Chunk, schema_at: Callable[[TableRows], int], fragment: int) -> list[Data]:
-    """The frame's bytes in parts, not copied together. `schema_at`: offset of the table's schema frame."""
+    """Return the frame's bytes in parts, not copied together. `schema_at`: offset of the table's schema frame."""
     transactions, transactions_length = _message(chunk.transactions)
     parts: list[Data] = [transactions]
     tables = []

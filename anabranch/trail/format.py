@@ -133,13 +133,13 @@ class SegmentName:
 
 
 def segment_names(names: list[str]) -> list[SegmentName]:
-    """Segments in order; where both forms are there, the packed one."""
+    """Return segments in order; where both forms are there, the packed one."""
     found = {s.number: s for s in sorted(filter(None, map(SegmentName.parse, names)))}
     return [found[number] for number in sorted(found)]
 
 
 def ends_before(names: list[SegmentName], name: SegmentName) -> int | None:
-    """The sequence before which a segment's readable part ends, if another writer followed on it: what the one that
+    """Return the sequence before which a segment's readable part ends, if another writer followed on it: what the one that
     died left behind that was not adopted. None: the segment is good to its end."""
     following = next((n for n in names if n.number > name.number), None)
     return following.next if following and following.epoch != name.epoch else None

@@ -32,7 +32,7 @@ MIXED = "put the file of this job back from a backup of the trail, or load again
 
 
 def check_segment(storage: Storage, segment: SegmentReader, name: SegmentName) -> dict[str, Any]:
-    """The header of a segment that belongs to this trail. Raises TrailCorrupt, TrailError for a newer format."""
+    """Return the header of a segment that belongs to this trail. Raises TrailCorrupt, TrailError for a newer format."""
     header = segment.header()
     _check_format(segment, header)
     for key, kind in KINDS.items():

@@ -89,7 +89,7 @@ class SchemaHistory:
         return any(entry.kind == "job" for entry in self.entries)
 
     def in_force(self) -> dict[TableId, TableSchema]:
-        """The newest definition of every table that is not parked."""
+        """Return the newest definition of every table that is not parked."""
         return {t: e[-1].schema for t, e in self._schemas.items() if t not in self._parked and e[-1].schema}
 
     def parked(self) -> dict[TableId, str]:
@@ -105,7 +105,7 @@ class SchemaHistory:
         return any(entry.joined and entry.sequence > sequence for entry in self._schemas.get(table, []))
 
     def latest(self, table: TableId) -> TableSchema | None:
-        """The newest definition, also of a parked table: the next one gets its version + 1."""
+        """Return the newest definition, also of a parked table: the next one gets its version + 1."""
         entries = self._schemas.get(table)
         return entries[-1].schema if entries else None
 
@@ -117,7 +117,7 @@ class SchemaHistory:
         raise KeyError(f"{table} version {version}")
 
     def valid_from(self, table: TableId, version: int) -> int:
-        """The sequence from which on a version holds. KeyError as `at`."""
+        """Return the sequence from which on a version holds. KeyError as `at`."""
         for entry in self._schemas.get(table, []):
             if entry.schema and entry.schema.version == version:
                 return entry.sequence

@@ -169,7 +169,7 @@ class OpenStaging:
 
 
 def kept(place: Storage | Path) -> list[Kept]:
-    """The open transactions on disk, the oldest first. Raises TrailCorrupt where a part is damaged or missing."""
+    """Return the open transactions on disk, the oldest first. Raises TrailCorrupt where a part is damaged or missing."""
     storage = LocalStorage(place) if isinstance(place, Path) else place
     found: dict[str, Kept] = {}
     for name in sorted(filter(_NAME.fullmatch, storage.names(FOLDER))):

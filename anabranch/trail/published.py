@@ -70,7 +70,7 @@ def write(cell: Writable, record: Record) -> None:
 
 
 def read(cell: Readable) -> Record:
-    """The newest whole record; the empty one where there is none."""
+    """Return the newest whole record; the empty one where there is none."""
     return _newest(cell.read(0, SIZE))
 
 

@@ -128,7 +128,7 @@ class TrailReader:
     # --- where the trail ends ---------------------------------------------------------------------------------------
 
     def end(self) -> TrailEnd:
-        """The published end; a read of 256 bytes when nothing has changed."""
+        """Return the published end; a read of 256 bytes when nothing has changed."""
         return self._end_of(self._record())
 
     def wait(self, after: int | TrailEnd, timeout: float, pause: float = 0.0) -> TrailEnd:
@@ -144,7 +144,7 @@ class TrailReader:
             time.sleep(min(pause or (0.001 if waited < 0.1 else 0.004), timeout - waited))
 
     def first(self) -> int:
-        """The first sequence that is still held (or will be)."""
+        """Return the first sequence that is still held (or will be)."""
         names = self._refresh()
         return names[0].first_whole if names else self._record().sequence + 1
 
@@ -160,7 +160,7 @@ class TrailReader:
     # --- finding chunks ---------------------------------------------------------------------------------------------
 
     def descriptors(self, after: int, upto: int | None = None, limit_rows: int | None = None) -> list[ChunkRef]:
-        """The chunks with transactions behind `after` up to `upto` (default: all that is published), in order; with
+        """Return the chunks with transactions behind `after` up to `upto` (default: all that is published), in order; with
         `limit_rows` so many that they reach it, at least one, each counted by its `cost`. A large transaction comes with all
         its fragments or not at all. TrailError when `after` lies before the trail's start."""
         record = self._record()
@@ -183,7 +183,9 @@ class TrailReader:
         return _window(chunk, ref.after, ref.upto)
 
     def transactions(self, ref: ChunkRef) -> pa.RecordBatch:
-        """The chunk's transactions without their rows, whatever the ref's window (rows/chunk_schema.py, TRANSACTION_SCHEMA)."""
+        """Return the chunk's transactions without their rows, whatever the ref's window (rows/chunk_schema.py,
+        TRANSACTION_SCHEMA).
+        """
         try:
             with self._missing_is_moved():
                 return self._segment(ref.segment).transactions(ref.offset)
@@ -191,7 +193,7 @@ class TrailReader:
             return self._again(lambda: self._find_moved(ref)).transactions
 
     def position_at(self, sequence: int) -> Position:
-        """The position just after a transaction that the trail holds, or just before its first one."""
+        """Return the position just after a transaction that the trail holds, or just before its first one."""
         record = self._record()
         return self._again(lambda: Position(sequence, self._native_at(record, sequence)))
 
@@ -278,7 +280,7 @@ class TrailReader:
             raise _Moved from None
 
     def _indexed(self, record: Record, name: SegmentName) -> SegmentReader:
-        """The segment with its index as far as it is published."""
+        """Return the segment with its index as far as it is published."""
         segment = self._segment(str(name))
         if name.number == record.number:
             segment.index.grow(record.end)
@@ -287,7 +289,7 @@ class TrailReader:
         return segment
 
     def _from(self, record: Record, sequence: int) -> list[SegmentName]:
-        """The published segments from the one on in which `sequence` begins."""
+        """Return the published segments from the one on in which `sequence` begins."""
         if not self._names or self._names[-1].number < record.number:
             self._refresh()
         names = [name for name in self._names if name.number <= record.number]
@@ -340,7 +342,7 @@ class TrailReader:
             )
 
     def _find_moved(self, ref: ChunkRef) -> Chunk:
-        """The chunk's transactions in the packed segment that took the place of its own."""
+        """Return the chunk's transactions in the packed segment that took the place of its own."""
         number = (SegmentName.parse(ref.segment) or SegmentName(0, 0, 0)).number
         name = next((n for n in self._refresh() if n.number == number), None)
         if name is None:

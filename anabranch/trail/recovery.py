@@ -71,7 +71,7 @@ def _make_published(storage: Storage, has_segments: bool) -> None:
 
 
 def read_end(storage: Storage, record: Record) -> TrailEnd:
-    """The end that a record points at. FileNotFoundError never: that segment is neither packed nor dropped."""
+    """Return the end that a record points at. FileNotFoundError never: that segment is neither packed nor dropped."""
     if not record.number:
         return TrailEnd(Position(0), "", 0, record.version)
     segment = SegmentReader(storage, str(record.segment))

@@ -33,7 +33,7 @@ def rows_until(chunk: Chunk, sequence: int) -> Chunk:
 
 
 def ordinals(chunk: Chunk) -> tuple[int, int] | None:
-    """The first and the last, of rows and barriers of a chunk of one transaction; None where it has neither."""
+    """Return the first and the last, of rows and barriers of a chunk of one transaction; None where it has neither."""
     columns = [rows.batch.column(_ORDINAL).to_numpy() for rows in chunk.tables if rows.batch.num_rows]
     ends = [int(column[place]) for column in columns for place in (0, -1)] + [b.ordinal for b in chunk.barriers]
     return (min(ends), max(ends)) if ends else None

@@ -123,7 +123,7 @@ def unregister(directory: str | Path, name: str) -> None:
 
 
 def readers(directory: str | Path, *, storage: Storage | None = None) -> dict[str, Registered]:
-    """All registered readers and holds."""
+    """Return all registered readers and holds."""
     storage = storage or LocalStorage(directory)
     names = [unquote(file.removesuffix(".json")) for file in storage.names(FOLDER) if file.endswith(".json")]
     return {name: found for name in names if (found := _load(storage, name))}

@@ -214,7 +214,7 @@ class SegmentReader:
         return chunk
 
     def transactions(self, offset: int) -> pa.RecordBatch:
-        """Transactions of the chunk there, without its rows (rows/chunk_schema.py, TRANSACTION_SCHEMA)."""
+        """Return transactions of the chunk there, without its rows (rows/chunk_schema.py, TRANSACTION_SCHEMA)."""
         frame, head = self.frame(offset)
         found: pa.RecordBatch = _codec().decode_transactions(head, self.body(offset, frame), self.format)
         return found

@@ -54,7 +54,7 @@ def show(
     table: TableId | None = None,
     key: Mapping[str, str] | None = None,
 ) -> Iterator[ShownRow]:
-    """Rows behind sequence `after` up to `upto`, one chunk in memory at a time."""
+    """Yield rows behind sequence `after` up to `upto`, one chunk in memory at a time."""
     for ref in reader.descriptors(after, upto):
         if table is None or ref.has_barriers or str(table) in dict(ref.tables):
             chunk = reader.load(ref)

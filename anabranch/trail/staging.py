@@ -154,7 +154,7 @@ class Staging:
 
 
 def staged(place: Storage | Path) -> list[Staged]:
-    """The prepared transactions of a trail, the oldest first. Raises TrailCorrupt."""
+    """Return the prepared transactions of a trail, the oldest first. Raises TrailCorrupt."""
     storage = LocalStorage(place) if isinstance(place, Path) else place
     names = [name for name in storage.names(FOLDER) if name.endswith(_SUFFIX)]
     found = []

@@ -169,7 +169,7 @@ class LocalStorage:
 
 
 def read_whole(storage: Storage, name: str) -> bytes:
-    """The content of a small file."""
+    """Return the content of a small file."""
     readable = storage.open(name)
     try:
         return readable.read(0, readable.size())

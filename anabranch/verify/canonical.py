@@ -46,7 +46,7 @@ class Canonical:
         return b"".join([row + b"\n" for row in self.rows(block)]) if self._cells else _same_escapes(block)
 
     def rows(self, block: bytes) -> list[bytes]:
-        """The block's rows without their newlines."""
+        """Return the block's rows without their newlines."""
         rows = _same_escapes(block).split(b"\n")
         rows.pop()
         return [self._row(row) for row in rows] if self._cells else rows

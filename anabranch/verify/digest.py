@@ -30,7 +30,7 @@ Key = Callable[[bytes], bytes]
 
 
 def key_of(table: TargetTable) -> Key:
-    """The key's cells of a row; a table without a key is its own."""
+    """Return the key's cells of a row; a table without a key is its own."""
     places = [table.columns.index(name) for name in table.key]
     if not places:
         return lambda row: row
@@ -81,7 +81,7 @@ class Sums:
         self.digests += other.digests
 
     def differing(self, other: Sums) -> list[int]:
-        """The buckets that are not equal, in order."""
+        """Return the buckets that are not equal, in order."""
         differ = (self.rows != other.rows) | (self.digests != other.digests).any(axis=1)
         return [int(bucket) for bucket in np.flatnonzero(differ)]
 

@@ -54,7 +54,7 @@ def cut(
     rules: ValueRules,
     expected_identity: str,
 ) -> list[Piece]:
-    """Every piece of both sides, the tables with most pieces first."""
+    """Return every piece of both sides, the tables with most pieces first."""
     with closing(source.snapshot(expected_identity)) as snapshot, closing(target.reader(rules)) as reader:
         found = [_pieces(snapshot, reader, one, rows_per_piece) for one in tables]
     return [piece for pieces in sorted(found, key=len, reverse=True) for piece in pieces]
