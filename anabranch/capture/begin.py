@@ -66,7 +66,7 @@ def begin(
 
 
 def _as_noted(schema: TableSchema, former: TableSchema | None) -> TableSchema:
-    """A beginning that came to nothing may have noted another definition."""
+    """Return the definition with its version: a former start that failed may have noted another definition."""
     if former is None:
         return schema
     is_same = replace(schema, version=former.version) == former
@@ -76,8 +76,12 @@ def _as_noted(schema: TableSchema, former: TableSchema | None) -> TableSchema:
 def _undisturbed(
     source: SourceConnector, reader: LogReader, catalog: SourceCatalog, wanted: Wanted, patience: Patience
 ) -> tuple[Definitions, frozenset[str]] | None:
-    """Adds what was prepared before and may be decided after it: listed before it, or prepared in between as the log says.
-    Who is asked later only does not name what has ended by then. None: stopped meanwhile."""
+    """Return definitions that no statement changed meanwhile, and the prepared transactions that may still be decided.
+    None: stopped.
+
+    Prepared transactions are listed before the definitions are read, and those that the log prepares meanwhile are
+    added. Asked for only afterwards, one that ended meanwhile would be missed.
+    """
     for _ in range(TRIES):
         earlier = catalog.mark()
         if not wait_for_engine(catalog, earlier, patience):
@@ -95,8 +99,10 @@ def _undisturbed(
 def _touched(
     source: SourceConnector, reader: LogReader, earlier: LogMark, found: Definitions, wanted: Wanted, older: set[str]
 ) -> bool:
-    """Does a statement between the two marks of `found` change a replicated table? `older` becomes what is prepared at the
-    first of them."""
+    """Return whether a statement between the two marks of `found` changes a replicated table.
+
+    Updates `older` to the transactions that are prepared at the first of the marks.
+    """
     if source.order.includes(earlier, found.after.native, None):
         return False
     reader.start(earlier, lambda table: None)

@@ -30,7 +30,7 @@ class Counts:
         self.changes, self.inside = self.changes + self.inside, 0
 
     def rewound(self) -> None:
-        """Forgets what lies behind the last whole transaction: it is read again."""
+        """Forget what is counted behind the last whole transaction: it is read again."""
         self.inside = 0
 
     def sums(self) -> dict[str, int]:
@@ -48,5 +48,5 @@ _TRUNCATE = BarrierKind.TRUNCATE
 
 
 def changes_of(chunk: Chunk) -> int:
-    """Row changes in it: an update has two images, and counts by the one behind."""
+    """Count the row changes of a chunk. An update has two images and counts once, by the after image."""
     return sum(pc.sum(pc.not_equal(rows.batch.column(0), int(Op.BEFORE))).as_py() or 0 for rows in chunk.tables)

@@ -1,4 +1,5 @@
-"""What statements in the log, and requests of users, do to the tables in force: go on, truncate, park, bring in.
+"""Changes of the definitions in force: statements in the log and requests of users let tables go on, truncate, park or
+join.
 
 A table that is parked takes its foreign-key component with it: half of it would not be consistent.
 """
@@ -69,8 +70,9 @@ class DefinitionKeeper:
         patience: float = PATIENCE,
         prepare: Callable[[Mapping[TableId, TableSchema]], object] = lambda tables: None,
     ) -> None:
-        """`patience`: seconds that a table waits to join for prepared transactions to end. `prepare`: does at the source what
-        these tables still need."""
+        """Set up the keeper. `patience`: seconds that a table waits to join for prepared transactions to end.
+        `prepare`: carries out at the source what these tables still need.
+        """
         self.prepare = prepare
         self.source, self.trail, self.wanted, self.reselect, self.patience = source, trail, wanted, reselect, patience
         self.joining: dict[TableId, Joining] = {}
@@ -113,14 +115,19 @@ class DefinitionKeeper:
         return alone(barriers, statement.mark, statement.gtid, statement.origin) if barriers else None
 
     def _note_vanishing(self, facts: StatementFacts, sql: str) -> None:
-        """Parked tables that may be gone by it; whether they are says the source."""
+        """Note parked tables that the statement may have dropped or renamed; the source is asked later whether it did."""
         parked = self.trail.history.parked()
         tables = [table for table in parked if table in facts.tables or table.schema == facts.schema]
         self._went |= dict.fromkeys(tables, sql)
         self.may_be_gone |= bool(tables)
 
     def _barriers(self, facts: StatementFacts, statement: LogStatement) -> list[Barrier]:
-        """`statement` as people may see it: its text goes into the log, the trail, and the reason of a parked table."""
+        """Return the barriers that a statement puts into the trail. Raises UnknownLogEvent for a change logged as a
+        statement.
+
+        `statement` has its text as people may see it: it goes into the log, the trail, and the reason of a parked
+        table.
+        """
         in_force = self.trail.history.in_force()
         named = [table for table in in_force if table in facts.tables or table.schema == facts.schema]
         if facts.tables and not any(map(self.wanted, facts.tables)) and not named:
@@ -186,11 +193,11 @@ class DefinitionKeeper:
         return self.source.order.includes(other, mark.native, None)
 
     def park(self, tables: Iterable[TableId], reason: str) -> list[Barrier]:
-        """Their rows cannot be followed any more, for a reason that no statement gives."""
+        """Park tables whose rows cannot be followed any more, for a reason that is not a statement."""
         return self._park(tables, reason, "")
 
     def drop(self, table: TableId, what: str = "") -> list[Barrier]:
-        """A parked table is gone at the source, or is `what` now: a target that never had it forgets it there."""
+        """Note that a parked table is gone at the source, or has become `what`. A target that never had it forgets it there."""
         entry = self.trail.history.parked_by(table)
         is_known = entry is not None and entry.reason.partition(" ")[0] in VANISHES
         statement = self._went.pop(table, entry.statement if entry and is_known else "")
@@ -200,7 +207,9 @@ class DefinitionKeeper:
         return [Barrier(0, 0, BarrierKind.PARK, table, statement, why)]
 
     def park_at(self, barrier: Barrier) -> list[Barrier]:
-        """The barrier's table, at its place; nothing where it is parked by now, with another one."""
+        """Park the barrier's table at the barrier's place. Returns [] if it has been parked meanwhile, together with
+        another one.
+        """
         if barrier.table not in self.trail.history.in_force():
             return []
         return self._park([barrier.table], barrier.reason, barrier.statement, barrier.tx, barrier.ordinal)
@@ -249,7 +258,9 @@ class DefinitionKeeper:
             requests.refuse(self.trail.directory, table, "the source has no such table")
 
     def _is_prepared(self, schema: TableSchema) -> bool:
-        """At the source. What it refuses is the request's affair, not capture's; where others are in the way, later again."""
+        """Prepare a table at the source. A refusal ends the request, not capture; where others hold locks it is tried
+        again later.
+        """
         try:
             self.prepare({schema.id: schema})
         except SourceUnavailable as busy:
@@ -262,7 +273,9 @@ class DefinitionKeeper:
         return True
 
     def _is_settled(self, table: TableId, catalog: SourceCatalog) -> bool:
-        """Have the transactions ended that were open when it was asked for? The log may lack rows of theirs."""
+        """Return whether the transactions that were open when the table was asked for have ended. The log may lack rows
+        of theirs.
+        """
         in_progress = catalog.in_progress()
         before = self._settling.get(table, in_progress)
         left = before & in_progress
@@ -274,7 +287,7 @@ class DefinitionKeeper:
         return not left
 
     def _tell_settling(self, table: TableId, left: frozenset[str], catalog: SourceCatalog, is_new: bool) -> None:
-        """At once, when some have ended, and each minute."""
+        """Say whom the table waits for: immediately, whenever one has ended, and once a minute."""
         held = "; ".join(catalog.who_has(left)[:5])
         waits.publish(str(table), f"for transactions that are older than the wish for {table}, held by {held}")
         now = time.monotonic()
@@ -321,7 +334,9 @@ class DefinitionKeeper:
         return bool(lacking)
 
     def _refuse_waiting(self, table: TableId, lacking: list[str], is_same: bool) -> None:
-        """`is_same`: some of those that were there at first."""
+        """Refuse the request of a table that waited too long. `is_same`: some of the transactions are those that were
+        open at first.
+        """
         xids, seconds = ", ".join(lacking[:5]), f"{self.patience:g} s"
         reason = f"the transactions {xids} have rows of it and did not end in {seconds}: end them, ask again"
         if not is_same:
@@ -345,8 +360,11 @@ class DefinitionKeeper:
         return frozenset((xid, self.trail.staging[xid].native) for xid in xids)
 
     def _forget_ended(self, lacking: list[str], first: Unlisted, mark: LogMark) -> None:
-        """What the source has not listed, now and as long ago as a table waits, and the log up to `mark` does not end, ended
-        without the log (`sql_log_bin = 0`, a crash while it was being prepared): it would hold up joins for ever."""
+        """Forget staged transactions that ended without the log (`sql_log_bin = 0`, a crash while being prepared).
+
+        Such a transaction is listed by the source neither now nor when the table began to wait, and the log up to
+        `mark` does not end it. It would delay joins for ever.
+        """
         if self.source.order.includes(mark, first.mark.native, None):
             for xid, native in first.staged & self._unlisted(lacking).staged:
                 log.get().warning("transaction_ended_unlogged", xid=xid, prepared_at=native)

@@ -38,7 +38,9 @@ class Newcomers:
         self._mark: LogMark | None = None
 
     def look(self) -> None:
-        """Raises SourceUnavailable. What was seen last, and the log has not passed yet, stays."""
+        """Look for new and dropped tables, unless a former finding still waits for the log to pass it. Raises
+        SourceUnavailable.
+        """
         if self._mark is not None:
             return
         with closing(self._source.catalog()) as catalog:
@@ -49,7 +51,7 @@ class Newcomers:
                 self._names, self._mark = {table: names[table] for table in found}, catalog.mark()
 
     def forget(self) -> None:
-        """Drops what was seen: another server's log has other places."""
+        """Drop the finding: another server's log has other positions."""
         self._names, self._gone, self._mark = {}, {}, None
 
     @property
@@ -57,8 +59,10 @@ class Newcomers:
         return self._mark is not None
 
     def due(self, place: LogMark) -> tuple[dict[TableId, str], dict[TableId, str]]:
-        """New tables with why they are parked, and parked ones that are gone with what each is now; none that a `load --table`
-        waits for."""
+        """Return new tables with the reason they are parked, and parked ones that are gone with what each is now.
+
+        Tables that a `load --table` waits for are left out.
+        """
         if self._mark is None or not self._source.order.includes(place, self._mark.native, None):
             return {}, {}
         history, names, left = self._trail.history, self._names, self._gone
@@ -78,8 +82,10 @@ class Newcomers:
 def unknown(
     names: Mapping[TableId, str], wanted: Wanted, history: SchemaHistory, own: Collection[TableId] = ()
 ) -> Iterator[TableId]:
-    """Wanted tables that the history has nothing of, and those that could not be followed when they were parked, or were
-    dropped, and can be now; without those that the job writes itself (`own`)."""
+    """Yield wanted tables that the history does not have, without those that the job writes itself (`own`).
+
+    Also tables that could not be followed when they were parked, or were dropped, and can be followed now.
+    """
     parked = history.parked()
     for table in _sorted(names):
         why = parked.get(table, "")
@@ -92,8 +98,7 @@ def unknown(
 def gone(
     catalog: SourceCatalog, names: Mapping[TableId, str], wanted: Wanted, history: SchemaHistory
 ) -> dict[TableId, str]:
-    """Wanted tables that are parked, that the source has no longer, and of which the history does not say so yet; what each is
-    now."""
+    """Return parked, wanted tables that the source no longer has, with what each is now, unless the history says so already."""
     missing = [table for table in _undropped(history) if table not in names and wanted(table)]
     return catalog.gone(missing) if missing else {}
 

@@ -19,7 +19,7 @@ END_THEM = "end them at the source (MySQL, MariaDB: XA RECOVER lists them, XA CO
 
 @dataclass(frozen=True)
 class Patience:
-    """How long a beginning trail waits for prepared transactions that are older; who is told, and may end it."""
+    """Limits of a beginning trail's wait for older prepared transactions: how long, who is told, who may end it."""
 
     seconds: float
     stop: Callable[[], bool] = lambda: False
@@ -27,9 +27,10 @@ class Patience:
 
 
 def wait_for_engine(catalog: SourceCatalog, start: LogMark, patience: Patience) -> bool:
-    """Before a trail begins at `start`: every snapshot from here on has what is logged before it. False: stopped meanwhile.
+    """Wait until new snapshots show everything that is logged before `start`, where a trail begins (K2).
 
-    Raises SourceError when commits hang."""
+    Returns False if stopped meanwhile. Raises SourceError when commits hang.
+    """
     return _gone(
         catalog.unseen(start),
         lambda: catalog.unseen(start),
@@ -44,11 +45,13 @@ def wait_for_engine(catalog: SourceCatalog, start: LogMark, patience: Patience) 
 def wait_for_older(
     catalog: SourceCatalog, trail: TrailWriter, start: LogMark, older: frozenset[str], patience: Patience
 ) -> bool:
-    """Before a trail begins at `start`: of `older`, and what is prepared now, the rows stand before it in the log. A load
-    that takes its snapshot after they have ended has them; their commits behind `start` say nothing new. False: stopped
-    meanwhile.
+    """Wait until the transactions in `older`, and those prepared now, have ended, before a trail begins at `start`
+    (K6).
 
-    Raises SourceError when they do not end in time."""
+    Their rows stand before `start` in the log. A load that takes its snapshot after they ended has them, so their
+    commits behind `start` add nothing. Returns False if stopped meanwhile. Raises SourceError when they do not end in
+    time.
+    """
     for one in trail.staging.all():  # noted by a start that did not come to its end
         trail.staging.remove(one.xid)
     older |= catalog.prepared() or frozenset()

@@ -34,7 +34,7 @@ class PreparedTransactions:
         self._barriers: list[Barrier] = []
 
     def rewind(self, end: LogMark) -> None:
-        """The log is read again from the trail's end: what was decided before it is over."""
+        """Remove staged transactions that were decided before the trail's end, from which the log is read again."""
         self._barriers = []
         order = self._keeper.source.order
         for one in self._trail.staging.all():
@@ -57,7 +57,7 @@ class PreparedTransactions:
         return self._keeper.on_chunk(alone([replace(b, tx=0) for b in barriers], item.mark, None)) if barriers else None
 
     def decide(self, item: LogDecided) -> Iterator[Chunk]:
-        """What enters the trail where one was decided. Call `done` when it is durable."""
+        """Yield the chunks that enter the trail where a transaction was decided. Call `done` when they are durable."""
         staging = self._trail.staging
         if item.xid not in staging:
             if not item.is_committed:
@@ -77,7 +77,7 @@ class PreparedTransactions:
         yield from entering(self._trail, self._keeper, staging.chunks(item.xid), staged.left_out, what, item)
 
     def done(self, item: LogDecided) -> None:
-        """What `decide` gave is durable."""
+        """Remove a decided transaction, once what `decide` gave is durable."""
         if item.xid in self._trail.staging:
             self._trail.staging.remove(item.xid)
 
@@ -90,8 +90,10 @@ def entering(
     what: str,
     end: LogDecided | LogEnded,
 ) -> Iterator[Chunk]:
-    """The rows of a transaction that waited for its end, as chunks for the trail, and what it does to tables. Tables of which
-    it has not all rows are parked with it: a table joins only when there are none (`DefinitionKeeper.join`)."""
+    """Yield the rows of a transaction that waited for its end, as chunks for the trail, with what it does to tables.
+
+    Tables whose rows it has only in part are parked: a table joins only when there are none (`DefinitionKeeper.join`).
+    """
     torn = {table for table in trail.history.in_force() if str(table) in left_out}
     waiting, part = None, Part.WHOLE
     for chunk in chunks:
@@ -108,7 +110,7 @@ def entering(
 
 
 def _in_force(trail: TrailWriter, chunk: Chunk, torn: set[TableId]) -> Chunk:
-    """What is left of it for the tables that are replicated now."""
+    """Return the part of a chunk that concerns tables replicated now."""
     tables = [rows for one in chunk.tables if (rows := _fitting(trail, one, torn))]
     now = trail.history.in_force() if chunk.barriers else {}
     barriers = tuple(b for b in chunk.barriers if b.table in now and b.table not in torn)

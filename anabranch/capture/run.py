@@ -46,26 +46,26 @@ RETRY = EndLimits(interval=1.0)
 
 
 class Watcher(Protocol):
-    """Who is told how far capture is."""
+    """A receiver of capture's progress."""
 
     def follows(self, decoder: str) -> None:
-        """The log is open: who turns it into changes."""
+        """Note that the log is open, and which decoder reads it."""
 
     def read(self, position: Position, commit_time: int) -> None:
-        """Up to there: not durable yet."""
+        """Note that the log is read up to `position`; that much is not durable yet."""
 
     def at_end(self, trail: TrailWriter) -> None:
-        """The source had nothing at this moment that the trail has not."""
+        """Note that the source has nothing at this moment that the trail lacks."""
 
     def written(self, trail: TrailWriter) -> None: ...
 
     def waiting(self, why: str, on: Waiting | AnabranchError) -> None:
-        """`on`: what for, in one word, or the error behind it."""
+        """Note that capture waits. `on`: what for, in one word, or the error behind it."""
 
 
 @dataclass
 class Capture:
-    """One run of capture over an open trail. `stop` is asked between reads."""
+    """A run of capture over an open trail. `stop` is asked between reads."""
 
     source: SourceConnector
     reader: LogReader
@@ -88,8 +88,10 @@ class Capture:
     counted: Callable[[Counts], None] = lambda counts: None  # told of it now and then
 
     def run(self) -> None:
-        """Returns when `stop` says so. Raises what a person has to look at; a lost line is retried as `retry` says, one
-        that never was only if `waits_at_start`."""
+        """Run until `stop` says so. Raises what a person has to look at.
+
+        A lost connection is retried as `retry` says; one that never existed only if `waits_at_start`.
+        """
         patience = Patience(
             self.staging_timeout, self.stop, lambda why: self._tell_waiting(f"for {why}", Waiting.OTHERS)
         )
@@ -136,7 +138,11 @@ class Capture:
             self._write(chunk)
 
     def _park_astray(self) -> None:
-        """At the place that is read: rows before it are as they were. Asked over another line than the one that counts."""
+        """Park tables whose definition at the source no longer fits, at the place that is read: rows before it are as
+        they were.
+
+        The source is asked over another connection than the log's; where that one is away, nothing is parked.
+        """
         with suppress(SourceUnavailable):
             for table, reason in self.astray(self.trail.history.in_force()).items():
                 if table in self.trail.history.in_force():  # not parked with another one
@@ -154,7 +160,7 @@ class Capture:
             self._write(alone(self.keeper.drop(table, what), self._place(), None))
 
     def _note_cascades(self) -> None:
-        """The server may be another one, or a newer version."""
+        """Note again whether the log has what foreign keys do: the server may be another one, or a newer release."""
         catalog = self.source.catalog()
         try:
             self.trail.note_cascades(catalog.logs_cascades())
@@ -162,8 +168,10 @@ class Capture:
             catalog.close()
 
     def _take_over(self, identity: str) -> None:
-        """The log was opened, so this server contains ours (K18): from here on the trail is read from it. At a start as
-        well as behind a name that leads elsewhere after the line was lost."""
+        """Adopt another server as the source: its log was opened, so it contains ours (K18).
+
+        Happens at a start, and where the name leads to another server after the connection was lost.
+        """
         if identity != self.followed:
             self.refuse_switch(self.followed, identity)
             log.get().warning("source_switched", before=self.followed, now=identity)
@@ -172,7 +180,9 @@ class Capture:
             self.followed = identity
 
     def _place(self) -> LogMark:
-        """Behind all that was appended: what of it no flush published will be by the next one, and is not read again."""
+        """Return the place behind all that was appended. What no flush has published yet, the next one publishes; it is
+        not read again.
+        """
         end = self.trail.appended
         return LogMark(end.position.native, end.resume, end.commit_time)
 
@@ -252,18 +262,18 @@ class Capture:
         self._leave()
 
     def _leave(self) -> None:
-        """A stop that is in order: what is open waits on disk, so that a start need not read it again."""
+        """Stop in good order: open transactions are kept on disk, so that the next start need not read them again."""
         self._tell_counts()
         with suppress(StorageFull):  # then it is read again
             self._moved(self.open.keep_all())
 
     def _moved(self, mark: LogMark | None) -> None:
-        """A start reads less again than before."""
+        """Note in the trail that the next start reads from a later place."""
         if mark is not None:
             self._heartbeat(mark)
 
     def _tell_read(self, item: LogItem) -> None:
-        """Tells the watcher what was read; nothing of a fragment, whose transaction's end is not known yet."""
+        """Tell the watcher what was read, except for a fragment, whose transaction's end is not known yet."""
         sequence = self.trail.appended.position.sequence
         if not isinstance(item, Chunk):
             self.watcher.read(Position(sequence, item.mark.native), item.mark.commit_time)
@@ -272,7 +282,10 @@ class Capture:
             self.watcher.read(Position(sequence + item.transactions.num_rows, native), committed)
 
     def _look_at_end(self) -> None:
-        """Nothing came: that may be the source's end, or a line that is slow. The line that counts is the other one."""
+        """Tell the watcher if nothing came because the source has no more, and not because the connection is slow.
+
+        The source's end is asked over another connection.
+        """
         with suppress(SourceUnavailable):
             if self.source.order.includes(self._place(), self.reader.end().native, None):
                 self.watcher.at_end(self.trail)
@@ -298,13 +311,13 @@ class Capture:
             )
 
     def _guarded(self, chunk: Chunk) -> Chunk:
-        """Adds the guard that parks tables because of values in them that no log explains."""
+        """Add the barriers of the guard, which parks tables for values that no log explains."""
         found = self.guard.barriers(chunk, self.keeper.select) if self.guard is not None and chunk.tables else []
         parked = [one for barrier in found for one in self.keeper.park_at(barrier)]
         return replace(chunk, barriers=chunk.barriers + tuple(parked)) if parked else chunk
 
     def _prepare(self, item: LogPrepared) -> None:
-        """Its rows are durable before the trail's position passes it."""
+        """Stage a prepared transaction: its rows are durable before the trail's position passes it."""
         chunk = self.prepared.stage(item)
         reach("capture.prepared")
         if chunk is not None:
@@ -341,7 +354,9 @@ class Capture:
             self._write(chunk)
 
     def _abandon(self, mark: LogMark) -> None:
-        """What was noted for the fragments goes with them; behind `mark` they are not met again."""
+        """Give up a transaction without an end in the log. What was noted for its fragments goes with it; they are not
+        read again.
+        """
         log.get().warning("transaction_abandoned", at=mark.native, why="it has no commit in the log")
         self._rewind()
         self._heartbeat(mark)
@@ -355,13 +370,13 @@ class Capture:
         self._written()
 
     def _written(self) -> None:
-        """Up to here all is durable: the source may forget it (K13)."""
+        """Confirm to the source that everything up to the trail's end is durable: it may forget that (K13)."""
         end = self.trail.end
         self.reader.confirm(LogMark(end.position.native, end.resume, end.commit_time))
         self.watcher.written(self.trail)
 
     def _drop_old(self) -> None:
-        """Also where nothing is written any more: a large transaction may have been the last one for days."""
+        """Drop old segments also while nothing is written: a large transaction may have been the last one for days."""
         with suppress(StorageFull):
             self.trail.drop_old()
 

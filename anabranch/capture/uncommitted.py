@@ -1,5 +1,5 @@
 """Transactions that are open in a log of uncommitted work: their rows wait in memory, and on disk beside the trail where
-they are large or old (AT-53, AT-56, GG-14, GG-15, DM-69), and enter the trail where they are committed.
+they are large or old (K6), and enter the trail where they are committed.
 
 The trail's position names two places: up to where the log is read, and where reading begins again, which is before the first
 row that is in memory only. So a restart reads again what the limits let wait, not what the oldest transaction began with.
@@ -40,7 +40,7 @@ LIMITS = Limits()
 
 @dataclass
 class _Held:
-    """What is in memory of one transaction: rows of the log from `low` to `upto`."""
+    """The part of a transaction that is in memory: rows of the log from `low` to `upto`."""
 
     since: float
     low: LogMark
@@ -72,12 +72,14 @@ class OpenTransactions:
         self._behind: LogMark | None = None  # the trail's place at the start, until something behind it has come
 
     def __len__(self) -> int:
-        """Transactions whose end has not come."""
+        """Count the transactions whose end has not come."""
         return len(self._held.keys() | {one.xid for one in self._staging.all()})
 
     def rewind(self, end: LogMark) -> None:
-        """The log is read again: what the trail has up to `end`, durably, is over; what is on disk need not come again, unless
-        the log gives all of it again."""
+        """Prepare for reading the log again from `end`, up to which the trail has everything durably.
+
+        What is on disk is not read again, unless the log sends all of it again.
+        """
         self._held, self._size, self._last = {}, 0, None
         if self._reader is None:
             self._forget_all()
@@ -89,7 +91,7 @@ class OpenTransactions:
         self._reader.keep({one.xid: self._order.mark(one.upto) for one in self._staging.all()})
 
     def was_before(self, item: LogItem) -> bool:
-        """Does the trail have it already? What is read again for the rows of others comes a second time."""
+        """Return whether the trail has the item already: what is read again for the rows of others comes a second time."""
         if self._reader is None or isinstance(item, Chunk):
             return False
         if self._behind is None or not self._includes(self._behind, item.mark):
@@ -115,7 +117,7 @@ class OpenTransactions:
             self._keep(item.xid)  # where a table that joins looks for it
 
     def take_back(self, item: LogTakenBack) -> None:
-        """A savepoint that it went back to: what came behind that did not happen."""
+        """Remove the rows behind a savepoint that the transaction rolled back to."""
         held = self._forget(item.xid)
         if held is not None:
             held.chunks = [cut for chunk in held.chunks if ordinals(cut := before_ordinal(chunk, item.first))]
@@ -127,7 +129,7 @@ class OpenTransactions:
             self._staging.take_back(item.xid, item.first)
 
     def keep_large(self) -> LogMark | None:
-        """Beyond the limit of memory the largest go to disk. Returns as `keep_all`. Raises StorageFull."""
+        """Write the largest transactions to disk until memory is below its limit. Returns as `keep_all`. Raises StorageFull."""
         is_kept = False
         while self._size > self._limits.bytes:
             self._keep(max(self._held, key=lambda xid: self._held[xid].size))
@@ -145,8 +147,10 @@ class OpenTransactions:
         return self._last if old else None
 
     def keep_all(self) -> LogMark | None:
-        """A stop that is in order: nothing of them is read again. Returns up to where the log is read, if that moves the place
-        where reading begins again. Raises StorageFull."""
+        """Write all open transactions to disk, so that the next start reads none of them again.
+
+        Returns how far the log is read, if that moves the place where reading begins again. Raises StorageFull.
+        """
         if self._reader is None:
             self._forget_all()
             return None
@@ -162,13 +166,13 @@ class OpenTransactions:
         return replace(chunk, resume=self.placed(self._order.mark(chunk.resume)).resume)
 
     def placed(self, mark: LogMark) -> LogMark:
-        """`mark` as the trail's place: with where reading begins again for what is in memory only."""
+        """Return `mark` as the trail's place, with where reading begins again for what is in memory only."""
         if self._reader is None or not self._held:
             return mark
         return self._reader.order.since(mark, next(iter(self._held.values())).low)
 
     def end(self, item: LogEnded) -> Iterator[Chunk]:
-        """What enters the trail where one was committed. Call `done` when it is durable."""
+        """Yield the chunks that enter the trail where a transaction was committed. Call `done` when they are durable."""
         held = self._forget(item.xid)
         is_staged = item.xid in self._staging
         if is_staged and self._reader is not None:
@@ -185,7 +189,7 @@ class OpenTransactions:
         )
 
     def done(self, item: LogEnded) -> None:
-        """It was rolled back, or what `end` gave is durable."""
+        """Remove a transaction that was rolled back, or that is durable in the trail."""
         if item.xid in self._staging:
             self._staging.remove(item.xid)
 
@@ -218,7 +222,7 @@ def _size(chunk: Chunk) -> int:
 
 
 def _numbered(parts: Iterable[Iterable[Chunk]]) -> Iterator[Chunk]:
-    """Gives the chunks with ordinals that rise over all of them: a reader that began again counted anew."""
+    """Yield the chunks with ordinals that rise over all of them: a reader that began again counted from 0."""
     following = 0
     for chunks in parts:
         for chunk in chunks:

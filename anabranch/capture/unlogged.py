@@ -28,8 +28,12 @@ def altered_unlogged(
     in_force: Mapping[TableId, TableSchema],
     stop: Callable[[], bool],
 ) -> list[TableId]:
-    """Tables of `in_force` whose rows read otherwise by now, without a statement about them behind `after`. The log is read
-    for it only where there is a difference, until each is explained; it has to be opened again. None if `stop` says so."""
+    """Return tables of `in_force` that were altered without a statement in the log behind `after`. [] if `stop` says
+    so.
+
+    The log is read only where a definition differs, until each difference is explained; it has to be opened again
+    afterwards.
+    """
     catalog = source.catalog()
     try:
         found = read_definitions(catalog, in_force.__contains__, whole=False)
@@ -47,7 +51,7 @@ def altered_unlogged(
 
 
 def _reaches(source: SourceConnector, mark: LogMark, end: LogMark) -> bool:
-    """Does the mark contain the end? No where the server was switched: its log does not know the mark."""
+    """Return whether the mark contains the end. False where the server was switched: its log does not know the mark."""
     try:
         return source.order.includes(mark, end.native, None)
     except LogLost:
@@ -62,7 +66,7 @@ def _named(
     tables: Iterable[TableId],
     stop: Callable[[], bool],
 ) -> Iterable[TableId]:
-    """Picks the tables that a statement between the two marks may have altered."""
+    """Yield the tables that a statement between the two marks may have altered."""
     mark = after
     reader.start(after, lambda table: None)
     while not _reaches(source, mark, end) and not stop():

@@ -1,4 +1,4 @@
-"""What a check of preflight has found.
+"""The result of one preflight check.
 
 What does not live here: the checks (`contracts.Checks`, each connector).
 """
@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One line of a preflight report. `hint` is the statement or setting that mends it. `names` has all that the finding
-    is about where the message, for reading, names only some."""
+    """A line of a preflight report. `hint` is the statement or setting that helps. `names` lists everything the finding
+    is about, where the message shows only some.
+    """
 
     check: str  # e.g. "source.binlog_format"
     verdict: str  # ok | warning | failed

@@ -1,6 +1,6 @@
-"""What a job is doing, as `status` says it: a closed set of states, each with its sub-states.
+"""The state of a job, as `status` shows it: a closed set of states, each with its sub-states.
 
-What does not live here: telling which one holds (`job/states.py`), the state of a table (`state.py`).
+What does not live here: telling which one holds (`job/states.py`), the state of a table (`table_life.py`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class Waiting(StrEnum):
-    """What a part waits for, or what a phase is about beside its text."""
+    """The cause of a wait, in one word; `status` shows it beside the text."""
 
     SOURCE = "source"  # it is away
     TARGET = "target"  # it is away

@@ -66,7 +66,7 @@ class LogicalType:
 
 
 class Fidelity(StrEnum):
-    """What happens to values of a type on the way: preflight shows it, with the reason."""
+    """The effect of the target's type on values. Preflight shows it with the reason."""
 
     EXACT = "exact"
     WIDENED = "widened"  # every value fits and reads back equal, the declared range is larger
@@ -76,7 +76,7 @@ class Fidelity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """How a logical type lands at a target: its native type there, with fidelity and reason."""
+    """The target's type for a logical type: its native name there, with fidelity and reason."""
 
     native: str
     fidelity: Fidelity

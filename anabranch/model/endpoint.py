@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class EndLimits:
-    """How long an end is waited for, in seconds, before something is tried again or given up; infinity: for ever."""
+    """Time limits towards one end, in seconds, and when to try again or give up; infinity: never."""
 
     connect: float = 10.0  # opening a connection
     statement: float = math.inf  # one statement that neither copies rows nor prepares or builds something
@@ -25,8 +25,9 @@ USUAL = EndLimits()
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One end of a job. `database` may be "" for a source (rules name schemas). `options` come from the URL's query,
-    e.g. `ssl_ca`, `ssl_mode`, `unix_socket`."""
+    """The address of one end of a job. `database` may be "" for a source (rules name schemas). `options` come from the
+    URL's query, e.g. `ssl_ca`, `ssl_mode`, `unix_socket`.
+    """
 
     scheme: str
     host: str

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 def quote(name: str) -> str:
-    """A name as patterns and messages write it: bare where that is unambiguous, else in double quotes."""
+    """Write a name as patterns and messages do: bare where that is unambiguous, else in double quotes."""
     if name and all(c.isalnum() or c in "_-$" for c in name):
         return name
     return '"' + name.replace('"', '""') + '"'
@@ -24,7 +24,7 @@ class TableId:
 
     @classmethod
     def parse(cls, text: str) -> TableId:
-        """The reverse of `str`: two parts, each bare or double-quoted. Raises ValueError."""
+        """Parse what `str` gives: two parts, each bare or double-quoted. Raises ValueError."""
         parts, rest = [], text
         while rest:
             part, rest = _part(rest)

@@ -21,7 +21,7 @@ class Position:
 
     @classmethod
     def parse(cls, text: str) -> Position:
-        """The reverse of `str`. Raises ValueError."""
+        """Parse what `str` gives. Raises ValueError."""
         number, at, native = text.partition("@")
         if not at or not number.isdigit():
             raise ValueError(f"expected <sequence>@<native position>, got {text!r}")

@@ -1,4 +1,4 @@
-"""Whether an end lets a job open the sessions that it wants: what preflight says of each limit.
+"""Limits on connections: what preflight says of each, compared with the sessions that the job opens.
 
 What does not live here: which limits there are, and who counts against them (each connector).
 """
@@ -14,8 +14,9 @@ LEAST_PARALLEL = 1  # a load goes on with one piece at a time
 
 
 class Room(NamedTuple):
-    """Of one limit. `most`: usable by the job and others together; `taken`: by others; `raised`: the statement that sets it to
-    what is wanted."""
+    """A limit on sessions. `most`: usable by the job and others together; `taken`: used by others now; `raised`: the
+    statement that sets it to what the job needs.
+    """
 
     shown: str
     most: int
@@ -28,8 +29,11 @@ class Room(NamedTuple):
 
 
 def judged(rooms: Sequence[Room], end: str, own: int, parallel: int) -> Iterator[CheckResult]:
-    """`end`: source or target; `own`: sessions of the job beside those of the load's `parallel` pieces. A limit that can never
-    be enough fails; where others leave too few now, or pieces would have to wait for each other, that is a warning."""
+    """Yield a finding per limit: failed if it can never be enough, warning if others leave too few now.
+
+    `end`: source or target; `own`: sessions of the job beside those of the load's `parallel` pieces. A warning also
+    where pieces would have to wait for each other.
+    """
     check, wanted, least = f"{end}.connections", own + parallel, own + LEAST_PARALLEL
     for room in rooms:
         message = f"{room.shown}, others have {room.taken}: {max(0, room.free)} are free, the job opens up to {wanted}"

@@ -1,4 +1,4 @@
-"""What a table looks like: columns, keys, foreign keys; with a JSON form for trail and state."""
+"""Definitions of tables: columns, keys, foreign keys; with a JSON form for trail and state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from anabranch.model.term import Term
 
 
 class Action(StrEnum):
-    """What a foreign key does to children. NO ACTION and RESTRICT are one thing to us: they never change rows."""
+    """The effect of a foreign key on children. NO ACTION and RESTRICT are one member: they never change rows."""
 
     RESTRICT = "restrict"
     CASCADE = "cascade"
@@ -52,8 +52,11 @@ class Column:
     set_by_server: bool = field(default=False, compare=False)  # whenever its row changes: a period of a versioned table
 
     def same_definition(self, other: Column) -> bool:
-        """A type that one of the two did not know fits any that the source spells alike; the default, which is told by the
-        type, goes with it."""
+        """Return whether both define the same column.
+
+        A type that one of the two did not know equals any that the source spells alike; so does the default, which
+        follows from the type.
+        """
         if self.type is not None and other.type is not None:
             return self == other
         return replace(self, **_TOLD_BY_TYPE) == replace(other, **_TOLD_BY_TYPE)
@@ -112,7 +115,9 @@ class ForeignKey:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What has to be there before a table can be: a type, a collation, an extension. In the words of TableSchema.dialect."""
+    """An object that must exist before a table can be created: a type, a collation, an extension. Written in the
+    language of TableSchema.dialect.
+    """
 
     kind: str
     name: str
@@ -153,16 +158,18 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """One version of a table's definition, valid from a position of the trail on.
+    """A version of a table's definition, valid from a position of the trail on.
 
-    `version` counts from 1 per table; `primary_key` is () for a keyless table. `row_end` names the column (which need not
-    be among `columns`) that tells the source's current rows from their history, "" for a table that keeps none. `checks`
-    and comments are for the target's definition only: rows are read without them, and a change of them is none of the
-    definition. `partitions`, parents first, where rows come and go with them, unseen by the log; `partition_key` says how rows
-    are divided among them.
+    `version` counts from 1 per table; `primary_key` is () for a keyless table. `row_end` names the column (which need
+    not be among `columns`) that tells the source's current rows from their history, "" for a table that keeps none.
+    `checks` and comments are for the target's definition only: rows are read without them, and changing them does not
+    change the version. `partitions`, parents first, are set where rows come and go with them, which the log does not
+    show; `partition_key` says how rows are divided among them.
 
-    `dialect` names in whose words expressions and definitions are, "" where no target takes them as they are; then what
-    the source computes is computed by the target as well. `needs`: in the order in which they can be made."""
+    `dialect` names the database whose language expressions and definitions are in, "" where no target takes them as
+    they are; where it is set, the target computes what the source computes. `needs` are in the order in which they can
+    be created.
+    """
 
     id: TableId
     columns: tuple[Column, ...]
@@ -225,7 +232,9 @@ class TableSchema:
         return tuple(c for c in self.columns if c.generated and not changed.isdisjoint(self.inputs_of(c.name)))
 
     def same_definition(self, other: TableSchema) -> bool:
-        """Columns, order, types, keys and foreign keys are equal (secondary, non-unique indexes may differ)."""
+        """Return whether columns, their order, types, keys and foreign keys are equal. Secondary, non-unique indexes
+        may differ.
+        """
 
         def essence(s: TableSchema) -> Any:
             unique = sorted((i.columns, i.prefixes) for i in s.indexes if i.unique)
@@ -236,8 +245,11 @@ class TableSchema:
         return is_alike and bool(essence(self) == essence(other))
 
     def reads_like(self, other: TableSchema) -> bool:
-        """Are rows of this definition read as rows of the other, later one: the same columns in the same order, of the same
-        types? A type that was not known fits any."""
+        """Return whether rows of this definition can be read as rows of the later one, `other`.
+
+        They can where both have the same columns in the same order with the same types. A type that was not known
+        equals any.
+        """
         pairs = list(zip(self.columns, other.columns, strict=False))
         return len(self.columns) == len(other.columns) and all(
             a.name == b.name and (a.type == b.type or a.type is None) for a, b in pairs

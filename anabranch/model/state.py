@@ -1,4 +1,4 @@
-"""What a target keeps of a job beside the rows: where it is, and what it was told to leave out.
+"""State that a target keeps of a job beside the rows: its checkpoint, and transactions that it was told to leave out.
 
 What does not live here: the states of its tables (table_life.py), reading and writing all that (TargetStore, Writer).
 """

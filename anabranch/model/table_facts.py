@@ -51,7 +51,7 @@ class Facts:
 
     @classmethod
     def read(cls, stored: Mapping[str, str]) -> Facts:
-        """From what is stored. Raises ValueError for a value that is none."""
+        """Parse stored facts. Raises ValueError for a value that is not valid."""
         known = {name: _FORMS[name][0](text) for name, text in stored.items() if name in _FORMS}
         others = {name: text for name, text in stored.items() if name not in _FORMS}
         return cls(**known, others=others) if stored else NO_FACTS

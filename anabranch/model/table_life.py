@@ -85,12 +85,12 @@ class TableState:
 
     @property
     def is_on_its_way(self) -> bool:
-        """It streams, or apply takes it there without anybody's help."""
+        """True if the table streams, or apply brings it there without anybody's help."""
         return self.is_streaming or self.is_loaded
 
     @property
     def is_joining(self) -> bool:
-        """It is loaded by itself, or resumed, while others stream (K15)."""
+        """True if the table was loaded alone, or resumed, while others stream (K15)."""
         return self.is_before_stream and self.facts.joins
 
     @property
@@ -100,12 +100,12 @@ class TableState:
 
     @property
     def is_in_window_again(self) -> bool:
-        """It streamed, and a repair, a rewind or rows that were read again opened a window."""
+        """True if the table streamed before, and a repair, a rewind or rows read again opened a window."""
         return self.is_loading and self.facts.window is not None and not self.facts.joins
 
     @property
     def is_resuming(self) -> bool:
-        """It was parked, and goes on where it stood as soon as apply lets it."""
+        """True if the table was parked, and goes on from its place as soon as apply accepts it."""
         return self.is_loading and self.facts.resumes is not None
 
     @property
@@ -135,11 +135,11 @@ class TableState:
 
     @property
     def is_built(self) -> bool:
-        """It streams, and its indexes and keys stand, or are reported as not built."""
+        """True if the table streams, and its indexes and keys exist or are reported as not built."""
         return self.is_streaming and self.facts.built
 
     def is_handed_over(self, generation: int) -> bool:
-        """This load of it is through, and what comes next is apply's."""
+        """Return whether this load of the table is complete, so that apply does the rest."""
         return self.generation == generation and self.is_on_its_way
 
     @property
@@ -153,18 +153,18 @@ class TableState:
         return replace(self, changes_applied=self.changes_applied + changes)
 
     def with_conflict(self) -> TableState:
-        """One more disagreement that a policy has settled."""
+        """Count one more conflict that a policy settled."""
         return self._with(conflicts=self.facts.conflicts + 1)
 
     def with_aside(self, more: int) -> TableState:
-        """So many more changes are set aside, or fewer."""
+        """Add to the number of changes that are set aside; a negative `more` subtracts."""
         return self._with(set_aside=max(self.facts.set_aside + more, 0))
 
     def without_aside(self) -> TableState:
         return self._with(set_aside=0)
 
     def with_waiting(self, keys: Sequence[Key]) -> TableState:
-        """These keys' rows have to come from the source again before the table streams."""
+        """Note the keys whose rows must be read from the source again before the table streams."""
         return self._with(reread=tuple(keys))
 
     def _with(self, **facts: object) -> TableState:
@@ -218,7 +218,7 @@ def _illegal(name: str, where: str, table: str) -> StateError:
 
 
 def heard_of(source: TableId, target: TableId, joins: bool = False) -> TableState:
-    """The first state of a table."""
+    """Return the first state of a table."""
     return TableState(source, target, Life.PENDING, facts=replace(NO_FACTS, joins=joins))
 
 
@@ -226,8 +226,10 @@ def heard_of(source: TableId, target: TableId, joins: bool = False) -> TableStat
 def prepare(
     state: TableState | None, schema: TableSchema, target: TableId, joins: bool = False, keeps: bool = False
 ) -> TableState:
-    """A load is about to begin: its definition is noted. Changes that are set aside are forgotten with the load's first
-    statement, and their number with them."""
+    """Note the definition that a load is about to begin with.
+
+    Changes that are set aside are forgotten by the load's first statement at the target, and their number with them.
+    """
     facts = Facts(joins=joins, kept=keeps, set_aside=state.facts.set_aside if state else 0)
     now = TableState(schema.id, target, Life.PENDING, schema=schema, facts=facts)
     return replace(now, generation=state.generation, changes_applied=state.changes_applied) if state else now
@@ -235,7 +237,7 @@ def prepare(
 
 @_step(Life.PENDING, Life.LOADING, Life.PARKED, after=Life.LOADING)
 def begin(state: TableState, generation: int) -> TableState:
-    """Rows are about to be copied. A target does this with the ledger, in one transaction."""
+    """Start copying rows. A target does this together with the ledger, in one transaction."""
     facts = replace(state.facts, loaded=False, parked_for=ParkedFor.OTHER)
     return replace(
         state, state=Life.LOADING, generation=generation, low="", high="", reason="", rows_loaded=0, facts=facts
@@ -243,53 +245,58 @@ def begin(state: TableState, generation: int) -> TableState:
 
 
 def require_begin(state: str, table: TableId) -> None:
-    """For a target that takes this step in a statement of its own. Raises StateError where `begin` does."""
+    """Raise StateError where `begin` would. A target that takes this step in a statement of its own calls it."""
     if not any(step.name == "begin" and state in step.before for step in STEPS):
         raise _illegal("begin", state, str(table))
 
 
 @_step(Life.LOADING, after=Life.LOADING)
 def hand_over(state: TableState, low: str, high: str, rows: int, aside: int = 0) -> TableState:
-    """All rows are there: from here on the table is apply's, which begins with the load's window. `aside`: rows that the load
-    has set aside."""
+    """Hand a table whose rows are all there to apply, which begins with the load's window. `aside`: rows that the load
+    set aside.
+    """
     facts = replace(state.facts, loaded=True, set_aside=aside or state.facts.set_aside)
     return replace(state, low=low, high=high, rows_loaded=rows, facts=facts)
 
 
 @_step(Life.LOADING, after=Life.LOADING)
 def arrive(state: TableState) -> TableState:
-    """A table that was loaded by itself, or resumed, joins the others."""
+    """Let a table that was loaded alone, or resumed, join the others."""
     return replace(state, reason="", facts=replace(state.facts, joins=False, resumes=None))
 
 
 @_step(Life.LOADING, after=Life.STREAMING)
 def stream(state: TableState) -> TableState:
-    """The window is passed, and no row has to be read again."""
+    """Begin to stream: the window is passed, and no row has to be read again."""
     return replace(state, state=Life.STREAMING, low="", high="", facts=replace(state.facts, window=None))
 
 
 @_step(Life.STREAMING, Life.LOADING, after=Life.LOADING)
 def open_window(state: TableState, low: int, high: int) -> TableState:
-    """Rows came from the source again, or changes come once more: between these sequences changes are applied as behind a
-    load."""
+    """Open a window: between these sequences changes are applied as behind a load.
+
+    Needed where rows came from the source again, or changes come once more.
+    """
     return replace(state, state=Life.LOADING, facts=replace(state.facts, loaded=True, window=(low, high)))
 
 
 @_step(Life.STREAMING, after=Life.STREAMING)
 def note_built(state: TableState, not_built: Sequence[str] = ()) -> TableState:
-    """Indexes and keys stand, but for those that the target refused."""
+    """Note that indexes and keys exist, except those that the target refused."""
     return replace(state, facts=replace(state.facts, built=True, not_built=tuple(not_built)))
 
 
 @_step(Life.STREAMING, after=Life.STREAMING)
 def build_again(state: TableState) -> TableState:
-    """Indexes and keys are looked at once more: they were taken off, or what kept them from being built may be gone."""
+    """Note that indexes and keys have to be checked again: they were taken off, or what kept them from being built may
+    be gone.
+    """
     return replace(state, facts=_unbuilt(state.facts))
 
 
 @_step(*_EVERY, after=Life.PARKED)
 def park(state: TableState, reason: str, resumes: int | None = None) -> TableState:
-    """Nothing is applied to it any more. `resumes`: the sequence behind which it can go on, as long as the trail is kept."""
+    """Stop applying changes to the table. `resumes`: the sequence behind which it can go on, as long as the trail is kept."""
     parked_for = ParkedFor.DROPPED if tells_dropped(reason) else ParkedFor.OTHER
     facts = replace(state.facts, parked_for=parked_for, resumes=state.facts.resumes if resumes is None else resumes)
     return replace(state, state=Life.PARKED, low="", high="", reason=reason, facts=facts)
@@ -297,7 +304,7 @@ def park(state: TableState, reason: str, resumes: int | None = None) -> TableSta
 
 @_step(*_EVERY, after=Life.PARKED)
 def take_out(state: TableState) -> TableState:
-    """A load was asked for of a table that is followed: apply lets go of it."""
+    """Take a table that is followed out of the stream, because a load of it was asked for."""
     facts = replace(_unbuilt(state.facts), joins=False, reread=(), resumes=None, window=None, parked_for=ParkedFor.LOAD)
     reason = f"{ParkedFor.LOAD.words}: anabranch load JOB --table {state.source}"
     return replace(state, state=Life.PARKED, low="", high="", reason=reason, facts=facts)
@@ -305,35 +312,38 @@ def take_out(state: TableState) -> TableState:
 
 @_step(*_EVERY, after=Life.PARKED)
 def wait_for_load(state: TableState, reason: str, recreates: bool) -> TableState:
-    """The job file was changed, and only a load brings the table in as it says now. `recreates`: the target table has to be
-    made anew."""
+    """Park a table that only a load brings in as the changed job file wants it. `recreates`: the target table must be
+    created anew.
+    """
     facts = replace(state.facts, joins=False, resumes=None, parked_for=ParkedFor.OTHER)
     return replace(park(state, reason), facts=replace(facts, recreate=recreates or facts.recreate))
 
 
 @_step(Life.PARKED, after=Life.LOADING)
 def resume(state: TableState) -> TableState:
-    """It is to go on where it was parked; apply lets it, or refuses."""
+    """Ask that a parked table goes on from its place; apply accepts that, or refuses."""
     facts = replace(state.facts, joins=True, loaded=True, parked_for=ParkedFor.OTHER)
     return replace(state, state=Life.LOADING, facts=facts)
 
 
 @_step(Life.LOADING, after=Life.PARKED)
 def refuse_to_resume(state: TableState, why: str) -> TableState:
-    """It cannot go on yet: parked again, at its place."""
+    """Park a table again at its place, because it cannot go on yet."""
     facts = replace(state.facts, joins=False)
     return replace(park(state, f"still refused: {why}"), facts=facts)
 
 
 @_step(Life.PARKED, Life.LOADING, after=Life.PARKED)
 def give_up_place(state: TableState) -> TableState:
-    """The trail is held for it no longer: only a load brings it back. Also one that was about to resume stays parked: without
-    its place nothing could tell where it would have to go on."""
+    """Release the part of the trail that is held for the table: only a load brings it back.
+
+    A table that was about to resume stays parked, too: without its place nothing could tell where to go on.
+    """
     return replace(state, state=Life.PARKED, facts=replace(state.facts, joins=False, resumes=None))
 
 
 def tells_dropped(reason: str) -> bool:
-    """Does a reason, of a state or of a barrier in the trail, say that the source has no such table any more?"""
+    """Return whether a reason, of a state or of a barrier in the trail, says that the source dropped the table."""
     return reason.startswith(DROPPED)
 
 

@@ -45,7 +45,7 @@ class Term:
             raise ValueError(f"{self.op} with {len(self.of)} operands")
 
     def columns(self) -> Iterator[str]:
-        """Source columns that it names, as often as it does."""
+        """Yield the source columns that the term names, repeated as often as it names them."""
         if self.op == "column":
             yield self.text
         for term in self.of:

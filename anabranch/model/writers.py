@@ -36,8 +36,10 @@ def own_targets(writers: Iterable[SourceWriter], key: str) -> frozenset[TableId]
 
 
 def led_back(ours: Mapping[TableId, TableId], theirs: Iterable[tuple[TableId, TableId]]) -> frozenset[TableId]:
-    """The source tables of `ours` (with what they are written to) whose changes `theirs` bring back to them, over however many
-    tables of both."""
+    """Return source tables of `ours` (source → target) whose changes come back to them over `theirs`.
+
+    Example: we copy a.t to b.t, and another job copies b.t to a.t. The way may lead over any number of tables of both.
+    """
     comes_to = defaultdict(set)
     for read, written in theirs:
         comes_to[read].add(written)
@@ -46,7 +48,9 @@ def led_back(ours: Mapping[TableId, TableId], theirs: Iterable[tuple[TableId, Ta
 
 
 def passed_on(writers: Iterable[SourceWriter], ours: Mapping[TableId, TableId]) -> list[SourceWriter]:
-    """As they are seen behind the job that copies `ours`: what each reads at its own source, and where the job writes it."""
+    """Return the writers as seen behind the job that copies `ours`: what each reads at its own source, and the target
+    table that the job writes it to.
+    """
     found: dict[tuple[str, str], set[tuple[TableId, TableId]]] = defaultdict(set)
     for writer in writers:
         found[writer.name, writer.key].update(
@@ -56,12 +60,12 @@ def passed_on(writers: Iterable[SourceWriter], ours: Mapping[TableId, TableId]) 
 
 
 def as_text(writers: Iterable[SourceWriter]) -> str:
-    """To be kept as a fact of the job that passes them on."""
+    """Serialise the writers as a fact of the job that passes them on."""
     return json.dumps([[one.name, one.key, [[str(a), str(b)] for a, b in one.pairs]] for one in writers])
 
 
 def from_text(text: str, through: str) -> list[SourceWriter]:
-    """The reverse of `as_text`, of a job of this name."""
+    """Parse what `as_text` gives. `through`: the name of the job that kept it."""
     parse = TableId.parse
     return [
         SourceWriter(name, key, tuple((parse(read), parse(written)) for read, written in pairs), through)

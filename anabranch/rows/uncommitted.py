@@ -1,4 +1,4 @@
-"""What a log gives that has uncommitted work in it: changes as they were made, transactions interleaved (K6, AT-53, GG-15).
+"""What a log gives that has uncommitted work in it: changes as they were made, transactions interleaved (K6).
 
 MySQL and MariaDB log a transaction when it ends, or is prepared (`contracts.LogPrepared`), so their readers give none of this.
 PostgreSQL's give it of large transactions, beside whole ones. What becomes of it until the end is known is capture's business

@@ -1,4 +1,4 @@
-"""Rows of transactions that are open at the source, beside the segments until the log says how they end (AT-53, GG-15).
+"""Rows of transactions that are open at the source, beside the segments until the log says how they end (K6).
 
 A transaction has parts, numbered from 0: files of the same frames as a segment, header, definitions, chunks, then a KEPT
 frame that says which stretch of the log it holds. A part counts when it has its name; it is never changed. Where the

@@ -38,7 +38,7 @@ def until_asked(shop: Database) -> None:
 
 
 def test_an_address_that_swallows_packets(shop: Database) -> None:
-    """AT-42: opening a connection ends after the job's time."""
+    """Opening a connection ends after the job's time."""
     with Proxy(shop.server.host, shop.server.port) as proxy:
         usual = replace(endpoint_of(shop), host="127.0.0.1", port=proxy.port)
         end = replace(usual, limits=EndLimits(connect=2.0))
@@ -96,7 +96,7 @@ def test_a_server_that_answers_others_is_not_cut(shop: Database) -> None:
 
 
 def test_a_statement_that_hangs_without_a_lock(shop: Database) -> None:
-    """AT-41: given up after the job's time, with an error that is tried again. What copies rows has no limit."""
+    """Given up after the job's time, with an error that is tried again. What copies rows has no limit."""
     end = replace(endpoint_of(shop), limits=EndLimits(statement=1.0))
     with closing(connect(end)) as ours, pytest.raises(SourceUnavailable):
         ask(ours, "SELECT SLEEP(600)")

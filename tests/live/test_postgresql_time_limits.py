@@ -41,7 +41,7 @@ def until_asked(database: Database) -> None:
 
 @pytest.mark.parametrize("open_it", [lambda end: connect(end, "anabranch:test"), open_session])
 def test_an_address_that_swallows_packets(target_database: Database, open_it: Callable[[Endpoint], Any]) -> None:
-    """AT-42: opening a connection ends after the job's time."""
+    """Opening a connection ends after the job's time."""
     with Proxy(target_database.server.host, target_database.server.port) as proxy:
         usual, end = (by(proxy, target_database, limits) for limits in (EndLimits(), EndLimits(connect=2.0)))
         open_it(usual).close()
@@ -82,7 +82,7 @@ def test_a_server_that_answers_others_is_not_cut(target_database: Database) -> N
 
 
 def test_a_statement_that_hangs_without_a_lock(target_database: Database) -> None:
-    """AT-33, AT-41: ended after the job's time, and the error is one that is tried again. What copies rows has no limit."""
+    """Ended after the job's time, and the error is one that is tried again. What copies rows has no limit."""
     end = replace(endpoint_of(target_database), limits=EndLimits(statement=1.0))
     with (
         closing(connect(end, "anabranch:test", autocommit=True)) as apply,

@@ -149,7 +149,7 @@ def it_is_waited_for(made: Scenario, to_target: Proxy) -> None:
 
 
 def a_limit_of_the_job_ends_it(made: Scenario, to_target: Proxy) -> None:
-    """AT-30: after so many tries, with the code of a target that is away."""
+    """After so many tries, with the code of a target that is away."""
     made.write_job("[retry.target]\nconnect_s = 2\ninterval_s = 1\nlimit = 2\n")
     run = made.start("run")
     made.sync(run, seconds=200)
@@ -162,7 +162,7 @@ def a_limit_of_the_job_ends_it(made: Scenario, to_target: Proxy) -> None:
 def test_a_source_that_is_away_is_tried_again_as_the_job_says(
     mariadb: Server, scenario: Callable[..., Scenario]
 ) -> None:
-    """AT-39, AT-40: so many tries, with pauses of that length; then capture ends with 5."""
+    """So many tries, with pauses of that length; then capture ends with 5."""
     with Proxy(mariadb.host, mariadb.port) as to_source:
         made = scenario(mariadb, *ITEM, source_at=("127.0.0.1", to_source.port))
         it_is_tried_three_times(made, to_source)

@@ -72,7 +72,7 @@ def is_in(made: Scenario, running: Running | None, state: str, sub_state: str) -
 
 
 def what_it_counts(made: Scenario, run: Running) -> None:
-    """AT-46: ten transactions of three rows are 10 and 30, at both ends; a reset sets back what is since then."""
+    """Ten transactions of three rows are 10 and 30, at both ends; a reset sets back what is since then."""
     before = look(made)
     writes = [f"INSERT INTO item VALUES ({n}, 'x'), ({n + 1}, 'x'), ({n + 2}, 'x')" for n in range(100, 130, 3)]
     made.source.execute(*writes)
@@ -189,7 +189,7 @@ def entries(made: Scenario, *options: str) -> list[dict[str, Any]]:
 
 
 def the_trace_is_switched_and_followed_while_it_runs(made: Scenario, run: Running) -> None:
-    """AT-24: nothing is started again for it, sessions that are open already tell what they are asked. Values are in none of
+    """Nothing is started again for it, sessions that are open already tell what they are asked. Values are in none of
     it. Whoever follows sees each entry once."""
     follower = made.start("trace", "--follow", "--json", "--level", "debug", "--since", "1d")
     made.cli("trace", "--record", "debug")
@@ -247,7 +247,7 @@ def followed(made: Scenario, follower: Running) -> list[str]:
 
 
 def the_trace_tells_all_of_it(made: Scenario) -> None:
-    """AT-51: each state with an entry of the same name; AT-24: also what the log warned of, and the command."""
+    """Each state with an entry of the same name; also what the log warned of, and the command."""
     found = entries(made)
     assert [entry["at"] for entry in found] == sorted(entry["at"] for entry in found)
     states = {(entry["state"], entry["sub_state"]) for entry in found if "state" in entry}

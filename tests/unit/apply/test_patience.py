@@ -70,7 +70,7 @@ def test_stopping_ends_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_as_long_as_the_job_says(clock: list[float]) -> None:
-    """AT-29, AT-30: after so many tries, or seconds; with pauses no longer than that; never where there is no limit."""
+    """After so many tries, or seconds; with pauses no longer than that; never where there is no limit."""
     three = Patience(retry=EndLimits(tries=3, interval=0.5))
     assert [three.failure(TargetUnavailable("x")) for _ in range(3)] == [0.2, 0.4, 0.5]
     with pytest.raises(TargetUnavailable):

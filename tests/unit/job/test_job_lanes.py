@@ -122,7 +122,7 @@ def test_a_row_that_is_refused_is_no_target_that_is_away(both: list[Lane]) -> No
 
 @pytest.mark.parametrize(("limit", "starts"), [(5, 6), (0, 1), (-1, 20)])
 def test_a_part_is_started_again_as_often_as_the_job_says(limit: int, starts: int) -> None:
-    """AT-31: so many abnormal ends in an hour, then no more; -1: always."""
+    """So many abnormal ends in an hour, then no more; -1: always."""
     child = Child("capture", [sys.executable, "-c", "raise SystemExit(1)"], restarts_per_hour=limit)
     now, begun = 0.0, 0
     while begun < starts:

@@ -94,7 +94,7 @@ def test_the_life_of_a_part_with_its_states_warnings_and_error(job: Job) -> None
 def test_details_are_noted_while_somebody_wants_them_and_never_shown(
     job: Job, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """AT-24, without a start in between; also where nothing but errors is shown. The thread that brings the trace to a target
+    """Without a start in between; also where nothing but errors is shown. The thread that brings the trace to a target
     notes nothing of its own work: each batch would make the next one."""
     log.configure("error", json=True)
     monkeypatch.setattr(watching, "BEAT", 0.0)
