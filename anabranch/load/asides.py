@@ -13,14 +13,14 @@ from anabranch.rows.refused import LEAVE_OUT, refused
 
 
 class PieceAsides:
-    """Those of one piece, in the order in which they come; `changes` once all lines were taken."""
+    """The rows of one piece that are set aside, in the order in which they come; `changes` once all lines were taken."""
 
     def __init__(self, load: LoadTable, number: int) -> None:
         self.load, self.number = load, number
         self._changes: list[AsideChange] = []
 
     def take(self, row: LeftOut) -> None:
-        """Raises ValueRefused for one that may not be set aside."""
+        """Set a row aside. Raises ValueRefused for one that may not be."""
         load, names = self.load, dict(zip(self.load.table.source_columns, self.load.table.columns, strict=True))
         kept = {names[name]: value for name, value in row.values.items() if name in names}
         key = {name: kept.get(name) for name in load.table.key}

@@ -1,4 +1,5 @@
-"""One chunk inside a Spark task, or tables that belong together: open a snapshot, note its marks, pass the lines on.
+"""Copying inside a Spark task, one chunk or tables that belong together: open a snapshot, note its marks, pass the
+lines on.
 
 A chunk may be done again at any time: its rows and its ledger row commit together, and a loader leaves a chunk alone
 that is done. What does not live here: which chunks there are (plan.py), what happens after a failure (run.py).
@@ -80,7 +81,9 @@ class ChunkWork:
 
     @contextmanager
     def read(self, piece: Piece | Knot) -> Iterator[tuple[bytes, Iterator[bytes]]]:
-        """The connection stays open for the next piece where all rows of this one were taken from it."""
+        """Yield a piece's header and its lines. The connection stays open for the next piece if all rows of this one
+        were read.
+        """
         snapshot, is_over = self._snapshot(), False
 
         def whole(blocks: Generator[bytes, None, int | None]) -> Generator[bytes, None, int | None]:
@@ -121,7 +124,7 @@ class ChunkWork:
     def blocks(
         self, snapshot: SnapshotReader, pieces: Sequence[Piece], form: str = ""
     ) -> Generator[bytes, None, int | None]:
-        """An empty one between two pieces. Returns what the source says of how many rows a stream has."""
+        """Yield the lines of pieces, an empty block between two. Returns the source's own count of rows, where it gives one."""
         for number, piece in enumerate(pieces):
             if number:
                 yield b""
@@ -134,7 +137,7 @@ class ChunkWork:
         return None
 
     def _rules_of(self, piece: Piece) -> ValueRules:
-        """Rows are left out where they can be set aside."""
+        """Return the rules for values: rows are left out, instead of refused, only where they can be set aside."""
         return replace(self.rules, carries=self.rules.carries and bool(piece.load.may_lack))
 
     def finish(self, piece: Piece | Knot, header: bytes, blocks: Iterator[bytes]) -> tuple[int, ...] | None:
@@ -155,8 +158,11 @@ class ChunkWork:
             return lines.finish(piece, header, blocks)
 
     def _labels_added(self, piece: Piece | Knot) -> bool:
-        """May the target take the rows now? A label that the source's type got since the load began is added there; the source
-        is asked for what the tables need now, as no log tells of it."""
+        """Add labels that the source's types got since the load began. Returns whether the target may take the rows
+        now.
+
+        The source is asked for what the tables need now, because no log tells.
+        """
         tables = [one.load.schema.id for one in pieces_of(piece) if one.load.schema.needs]
         if not tables:
             return False

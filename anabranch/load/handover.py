@@ -1,4 +1,4 @@
-"""What the stream needs to go on after a table's load: all marks of its chunks, kept with its state at the target.
+"""Handing a loaded table to the stream: all marks of its chunks, kept with its state at the target.
 
 Marks are not compared here: the apply engine resolves them to sequences of the trail. The table stays `loading` until
 the stream has passed its window (K5).

@@ -1,4 +1,5 @@
-"""Which tables have to be loaded after which, and which need one exact moment, because of cascades the log leaves out.
+"""The order of a load: tables that come after others, and tables that need one exact moment, because of cascades the
+log leaves out.
 
 A cascade to grandchildren runs over the rows of the table between. Those rows must be known at every place of the log
 that the grandchildren replay: the table between is loaded first, the whole of it, so that its window has passed where
@@ -38,7 +39,7 @@ class Demand:
 def demands(
     tables: Mapping[TableId, TableSchema], logs_cascades: bool, logs_whole_rows: bool = True
 ) -> list[list[Demand]]:
-    """Levels to load one after the other; within a level in any order."""
+    """Return the levels to load one after the other; within a level the order does not matter."""
     parents = {t: set() if logs_cascades else _unseen_parents(s, tables) for t, s in tables.items()}
     above = {t: frozenset(_ancestors(t, parents)) for t in tables}
     circular = {t for t in tables if t in above[t]}
@@ -57,9 +58,13 @@ def demands(
 def _loses_its_rows(
     schema: TableSchema, tables: Mapping[TableId, TableSchema], children: _Children, logs_whole_rows: bool
 ) -> bool:
-    """Might a replay move a row to a wrong parent where reading it again would not mend everything? Its key moves with it,
-    or the parent is changed unseen itself, or what becomes of it there goes on to its children. Where the log leaves columns
-    out, any row that meets its change too late waits to be read again, and so takes children along, or does not."""
+    """Return whether a replay could move a row to a wrong parent, and reading the row again would not repair
+    everything.
+
+    It would not where the row's key moves with it, where the parent is changed unseen itself, or where the change goes
+    on to the row's children. Where the log leaves columns out, any row that comes too late for its change waits to be
+    read again, and its children may or may not be taken along.
+    """
     keys = [k for k in schema.foreign_keys if k.parent in tables]
     following = [k for k in keys if k.on_update is Action.CASCADE]
     unseen = [REMOVED] if any(k.on_delete is Action.CASCADE for k in keys) else []
@@ -93,7 +98,7 @@ def _children(tables: Mapping[TableId, TableSchema]) -> _Children:
 
 
 def _between(tables: Mapping[TableId, TableSchema], children: _Children) -> dict[TableId, set[TableId]]:
-    """By table: the tables over whose unseen changes further ones come to it."""
+    """Return for each table the tables over whose unseen changes further ones come to it."""
     logged = [(t, what) for t, s in tables.items() for what in (REMOVED, frozenset(c.name for c in s.columns))]
     reached, open_changes = set[_Change](), [one for change in logged for one in _caused(change, children)]
     found: dict[TableId, set[TableId]] = {table: set() for table in tables}
@@ -109,7 +114,7 @@ def _between(tables: Mapping[TableId, TableSchema], children: _Children) -> dict
 
 
 def _caused(change: _Change, children: _Children) -> Iterator[_Change]:
-    """What foreign keys do to other rows where rows are removed, or columns of theirs change."""
+    """Yield the changes that foreign keys make to other rows where rows are removed, or columns of theirs change."""
     parent, columns = change
     for child, key in children.get(parent, ()):
         if columns == REMOVED and key.on_delete is Action.CASCADE:
@@ -132,13 +137,13 @@ def _ancestors(table: TableId, parents: Mapping[TableId, set[TableId]]) -> set[T
 
 
 def _level(table: TableId, between: Mapping[TableId, set[TableId]]) -> int:
-    """0 where nothing has to come first. Tables that have to be of the same moment are on one level."""
+    """Return the table's level, 0 where nothing has to come first. Tables that must be of the same moment share a level."""
     together = _together(table, between)
     first = {t for one in together for t in between.get(one, ())} - together
     return max((1 + _level(t, between) for t in first), default=0)
 
 
 def _together(table: TableId, between: Mapping[TableId, set[TableId]]) -> frozenset[TableId]:
-    """Collects what has to come before this one and behind it, with itself."""
+    """Return the tables that have to come both before this one and behind it, with itself."""
     first = _ancestors(table, between)
     return frozenset({table} | {t for t in first if table in _ancestors(t, between)})

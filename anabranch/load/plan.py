@@ -1,8 +1,8 @@
-"""What is to be loaded: tables, their chunks, and where an interrupted load goes on.
+"""The plan of a load: tables, their chunks, and where an interrupted load goes on.
 
-The ledger at the target is the truth (K29): chunks that are in it keep their bounds and are loaded once. But not those of a
-table without a key that was cut by where its rows lie: they are the table in the snapshot of the first of them only, which
-ends with the load that shares it. Another load begins the table anew.
+The ledger at the target is the truth (K29): chunks that are in it keep their bounds and are loaded once. The exception
+is a table without a key that was cut by where its rows lie: its chunks are one table only in the snapshot of the first
+of them, which ends with the load that shares it. Another load begins such a table anew.
 """
 
 from __future__ import annotations
@@ -39,13 +39,18 @@ AT_ONCE = 64  # new tables that are begun in one transaction
 
 @dataclass(frozen=True)
 class LoadTable:
-    """One table's load. `generation` counts its loads from 1; the same number again goes on with an interrupted one.
-    `empty`: rows of the target table go away in the generation's first transaction; `recreate`: the table itself.
-    `exact`: all rows are of one moment of the log (order.py); keyless tables always are. `changed_with`: tables whose
-    changes change rows of this one, unseen in the log. `together`: tables of which all rows are of one moment with this
-    one's. `joins`: the others stream already (K15). `keep`: rows that
-    are there, of other jobs, stay. `may_lack`: source columns whose values need not be convertible: a row without one is set
-    aside, up to `aside_limit` of the table."""
+    """A table's load. `generation` counts its loads from 1; the same number again goes on with an interrupted one.
+
+    - `empty`: rows of the target table are removed in the generation's first transaction; `recreate`: the table itself
+      is.
+    - `exact`: all rows are of one moment of the log (order.py); keyless tables always are.
+    - `changed_with`: tables whose changes change rows of this one, unseen in the log.
+    - `together`: tables whose rows must all be of the same moment as this one's.
+    - `joins`: the others stream already (K15).
+    - `keep`: rows of other jobs that are there stay.
+    - `may_lack`: source columns whose values need not be convertible: a row without one is set aside, up to
+      `aside_limit` of the table.
+    """
 
     schema: TableSchema
     table: TargetTable
@@ -88,7 +93,7 @@ class Knot:
 
     @property
     def load(self) -> LoadTable:
-        """As whose it is told of."""
+        """The load that the knot is reported under: its first table's."""
         return self.pieces[0].load
 
 
@@ -171,7 +176,7 @@ class _Planner:
         return NewLoad(load.schema, load.table, state, before, self._bounds(load))
 
     def _estimate(self, schema: TableSchema) -> int:
-        """Asked once."""
+        """Estimate a table's rows; the source is asked once."""
         if schema.id not in self.estimates:
             self.estimates[schema.id] = self.snapshot.estimate(schema)
         return self.estimates[schema.id]
@@ -194,7 +199,9 @@ class _Planner:
         return Planned(load, tuple(chunks), self._estimate(load.schema))
 
     def _begin(self, load: LoadTable, state: TableState | None) -> list[LoadedChunk]:
-        """The definition is saved before the generation begins: a ledger never stands beside another load's facts."""
+        """Begin a table's load. The definition is saved before the generation begins, so that a ledger never stands
+        beside another load's facts.
+        """
         of = (self.job, load.generation)
         self.loader.create_table(load.schema, load.table, self.rules, load.recreate, self.beside, of)
         pending = prepare(state, load.schema, load.table.target, load.joins, load.keep)
@@ -209,7 +216,9 @@ class _Planner:
         return self.loader.chunks(self.job, load.schema.id, load.generation)
 
     def _bounds(self, load: LoadTable) -> list[Bounds]:
-        """Rows of others beside ours cannot be emptied: such a table is not begun anew."""
+        """Cut a table into chunks. One that keeps rows of other jobs is not cut by place: it could not be emptied and
+        begun anew.
+        """
         if not load.exact:
             return self.snapshot.bounds(load.schema, self._chunk_rows(load))
         if load.schema.primary_key or load.keep or load.together or not self.by_place:
@@ -227,7 +236,7 @@ def _have_begun() -> None:
 
 
 def _is_new(load: LoadTable, state: TableState | None) -> bool:
-    """Was nothing of it ever here, and is nothing asked for but to load it?"""
+    """Return whether nothing of the table was ever here, and nothing is asked for but to load it."""
     is_first = state is None or (state.is_unbegun and state.facts == NO_FACTS)
     return is_first and load.generation == 1 and not (load.recreate or load.joins or load.keep)
 

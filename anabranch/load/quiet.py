@@ -21,8 +21,11 @@ class TrailQuiet:
     source: SourceConnector
 
     def __call__(self, tables: frozenset[TableId], low: LogMark, high: LogMark) -> bool | None:
-        """None: capture has not come to `high` yet. Looks at whole chunks: a neighbour's transaction may be taken for one
-        of a table's own, which costs another try."""
+        """Return whether no transaction touched the tables between the two marks; None: capture has not reached `high`
+        yet.
+
+        Looks at whole chunks: a neighbour's transaction may be taken for one of a table's own, which costs another try.
+        """
         order = self.source.order
         with TrailReader(self.trail) as trail:
             end = trail.end()
@@ -48,7 +51,7 @@ def _chunks_with(trail: TrailReader, tables: frozenset[TableId]) -> Iterator[Chu
 
 
 def _transactions(chunk: Chunk) -> Iterator[tuple[str, str | None]]:
-    """Keeps the transactions of the source's log: what brings a definition in is our own and stands in no log."""
+    """Yield the transactions of the source's log. A chunk that only brings in a definition is ours and is in no log."""
     if chunk.is_ours:
         return iter(())
     natives, gtids = (chunk.transactions.column(name).to_pylist() for name in ("native", "gtid"))

@@ -106,8 +106,10 @@ def begun_patiently(
     stop: Callable[[], bool],
     limits: EndLimits,
 ) -> list[Planned]:
-    """Begins the loads, again where others are in the way (a deadlock, a lock that did not come): what was begun goes on.
-    Raises TargetBusy once that has lasted for the limit, or `stop()` says so."""
+    """Begin the loads, again and again while others are in the way (a deadlock, a lock that did not come).
+
+    What was begun goes on. Raises TargetBusy once that has lasted for the limit, or `stop()` says so.
+    """
     since, pause = time.monotonic(), 0.5
     while True:
         try:
@@ -123,22 +125,25 @@ def begun_patiently(
 
 @contextmanager
 def sharing(source: SourceConnector, identity: str, planned: Sequence[Planned]) -> Iterator[str]:
-    """One snapshot for tables of several chunks, where the source has such: then they are of one moment, and no window is
-    needed (K14). Of a table that is half loaded the rest has another moment anyway."""
+    """Share one snapshot among tables of several chunks, where the source can: they are of one moment, and need no
+    window (K14).
+
+    A table that is half loaded is left out: its rest is of another moment anyway.
+    """
     cut = [one.load.schema for one in planned if len(one.chunks) > 1 and not one.rows and not one.load.together]
     with closing(source.snapshot(identity)) as snapshot:
         yield snapshot.share(cut) if cut and isinstance(snapshot, SharingReader) else ""
 
 
 def forms_of(target: TargetConnector, rules: ValueRules, planned: Sequence[Planned]) -> dict[TableId, str]:
-    """In which form target tables take rows unread."""
+    """Return the form in which target tables take rows without decoding, by table."""
     left = [one.load.table for one in planned if one.pieces]
     with closing(target.loader(rules)) as loader:
         return dict(loader.raw_forms(left)) if left and isinstance(loader, RawLoader) else {}
 
 
 class _SnapshotGone(Exception):
-    """What is done of a table without a key cannot be completed any more."""
+    """The shared snapshot is lost: what is done of a table without a key cannot be completed any more."""
 
 
 class _EndAway(Exception):
@@ -198,7 +203,9 @@ class _Load:
         return finished
 
     def bundles(self) -> list[Bundle]:
-        """One for all tables without a filter, one for each filtered table; large tables first, small ones together."""
+        """Return one bundle for all tables without a filter, one for each filtered table; large tables first, small
+        ones together.
+        """
         plain: list[Piece | Knot] = []
         sizes: list[float] = []
         filtered: list[Bundle] = []
@@ -222,8 +229,10 @@ class _Load:
         return [Bundle(plain, sizes), *filtered]
 
     def refuse_part(self, together: frozenset[TableId]) -> None:
-        """Tables that have to be of one moment are committed as one: where some are there and others not, somebody else
-        has loaded them (a release before they were). Raises StateError."""
+        """Raise StateError if only some of the tables that must be of one moment are loaded.
+
+        They are committed together, so somebody else has loaded those (a release that did not know of it).
+        """
         states = self.store.tables(self.work.job)
         here = {t: self.tables[t].chunks for t in together & self.tables.keys()}
         there = [t for t, chunks in here.items() if any(chunk.rows is not None for chunk in chunks)]
@@ -237,7 +246,9 @@ class _Load:
             )
 
     def size(self, table: TableId) -> float:
-        """Size of one of its chunks, as the part of a task that it fills: chunks of a large table have one each."""
+        """Return the size of one of a table's chunks, as the part of a task that it fills: chunks of a large table have
+        one each.
+        """
         planned = self.tables[table]
         return planned.estimate / ROWS_PER_TASK if len(planned.chunks) == 1 else 1.0
 
@@ -264,7 +275,9 @@ class _Load:
                 self.hand_over(self.done)
 
     def polled(self) -> bool:
-        """Has the load to stop? Asked again and again, so that tables that are done do not wait for one that is large."""
+        """Return whether the load has to stop. Called again and again: hands tables over that are done, so that they
+        need not wait for a large one.
+        """
         if self.done and time.monotonic() > self.handed_over_at + AT_ONCE_SECONDS:
             self.hand_over(self.done)
         return self.stop()
@@ -278,7 +291,7 @@ class _Load:
             raise _EndAway
 
     def hand_over(self, tables: Sequence[TableId]) -> None:
-        """Those of which every chunk is done. What finds an end away is tried again behind the next round."""
+        """Hand over the tables of which every chunk is done. If an end is away it is tried again behind the next round."""
         tables, self.done, self.handed_over_at = list(tables), [], time.monotonic()
         for first in range(0, len(tables), AT_ONCE):
             some = tables[first : first + AT_ONCE]
@@ -295,7 +308,7 @@ class _Load:
                 del self.open[table]
 
     def close(self) -> None:
-        """Closes the connections that hand tables over; they are opened again when they are asked again."""
+        """Close the connections that hand tables over; they are opened again when needed."""
         self.store.close()
         self.loader.close()
 
@@ -303,7 +316,7 @@ class _Load:
         self.on_progress(table, self.rows[table], self.tables[table].estimate)
 
     def wait(self) -> None:
-        """Between two rounds: for an end that is away, or for capture to pass a keyless table's snapshot (K4)."""
+        """Wait between two rounds: for an end that is away, or for capture to pass a keyless table's snapshot (K4)."""
         bound = log.get(job=self.work.job)
         if self.unavailable:
             error = self.unavailable[-1]
@@ -335,8 +348,10 @@ class _Load:
 def hand_over_all(
     store: TargetStore, loader: Loader, job: str, loads: Sequence[LoadTable], parked: Callable[[TableId], str]
 ) -> None:
-    """`hand_over` of many at once; one by one where some are not as their load left them. Whether capture has parked one is
-    asked behind the indexes, which may take long."""
+    """Hand over many tables at once; one by one where some are not as their load left them.
+
+    Whether capture has parked one is asked after its indexes are built, which may take long.
+    """
     states = store.tables(job) if len(loads) > 1 else {}
     asides = store.count_aside(job)  # also what a former run has, by another job file
     plain = [load for load in loads if _is_under_way(states.get(load.schema.id), load)]
@@ -409,5 +424,5 @@ def _handed_over(
 
 
 def _is_under_way(state: TableState | None, load: LoadTable) -> bool:
-    """Is it this load that the state tells of, and not handed over?"""
+    """Return whether the state is that of this load, and not handed over yet."""
     return state is not None and state.generation == load.generation and state.is_loading and not state.is_loaded

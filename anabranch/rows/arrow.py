@@ -76,7 +76,7 @@ def _array(type: LogicalType, values: Sequence[Any]) -> pa.Array:
 
 
 def _decimals(type: pa.DataType, values: Sequence[Any]) -> pa.Array:
-    """Unscaled ints become the two's complement words that Arrow stores; most fit 64 bits, numpy extends their sign."""
+    """Convert unscaled ints to the two's complement words that Arrow stores. Most fit 64 bits; numpy extends their sign."""
     words = type.bit_width // 64
     try:
         narrow = pa.array(values, pa.int64())

@@ -48,12 +48,12 @@ class AsideChange:
 
     @property
     def images(self) -> list[Texts]:
-        """What the row was and became, as far as it is known."""
+        """Return the row before and after the change, as far as it is known."""
         before = dict(self.before or {})
         return [image for image in (before, {**before, **self.after} if self.after is not None else {}) if image]
 
     def change(self, table: TargetTable) -> RowChange:
-        """To be carried out."""
+        """Build the row change that carries it out."""
         is_insert = self.operation == "insert"
         return RowChange(
             table,
@@ -66,8 +66,11 @@ class AsideChange:
 
 
 def carried_out(changes: Sequence[AsideChange]) -> list[AsideChange]:
-    """What to do for all changes of one row, in their order: themselves; or, where values of some could not be converted, what
-    they come to in the end. Raises RowRefused where such a value is in the row still."""
+    """Return the changes to carry out for all changes of one row: themselves, or one that sums them up where values are
+    missing.
+
+    A value is missing where it could not be converted. Raises RowRefused if the row still holds such a value.
+    """
     if not any(change.unconverted for change in changes):
         return list(changes)
     values: dict[str, str | None] = {}

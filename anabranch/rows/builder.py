@@ -36,9 +36,10 @@ MOST_SHAPES = 1000  # of a table: values that could not be converted are told ap
 
 
 class TableBuffer:
-    """One version of a table: a list per column, and the runs that say what their values are.
+    """The rows of one version of a table: a list per column, and the runs that say what their values are.
 
-    The lists are the same objects for ever, so that decoders may hold on to their `append`."""
+    The lists are never replaced by others, so that decoders may hold on to their `append`.
+    """
 
     def __init__(self, schema: TableSchema) -> None:
         self.schema = schema
@@ -59,15 +60,17 @@ class TableBuffer:
         return self._shapes.setdefault((shape, marks), len(self._shapes))
 
     def marked(self, number: int, marks: Marks) -> int:
-        """The number of the shape of that number without the columns of `marks`."""
+        """Return the number of the shape that is shape `number` without the columns of `marks`."""
         shape, _ = list(self._shapes)[number]
         return self.shape(shape.present, shape.keys_off, marks)
 
     def came(self, images: int) -> None:
-        """So many images were added to `columns` by somebody who is no decoder."""
+        """Note that a caller other than a decoder added so many images to `columns`."""
 
     def take(self, before_tx: int) -> TableRows | None:
-        """The images of transactions below `before_tx`; what stays is of the open transaction, then number 0."""
+        """Remove and return the images of transactions below `before_tx`; the open transaction, which stays, then has
+        number 0.
+        """
         runs = self._leaving(before_tx)
         if not any(run[_IMAGES] for run in runs):
             return None
@@ -77,7 +80,7 @@ class TableBuffer:
         return self._rows((op, tx, ordinal, shape), self._every(len(op)), [every[number] for number in used])
 
     def _leaving(self, before_tx: int) -> list[Run]:
-        """The runs of transactions below `before_tx`, which are gone then."""
+        """Remove and return the runs of transactions below `before_tx`."""
         stay = next((i for i, run in enumerate(reversed(self.runs)) if run[_TX] < before_tx), len(self.runs))
         kept = len(self.runs) - stay
         runs, rest = self.runs[:kept], self.runs[kept:]
@@ -87,7 +90,7 @@ class TableBuffer:
     def _rows(
         self, meta: Sequence[Any], values: Sequence[pa.Array], shapes: Sequence[tuple[Shape, Marks]]
     ) -> TableRows:
-        """`meta`: op, tx, ordinal and shape of each image."""
+        """Build the rows. `meta`: op, tx, ordinal and shape of each image."""
         every = [shape for shape, _ in shapes]
         marked = {number: marks for number, (_, marks) in enumerate(shapes) if marks}
         found, self._late = self._late, []
@@ -109,7 +112,7 @@ class TableBuffer:
         return dropped
 
     def _every(self, count: int) -> list[pa.Array]:
-        """The first `count` values of each column, which are gone then. Raises ValueRefused, and all are there still."""
+        """Remove and return the first `count` values of each column. Raises ValueRefused, and then removes nothing."""
         heads = [values if len(values) == count else values[:count] for values in self.columns]
         made = [self._made(index, heads, count) for index in range(len(heads))]
         for values in self.columns:
@@ -117,7 +120,7 @@ class TableBuffer:
         return made
 
     def _made(self, index: int, columns: Sequence[Sequence[Any]], count: int, before: int = 0) -> pa.Array:
-        """One column of raw values, behind so many images. Raises ValueRefused."""
+        """Build one column of raw values, `before` images behind the first. Raises ValueRefused."""
         type = self.schema.columns[index].type
         if type is None:
             return pa.nulls(count)
@@ -129,7 +132,7 @@ class TableBuffer:
         return self._made_without(index, type, list(columns[index]), before)
 
     def _made_without(self, index: int, type: LogicalType, values: list[Any], before: int) -> pa.Array:
-        """The column without the values that are none of its type."""
+        """Build a column without the values that its type does not hold."""
         for place in all_refused(type, values):
             self._late.append(Unconverted(before + place, index, what_is_wrong(type, values[place])))
             values[place] = None
@@ -137,13 +140,13 @@ class TableBuffer:
 
 
 def _unconverted(shape: Any, marked: Mapping[int, Marks]) -> Iterator[Unconverted]:
-    """What images of these shapes have."""
+    """Yield the values that images of these shapes lack."""
     for row in np.flatnonzero(np.isin(shape, list(marked))).tolist():
         yield from (Unconverted(row, column, what) for column, what in marked[int(shape[row])])
 
 
 def _without(shape: Any, shapes: list[Shape], found: Iterable[Unconverted]) -> Any:
-    """The shape of each image, in which columns that were not converted are not present; new ones are added to `shapes`."""
+    """Return the shape of each image without the columns that were not converted. Adds new shapes to `shapes`."""
     shape = np.array(shape, np.int64)
     for one in found:
         now = shapes[shape[one.row]]
@@ -156,7 +159,9 @@ def _without(shape: Any, shapes: list[Shape], found: Iterable[Unconverted]) -> A
 
 
 def misfit(schema: TableSchema, index: int, columns: Sequence[Sequence[Any]]) -> ValueRefused:
-    """For the first value of a column that its type does not hold. `columns`: raw values, of key columns at least."""
+    """Return the error for the first value of a column that its type does not hold. `columns`: raw values, of key
+    columns at least.
+    """
     column = schema.columns[index]
     assert column.type is not None
     place = first_refused(column.type, columns[index])
@@ -168,7 +173,7 @@ def misfit(schema: TableSchema, index: int, columns: Sequence[Sequence[Any]]) ->
 
 
 def _key_value(type: LogicalType | None, values: Sequence[Any], place: int) -> str | None:
-    """An image of what an update changed alone has its key in the image before it."""
+    """Return a key value as text. The after image of an update may lack it: it is then in the image before."""
     raw = values[place]
     return raw_text(type, values[place - 1] if raw is None and place else raw)
 
@@ -184,7 +189,7 @@ class Directory:
             column.append(value)
 
     def take(self) -> pa.RecordBatch:
-        """As TRANSACTION_SCHEMA says; they are gone then."""
+        """Remove and return the transactions, as TRANSACTION_SCHEMA says."""
         arrays = [pa.array(column, field.type) for column, field in zip(self._columns, TRANSACTION_SCHEMA, strict=True)]
         for column in self._columns:
             column.clear()
@@ -211,7 +216,7 @@ class ChunkBuilder:
         self._tables: dict[tuple[TableId, int], TableBuffer] = {}
 
     def table(self, schema: TableSchema) -> TableBuffer:
-        """The buffer of a table's version. A caller that goes on with another schema object gets a fresh one."""
+        """Return the buffer of a table's version. A caller that goes on with another schema object gets a fresh one."""
         key = (schema.id, schema.version)
         found = self._tables.get(key)
         if found is None or (found.schema is not schema and not found.runs):
@@ -220,34 +225,36 @@ class ChunkBuilder:
         return found
 
     def barrier(self, ordinal: int, kind: BarrierKind, table: TableId, reason: str = "") -> None:
-        """Something happens to `table` at `ordinal` of the open transaction."""
+        """Add a barrier for `table` at `ordinal` of the open transaction."""
         self._barriers.append(Barrier(self.transaction, ordinal, kind, table, reason=reason))
 
     def commit(self, native: str, gtid: str | None, commit_time: int, rows: int, origin: str | None = None) -> None:
-        """The open transaction is complete, with `rows` images since the last fragment. `origin`: where it was made first, None
-        where that is the source itself."""
+        """Complete the open transaction, with `rows` images since the last fragment. `origin`: where it was made first,
+        None for the source itself.
+        """
         self._directory.add(native, gtid, commit_time, rows, origin)
         self.transaction += 1
 
     def abandon(self) -> None:
-        """The open transaction never ended: its rows and barriers go."""
+        """Discard rows and barriers of the open transaction, which never ended."""
         self._barriers = [barrier for barrier in self._barriers if barrier.tx < self.transaction]
         self.images -= sum(table.drop(self.transaction) for table in self._tables.values())
 
     def has_some(self, accepts: Callable[[TableSchema], bool]) -> bool:
-        """Is there a table that `accepts` accepts, with rows or without?"""
+        """Return whether there is a table that `accepts` accepts, with rows or without."""
         return any(accepts(table.schema) for table in self._tables.values())
 
     def take_back(self, first: int, keeps: Callable[[TableSchema], bool]) -> int:
-        """The rows of the open transaction from ordinal `first` on never happened, but for those of tables that `keeps`
-        accepts. Returns how many."""
+        """Discard the rows of the open transaction from ordinal `first` on, except those of tables that `keeps`
+        accepts. Returns how many.
+        """
         tables = [table for table in self._tables.values() if not keeps(table.schema)]
         gone = sum(table.drop(self.transaction, first) for table in tables)
         self.images -= gone
         return gone
 
     def build(self, resume: str, part: Part = Part.WHOLE) -> Chunk:
-        """The whole transactions so far as a chunk; FRAGMENT: the rows of the open one, which must be alone."""
+        """Build a chunk of the whole transactions so far; as FRAGMENT, of the rows of the open one, which must be alone."""
         if part is Part.FRAGMENT:
             self.commit("", None, 0, self.images)
         transactions = self._directory.take()
@@ -274,7 +281,7 @@ class ChunkBuilder:
 
 
 def _meta(runs: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], ...]:
-    """Op, transaction, ordinal and shape of every image in `runs`."""
+    """Return op, transaction, ordinal and shape of every image in `runs`."""
     counts = runs[:, _IMAGES]
     run = np.repeat(np.arange(len(runs)), counts)
     place = np.arange(len(run)) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -38,9 +38,11 @@ class Part(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Which columns an image carries. `unchanged` marks values that the log left out because they did not change
-    (PostgreSQL TOAST); a MySQL image has none. `keys_off`: the source's session had its foreign keys switched off, so
-    they changed no other rows (K1)."""
+    """The set of columns that an image carries.
+
+    `unchanged` marks values that the log left out because they did not change (PostgreSQL TOAST); a MySQL image has
+    none. `keys_off`: the source's session had its foreign keys switched off, so they changed no other rows (K1).
+    """
 
     present: tuple[bool, ...]
     unchanged: tuple[bool, ...] = ()
@@ -115,5 +117,5 @@ class Chunk:
 
     @property
     def is_ours(self) -> bool:
-        """It only brings definitions in, for tables that join: no transaction of the source."""
+        """True if the chunk only brings in definitions of tables that join, and is no transaction of the source."""
         return not self.tables and bool(self.barriers) and all(b.kind is BarrierKind.SCHEMA for b in self.barriers)

@@ -23,7 +23,10 @@ Given = tuple[bytes | None, int, bytes | None, bytes]
 
 
 def compiled(decoding: str) -> bool:
-    """Is the compiled decoder used? `decoding`: auto, python, native. Raises ConfigError where it is asked for and missing."""
+    """Return whether the compiled decoder is used. `decoding`: auto, python, native.
+
+    Raises ConfigError where it is asked for and missing.
+    """
     if decoding == "native" and NATIVE is None:
         raise ConfigError(
             f'{reason()}, and [capture] decoding = "native" asks for it',
@@ -48,19 +51,19 @@ class CompiledDirectory(Directory):
 
 
 def width(type: pa.DataType) -> int:
-    """Bytes of a value; 0: of any length, -1: it is left out."""
+    """Return the bytes of a value; 0: of any length, -1: the column is left out."""
     if pa.types.is_null(type):
         return -1
     return 0 if pa.types.is_string(type) or pa.types.is_binary(type) else int(type.bit_width) // 8
 
 
 def made_table(types: Sequence[pa.DataType]) -> Any:
-    """Columns that the compiled decoder fills."""
+    """Create the columns that the compiled decoder fills."""
     return NATIVE.Table([width(type) for type in types])
 
 
 def given_arrays(table: Any, types: Sequence[pa.DataType], count: int) -> list[pa.Array]:
-    """The first images of such columns, which they do not have any more."""
+    """Remove and return the first `count` images of the decoder's columns."""
     columns = zip(types, table.take(count), strict=True)
     return [pa.nulls(count) if given is None else given_array(type, count, given) for type, given in columns]
 
@@ -73,5 +76,5 @@ def given_array(type: pa.DataType, count: int, given: Given) -> pa.Array:
 
 
 def given_meta(parts: list[bytes]) -> list[np.ndarray[Any, Any]]:
-    """Op, transaction, ordinal and shape of each image."""
+    """Return op, transaction, ordinal and shape of each image."""
     return [np.frombuffer(part, kind) for part, kind in zip(parts, _META, strict=True)]

@@ -57,7 +57,7 @@ class ComputingReader(Protocol):
 def refusals(
     schema: TableSchema, table: TargetTable, changed: Iterable[str], rules: ValueRules
 ) -> Iterator[tuple[str, str]]:
-    """Why columns of this table cannot follow where foreign keys change others (source names), each with what to do."""
+    """Yield why columns of this table cannot follow where foreign keys change others (source names), each with what to do."""
     there = dict(zip(table.source_columns, table.types, strict=True))
     for column in schema.columns:
         if column.set_by_server and column.name in there:
@@ -75,7 +75,7 @@ def refusals(
 
 
 def _loss(type: LogicalType, rules: ValueRules) -> str:
-    """What of a value of this type the target may not have as the source had it, "" if nothing."""
+    """Say what the target may hold otherwise than the source for a value of this type; "" if nothing."""
     if type.kind in CHANGED_ON_THE_WAY:
         return "and the target holds that in another form"
     if type.target and not (type.kind in WHOLE and type.target in WHOLE_TARGETS):

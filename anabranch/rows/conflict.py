@@ -18,14 +18,16 @@ IGNORE_MISSING, NEWEST = "ignore_missing", "newest"
 
 @dataclass(frozen=True, slots=True)
 class ConflictPolicy:
-    """What a table's disagreements come to. `newest_by`: the target's name of the column that NEWEST compares."""
+    """The job's choice for a table where stream and target disagree. `newest_by`: the target's name of the column that
+    NEWEST compares.
+    """
 
     name: str = STOP
     newest_by: str = ""
 
     @property
     def decides(self) -> bool:
-        """Or does every disagreement stop the job?"""
+        """True if the policy settles conflicts; else every conflict stops the job."""
         return self.name != STOP
 
 
@@ -34,7 +36,7 @@ STRICT = ConflictPolicy()
 
 @dataclass(frozen=True, slots=True)
 class Age:
-    """How new a change is: its value, in text form, of the column that tells."""
+    """The age of a change: its value, in text form, of the column that tells which row is newest."""
 
     column: str
     value: str | None

@@ -13,7 +13,7 @@ LINE_END = 10
 
 
 def lines_in(block: bytes) -> int:
-    """Counts the lines of a block of whole ones."""
+    """Count the lines of a block of whole lines."""
     return int(np.count_nonzero(np.frombuffer(block, np.uint8) == LINE_END)) if block else 0
 
 
@@ -37,12 +37,12 @@ class Told:
 
 
 def miscount(place: str, told: int, came: int) -> str:
-    """Says that two counts differ, for an error's message."""
+    """Say that two counts differ, for an error's message."""
     return f"the server counts {told} rows in {place}, and {came} came"
 
 
 def piece_name(key: Sequence[str], lower: Sequence[str] | None, upper: Sequence[str] | None) -> str:
-    """Names a piece of a table by the keys between which it lies."""
+    """Name a piece of a table by the keys between which it lies."""
     names = ", ".join(key) or "the row's place"
     ends = [f"{sign} ({', '.join(end)})" for sign, end in ((">", lower), ("<=", upper)) if end is not None]
     return f"the piece with ({names}) {' and '.join(ends)}" if ends else "the whole table"

@@ -23,7 +23,7 @@ MOST_COLUMNS = 200  # each is a call within a call of SQL
 
 
 class Form(IntEnum):
-    """What of a value is hashed, and what of a NULL. The numbers are those of native/src/fingerprint.rs."""
+    """The part of a value that is hashed, and what stands for NULL. The numbers are those of native/src/fingerprint.rs."""
 
     TEXT = 0  # its text form · no character
     INT32 = 1  # the number · 0
@@ -65,21 +65,26 @@ _FORMS: Mapping[Kind, Form] = {
 
 
 def form_of(type: LogicalType) -> Form | None:
-    """None where the same value may be written in several ways, or the job chose another type. A type that both ends spell
-    alike is written alike by both."""
+    """Return the form in which a type is hashed; None where the same value may be written in several ways.
+
+    None as well where the job chose another type. A type that both ends spell alike is written alike by both.
+    """
     if type.target:
         return None
     return _FORMS.get(type.kind, Form.TEXT if type.native else None)
 
 
 def are_hashed(types: Sequence[LogicalType]) -> bool:
-    """Can rows of these columns have a fingerprint?"""
+    """Return whether rows of these columns can have a fingerprint."""
     return 0 < len(types) <= MOST_COLUMNS and all(form_of(type) is not None for type in types)
 
 
 def of_lines(blocks: Iterable[bytes], columns: Sequence[Hashed]) -> Fingerprint | None:
-    """Sums up the rows of whole lines, by compiled code. None where it is not installed, or a row is not what it was
-    to be: a NULL where none may be, a value without the form of its column."""
+    """Sum up the rows of whole lines, by compiled code.
+
+    None where it is not installed, or a row is unexpected: a NULL where none may be, a value without the form of its
+    column.
+    """
     from anabranch.rows.compiled import NATIVE  # with Arrow, which readers of this page's words do not need
 
     if NATIVE is None:

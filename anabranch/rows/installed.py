@@ -1,4 +1,4 @@
-"""Whether the compiled code (`anabranch-native`) is installed, fits, and may be used. Loads no Arrow.
+"""The compiled code (`anabranch-native`): is it installed, does it fit, may it be used. Loads no Arrow.
 
 What does not live here: what is done with it (`compiled.py`).
 """
@@ -23,7 +23,7 @@ COST = "a backlog takes about three times as long as with the compiled one, a lo
 
 
 def reason() -> str:
-    """Says why the compiled code is not used, for a process that does without it."""
+    """Say why the compiled code is not used, for a process that does without it."""
     if IS_HIDDEN:
         return f"the compiled decoder is switched off by {SWITCH}"
     return "the compiled decoder is of another version" if IS_OTHER else "the compiled decoder is not installed"
@@ -37,7 +37,7 @@ def version() -> str:
 
 
 def described() -> str:
-    """Names the decoder that is in use, for `--version`."""
+    """Name the decoder that is in use, for `--version`."""
     if FOUND is not None:
         return f"compiled (anabranch-native {version()})"
     return f"Python, {reason()} — {REMEDY}; {COST}"

@@ -62,8 +62,10 @@ class Difference:
 def source_keys(
     schemas: Mapping[TableId, TableSchema], targets: Mapping[TableId, TargetTable]
 ) -> Iterator[tuple[ForeignKey, EnforcedKey]]:
-    """The source's keys between replicated tables, and how they look at the target. One whose columns are not all
-    replicated has no counterpart there."""
+    """Yield the source's keys between replicated tables, and each as it would be at the target.
+
+    A key whose columns are not all replicated has no counterpart there and is left out.
+    """
     for source, schema in schemas.items():
         for key in schema.foreign_keys:
             child, parent = targets.get(source), targets.get(key.parent)
@@ -76,7 +78,7 @@ def source_keys(
 
 
 def _renamed(names: Iterable[str], table: TargetTable) -> tuple[str, ...]:
-    """() where one of them is not replicated."""
+    """Return the target names of source columns; () where one of them is not replicated."""
     sources = table.source_columns or table.columns
     places = {name: table.columns[place] for place, name in enumerate(sources)}
     found = [places.get(name, "") for name in names]
@@ -86,8 +88,10 @@ def _renamed(names: Iterable[str], table: TargetTable) -> tuple[str, ...]:
 def differences(
     enforced: Iterable[EnforcedKey], schemas: Mapping[TableId, TableSchema], targets: Mapping[TableId, TargetTable]
 ) -> Iterator[Difference]:
-    """Keeps the keys between the job's own target tables. What a table of others does with our parents is its owner's
-    affair."""
+    """Yield how the target's keys between the job's own tables differ from the source's.
+
+    Keys of other tables to ours are left out: they are their owner's affair.
+    """
     ours = {table.target for table in targets.values()}
     known: dict[tuple[TableId, TableId, frozenset[tuple[str, str]]], EnforcedKey] = {}
     for _, key in source_keys(schemas, targets):

@@ -22,9 +22,11 @@ class LabelWriter(Protocol):
     """Lets a Writer add labels to the target's types; an ability that not all have."""
 
     def follow_labels(self, needed: Needed) -> None:
-        """From here on: where the target does not know a value, and the source's type has labels that the target's lacks, they
-        are added, and the change raises TargetBusy, to be tried again. Where labels of the source were renamed it raises
-        Redefined. Else it is the Conflict that it was."""
+        """Add labels to the target's types from here on, where a change has a value that the target does not know.
+
+        The change then raises TargetBusy, to be tried again. Where the source renamed labels it raises Redefined; in
+        any other case the Conflict stays what it was.
+        """
 
 
 @runtime_checkable
@@ -32,17 +34,25 @@ class LabelLoader(Protocol):
     """Lets a Loader add labels to the target's types; an ability that not all have."""
 
     def add_labels(self, needs: Sequence[Need]) -> Sequence[str]:
-        """Those that the source's types, among `needs`, have and the target's lack. Returns what was done for it. Raises
-        TargetUnavailable or TargetBusy."""
+        """Add the labels that the source's types, among `needs`, have and the target's lack. Returns what was done.
+
+        Raises TargetUnavailable or TargetBusy.
+        """
 
     def rename_labels(self, job: str, table: TableId, then: Collection[TableSchema], now: TableSchema) -> Sequence[str]:
-        """Those that the source renamed since one of `then`, definitions by which the job loaded its tables; `now` is what it
-        loads the source table `table` by. Returns what was done for it. Raises TargetError, with the statements, where a
-        table that is not parked, or not the job's, would show other values by it, or labels are none of these."""
+        """Rename the labels that the source renamed since `then`, definitions by which the job loaded its tables.
+        Returns what was done.
+
+        `now` is the definition that the source table `table` is loaded by. Raises TargetError, with the statements,
+        where a table that is not parked, or not the job's, would show other values, or where labels are none of these.
+        """
 
     def refuse_older_functions(self, then: Collection[TableSchema], now: TableSchema) -> None:
-        """Raises TargetError, with the statement, where the target computes columns of a table that is loaded by `now` by a
-        function as the source had it at one of `then`: it computes others than the source."""
+        """Raise TargetError, with the statement, if the target would compute columns by an older version of a function.
+
+        The function is as the source had it at one of `then`, and the table is loaded by `now`: it would compute other
+        values than the source.
+        """
 
     def as_renamed(self, then: TableSchema, now: TableSchema) -> TableSchema:
-        """`then` with the defaults that its target's table has once the labels are renamed."""
+        """Return `then` with the defaults that its target's table has once the labels are renamed."""

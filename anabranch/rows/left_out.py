@@ -28,7 +28,7 @@ def block(rows: Sequence[LeftOut]) -> bytes:
 
 
 def apart(blocks: Iterable[bytes], take: Callable[[LeftOut], None]) -> Iterator[bytes]:
-    """Passes lines on, and gives the other rows to `take`."""
+    """Pass lines on, and give the other rows to `take`."""
     for some in blocks:
         if some.startswith(MARK):
             for line in some[1:].splitlines():
@@ -38,7 +38,7 @@ def apart(blocks: Iterable[bytes], take: Callable[[LeftOut], None]) -> Iterator[
 
 
 def as_lines(blocks: Iterable[bytes], columns: Sequence[str]) -> Iterator[bytes]:
-    """Passes lines on, and makes lines of the other rows, in which words stand for values: no row at a target is equal."""
+    """Pass lines on, and write the other rows as lines in which words stand for values: no row at a target is equal to them."""
     for some in blocks:
         left_out: list[LeftOut] = []
         yield from apart([some], left_out.append)

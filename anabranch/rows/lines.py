@@ -35,9 +35,11 @@ def texts(type: LogicalType, array: Any) -> Any:
 
 
 def lines(types: Sequence[LogicalType], columns: Sequence[Any], null: str = NULL, nul: str = "stop") -> bytes:
-    """The rows as lines. `nul="strip"` leaves zero characters out of text; else the target is to refuse them.
+    """Write rows as lines. `nul="strip"` leaves zero characters out of text; else the target is to refuse them.
 
-    `columns` are arrays of one length in the Arrow types of the trail. One block of bytes is made: cut large tables."""
+    `columns` are arrays of one length in the Arrow types of the trail. The result is one block of bytes: cut large
+    tables before.
+    """
     if not columns or not len(columns[0]):
         return b""
     cells = [_cell(type, column, nul) for type, column in zip(types, columns, strict=True)]
@@ -48,7 +50,7 @@ def lines(types: Sequence[LogicalType], columns: Sequence[Any], null: str = NULL
 
 
 def escaped_line(values: Iterable[str | None]) -> bytes:
-    """One line of values that are in text form already."""
+    """Write one line of values that are in text form already."""
     return ("\t".join(NULL if value is None else _escape_one(value) for value in values) + "\n").encode()
 
 
@@ -63,7 +65,7 @@ def parse_line(line: bytes) -> list[str | None]:
 
 
 def text_value(type: LogicalType, value: Any) -> str | None:
-    """One value in text form: the slow way, for messages and keys. `value` is an Arrow scalar or its Python value."""
+    """Return one value in text form: the slow way, for messages and keys. `value` is an Arrow scalar or its Python value."""
     arrow = value.type if isinstance(value, pa.Scalar) else arrow_type(type)
     one = pa.array([value], arrow)
     found: str | None = texts(type, one)[0].as_py()
@@ -77,7 +79,7 @@ def one_text(type: LogicalType, value: bytes) -> bytes:
 
 
 def has_nul(array: Any) -> bool:
-    """Are there zero characters in a text column?"""
+    """Return whether a text column has zero characters."""
     return b"\0" in _data(array)
 
 
@@ -136,12 +138,12 @@ def _whole(array: Any) -> Any:
 
 
 def _plain(type: LogicalType, array: Any) -> Any:
-    """Integers, floats (shortest digits that read back equal; inf, nan, -0), years, dates, clocks and text."""
+    """Write integers, floats (shortest digits that read back equal; inf, nan, -0), years, dates, clocks and text."""
     return pc.cast(array, pa.string())
 
 
 def _decimal(type: LogicalType, array: Any) -> Any:
-    """Plain digits with the scale's decimals, never an exponent."""
+    """Write plain digits with the scale's decimals, never an exponent."""
     scale = array.type.scale
     if scale < EXPONENT_SCALE:
         return pc.cast(array, pa.string())
@@ -157,7 +159,7 @@ def _decimal(type: LogicalType, array: Any) -> Any:
 
 
 def _unscaled(array: Any) -> Any:
-    """The same digits read as whole numbers, without copying."""
+    """Return the same digits as whole numbers, without copying."""
     whole = pa.decimal128(38, 0) if pa.types.is_decimal128(array.type) else pa.decimal256(76, 0)
     return pa.Array.from_buffers(whole, len(array), array.buffers(), offset=array.offset)
 
@@ -188,7 +190,7 @@ _HEX = np.array([list(f"{byte:02x}".encode()) for byte in range(256)], np.uint8)
 
 
 def _hex(array: Any, prefix: str) -> Any:
-    """Lower-case hexadecimal digits behind a prefix."""
+    """Write lower-case hexadecimal digits behind a prefix."""
     wide = pc.cast(array, pa.large_binary())
     _, offsets, data = wide.buffers()
     ends = np.frombuffer(offsets, np.int64)[wide.offset : wide.offset + len(wide) + 1]
@@ -210,7 +212,7 @@ def _large_text(ends: Any, characters: Any) -> Any:
 
 
 def _bit(type: LogicalType, array: Any) -> Any:
-    """As many digits 0 and 1 as the type is long."""
+    """Write as many digits 0 and 1 as the type is long."""
     width = type.length or 64
     numbers = pc.fill_null(array, 0).to_numpy(zero_copy_only=False).astype(">u8")
     digits = np.unpackbits(numbers.view(np.uint8).reshape(-1, 8), axis=1)[:, 64 - width :] + ord("0")
@@ -224,7 +226,7 @@ def _instant(type: LogicalType, array: Any) -> Any:
 
 
 def _duration(type: LogicalType, array: Any) -> Any:
-    """Hours with at least two digits, minutes, seconds, six decimals; a minus sign in front of all."""
+    """Write hours with at least two digits, minutes, seconds, six decimals; a minus sign in front of all."""
     size = pc.abs(array)
     seconds = pc.divide(size, 1_000_000)
     minutes = pc.divide(seconds, 60)
@@ -246,7 +248,7 @@ def _digits(numbers: Any, width: int) -> Any:
 
 
 def _clock(type: LogicalType, array: Any) -> Any:
-    """A date or a moment. The farthest ones are infinite (rows/raw.py)."""
+    """Write a date or a moment. The farthest ones are infinite (rows/raw.py)."""
     form = _instant if type.kind is Kind.INSTANT else _plain
     numbers = array.view(pa.int32() if type.kind is Kind.DATE else pa.int64())
     most = FARTHEST[type.kind]

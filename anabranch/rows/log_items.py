@@ -1,4 +1,4 @@
-"""What a LogReader gives beside chunks of rows: statements, places that are passed, transactions that wait for their end.
+"""Items that a LogReader gives beside chunks of rows: statements, marks, transactions that wait for their end.
 
 What does not live here: how they are read (`contracts.LogReader`), logs of uncommitted work (`uncommitted.py`).
 """
@@ -68,14 +68,15 @@ class LogDecided:
 
 @dataclass(frozen=True, slots=True)
 class StatementFacts:
-    """What a statement of the log means for replicated tables, without doing it.
+    """The meaning of a logged statement for replicated tables, without carrying it out.
 
     kind: `truncate` (exactly these tables) · `drop`, `rename`, `partition` (rows change or vanish: park) · `columns`
     (columns, keys or values may change, even if the definition is the same afterwards: park) · `create` · `alter` (none
     of that by itself: compare definitions) · `data` (a statement-format change: stop) · `harmless` (views, users,
-    comments, transaction control) · `unknown` (compare definitions, park what it names). `schema` names, beside `tables`, every
-    table of that schema (DROP DATABASE). `engine`: a `truncate` of tables of this storage engine only, of any other it is
-    `data`; the engine that an `alter` gives its table, which is parked if it had another."""
+    comments, transaction control) · `unknown` (compare definitions, park what it names). `schema` names, beside
+    `tables`, every table of that schema (DROP DATABASE). `engine`: a `truncate` of tables of this storage engine only,
+    for any other it is `data`; the engine that an `alter` gives its table, which is parked if it had another.
+    """
 
     kind: str
     tables: tuple[TableId, ...] = ()

@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TargetTable:
-    """How a source table looks at the target: names there, logical types of the columns we write, key columns.
+    """A source table as it is at the target: names there, logical types of the columns we write, key columns.
 
     `columns` are target names in the order of the source's columns that are replicated, `source_columns` their names
-    there; `key` (target names) is () if keyless. `computed`: source and target name of columns that the target computes:
-    nobody writes them."""
+    there; `key` (target names) is () if keyless. `computed`: source and target name of columns that the target
+    computes: nobody writes them.
+    """
 
     source: TableId
     target: TableId
@@ -102,13 +103,14 @@ class CascadeAction(StrEnum):
 
 @dataclass(frozen=True)
 class Cascade:
-    """What a change of parents does to one child table and the log does not show (K1), at the end of a stage.
+    """The effect of changed parents on one child table that the log does not show (K1), at the end of a stage.
 
     `parents` has the referenced values as they were (columns named like the child's foreign-key columns); for UPDATE
     `replacements` has the new ones, row for row. The Writer follows further levels itself by `rules`. With `tells_keys`
-    it reports which rows of `child` it changed. With `spares_children`, of a table that refers to itself, it does what follows
-    from the removal of all those rows to rows of other tables, and leaves them where they are. `computed`: what of rows that
-    change, at any level, only the source can evaluate, by source table."""
+    it reports which rows of `child` it changed. With `spares_children`, for a table that refers to itself, it carries
+    out what the removal of all those rows does to other tables, and leaves the rows where they are. `computed`: columns
+    of rows that change, at any level, that only the source can evaluate, by source table.
+    """
 
     child: TargetTable
     columns: tuple[str, ...]  # the child's foreign-key columns, target names
@@ -133,17 +135,20 @@ class CascadeRule:
     on_update: CascadeAction | None
 
     def __hash__(self) -> int:
-        """One per parent that changes is looked up: not over all columns of both tables."""
+        """Hash only the names: a rule is looked up for each parent that changes, and hashing all columns of both tables
+        is slow.
+        """
         return hash((self.child.source, self.columns, self.parent.source))
 
 
 @dataclass(frozen=True)
 class RowChange:
-    """One row change alone, for the slow way: values in text form (rows/lines.py without escapes), None = NULL.
+    """A single row change, for the slow way: values in text form (rows/lines.py without escapes), None = NULL.
 
-    INSERT has `values`; DELETE has `old_key` (keyless: `old_values`, the whole row); UPDATE has both, `values` only of the
-    columns to set. `keys_off`: the source's foreign keys did nothing for it. `before`: what the log has of the row before,
-    where somebody may want to know it."""
+    INSERT has `values`; DELETE has `old_key` (keyless: `old_values`, the whole row); UPDATE has both, `values` only of
+    the columns to set. `keys_off`: the source's foreign keys did nothing for it. `before`: what the log has of the row
+    before, where somebody may want to know it.
+    """
 
     table: TargetTable
     operation: str  # insert | update | delete
@@ -157,8 +162,9 @@ class RowChange:
 
 @dataclass(frozen=True, slots=True)
 class ChangeShape:
-    """What single row changes have in common. Their values are those of `sets`, then, unless it is an insert, those of the
-    key's columns as they are before."""
+    """The common part of single row changes. Their values are those of `sets`, then, unless it is an insert, those of
+    the key's columns before the change.
+    """
 
     table: TargetTable
     operation: str  # insert | update | delete

@@ -27,7 +27,7 @@ LEAVE_OUT = (
 def refused(
     table: TableId, column: str, key: Mapping[str, str | None], what: str, hint: str = LEAVE_OUT, position: str = ""
 ) -> ValueRefused:
-    """`key`: text forms by column, empty where the row has no key."""
+    """Build the error for a value that is refused. `key`: text forms by column, empty where the row has no key."""
     row = f"the row with {', '.join(f'{name}={value}' for name, value in key.items())}" if key else NO_KEY
     return ValueRefused(
         f"column {column} of {row} holds {what}", table=str(table), position=position or None, hint=hint
@@ -50,14 +50,14 @@ def raw_text(type: LogicalType | None, raw: Any) -> str | None:
 
 
 def first_refused(type: LogicalType, values: Sequence[Any]) -> int:
-    """The place of the first raw value that is none of the type. Raises ValueError where all are."""
+    """Return the place of the first raw value that the type does not hold. Raises ValueError where it holds each."""
     for place in all_refused(type, values):
         return place
     raise ValueError(f"each of {len(values)} values is a {type}, all together are not")
 
 
 def all_refused(type: LogicalType, values: Sequence[Any]) -> Iterator[int]:
-    """The places of all of them."""
+    """Yield the places of all raw values that the type does not hold."""
     for place, value in enumerate(values):
         try:
             array(type, [value])

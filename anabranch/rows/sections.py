@@ -12,7 +12,7 @@ S = TypeVar("S", bound="Section")
 class Section(Protocol):
     @property
     def images(self) -> int:
-        """How many; never none."""
+        """Count the images; never 0."""
 
     def first(self: S, count: int) -> S:
         """Return a section of so many from the front."""
@@ -22,13 +22,13 @@ class Section(Protocol):
 
 
 class Sections(Generic[S]):
-    """In the order in which their images came. `waiting`: the list itself."""
+    """A queue of sections, in the order in which their images came. `waiting`: the list itself."""
 
     def __init__(self) -> None:
         self.waiting: list[S] = []
 
     def drop(self, count: int) -> None:
-        """Without the last so many images."""
+        """Remove the last `count` images."""
         while count:
             last = self.waiting.pop()
             if last.images > count:
@@ -36,7 +36,7 @@ class Sections(Generic[S]):
             count -= min(count, last.images)
 
     def take(self, count: int) -> list[S]:
-        """The first so many images, which do not wait any more."""
+        """Remove and return the first `count` images."""
         taken: list[S] = []
         while count:
             section = self.waiting.pop(0)

@@ -31,7 +31,7 @@ class SmallChanges:
         return len(self.orders)
 
     def rows(self) -> Iterator[Values]:
-        """Row after row, encoded."""
+        """Yield row after row, encoded."""
         return zip(*(column.cast(_binary(column)).to_pylist() for column in self.columns), strict=True)
 
 

@@ -1,11 +1,12 @@
-"""What a log gives that has uncommitted work in it: changes as they were made, transactions interleaved (K6).
+"""Items of a log that has uncommitted work in it: changes as they are made, transactions interleaved (K6).
 
-MySQL and MariaDB log a transaction when it ends, or is prepared (`contracts.LogPrepared`), so their readers give none of this.
-PostgreSQL's give it of large transactions, beside whole ones. What becomes of it until the end is known is capture's business
-(`capture/uncommitted.py`): memory, then disk.
+MySQL and MariaDB log a transaction when it ends, or is prepared (`contracts.LogPrepared`), so their readers give none
+of these. PostgreSQL's give them for large transactions, beside whole ones. Capture decides what happens until the end
+is known (`capture/uncommitted.py`): memory, then disk.
 
-Two kinds of logs: one is read again from where reading began, so that what is kept of it has to be told (`UncommittedReader`);
-the other gives what is open at a start again from its beginning, whatever place it starts at, so that nothing has to be kept.
+There are two kinds of logs. One is read again from where reading began, so that the reader must be told what is kept
+(`UncommittedReader`). The other sends everything that is open at a start again from its beginning, so that nothing has
+to be kept.
 """
 
 from __future__ import annotations

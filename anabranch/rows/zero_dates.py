@@ -1,5 +1,5 @@
-"""What becomes of dates that the calendar does not have (0000-00-00, 2024-00-15): the job's choice for a column, the raw value
-and the text form that stand for such a date.
+"""Dates that the calendar does not have (0000-00-00, 2024-00-15): the job's choice for a column, and the raw value and
+text form that stand for such a date.
 
 What does not live here: how such dates are found (each connector).
 """
@@ -23,8 +23,11 @@ _MIDNIGHT: Mapping[Kind, str] = {Kind.DATE: "", Kind.TIMESTAMP: " 00:00:00.00000
 
 
 def choice(rules: ValueRules, schema: TableSchema, column: str) -> str:
-    """STOP, NULL, or a date. In a primary key a date of the calendar could be another row's: only an infinite one stands for
-    0000-00-00 there, and what is NULL nowhere else stops."""
+    """Return the choice for a column: STOP, NULL, or a date.
+
+    In a primary key a date of the calendar could be another row's: only an infinite one may stand for 0000-00-00 there,
+    and any other choice becomes STOP.
+    """
     if not rules.zero_dates and rules.zero_date in (STOP, NULL):
         return rules.zero_date
     table, found = str(schema.id), rules.zero_date

@@ -1,6 +1,7 @@
-"""Which target type the job chooses for a column: [types.map], [types] geometry and vector, [[tables]] columns.type.
+"""The job's choice of target types for columns: [types.map], [types] geometry and vector, [[tables]] columns.type.
 
-What does not live here: which choices a target knows (its connector's TypeMap), the table's other settings (`rule_set.py`).
+What does not live here: which choices a target knows (its connector's TypeMap), the table's other settings
+(`rule_set.py`).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class TypeChoices:
         return replace(column.type, target=_plain(target)) if target else column.type
 
     def unused(self, columns: Iterable[Column]) -> list[str]:
-        """Patterns of the map that none of these columns has to do with, as the job file writes them."""
+        """Return the patterns of the map that match none of these columns, as the job file writes them."""
         spellings = {spelling for column in columns for spelling in _spellings(column.native)}
         return [
             written
@@ -44,7 +45,9 @@ class TypeChoices:
         ]
 
     def _mapped(self, column: Column) -> str:
-        """The exact spelling, then the first pattern that is the type's spelling or its name without sizes."""
+        """Return the map's choice for a column: by the exact spelling, else by the first pattern that fits the type,
+        with or without its sizes.
+        """
         spellings = list(_spellings(column.native))
         for spelling in spellings[:1]:
             if spelling in self._map:

@@ -1,7 +1,7 @@
-"""What one rule takes from another: exclusions that hold for all rules, and rules that come too late to give a target.
+"""Contradictions between rules: exclusions that hold for all rules, and rules that come too late to give a target.
 
-The warnings of a rule set against the tables that the source has. What does not live here: what the rules come to
-(`rule_set.py`).
+These are the warnings of a rule set for the tables that the source has. What does not live here: the result of the
+rules (`rule_set.py`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Contradiction:
 
 
 def contradictions(config: JobConfig, tables: Collection[TableId]) -> list[Contradiction]:
-    """For all tables that the source shows, whatever the rules make of them."""
+    """Return the contradictions for all tables that the source shows, replicated or not."""
     rules = [_Matches.of(config, number, tables) for number in range(len(config.rules))]
     return [*_taken(config, rules), *_emptied(config, rules), *_too_late(config, rules), *_misspelt(config, rules)]
 
@@ -64,7 +64,7 @@ def _matched(texts: Iterable[str], tables: Collection[TableId]) -> tuple[tuple[s
 
 
 def _taken(config: JobConfig, rules: Sequence[_Matches]) -> Iterator[Contradiction]:
-    """Tables that one rule excludes and another one includes without excluding them itself."""
+    """Find tables that one rule excludes and another one includes without excluding them itself."""
     for rule in rules:
         for place, (text, excluded) in enumerate(rule.exclude):
             for other in rules:
@@ -81,7 +81,7 @@ def _taken(config: JobConfig, rules: Sequence[_Matches]) -> Iterator[Contradicti
 
 
 def _emptied(config: JobConfig, rules: Sequence[_Matches]) -> Iterator[Contradiction]:
-    """Includes of which the same rule's exclusions leave nothing."""
+    """Find includes that the same rule's exclusions leave empty."""
     for rule in rules:
         for place, (text, included) in enumerate(rule.include):
             if included and included <= rule.excluded:
@@ -91,7 +91,7 @@ def _emptied(config: JobConfig, rules: Sequence[_Matches]) -> Iterator[Contradic
 
 
 def _too_late(config: JobConfig, rules: Sequence[_Matches]) -> Iterator[Contradiction]:
-    """Rules all of whose tables get their target from earlier ones."""
+    """Find rules all of whose tables get their target from earlier ones."""
     everywhere = frozenset[TableId]().union(*(rule.excluded for rule in rules))
     before: frozenset[TableId] = frozenset()
     for rule in rules:
@@ -111,7 +111,7 @@ def _too_late(config: JobConfig, rules: Sequence[_Matches]) -> Iterator[Contradi
 
 
 def _misspelt(config: JobConfig, rules: Sequence[_Matches]) -> Iterator[Contradiction]:
-    """Exclusions of one table that is not there, where a table with nearly that name is replicated."""
+    """Find exclusions of one table that does not exist, where a table with nearly that name is replicated."""
     everywhere = frozenset[TableId]().union(*(rule.excluded for rule in rules))
     names = {str(table) for rule in rules for table in rule.included - everywhere}
     for rule in rules:

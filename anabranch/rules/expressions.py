@@ -47,7 +47,7 @@ def columns_of(text: str, known: Collection[str]) -> tuple[str, ...]:
 
 
 def check_syntax(text: str) -> None:
-    """What can be said without the table. Raises ValueError."""
+    """Check what can be checked without the table. Raises ValueError."""
     for reason in _refusals(_parse(text)):
         raise ValueError(f"has {reason}: a filter names columns of one row, nothing else")
 

@@ -31,7 +31,7 @@ class Filter:
 
 
 def check_filter(text: str) -> None:
-    """What can be said of a filter without its table. Raises ValueError."""
+    """Check what can be checked of a filter without its table. Raises ValueError."""
     from anabranch.rules.expressions import check_syntax  # its parser takes time to come, and few jobs have filters
 
     check_syntax(text)
@@ -77,7 +77,7 @@ class RuleSet:
         return self.target_of(table) is not None
 
     def not_replicated(self, table: TableId) -> ConfigError:
-        """Why a table that somebody has named is none of the job's, with the line that decides it."""
+        """Return the error for a named table that the job does not replicate, with the line that decides it."""
         for number, rule in enumerate(self._config.rules):
             for place, text in enumerate(rule.exclude):
                 if Pattern.parse(text).matches(table):
@@ -113,7 +113,7 @@ class RuleSet:
         ]
 
     def contradictions(self, tables: Collection[TableId]) -> list[Contradiction]:
-        """Where one rule takes something from another, among all of the source's tables."""
+        """Return where one rule takes something from another, among all of the source's tables."""
         return contradictions(self._config, tables)
 
     def unused_types(self, tables: Iterable[TableSchema]) -> list[str]:
@@ -126,7 +126,7 @@ class RuleSet:
         return tuple(entry.columns.drop) if entry else ()
 
     def has_filter(self, table: TableId) -> bool:
-        """Does the job leave rows of the table out?"""
+        """Return whether the job leaves rows of the table out."""
         entry = self._entries.get(table)
         return entry is not None and entry.where is not None
 
@@ -136,9 +136,11 @@ class RuleSet:
         return [column for column in schema.columns if column.type is None and column.name not in left]
 
     def target_table(self, schema: TableSchema) -> TargetTable:
-        """How a table looks at the target. Generated columns are copied as plain ones, where the target does not compute them.
+        """Return the table as it is at the target. Generated columns are copied as plain ones, where the target does
+        not compute them.
 
-        Raises ConfigError where the job's settings do not fit the definition, SchemaError for refused types."""
+        Raises ConfigError where the job's settings do not fit the definition, SchemaError for refused types.
+        """
         target = self.target_of(schema.id)
         if target is None:
             raise self.not_replicated(schema.id)
@@ -178,7 +180,7 @@ class RuleSet:
             raise ConfigError(f"the filter of {schema.id} cannot be used", problems=[self._at(entry, error)]) from None
 
     def on_conflict(self, schema: TableSchema) -> ConflictPolicy:
-        """What the table's disagreements come to. Raises ConfigError for a `newest_by` that does not fit the table."""
+        """Return the policy for the table's conflicts. Raises ConfigError for a `newest_by` that does not fit the table."""
         entry = self._entries.get(schema.id)
         if entry is None or entry.on_conflict is None:
             return ConflictPolicy(self._config.apply.on_conflict)
@@ -190,7 +192,7 @@ class RuleSet:
         return ConflictPolicy(entry.on_conflict, self._renames(schema.id).get(entry.newest_by, entry.newest_by))
 
     def _unfit(self, entry: TableEntry, name: str, schema: TableSchema) -> str:
-        """Why the column cannot tell which row is newest; "" if it can."""
+        """Say why the column cannot tell which row is newest; "" if it can."""
         known = [column.name for column in schema.columns]
         if name not in known:
             nearest = "".join(f"; did you mean {n}?" for n in get_close_matches(name, known, 1))

@@ -23,13 +23,13 @@ DEAD = ("Z", "X")  # its parent has not asked how it ended
 
 
 def mark_of(pid: int, host: str) -> str:
-    """What tells this process from another one of the same number; "" where that cannot be said."""
+    """Return what tells this process from another one of the same number; "" where that cannot be said."""
     found = _stat(pid) if host == os.uname().nodename else None
     return f"{_place()}/{found[STARTED]}" if found and _place() else ""
 
 
 def lives(part: Mapping[str, Any]) -> bool:
-    """`part` has pid, host, mark, and `seen`: when it last said that it is there."""
+    """Return whether a part still runs. `part` has pid, host, mark, and `seen`: when it last said that it is there."""
     place, _, started = str(part["mark"] or "").rpartition("/")
     if place and place == _place():
         found = _stat(part["pid"])
@@ -42,13 +42,13 @@ def lives(part: Mapping[str, Any]) -> bool:
 
 
 def is_here(part: Mapping[str, Any]) -> bool:
-    """Does it run, or did it, where we can look?"""
+    """Return whether the part runs, or ran, where we can look for its process."""
     place = str(part["mark"] or "").rpartition("/")[0]
     return place == _place() if place else part["host"] == os.uname().nodename
 
 
 def is_fresh(at: str, seconds: float) -> bool:
-    """Told so many seconds ago at most, by clocks that may differ a little."""
+    """Return whether `at` was at most so many seconds ago, by clocks that may differ a little."""
     return abs((datetime.now(UTC) - datetime.fromisoformat(at)).total_seconds()) < seconds
 
 
@@ -76,7 +76,7 @@ def _has_process(pid: int) -> bool:
 
 
 def _is_hidden(pid: int) -> bool:
-    """There is one, of another user, whose /proc we may not read (hidepid)."""
+    """Return whether the process exists and belongs to another user, so that we may not read its /proc (hidepid)."""
     try:
         os.kill(pid, 0)
     except OSError as error:

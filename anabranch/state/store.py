@@ -41,7 +41,7 @@ def _now() -> str:
 
 
 def time_text(microseconds: int) -> str | None:
-    """Microseconds since 1970 UTC as ISO 8601, None for 0 (unknown)."""
+    """Write microseconds since 1970 UTC in ISO 8601; None for 0 (unknown)."""
     if not microseconds:
         return None
     moment = datetime.fromtimestamp(microseconds // 1_000_000, UTC).replace(microsecond=microseconds % 1_000_000)
@@ -49,7 +49,7 @@ def time_text(microseconds: int) -> str | None:
 
 
 class StateStore:
-    """One per process, usable from any thread of it. Nothing is opened before the first call."""
+    """The job's state file. One per process, usable from any thread of it. Nothing is opened before the first call."""
 
     def __init__(self, home: Path) -> None:
         self.task = ""  # of this process: job and part, for errors
@@ -67,15 +67,18 @@ class StateStore:
     # --- writing ----------------------------------------------------------------------------------------------------
 
     def part(self, name: str, pid: int, host: str) -> None:
-        """A part of the job (capture, load, apply, run) has started. It is told again where the file did not take it, or is
-        another one by now: who asks whether it runs has nothing else to go by."""
+        """Note that a part of the job (capture, load, apply, run) has started.
+
+        It is told again where the file did not accept it, or has been replaced: nothing else says whether the part
+        runs.
+        """
         with self._mutex:
             self._parts[name] = {"name": name, "pid": pid, "host": host, "at": _now(), "mark": mark_of(pid, host)}
             begun = ("clear_end", "clear_phase", "begin_counts", "clear_gauges")
             self._write_all([("put_part", self._parts[name]), *((query, {"name": name}) for query in begun)])
 
     def seen(self, name: str, stops: bool = False) -> None:
-        """A part of this process is still there, and has been asked to stop; with what it has counted."""
+        """Note that a part of this process is still there, whether it was asked to stop, and what it has counted."""
         with self._mutex:
             part = self._parts.get(name)
             if part is not None:
@@ -83,7 +86,7 @@ class StateStore:
                 self._write_all([("see_part", told), *self._counted(name)])
 
     def part_ended(self, name: str, pid: int, host: str, has_failed: bool = False) -> None:
-        """It has said so: whoever is gone without that has died."""
+        """Note that a part has ended. One that is gone without this has died."""
         with self._mutex:
             self._parts.pop(name, None)
             ended = {"name": name, "pid": pid, "host": host}
@@ -91,36 +94,43 @@ class StateStore:
             self._write_all([*self._counted(name), ("end_part", ended), end])
 
     def forget_gone(self, but: str = "") -> None:
-        """Parts that are gone, and how others ended, are of an earlier run, or were ended by the one that says so."""
+        """Forget parts that are gone, and how others ended: they are of an earlier run, or were ended by this one."""
         for part in self._read("parts"):
             if part["name"] != but and not lives(part):
                 self._write("forget_part", name=part["name"], pid=part["pid"])
         self._write("clear_ends")
 
     def count(self, part: str, counts: Mapping[str, int], gauges: Mapping[str, int] | None = None) -> None:
-        """What a part has counted since it started, and how much of something there is. Costs nothing: it is written with the
-        next `seen`, and when the part ends."""
+        """Keep what a part has counted since it started, and how much of something there is.
+
+        Costs nothing: it is written with the next `seen`, and when the part ends.
+        """
         self._counts[part] = dict(counts)
         self._gauges[part] = dict(gauges or {})
 
     def reset_counters(self) -> None:
-        """What is counted since the reset is counted from now on."""
+        """Count from now on what is shown as counted since the reset."""
         self._write("reset_counts")
 
     def how(self, name: str, how: str) -> None:
-        """Which of several ways to the same end a part of this process goes, for people."""
+        """Note, for people, how a part of this process works where there are several ways."""
         self._write("put_how", name=name, how=how)
 
     def waits(self, part: str, server: str, text: str) -> None:
-        """A part waits for somebody at a server; "" when that is over. It is told again and again, else it counts as over."""
+        """Note that a part waits for somebody at a server; "" when that is over. It must be told again and again, else
+        it counts as over.
+        """
         if text:
             self._write("put_wait", part=part, server=server, text=text)
         else:
             self._write("end_wait", part=part, server=server)
 
     def phase(self, phase: str, detail: str = "", about: str = "", error: Mapping[str, Any] | None = None) -> None:
-        """Of this process's part. `detail` says what a waiting part waits for, `about` the same in one word (Waiting),
-        `error` what it met there."""
+        """Note the phase of this process's part.
+
+        `detail` says what a waiting part waits for, `about` the same in one word (Waiting), `error` the error behind
+        it.
+        """
         part, told = next(reversed(self._parts), ""), json.dumps(error) if error else None
         self._write("put_phase", part=part, phase=phase, detail=detail, about=str(about), error=told)
         if self._phase != (phase, about):
@@ -128,20 +138,23 @@ class StateStore:
             self.noted(phase, str(about), detail, error)
 
     def drains(self) -> None:
-        """Streaming goes on up to a place that is known, and ends there. Any other phase stays."""
+        """Note that streaming goes on up to a known place, and ends there. Any other phase stays."""
         self._write("put_draining")
 
     def progress(self, table: TableId | str, done: int, total: int | None) -> None:
-        """Rows of a table that are loaded, of about `total`."""
+        """Note how many rows of a table are loaded, of about `total`."""
         self._write("put_progress", table=str(table), done=done, total=total)
 
     def position(self, kind: str, position: Position | str, commit_time: int = 0) -> None:
-        """`kind` is read, written, applied, or source_end for a place where capture had all that the source had;
-        `commit_time` in microseconds since 1970 UTC, 0 = unknown."""
+        """Note a position. `kind` is read, written, applied, or source_end for a place where capture had all that the
+        source had.
+
+        `commit_time` in microseconds since 1970 UTC, 0 = unknown.
+        """
         self._write("put_position", kind=kind, text=str(position), commit_time=commit_time)
 
     def slow_epochs(self, count: int, epochs: int, reason: str) -> None:
-        """Counts epochs of apply since it started: how many went row by row, of how many so far, and why the last one did."""
+        """Note how many epochs of apply went row by row since it started, of how many, and why the last one did."""
         self._write("put_slow", count=count, epochs=epochs, reason=reason)
 
     def last_error(
@@ -152,7 +165,7 @@ class StateStore:
         retry: str = "never",
         facts: Mapping[str, Any] | None = None,
     ) -> None:
-        """`retry`: what may be done after it, as the error's class says (errors.Retry); `facts`: AnabranchError.facts()."""
+        """Note a part's last error. `retry`: what may be done after it (errors.Retry); `facts`: AnabranchError.facts()."""
         told = json.dumps(dict(facts or {}))
         self._write("put_last_error", message=message, exit_code=exit_code, part=part, retry=retry, facts=told)
 
@@ -169,8 +182,11 @@ class StateStore:
     # --- reading ----------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything, as JSON values. `parts` has those that live; `gone` those that do not, and have not said that they
-        ended; without parts the phase is `stopped`."""
+        """Return everything as JSON values.
+
+        `parts` lists those that live, `gone` those that died without saying that they end; without parts the phase is
+        `stopped`.
+        """
         found = self._read("parts")
         alive = {p["name"]: p for p in found if lives(p)}
         parts = [_known(p, "mark", "seen") for p in alive.values()]
@@ -209,7 +225,7 @@ class StateStore:
         self._write_all([(query, values)])
 
     def _write_all(self, statements: list[tuple[str, dict[str, Any]]]) -> None:
-        """At once."""
+        """Carry out several statements in one transaction."""
         with self._guarded(statements[0][0]):
             reach("state.write")
             connection, at = self._open(), _now()
@@ -230,7 +246,7 @@ class StateStore:
         ]
 
     def _read(self, query: str) -> list[dict[str, Any]]:
-        """Reading never makes the file: `status` of a job that never ran leaves nothing behind."""
+        """Run a query. Never creates the file: `status` of a job that never ran leaves nothing behind."""
         if not self._path.exists():
             return []
         with self._guarded(query):
@@ -296,7 +312,7 @@ class StateStore:
 
 @contextmanager
 def _only_one(path: Path) -> Iterator[None]:
-    """One process at a time makes or removes the file."""
+    """Let one process at a time create or remove the file."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -319,8 +335,7 @@ OF_THEIR_OWN = ("capture", "load", "apply")
 
 
 def _told(phases: list[dict[str, Any]], alive: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Of the phases of parts that live, and those that nobody has to live for, the last one; but what a part waits for holds
-    until that part says otherwise."""
+    """Return the last phase of a living part, or of no part; but a part that waits hides later phases until it goes on."""
     told = [one for one in phases if not one["part"] or one["part"] in alive]
     stuck = [one for one in told if one["part"] in OF_THEIR_OWN and one["phase"] == "waiting" and one["about"] in STUCK]
     return next(reversed(stuck or told), None)

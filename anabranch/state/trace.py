@@ -32,7 +32,7 @@ KEYS = ("task", "state", "sub_state", "code", "side", "message")
 
 
 class Trace:
-    """One per process and home, for any of its threads. Makes nothing where there is no home."""
+    """The writer of a job's trace. One per process and home, for any of its threads. Does nothing where there is no home."""
 
     def __init__(self, home: Path, task: str) -> None:
         self._home, self._folder, self._task = home, home / FOLDER, task
@@ -41,7 +41,7 @@ class Trace:
         self._count = 0
 
     def note(self, level: str, event: str, message: str = "", **facts: Any) -> None:
-        """`facts`: some of KEYS have a column of their own at the target."""
+        """Write an entry. `facts`: those in KEYS have a column of their own at the target."""
         now, tick = time.time_ns(), time.monotonic()
         with self._mutex:
             thing = (event, *(str(facts.get(key, "")) for key in ("state", "sub_state", "code", "table", "part")))
@@ -98,7 +98,7 @@ def recorded(home: Path) -> str:
 
 
 def record(home: Path, level: str) -> None:
-    """Processes of the job that run take it up within seconds, later ones when they start. Raises OSError."""
+    """Set the level from which on entries are recorded; running processes take it up within seconds. Raises OSError."""
     file = home / FOLDER / LEVEL
     if level == USUAL:
         file.unlink(missing_ok=True)
@@ -110,7 +110,7 @@ def record(home: Path, level: str) -> None:
 
 
 def entries(home: Path, since: datetime | None = None) -> Iterator[dict[str, Any]]:
-    """In their order, as far as they can be read."""
+    """Yield the entries in their order, as far as they can be read."""
     first = since.astimezone(UTC).strftime("%Y%m%d%H") if since else ""
     for file in files(home):
         if file.stem >= first:
@@ -124,7 +124,7 @@ def files(home: Path) -> list[Path]:
 
 
 def read(file: Path, offset: int) -> tuple[list[dict[str, Any]], int]:
-    """The whole lines behind `offset`, and where they end. One that is torn is passed over."""
+    """Read the whole lines behind `offset`; returns the entries and where they end. A torn line is passed over."""
     with file.open("rb") as stream:
         stream.seek(offset)
         whole, _, _ = stream.read().rpartition(b"\n")
@@ -138,7 +138,7 @@ def read(file: Path, offset: int) -> tuple[list[dict[str, Any]], int]:
 
 
 def drop_old(home: Path, hours: float) -> None:
-    """Hours that ended so long ago."""
+    """Drop the files of hours that ended more than `hours` ago."""
     last = (datetime.now(UTC) - timedelta(hours=hours + 1)).strftime("%Y%m%d%H")
     for file in files(home):
         if file.stem < last:
@@ -147,7 +147,7 @@ def drop_old(home: Path, hours: float) -> None:
 
 
 def id_before(hours: float) -> str:
-    """Entries with lesser ids are older."""
+    """Return the id that separates older entries, which have lesser ids, from later ones."""
     return f"{time.time_ns() - int(hours * 3600e9):020d}"
 
 

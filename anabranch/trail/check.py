@@ -19,7 +19,7 @@ from anabranch.trail.storage import Storage
 
 @dataclass
 class CheckReport:
-    """What was read, and what is wrong with it (empty: nothing)."""
+    """Counts of everything that was read, and the problems found (empty: none)."""
 
     segments: int = 0
     frames: int = 0

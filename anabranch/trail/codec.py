@@ -91,7 +91,7 @@ def encode_chunk(chunk: Chunk, schema_at: Callable[[TableRows], int], fragment: 
 
 
 def decode_chunk(frame: Frame, head: bytes, body: bytes, schema_at: Callable[[int], TableFrame], format: int) -> Chunk:
-    """The reverse; `body` has been checked against its CRC, `format` is what the file's header says."""
+    """Decode what `encode_chunk` gives. `body` has been checked against its CRC, `format` is from the file's header."""
     data = json.loads(head)
     buffer = pa.py_buffer(body)
     offset = data["transactions"][0]
@@ -112,12 +112,12 @@ def decode_chunk(frame: Frame, head: bytes, body: bytes, schema_at: Callable[[in
 
 
 def decode_transactions(head: bytes, body: bytes, format: int) -> pa.RecordBatch:
-    """Only the directory of transactions."""
+    """Decode only the directory of transactions."""
     return _transactions(pa.py_buffer(body), json.loads(head), format)
 
 
 def last_place(chunk: Chunk) -> tuple[str, int]:
-    """Native position and commit time just after the chunk; ("", 0) after a fragment."""
+    """Return native position and commit time just after the chunk; ("", 0) after a fragment."""
     count = chunk.transactions.num_rows
     if not count or chunk.part is Part.FRAGMENT:
         return "", 0
@@ -128,7 +128,7 @@ def last_place(chunk: Chunk) -> tuple[str, int]:
 
 
 def has_dictionaries(schema: pa.Schema) -> bool:
-    """Dictionary columns need messages of their own, which frames have no place for."""
+    """Return whether a column is dictionary-encoded: it would need messages of its own, which frames have no place for."""
     return any(pa.types.is_dictionary(field.type) for field in schema)
 
 

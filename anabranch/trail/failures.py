@@ -1,4 +1,4 @@
-"""What a storage error means for the trail: one table, one place."""
+"""The meaning of storage errors for the trail: one table, one place."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 @contextmanager
 def writing(what: str) -> Iterator[None]:
-    """Inside: a write that may be tried again. No room is StorageFull, anything else TrailError."""
+    """Translate errors of a write that may be tried again: no room is StorageFull, anything else TrailError."""
     try:
         yield
     except OSError as error:
@@ -26,7 +26,7 @@ def writing(what: str) -> Iterator[None]:
 
 @contextmanager
 def syncing(what: str) -> Iterator[None]:
-    """Inside: fsync. After a failed one nobody knows what is on the disk, so it is never tried again."""
+    """Translate errors of an fsync. After a failed one nobody knows what is on the disk, so it is never tried again."""
     try:
         yield
     except OSError as error:

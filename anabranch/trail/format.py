@@ -80,7 +80,7 @@ def encode_prefix(
 
 
 def decode_prefix(data: bytes) -> tuple[Frame, int] | None:
-    """Frame and the CRC of its prefix and head; None where no frame begins."""
+    """Return the frame and the CRC of its prefix and head; None where no frame begins."""
     if len(data) < PREFIX_LENGTH:
         return None
     magic, kind, part, *numbers = _PREFIX.unpack_from(data)
@@ -90,7 +90,7 @@ def decode_prefix(data: bytes) -> tuple[Frame, int] | None:
 
 
 def head_is_intact(data: bytes, frame: Frame, crc: int) -> bool:
-    """`data` is prefix and head."""
+    """Return whether the CRC fits. `data` is prefix and head."""
     head = memoryview(data)[PREFIX_LENGTH : PREFIX_LENGTH + frame.head_length]
     return zlib.crc32(head, zlib.crc32(data[: _PREFIX.size])) == crc
 

@@ -1,7 +1,7 @@
-"""What the first frame of a file says of it: whose it is, which segment, of which source, in which format.
+"""Facts in the first frame of a file: its job, its segment, its source, its format.
 
-Every reader compares it when it opens the file, so that a file that was damaged, put in from another trail or renamed is
-refused before anything of it is believed. What does not live here: frames and their checksums (`segment.py`).
+Every reader compares them when it opens the file, so that a file that was damaged, renamed or put in from another trail
+is refused before anything in it is believed. What does not live here: frames and their checksums (`segment.py`).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def check_segment(storage: Storage, segment: SegmentReader, name: SegmentName) -
 
 
 def check_staged(storage: Storage, segment: SegmentReader) -> None:
-    """The same for rows of an open or prepared transaction; files of an earlier release do not say whose they are."""
+    """Check the header of staged rows of an open or prepared transaction. Files of an earlier release do not name their job."""
     header = segment.header()
     _check_format(segment, header)
     if "job_uuid" in header:
@@ -62,7 +62,7 @@ def check_staged(storage: Storage, segment: SegmentReader) -> None:
 
 
 def staged_header(storage: Storage) -> dict[str, Any]:
-    """What `check_staged` compares."""
+    """Return the facts that `check_staged` compares."""
     found = identities.load(storage)
     whose = {"job": found.job, "job_uuid": found.job_uuid} if found else {}
     return {"format": FORMAT} | whose
@@ -94,7 +94,7 @@ def _check_job(segment: SegmentReader, header: dict[str, Any], ours: Identity) -
 
 
 def _former_sources(storage: Storage, ours: Identity) -> set[str]:
-    """Servers that the trail was captured from before another one took over."""
+    """Return the servers that the trail was captured from before another one took over."""
     history = SchemaHistory()
     data = read_whole(storage, histories.FILE)
     histories.parse(data, 0, history, histories.Place(storage.path(histories.FILE), ours.job_uuid))

@@ -44,8 +44,10 @@ class Entry:
     statement: str = ""
 
     def is_void_after(self, end: int) -> bool:
-        """A trail that ends at `end` does not know it. A plain definition holds from the next sequence on, also before
-        that sequence is there."""
+        """Return whether a trail that ends at `end` does not know the entry.
+
+        A plain definition holds from the next sequence on, also before that sequence exists.
+        """
         with_transaction = self.kind == "park" or self.joined
         return self.sequence > end if with_transaction else self.sequence > end + 1
 
@@ -61,7 +63,7 @@ class Entry:
 
     @classmethod
     def from_line(cls, line: bytes) -> Entry | None:
-        """None for a line that is torn or damaged."""
+        """Parse a line. Returns None for one that is torn or damaged."""
         if not _is_whole(line):
             return None
         data = json.loads(line[9:])
@@ -77,7 +79,9 @@ def _definition(found: dict[str, Any]) -> TableSchema:
 
 
 class SchemaHistory:
-    """What the lines come to. A value for readers; the writer adds to its own with `add`."""
+    """The definitions and parked tables that the lines add up to. A value for readers; the writer adds to its own with
+    `add`.
+    """
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -93,15 +97,15 @@ class SchemaHistory:
         return {t: e[-1].schema for t, e in self._schemas.items() if t not in self._parked and e[-1].schema}
 
     def parked(self) -> dict[TableId, str]:
-        """Parked tables and why."""
+        """Return parked tables with the reason."""
         return {table: entry.reason for table, entry in self._parked.items()}
 
     def parked_by(self, table: TableId) -> Entry | None:
-        """Entry that parked the table, with statement and sequence."""
+        """Return the entry that parked the table, with statement and sequence."""
         return self._parked.get(table)
 
     def joined_after(self, table: TableId, sequence: int) -> bool:
-        """Was the table brought in again after `sequence`?"""
+        """Return whether the table was brought in again after `sequence`."""
         return any(entry.joined and entry.sequence > sequence for entry in self._schemas.get(table, []))
 
     def latest(self, table: TableId) -> TableSchema | None:
@@ -110,7 +114,7 @@ class SchemaHistory:
         return entries[-1].schema if entries else None
 
     def at(self, table: TableId, version: int) -> TableSchema:
-        """KeyError where there was never such a version."""
+        """Return a version of a table's definition. Raises KeyError where there was never such a version."""
         for entry in reversed(self._schemas.get(table, [])):
             if entry.schema and entry.schema.version == version:
                 return entry.schema
@@ -157,7 +161,7 @@ class Place:
 
 
 def read(storage: Storage) -> bytes:
-    """Every trail has the file. Raises TrailCorrupt."""
+    """Read the file, which every trail has. Raises TrailCorrupt if it is missing."""
     try:
         return read_whole(storage, FILE)
     except FileNotFoundError:
@@ -202,7 +206,7 @@ def _damage(place: Place, data: bytes, at: int, what: str, hint: str) -> TrailCo
 
 
 def _about(data: bytes, at: int, line: bytes) -> str:
-    """Whose definition a damaged line was, as far as it still says; else the table of the line before it."""
+    """Say which table a damaged line is about, as far as it can be read; else the table of the line before it."""
     if found := _table_in(line):
         return f", of table {found} as far as it can be read"
     before = data[:at].splitlines()
@@ -218,5 +222,5 @@ def _table_in(line: bytes) -> str:
 
 
 def _text(json_text: bytes) -> str:
-    """A text of JSON that may be damaged."""
+    """Decode a JSON text that may be damaged."""
     return json_text.decode(errors="replace").replace('\\"', '"')

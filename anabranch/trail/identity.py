@@ -26,7 +26,10 @@ class Identity:
 
 
 def load(storage: Storage) -> Identity | None:
-    """None where no trail was begun. TrailError for a newer format, TrailCorrupt for an unreadable file."""
+    """Read the trail's identity. Returns None where no trail was begun.
+
+    Raises TrailError for a newer format, TrailCorrupt for an unreadable file.
+    """
     content = _content(storage)
     if content is None and segment_names(storage.names()):
         content = _content(storage)  # capture may begin between two looks: the file first, then a segment
@@ -47,7 +50,7 @@ def load(storage: Storage) -> Identity | None:
 
 
 def _checked(found: Identity) -> Identity:
-    """Raises ValueError for a value of a wrong kind."""
+    """Return the identity unless a value has a wrong type. Raises ValueError."""
     if type(found.format) is not int or found.format < 1:
         raise ValueError(f"format {found.format!r} is none")
     if not all(isinstance(text, str) and text for text in (found.job, found.job_uuid, found.source_identity)):
@@ -71,7 +74,7 @@ def save(storage: Storage, identity: Identity) -> None:
 
 
 def refuse_mismatch(found: Identity, ours: Identity) -> None:
-    """StateError naming both values."""
+    """Raise a StateError that names both values, if job or source differ."""
     if found.job_uuid != ours.job_uuid:
         raise StateError(
             f"the trail belongs to job {found.job} ({found.job_uuid}), not to {ours.job} ({ours.job_uuid})",

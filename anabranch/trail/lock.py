@@ -24,7 +24,7 @@ class OsLock:
     """Held from construction to `close`, at the latest to the end of the process."""
 
     def __init__(self, path: Path, timeout: float = 0.0, stop: Callable[[], bool] = lambda: False) -> None:
-        """Raises LockHeld after `timeout` seconds, or as soon as `stop` says so."""
+        """Take the lock. Raises LockHeld after `timeout` seconds, or as soon as `stop` says so."""
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         try:
             self._take(time.monotonic() + timeout, stop)
@@ -59,7 +59,7 @@ class WriterLock(OsLock):
 
 
 def holder(path: Path) -> str:
-    """Who has the lock of this file at present, "" for nobody. Takes nothing away and makes no file."""
+    """Return who has this file's lock at present, "" for nobody. Takes no lock and creates no file."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
@@ -85,7 +85,7 @@ def _holder(fd: int) -> str:
 
 @contextmanager
 def maintenance(directory: Path) -> Iterator[None]:
-    """Held shortly by whoever registers readers, drops segments or puts a packed one in place."""
+    """Hold the lock for registering readers, dropping segments, or putting a packed one in place. Held shortly."""
     fd = os.open(directory / MAINTENANCE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)

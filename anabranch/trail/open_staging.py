@@ -55,7 +55,7 @@ class Kept:
         return len(self.rows)
 
     def and_then(self, other: Kept) -> Kept:
-        """Joins the part that follows."""
+        """Join the part that follows."""
         left_out = tuple(sorted({*self.left_out, *other.left_out}))
         return replace(self, upto=other.upto, rows=(*self.rows, *other.rows), left_out=left_out)
 
@@ -87,7 +87,7 @@ class OpenStaging:
         return list(self._kept.values())
 
     def lacking(self, table: TableId) -> list[str]:
-        """Lists transactions that have rows of `table` which were left out."""
+        """List transactions that have rows of `table` which were left out."""
         return [one.xid for one in self._kept.values() if str(table) in one.left_out]
 
     def keep(
@@ -99,7 +99,7 @@ class OpenStaging:
         time: int,
         left_out: Iterable[TableId] = (),
     ) -> None:
-        """The next part of a transaction, durable when this returns. Raises StorageFull: nothing of it counts then."""
+        """Write the next part of a transaction; durable on return. After StorageFull nothing of the part counts."""
         rows = sum(chunk.row_count for chunk in chunks)
         first = min((found[0] for chunk in chunks if (found := ordinals(chunk))), default=0)
         part = Kept(xid, low.resume, upto.resume, time, (rows,), tuple(sorted(map(str, left_out))))
@@ -124,7 +124,7 @@ class OpenStaging:
         self._firsts.setdefault(xid, {})[before.parts if before else 0] = first
 
     def take_back(self, xid: str, first: int) -> None:
-        """What was kept by this process from ordinal `first` on does not count."""
+        """Discard what this process kept from ordinal `first` on: the transaction rolled back to a savepoint."""
         found, firsts = self._kept[xid], self._firsts[xid]
         parts = found.parts
         while parts and firsts[parts - 1] >= first:
@@ -140,7 +140,7 @@ class OpenStaging:
             del self._kept[xid]
 
     def chunks(self, xid: str) -> Iterator[Chunk]:
-        """Its rows, a fragment at a time, part after part. Raises TrailCorrupt."""
+        """Yield a transaction's rows, a fragment at a time, part after part. Raises TrailCorrupt."""
         ends = self._ends.get(xid, {})
         for number, rows in enumerate(self._kept[xid].rows):
             found = 0
@@ -151,13 +151,16 @@ class OpenStaging:
                 raise _lacks(_file(xid, number), xid, found, rows)
 
     def end(self, xid: str, mark: LogMark) -> None:
-        """It ended at `mark`: once the trail is behind that place, its files may go. Durable on return."""
+        """Note that a transaction ended at `mark`: once the trail is behind that place, its files may go. Durable on return."""
         with writing(WHAT):
             self._storage.replace(_end_file(xid), to_json({"xid": xid, "ended": mark.resume}))
         self.ended[xid] = mark.resume
 
     def remove(self, xid: str) -> None:
-        """It was rolled back, or the trail has it, durably. The last part goes first: what is left is a beginning of it."""
+        """Remove a transaction that was rolled back, or that is durable in the trail.
+
+        The last part is removed first, so that after a crash what is left is a beginning of it.
+        """
         with writing(WHAT):
             for file in [*(_file(xid, n) for n in reversed(range(self._kept[xid].parts))), _end_file(xid)]:
                 with suppress(FileNotFoundError):  # of a removal that was cut short
@@ -183,7 +186,7 @@ def kept(place: Storage | Path) -> list[Kept]:
 
 
 def problems(storage: Storage) -> list[str]:
-    """What is wrong with the files: every checksum, every count."""
+    """Check the files, every checksum and every count, and return what is wrong."""
     try:
         every = kept(storage)
     except TrailCorrupt as error:
@@ -245,5 +248,5 @@ def _end_file(xid: str) -> str:
 
 
 def _digest(xid: str) -> str:
-    """A name of bounded length, whatever an id looks like."""
+    """Return a name of bounded length for any id."""
     return hashlib.sha256(xid.encode()).hexdigest()[:32]

@@ -36,7 +36,7 @@ LARGE_FRAME = 256 * 1024  # bytes; frames of few, wide rows are large already
 
 
 def is_worthwhile(chunks: int, rows: int, size: int) -> bool:
-    """`size`: bytes of the segment."""
+    """Return whether packing a segment is worth its cost. `size`: bytes of the segment."""
     return chunks >= MIN_CHUNKS and rows < chunks * CHUNK_ROWS // 4 and size < chunks * LARGE_FRAME
 
 
@@ -49,11 +49,11 @@ class Packer:
         self._child: subprocess.Popen[bytes] | None = None
 
     def offer(self, chunks: int, rows: int, size: int) -> None:
-        """A segment was sealed."""
+        """Note that a segment was sealed; it is packed if that is worthwhile."""
         self._is_wanted = self._is_wanted or is_worthwhile(chunks, rows, size)
 
     def tick(self) -> None:
-        """After a publication; never waits."""
+        """Start or collect the packing process after a publication; never waits."""
         if self._child and self._child.poll() is not None:
             self._reap()
         if self._is_wanted and not self._child:
@@ -145,8 +145,10 @@ def _swap(directory: Path, storage: Storage, name: SegmentName, source: SegmentR
 
 
 def _copy(source: SegmentReader, target: SegmentWriter) -> None:
-    """All chunks, small ones joined, without fragments that were begun anew. Of the heartbeats only one before the first
-    chunk stays: where a trail starts. Memory: one group."""
+    """Copy all chunks, small ones joined, without fragments that were begun anew. Memory: one group.
+
+    The only heartbeat that stays is one before the first chunk, where a trail starts.
+    """
     _copy_start(source, target)
     group = Group()
     for offset in _kept(source):
@@ -164,9 +166,11 @@ def _copy(source: SegmentReader, target: SegmentWriter) -> None:
 
 
 def _kept(source: SegmentReader) -> Iterator[int]:
-    """Offsets of the chunks. After a lost line the fragments of the open transaction come again, from the first one
-    (`TrailWriter.rewind`): the former ones have the same sequence and number, and belong to nobody. Those at the end may
-    go on in the next segment."""
+    """Yield the offsets of the chunks that count.
+
+    After a lost connection the fragments of the open transaction come again, from the first one (`TrailWriter.rewind`):
+    the former ones have the same sequence and number, and are left out. Those at the end may go on in the next segment.
+    """
     held: list[int] = []
     for offset in source.index.offsets:
         frame, _ = source.frame(offset)
@@ -200,7 +204,7 @@ def _write(source: SegmentReader, target: SegmentWriter, chunk: Chunk, fragment:
 
 
 def main(directory: str) -> None:
-    """The child process: ends when its parent does."""
+    """Run the child process, which ends when its parent does."""
 
     def end_with_parent() -> None:
         os.read(0, 1)  # not sys.stdin, whose lock would be held at the interpreter's end

@@ -57,7 +57,7 @@ class Record(NamedTuple):
 
 
 def opened(storage: Storage) -> Readable:
-    """Every trail has the file, since before it had its name. Raises TrailCorrupt."""
+    """Open the file, which every trail has before it gets its name. Raises TrailCorrupt if it is missing."""
     try:
         return storage.open(FILE)
     except FileNotFoundError:
@@ -79,7 +79,7 @@ def _newest(data: bytes) -> Record:
 
 
 def read_whole(cell: Readable, path: str) -> Record:
-    """The same for readers, to whom a record that was there and cannot be read is damage. Raises TrailCorrupt."""
+    """Read the newest record for readers: one that was there and cannot be read is damage. Raises TrailCorrupt."""
     for pause in PAUSES:
         data = cell.read(0, SIZE)
         record = _newest(data)

@@ -97,17 +97,18 @@ class SegmentFacts:
 
 
 def exists(directory: str | Path) -> bool:
-    """Has a trail been begun here?"""
+    """Return whether a trail was begun in the directory."""
     return identities.load(LocalStorage(directory)) is not None
 
 
 class TrailReader:
-    """One reader of a trail. Not for several threads; make one each.
+    """A reader of a trail. Not for several threads; make one each.
 
-    Delivery: every published transaction, once, in order of its sequence; damage and gaps raise TrailCorrupt."""
+    Delivery: every published transaction, once, in order of its sequence; damage and gaps raise TrailCorrupt.
+    """
 
     def __init__(self, directory: str | Path, *, name: str = "reader", storage: Storage | None = None) -> None:
-        """TrailError when there is no trail, or one of a newer format."""
+        """Open the trail. Raises TrailError when there is none, or one of a newer format."""
         self.directory, self.name = Path(directory), name
         self._storage = storage or LocalStorage(directory)
         if identities.load(self._storage) is None:
@@ -132,8 +133,11 @@ class TrailReader:
         return self._end_of(self._record())
 
     def wait(self, after: int | TrailEnd, timeout: float, pause: float = 0.0) -> TrailEnd:
-        """The end, as soon as there is a transaction behind sequence `after` (or, for a TrailEnd, any later
-        publication), at the latest after `timeout` seconds. `pause`: seconds between looks; 0: short, then longer."""
+        """Wait for a transaction behind sequence `after` (or, for a TrailEnd, any later publication) and return the
+        end.
+
+        Returns after `timeout` seconds at the latest. `pause`: seconds between looks; 0: short, then longer.
+        """
         begin = time.monotonic()
         while True:
             record = self._record()
@@ -168,8 +172,11 @@ class TrailReader:
         return self._again(lambda: self._collect(record, after, upto, limit_rows))
 
     def load(self, ref: ChunkRef) -> Chunk:
-        """The chunk, without what lies outside the ref's window. TrailCorrupt when checksum, counts or sequences are
-        not what the ref says; TrailError when it was dropped."""
+        """Load a chunk without what lies outside the ref's window.
+
+        Raises TrailCorrupt when checksum, counts or sequences are not what the ref says, TrailError when it was
+        dropped.
+        """
         try:
             with self._missing_is_moved():
                 chunk = self._segment(ref.segment).chunk(ref.offset)
@@ -200,7 +207,7 @@ class TrailReader:
     # --- for people -------------------------------------------------------------------------------------------------
 
     def segments(self) -> list[SegmentFacts]:
-        """What `trail ls` shows."""
+        """Return the segments as `trail ls` shows them."""
         record = self._record()
         return self._again(lambda: [f for name in self._refresh() if (f := self._facts(record, name))])
 
@@ -264,7 +271,7 @@ class TrailReader:
         return segment
 
     def _again(self, look: Callable[[], T]) -> T:
-        """Files may be replaced between listing and opening: look again then."""
+        """Repeat a look whose files were replaced between listing and opening."""
         for _ in range(5):
             try:
                 return look()
@@ -315,7 +322,7 @@ class TrailReader:
         return found
 
     def _units(self, record: Record, names: list[SegmentName], after: int, upto: int) -> Iterator[list[ChunkRef]]:
-        """Whole chunks alone, fragments with their last one."""
+        """Yield whole chunks alone, and fragments together with their last one."""
         pieces: list[ChunkRef] = []
         for name in names:
             segment = self._indexed(record, name)
@@ -361,7 +368,7 @@ class TrailReader:
         return replace(_joined(chunks), part=ref.part)
 
     def _packed(self, segment: SegmentReader, offset: int) -> Chunk:
-        """Hundreds of former chunks may be one now: who reads them one after another shares its rows in memory."""
+        """Load a packed chunk, kept in memory: hundreds of former chunks may be one now, read one after another."""
         if self._last_packed is None or self._last_packed[:2] != (segment.file, offset):
             self._last_packed = segment.file, offset, segment.chunk(offset)
         return self._last_packed[2]
@@ -386,7 +393,7 @@ class TrailReader:
         )
 
     def _native_before(self, name: SegmentName, record: Record) -> str:
-        """Finds where the trail's first segment begins; a new trail's start is its first heartbeat."""
+        """Find where the trail's first segment begins; a new trail starts at its first heartbeat."""
         segment = self._segment(str(name))
         known = str(segment.header()["native"])
         limit = record.end if name.number == record.number else segment.size()
@@ -398,7 +405,7 @@ class TrailReader:
         return known
 
     def _facts(self, record: Record, name: SegmentName) -> SegmentFacts | None:
-        """None for a file of which nothing is published yet, and whose header is not there as a whole."""
+        """Return a segment's facts. None for a file of which nothing is published yet and whose header is not complete."""
         try:
             segment = self._segment(str(name))
         except TrailCorrupt:

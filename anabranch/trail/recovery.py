@@ -1,4 +1,4 @@
-"""What a writer finds when it opens a trail: where the published end is, and what an earlier writer left behind it.
+"""Recovery when a writer opens a trail: find the published end, and what an earlier writer left behind it.
 
 Nothing that a reader may have seen is touched. Whole frames behind the published end are adopted: after a power failure
 the record of the end may be older than the data. Fragments without their last one were never seen by anybody; segments
@@ -91,7 +91,7 @@ def end_at(segment: SegmentReader, record: Record) -> TrailEnd:
 
 
 def _tidy(directory: Path, storage: Storage) -> None:
-    """What an interrupted packing left."""
+    """Remove what an interrupted packing left."""
     with maintenance(directory):
         kept = set(map(str, segment_names(storage.names())))
         for name in storage.names():
@@ -100,7 +100,7 @@ def _tidy(directory: Path, storage: Storage) -> None:
 
 
 def _adopt(storage: Storage, recorded: Record) -> Record:
-    """The record of the last whole frame of a whole transaction, everything up to it being durable."""
+    """Return the record of the last whole frame of a whole transaction, with everything up to it durable."""
     names = segment_names(storage.names())
     record = _start(names, recorded)
     open_fragments = 0 if record.number or not names else names[0].fragments
@@ -125,7 +125,7 @@ def _adopt(storage: Storage, recorded: Record) -> Record:
 
 
 def _start(names: list[SegmentName], recorded: Record) -> Record:
-    """Finds where looking for whole frames begins: the recorded end, or the trail's start where the record was lost."""
+    """Find where looking for whole frames begins: the recorded end, or the trail's start where the record was lost."""
     if recorded.segment in names:
         return recorded
     if names and names[-1].number > recorded.number:
@@ -136,7 +136,7 @@ def _start(names: list[SegmentName], recorded: Record) -> Record:
 
 
 def _has_header(segment: SegmentReader) -> bool:
-    """A crash may tear the first frame of a segment that nobody was told about."""
+    """Return whether the first frame is whole. A crash may tear it in a segment that no reader was told about."""
     return any(segment.frames(0, segment.size()))
 
 
@@ -187,7 +187,7 @@ def _remove_unpublished(storage: Storage, record: Record) -> None:
 
 
 def _history(storage: Storage, recorded: int, end: int) -> tuple[SchemaHistory, int]:
-    """The history as the trail knows it; lines that speak of transactions that never came are taken back."""
+    """Return the history up to the trail's end, and its length. Lines about transactions that never came are taken back."""
     history = SchemaHistory()
     who = identities.load(storage)
     place = Place(storage.path(histories.FILE), who.job_uuid if who else "")

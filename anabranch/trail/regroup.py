@@ -20,14 +20,16 @@ _TX, _ORDINAL, _SHAPE = ([f.name for f in META_FIELDS].index(name) for name in (
 
 
 def rows_after(chunk: Chunk, sequence: int) -> Chunk:
-    """Without the transactions up to `sequence`; the chunk itself when it has none of them."""
+    """Return the chunk without the transactions up to `sequence`; the chunk itself when it has none of them."""
     gone = sequence - chunk.first_sequence + 1
     return chunk if gone <= 0 else _cut(chunk, min(gone, chunk.transactions.num_rows), chunk.transactions.num_rows)
 
 
 def rows_until(chunk: Chunk, sequence: int) -> Chunk:
-    """Without the transactions behind `sequence`; the chunk itself when it has none of them. A cut chunk has no
-    `resume`."""
+    """Return the chunk without the transactions behind `sequence`; the chunk itself when it has none of them.
+
+    A cut chunk has no `resume`.
+    """
     count = sequence - chunk.first_sequence + 1
     return chunk if count >= chunk.transactions.num_rows else replace(_cut(chunk, 0, max(0, count)), resume="")
 
@@ -40,7 +42,7 @@ def ordinals(chunk: Chunk) -> tuple[int, int] | None:
 
 
 def before_ordinal(chunk: Chunk, ordinal: int) -> Chunk:
-    """Cuts a chunk of one transaction before that place in it; the chunk itself where that is all of it."""
+    """Cut a chunk of one transaction before that ordinal; returns the chunk itself where that is all of it."""
     found = ordinals(chunk)
     if found is None or found[1] < ordinal:
         return chunk
@@ -58,7 +60,7 @@ def _first(rows: TableRows, count: int) -> TableRows:
 
 
 def shifted(chunk: Chunk, by: int) -> Chunk:
-    """Makes all ordinals larger by so much."""
+    """Add `by` to all ordinals."""
     if not by:
         return chunk
     tables = (
@@ -96,7 +98,7 @@ class Group:
 
 
 def join(chunks: Sequence[Chunk]) -> Chunk:
-    """One chunk with the transactions of all, in their order. They must form a Group."""
+    """Join chunks that form a Group into one, with the transactions of all in their order."""
     if len(chunks) == 1:
         return chunks[0]
     starts = np.cumsum([0, *(chunk.transactions.num_rows for chunk in chunks)]).tolist()

@@ -41,28 +41,28 @@ class Repair:
 
 
 def ask(directory: str | Path, table: TableId, present: Sequence[Key], extra: Sequence[Key]) -> Repair:
-    """What was asked for this table before is forgotten."""
+    """Ask for a table's repair. A former request for the table is forgotten."""
     asked = Repair(table, tuple(present), tuple(extra), uuid.uuid4().hex)
     _save(directory, asked)
     return asked
 
 
 def asked(directory: str | Path) -> list[Repair]:
-    """What apply has to see to. Cheap enough for its loop."""
+    """Return the repairs that apply has to carry out. Cheap enough for its loop."""
     storage = LocalStorage(directory)
     found = (_load(storage, name) for name in storage.names() if name.endswith(".json"))
     return [one for one in found if one and not one.is_done]
 
 
 def answer(directory: str | Path, repair: Repair, refused: Sequence[tuple[Key, str]]) -> None:
-    """All of it is done, but for these. One that was withdrawn, or asked anew, is left as it is."""
+    """Note that a repair is done except for `refused`. One that was withdrawn, or asked anew, is left as it is."""
     known = found(directory, repair.table)
     if known is not None and known.id == repair.id:
         _save(directory, replace(repair, present=(), extra=(), is_done=True, refused=tuple(refused)))
 
 
 def found(directory: str | Path, table: TableId) -> Repair | None:
-    """What was asked for a table and what became of it; None if nobody asked."""
+    """Return the request for a table with its result; None if nobody asked."""
     return _load(LocalStorage(directory), _file(table))
 
 

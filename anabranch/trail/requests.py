@@ -48,24 +48,24 @@ def request_table(directory: str | Path, table: TableId) -> Request:
 
 
 def pending(directory: str | Path) -> list[Request]:
-    """What capture has to see to, oldest first. Cheap enough for its loop."""
+    """Return the requests that capture has to carry out, oldest first. Cheap enough for its loop."""
     storage = LocalStorage(directory)
     found = (_load(storage, name) for name in storage.names(FOLDER) if name.endswith(".json"))
     return sorted((r for r in found if r and r.is_pending), key=lambda r: r.asked)
 
 
 def done(directory: str | Path, table: TableId, sequence: int) -> None:
-    """The table joins with transaction `sequence`, which is published: call it after the flush."""
+    """Note that the table joins with transaction `sequence`, which is published: call it after the flush."""
     _save(directory, replace(_known(directory, table), sequence=sequence))
 
 
 def refuse(directory: str | Path, table: TableId, reason: str) -> None:
-    """The table cannot be brought in."""
+    """Note that the table cannot be brought in."""
     _save(directory, replace(_known(directory, table), refusal=reason))
 
 
 def answer(directory: str | Path, table: TableId) -> Request | None:
-    """The request for a table and what became of it; None if nobody asked."""
+    """Return the request for a table with its result; None if nobody asked."""
     return _load(LocalStorage(directory), _file(table))
 
 

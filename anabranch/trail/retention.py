@@ -1,4 +1,4 @@
-"""Who still needs the trail, and what may be dropped (K12).
+"""Retention: readers that still need the trail, and segments that may be dropped (K12).
 
 A reader is registered, with the sequence it has behind it, before it reads; a load holds the trail at its lowest `low`
 the same way. A segment goes when every registered reader has been past it for the retention time. The newest stays, and
@@ -34,8 +34,7 @@ CLOCK_SECONDS = 1.0  # by less a clock drifts
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What one target's reader and holds are called. `target`: "" for the one that has no name; else `@` and it come behind
-    the first word, where no name of a table can stand."""
+    """Names of a target's reader and holds: `apply`, `load shop.t`; for a named target `apply@north`, `load@north shop.t`."""
 
     target: str = ""
 
@@ -50,7 +49,7 @@ class Names:
         return self._first("load")
 
     def table(self, table: TableId) -> str:
-        """Holds the trail until that table has joined."""
+        """Name the hold that keeps the trail until the table has joined."""
         return f"{self.load} {table}"
 
     def is_table(self, name: str) -> bool:
@@ -61,12 +60,12 @@ class Names:
         return f"{self._first('leave')} {table}"
 
     def leaving(self, name: str) -> TableId | None:
-        """The table of such a name."""
+        """Return the table of a hold that asks apply to take it out; None for any other name."""
         word = f"{self._first('leave')} "
         return TableId.parse(name.removeprefix(word)) if name.startswith(word) else None
 
     def repairs(self, trail: Path) -> Path:
-        """The mailbox between `verify --repair` and apply."""
+        """Return the mailbox between `verify --repair` and apply."""
         return trail / self._first("repairs")
 
     def has(self, name: str) -> bool:
@@ -74,7 +73,7 @@ class Names:
 
     @classmethod
     def of(cls, name: str) -> Names:
-        """Names the owner of a reader or hold."""
+        """Return the names of the target that owns a reader or hold."""
         return cls(name.partition(" ")[0].partition("@")[2])
 
     def _first(self, word: str) -> str:
@@ -93,8 +92,11 @@ class Registered:
 
 
 def register(directory: str | Path, name: str, sequence: int) -> None:
-    """Before reading anything behind `sequence`. Raises TrailError when the trail does not reach back so far.
-    Registering a known name again sets it to `sequence`, also backwards (a restored target)."""
+    """Register a reader before it reads anything behind `sequence`. Raises TrailError when the trail does not reach
+    back so far.
+
+    Registering a known name again sets it to `sequence`, also backwards (a restored target).
+    """
     _register(directory, name, sequence, "reader")
 
 
@@ -104,8 +106,10 @@ def hold(directory: str | Path, name: str, sequence: int) -> None:
 
 
 def advance(directory: str | Path, name: str, sequence: int) -> None:
-    """The reader has everything up to `sequence` behind it, durably. Never moves back. TrailError if not registered.
-    Cheap: it does not wait for the disk, as a lost one only keeps more."""
+    """Note that the reader has everything up to `sequence` behind it, durably. Never moves back.
+
+    Cheap: it does not wait for the disk, because a lost note only keeps more. Raises TrailError if not registered.
+    """
     storage = LocalStorage(directory)
     known = _load(storage, name)
     if known is None:
@@ -117,7 +121,7 @@ def advance(directory: str | Path, name: str, sequence: int) -> None:
 
 
 def unregister(directory: str | Path, name: str) -> None:
-    """The reader will not come back. Unknown names are fine."""
+    """Remove a reader that will not come back. Unknown names are fine."""
     with suppress(FileNotFoundError):
         LocalStorage(directory).remove(f"{FOLDER}/{_file(name)}")
 
@@ -139,7 +143,7 @@ def refuse_before_start(name: str, sequence: int, first: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long segments stay that every reader is past; `bytes` and `count`: no more of them than that, however young."""
+    """Limits on segments that every reader is past: how long they stay, and at most how many bytes or files, however young."""
 
     seconds: float
     bytes: int | None = None
@@ -154,7 +158,7 @@ class Clock:
         self._ahead = time.time() - time.monotonic()
 
     def jump(self) -> float:
-        """By how many seconds the wall clock was set since the last time that this was asked."""
+        """Return by how many seconds the wall clock was set since the last call."""
         before, self._ahead = self._ahead, time.time() - time.monotonic()
         return self._ahead - before
 
@@ -184,7 +188,7 @@ def drop_old(
 
 
 def droppable(directory: str | Path, limits: Limits) -> dict[str, int]:
-    """What `drop_old` would drop now, with sizes."""
+    """Return the segments that `drop_old` would drop now, with sizes in bytes."""
     storage, now = LocalStorage(directory), time.time()
     passed = _passed_since(storage, directory, now, 0.0)
     return {str(name): _size(storage, name) for name in _outside(limits, storage, passed, now)}
@@ -209,7 +213,7 @@ def drop_needed(directory: str | Path, upto: int) -> list[str]:
 
 
 def forced_drops(directory: str | Path) -> list[dict[str, Any]]:
-    """What was dropped though somebody needed it: `upto`, `behind` (readers), `at` (seconds since 1970 UTC)."""
+    """Return what was dropped though somebody needed it: `upto`, `behind` (readers), `at` (seconds since 1970 UTC)."""
     try:
         found: list[dict[str, Any]] = json.loads(read_whole(LocalStorage(directory), FORCED))
     except FileNotFoundError:
@@ -218,7 +222,7 @@ def forced_drops(directory: str | Path) -> list[dict[str, Any]]:
 
 
 def _outside(limits: Limits, storage: Storage, passed: dict[SegmentName, float], now: float) -> list[SegmentName]:
-    """From the oldest on: too old, or more than there may be."""
+    """Return the oldest segments that are too old, or more than the limits allow."""
     names = list(passed)
     first = next((place for place, name in enumerate(names) if now - passed[name] < limits.seconds), len(names))
     if limits.count is not None:
@@ -239,7 +243,7 @@ def _size(storage: Storage, name: SegmentName) -> int:
 
 
 def _passed_since(storage: Storage, directory: str | Path, now: float, jump: float) -> dict[SegmentName, float]:
-    """Segments that are behind every reader, oldest first, and since when we know it."""
+    """Return the segments that every reader is past, oldest first, and since when that is known."""
     sequences = [reader.sequence for reader in readers(directory, storage=storage).values()]
     if not sequences:
         return {}

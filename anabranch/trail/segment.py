@@ -1,4 +1,4 @@
-"""One segment: writing frames one behind the other, and finding frames in it again."""
+"""A segment: writing frames one behind the other, and finding frames in it again."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ RESTORE = "restore the file from a backup of the trail, or load again"
 
 
 def _codec() -> ModuleType:
-    """Loads Arrow; who only asks where a trail ends (`status`, the supervisor) goes without it."""
+    """Import the codec late, because it loads Arrow: `status` and the supervisor only ask where a trail ends."""
     from anabranch.trail import codec
 
     return codec
@@ -87,12 +87,12 @@ class SegmentWriter:
         return self._write([encode_prefix(Kind.HEARTBEAT, head), head])
 
     def note(self, kind: Kind, facts: dict[str, Any]) -> None:
-        """A frame that is only a head."""
+        """Write a frame that is only a head."""
         head = to_json(facts)
         self._write([encode_prefix(kind, head), head])
 
     def seal(self) -> None:
-        """Index at the end. Not synced here."""
+        """Write the index at the end. Not synced here."""
         head = to_json({"chunks": len(self.offsets), "rows": self.rows})
         body = _little_endian(self.offsets) + _little_endian(self.lasts)
         prefix = encode_prefix(Kind.FOOTER, head, len(body), zlib.crc32(body))
@@ -161,7 +161,7 @@ class SegmentReader:
         return self._readable.size()
 
     def header(self) -> dict[str, Any]:
-        """As it stands there: `headers.py` compares it."""
+        """Return the header as it is written; `headers.py` compares it."""
         if not self.size():
             raise self.damage(0, "the file is empty")
         frame, head = self.frame(0)
@@ -180,7 +180,7 @@ class SegmentReader:
         return self._format
 
     def frames(self, start: int, limit: int) -> Iterator[tuple[int, Frame, bytes]]:
-        """Whole frames between two offsets with their heads, up to the first place where none is."""
+        """Yield whole frames between two offsets with their heads, up to the first place where none is."""
         window = _Window(self._readable, _WINDOW)
         while start < limit:
             found = _frame_in(window, start, limit)
@@ -190,7 +190,7 @@ class SegmentReader:
             start += found[0].length
 
     def frame(self, offset: int) -> tuple[Frame, bytes]:
-        """The frame that must be there."""
+        """Return the frame at an offset. Raises TrailCorrupt if there is none."""
         found = _frame_in(_Window(self._readable, _GLANCE), offset, self.size())
         if found is None:
             raise self.damage(offset, "a frame must be here and is not, or its checksum is wrong")
@@ -203,7 +203,7 @@ class SegmentReader:
         return body
 
     def chunk(self, offset: int) -> Chunk:
-        """Raises TrailCorrupt when checksums or counts do not agree."""
+        """Read and decode the chunk at an offset. Raises TrailCorrupt when checksums or counts do not agree."""
         frame, head = self.frame(offset)
         if frame.kind != Kind.CHUNK:
             raise self.damage(offset, f"a chunk was expected, frame kind {frame.kind} found")
@@ -228,7 +228,7 @@ class SegmentReader:
         return self._schemas[offset]
 
     def definition(self, table: TableId, version: int) -> TableSchema:
-        """A definition whose schema frame was read before."""
+        """Return a definition whose schema frame was read before."""
         frames = (found.table for found in self._schemas.values())
         return next(t for t in frames if (t.id, t.version) == (table, version))
 
@@ -260,8 +260,10 @@ class SegmentIndex:
             raise self._segment.damage(self.end, "a published frame is damaged")
 
     def complete(self, before: int | None) -> None:
-        """Index all of a segment that nobody writes any more: from its footer, or to where its writer died, without
-        what was not adopted (`ends_before`)."""
+        """Index all of a segment that nobody writes any more.
+
+        From its footer, or up to where its writer died, without what was not adopted (`ends_before`).
+        """
         if self.is_complete:
             return
         if not self._from_footer():
@@ -272,7 +274,7 @@ class SegmentIndex:
         self.is_complete = True
 
     def after(self, sequence: int) -> int:
-        """Place of the first chunk that holds something behind `sequence`."""
+        """Return the place of the first chunk that holds something behind `sequence`."""
         return bisect_right(self.lasts, sequence)
 
     def _take(self, offset: int, frame: Frame) -> None:

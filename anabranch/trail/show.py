@@ -84,8 +84,11 @@ def rows(
     key: Mapping[str, str] | None = None,
     place: Position | None = None,
 ) -> Iterator[ShownRow]:
-    """Row images and barriers of a chunk in the order of the log. `key`: these columns have these texts, e.g.
-    {"id": "42"}. `place` is a fragment's position, which it does not know itself."""
+    """Yield row images and barriers of a chunk in the order of the log.
+
+    `key`: only rows whose columns have these texts, e.g. {"id": "42"}. `place`: a fragment's position, which it does
+    not know itself.
+    """
     transactions = chunk.transactions.to_pylist()
     found = list(_images(chunk, definition, table, key or {}))
     if not key:
@@ -134,7 +137,7 @@ def _texts(type: LogicalType | None, column: pa.Array) -> list[str | None]:
 
 
 def shown_time(microseconds: int) -> str:
-    """ISO 8601, UTC; "" where unknown."""
+    """Write a time in ISO 8601, UTC; "" where unknown."""
     if not microseconds:
         return ""
     epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

@@ -59,7 +59,7 @@ class Staging:
     Delivery: what `prepare` returned for stays until `remove`, or until the trail has it, whatever dies in between."""
 
     def __init__(self, storage: Storage, table_frame: Callable[[TableRows], TableFrame], end: str) -> None:
-        """`end`: LogMark.resume of the trail's end."""
+        """Open the staging of a trail. `end`: LogMark.resume of the trail's end; transactions decided there are removed."""
         self._storage, self._table_frame = storage, table_frame
         self._open: SegmentWriter | None = None
         self._count = self._rows = 0
@@ -83,7 +83,7 @@ class Staging:
         return [one.xid for one in self._staged.values() if str(table) in one.left_out]
 
     def add(self, chunk: Chunk) -> None:
-        """Rows of the transaction that is being read. They count once it is prepared. Raises StorageFull."""
+        """Write rows of the transaction that is being read. They count once it is prepared. Raises StorageFull."""
         with writing("a prepared transaction"):
             if self._open is None:
                 self._open = self._create()
@@ -92,7 +92,7 @@ class Staging:
         self._rows += chunk.row_count
 
     def prepare(self, xid: str, mark: LogMark, left_out: Iterable[TableId] = (), *, is_older: bool = False) -> None:
-        """What was added is the transaction `xid`, and durable when this returns. A former one of that name is over."""
+        """Make the rows added so far the transaction `xid`; durable on return. Replaces a former one of that name."""
         names = tuple(sorted(map(str, left_out)))
         found = Staged(xid, mark.native, mark.commit_time, self._rows, names, is_older)
         with writing("a prepared transaction"):
@@ -109,7 +109,7 @@ class Staging:
         self._open, self._count, self._rows = None, 0, 0
 
     def chunks(self, xid: str) -> Iterator[Chunk]:
-        """Its rows, a fragment at a time."""
+        """Yield a transaction's rows, a fragment at a time."""
         segment, rows = SegmentReader(self._storage, _file(xid)), 0
         try:
             for offset, frame, _ in segment.frames(0, segment.size()):
@@ -122,7 +122,7 @@ class Staging:
         _require_all(self._staged[xid], rows)
 
     def decide(self, xid: str, mark: LogMark) -> None:
-        """It ended at `mark`: who opens a trail that ends there may remove it. Durable on return."""
+        """Note that a transaction ended at `mark`; a start whose trail ends there removes it. Durable on return."""
         head = to_json({"decided": mark.resume})
         file = self._storage.reopen(_file(xid))
         try:
@@ -135,7 +135,7 @@ class Staging:
         self._staged[xid] = replace(self._staged[xid], decided=mark.resume)
 
     def remove(self, xid: str) -> None:
-        """It was rolled back, or the trail has it, durably."""
+        """Remove a transaction that was rolled back, or that is durable in the trail."""
         with writing("a prepared transaction"):
             self._storage.remove(_file(xid))
         del self._staged[xid]
@@ -165,12 +165,12 @@ def staged(place: Storage | Path) -> list[Staged]:
 
 
 def waiting(directory: Path) -> list[Staged]:
-    """Lists prepared transactions whose rows wait for a commit: not what is older than the trail, and has ended."""
+    """List prepared transactions whose rows wait for a commit, without those older than the trail that have ended."""
     return [one for one in staged(directory) if not one.is_older]
 
 
 def problems(storage: Storage) -> list[str]:
-    """What is wrong with their files: every checksum, every count."""
+    """Check the files, every checksum and every count, and return what is wrong."""
     found = []
     for name in (name for name in storage.names(FOLDER) if name.endswith(_SUFFIX)):
         try:
@@ -222,5 +222,5 @@ def _read(storage: Storage, name: str) -> Staged:
 
 
 def _file(xid: str) -> str:
-    """A name of bounded length: an xid has up to 128 bytes."""
+    """Return a name of bounded length: an xid has up to 128 bytes."""
     return f"{FOLDER}/{hashlib.sha256(xid.encode()).hexdigest()[:32]}{_SUFFIX}"

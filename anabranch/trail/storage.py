@@ -16,7 +16,7 @@ Data = bytes | memoryview
 
 class Readable(Protocol):
     def read(self, offset: int, length: int) -> bytes:
-        """Up to `length` bytes; fewer at the end of the file."""
+        """Read up to `length` bytes; fewer at the end of the file."""
 
     def size(self) -> int: ...
 
@@ -28,7 +28,7 @@ class Writable(Protocol):
         """Write all parts one after another. When it raises, any of the bytes may be there."""
 
     def sync(self) -> None:
-        """What was written survives a power failure when this returns."""
+        """Make what was written survive a power failure."""
 
     def close(self) -> None: ...
 
@@ -40,28 +40,30 @@ class Storage(Protocol):
     too."""
 
     def path(self, name: str) -> str:
-        """Where a person finds the file."""
+        """Return where a person finds the file."""
 
     def names(self, folder: str = "") -> list[str]: ...
 
     def create(self, name: str) -> Writable:
-        """A new, empty file; FileExistsError when it is there."""
+        """Create a new, empty file. Raises FileExistsError when it is there."""
 
     def make_folder(self, name: str) -> None:
-        """Unless it is there."""
+        """Create a folder unless it is there."""
 
     def reopen(self, name: str) -> Writable: ...
 
     def open(self, name: str) -> Readable: ...
 
     def replace(self, name: str, content: bytes, *, is_durable: bool = True) -> None:
-        """The whole content of a small file: readers see the old one or the new one. Where a loss does no harm it need
-        not wait for the disk; after a power failure the file may then be old or empty."""
+        """Replace the content of a small file: readers see the old one or the new one.
+
+        With `is_durable` false it does not wait for the disk: after a power failure the file may be old or empty.
+        """
 
     def rename(self, old: str, new: str) -> None: ...
 
     def remove(self, name: str) -> None:
-        """Readers that have it open keep reading."""
+        """Remove a file. Readers that have it open keep reading."""
 
 
 class LocalReadable:

@@ -158,8 +158,11 @@ class TrailWriter:
         return chunk
 
     def heartbeat(self, mark: LogMark) -> None:
-        """The source's log was read up to `mark` without transactions of ours: the position moves on, the sequence
-        stays. The first one of a new trail is where it starts."""
+        """Note that the source's log was read up to `mark` without transactions of ours: the position moves on, the
+        sequence stays.
+
+        The first heartbeat of a new trail is where it starts.
+        """
         end = self._appended.end
         if (mark.native, mark.resume) == (end.position.native, end.resume):
             return
@@ -182,8 +185,10 @@ class TrailWriter:
         return self._appended.end
 
     def schema(self, table_schema: TableSchema, *, joined: bool = False) -> None:
-        """A definition is in force from the next sequence on: durable before the trail has that sequence. `joined`: the
-        table joins with the next chunk, which carries its SCHEMA barrier, and is not parked any more."""
+        """Put a definition in force from the next sequence on: durable before the trail has that sequence.
+
+        `joined`: the table joins with the next chunk, which carries its SCHEMA barrier, and is not parked any more.
+        """
         latest = self._history.latest(table_schema.id)
         if latest == table_schema and not joined:
             return
@@ -195,13 +200,16 @@ class TrailWriter:
         self._note(Entry("schema", self.next_sequence, schema=table_schema, joined=joined))
 
     def park(self, table: TableId, reason: str, statement: str = "") -> None:
-        """The table is parked from the next chunk on, which carries its PARK barrier. If that chunk never gets into the
-        trail, then after a restart the table is not parked either."""
+        """Park a table from the next chunk on, which carries its PARK barrier.
+
+        If that chunk never gets into the trail, the table is not parked after a restart either.
+        """
         self._note(Entry("park", self.next_sequence, table=table, reason=reason, statement=statement))
 
     def adopt_identity(self, source_identity: str) -> None:
-        """The source is another server from here on, which capture has found to contain all that the trail has
-        (K18)."""
+        """Note that the source is another server from here on. Capture has checked that it contains all that the trail
+        has (K18).
+        """
         if source_identity == self._identity.source_identity:
             return
         self.flush()
@@ -212,7 +220,7 @@ class TrailWriter:
         self._save(replace(self._identity, source_identity=source_identity))
 
     def note_cascades(self, are_logged: bool) -> None:
-        """What the source says of its log, for who needs it while the source is away (K1)."""
+        """Note whether the source logs what foreign keys do, for readers that ask while the source is away (K1)."""
         if are_logged != self._identity.logs_cascades:
             self._save(replace(self._identity, logs_cascades=are_logged))
 
@@ -290,7 +298,7 @@ class TrailWriter:
         }
 
     def _seal(self) -> None:
-        """Index at the end, fsync, close; the next append makes a new segment."""
+        """Write the index, fsync and close; the next append starts a new segment."""
         segment = self._segment
         if segment is None:
             return
@@ -310,7 +318,9 @@ class TrailWriter:
         self._segment = None
 
     def _written(self, segment: SegmentWriter, write: Callable[[], int]) -> int:
-        """A write that fails leaves torn bytes: the segment ends before them, the next append makes a new one."""
+        """Write a frame. A write that fails leaves torn bytes: the segment ends before them, the next append starts a
+        new one.
+        """
         try:
             with writing(f"segment {segment.name}"):
                 reach("trail.frame")
@@ -328,7 +338,10 @@ class TrailWriter:
             raise
 
     def _table_frame(self, rows: TableRows) -> TableFrame:
-        """A chunk of a table whose definition is not in the history would be unreadable after a change (K19)."""
+        """Return the schema frame of a chunk's table. Raises TrailError if its version is not in the history (K19).
+
+        Without it the chunk would be unreadable after a change of the definition.
+        """
         try:
             table = self._history.at(rows.table, rows.version)
         except KeyError:
@@ -347,7 +360,7 @@ class TrailWriter:
         return _Place(TrailEnd(Position(sequence, mark.native), mark.resume, mark.commit_time), record)
 
     def _publish(self, place: _Place) -> None:
-        """After the fsync. Versions of a later writer are larger, whatever became of the record."""
+        """Publish a place, after its fsync. Versions of a later writer are larger, even if the record was lost."""
         version = max(self._published.record.version, self._published.end.version, self._epoch << 40) + 1
         record = place.record._replace(version=version, history=self._history_length)
         with writing("the published end"):
