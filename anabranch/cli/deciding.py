@@ -16,7 +16,7 @@ _KEY = re.compile(r"(?<!\[)\[(\w+)\] (\w+)|\[\[tables\]\] ([\w.]+)")
 
 
 def deciding_line(error: AnabranchError, arguments: list[str]) -> str:
-    """` (line 14 of shop.toml)`, "" where the hint names no key, or there is no job file."""
+    """Return ` (line 14 of shop.toml)`; "" where the hint names no key, or there is no job file."""
     file = next((argument for argument in arguments if argument.endswith(".toml")), "")
     if not file or not error.hint or isinstance(error, ConfigError) or not _KEY.search(error.hint):
         return ""
@@ -36,7 +36,7 @@ def _told(config: JobConfig, path: Path) -> str:
 
 
 def _paths(error: AnabranchError, config: JobConfig) -> Iterator[Path]:
-    """Finds the keys that the hint names; those of `[[tables]]` only where the table has an entry there."""
+    """Yield the keys that the hint names; those of `[[tables]]` only where the table has an entry there."""
     for section, key, entry in _KEY.findall(error.hint):
         if section:
             yield section, key

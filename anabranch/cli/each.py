@@ -1,4 +1,4 @@
-"""What verbs do that ask every target of a job, or one.
+"""Asking every target of a job, or one, for the verbs that do so.
 
 What does not live here: what they ask.
 """
@@ -23,14 +23,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Answers(Generic[T]):
-    """By target. `errors`: of those that could not answer. `is_one`: only one was asked, and it is not named."""
+    """The answers by target. `errors`: of those that could not answer. `is_one`: only one was asked, and it is not named."""
 
     found: dict[str, T]
     errors: dict[str, AnabranchError]
     is_one: bool
 
     def show(self, as_json: bool, to_json: Callable[[T], dict[str, Any]], write: Callable[[T], object]) -> None:
-        """As the verb shows one target; of several each under its name."""
+        """Show one target as the verb does; several each under its name."""
         if self.is_one:
             for answer in self.found.values():
                 write_json(to_json(answer)) if as_json else write(answer)
@@ -44,7 +44,7 @@ class Answers(Generic[T]):
                 write(answer)
 
     def exit(self, codes: list[int]) -> None:
-        """Ends with the lowest code that is not 0. Raises the error of a target that has the lowest, the others as notes."""
+        """Exit with the lowest code that is not 0. Raises the error of a target that has the lowest, the others as notes."""
         errors = sorted(self.errors.values(), key=lambda error: error.exit_code)
         for other in errors[1:]:
             errors[0].add_note(str(other))

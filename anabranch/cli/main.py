@@ -96,7 +96,7 @@ def _show_version(context: click.Context, _: click.Parameter, is_asked: bool) ->
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point of the `anabranch` command; ends the process."""
+    """Run the `anabranch` command, and end the process."""
     os.environ.setdefault(*ALLOCATOR)
     signal.signal(signal.SIGTERM, _terminated)  # verbs that run a pipeline put their own in its place
     code = exit_code(list(sys.argv[1:] if arguments is None else arguments))
@@ -137,7 +137,9 @@ def _leaves(group: ExceptionGroup[AnabranchError]) -> list[AnabranchError]:
 
 
 def _tell(errors: list[AnabranchError], arguments: list[str]) -> int:
-    """Every message, with the line of the job file that decides, also as JSON where logs are; the lowest of the codes."""
+    """Print every message, with the line of the job file that decides, also as JSON where logs are. Returns the lowest
+    of the codes.
+    """
     from anabranch.cli.deciding import deciding_line  # with the models of the job file, which are slow to import
 
     for error in errors:
@@ -148,7 +150,7 @@ def _tell(errors: list[AnabranchError], arguments: list[str]) -> int:
 
 
 def _tell_machines(error: AnabranchError, arguments: list[str]) -> None:
-    """One line with everything that is known of it, for verbs that log, or were asked for JSON."""
+    """Log one line with everything that is known of an error, for verbs that log, or were asked for JSON."""
     from anabranch import log
 
     if not log.is_json() or not (LOGGING & set(arguments) or "--json" in arguments):
@@ -161,7 +163,7 @@ def _tell_machines(error: AnabranchError, arguments: list[str]) -> None:
 
 
 def _text(error: AnabranchError) -> str:
-    """A message of several lines has its hint on a line of its own."""
+    """Write a message; one of several lines has its hint on a line of its own."""
     text = str(error)
     if "\n" not in error.message or not error.hint:
         return text
@@ -188,7 +190,7 @@ def _bug(error: BaseException, place: str) -> AnabranchError:
 
 
 def _write(text: str, arguments: list[str]) -> Path:
-    """Into the job's logs where there is a job with a home, else a temporary file."""
+    """Write a traceback into the job's logs where there is a job with a home, else into a temporary file."""
     name = time.strftime("traceback-%Y%m%d-%H%M%S")
     home = _home(arguments)
     try:

@@ -28,12 +28,12 @@ each_target_option = click.option("--target", metavar="NAME", help="Only this on
 
 
 def table_option(help: str) -> Callable[[Command], Command]:
-    """`--table schema.table`, checked and handed on as text."""
+    """Add `--table schema.table`, checked and handed on as text."""
     return click.option("--table", metavar="T", callback=_parsed_table, help=help)
 
 
 def table_argument(required: bool) -> Callable[[Command], Command]:
-    """The same as an argument."""
+    """Add the argument `schema.table`, checked and handed on as text."""
     metavar = "TABLE" if required else "[TABLE]"
     return click.argument("table", metavar=metavar, required=required, callback=_parsed_table)
 
@@ -48,7 +48,7 @@ def _parsed_table(context: click.Context, parameter: click.Parameter, text: str 
 
 
 def key_option(help: str) -> Callable[[Command], Command]:
-    """`--key name=value`, once for each column of a key, handed on as a dict."""
+    """Add `--key name=value`, once for each column of a key, handed on as a dict."""
     return click.option("--key", "key", multiple=True, metavar="K=V", callback=_parsed_key, help=help)
 
 
@@ -60,7 +60,7 @@ def _parsed_key(context: click.Context, parameter: click.Parameter, pairs: tuple
 
 
 def log_level(default: str) -> Callable[[Command], Command]:
-    """`--log-level`: sets logging up for the verb, and for the processes it starts."""
+    """Add `--log-level`: sets logging up for the verb, and for the processes it starts."""
 
     def configure(context: click.Context, _: click.Parameter, level: str | None) -> None:
         if context.resilient_parsing:
@@ -82,7 +82,7 @@ def log_level(default: str) -> Callable[[Command], Command]:
 
 
 def write_json(value: Any) -> None:
-    """The one JSON document of a verb with `--json`."""
+    """Write the one JSON document of a verb with `--json`."""
     import json
 
     sys.stdout.write(json.dumps(value, indent=2, default=str, ensure_ascii=False) + "\n")

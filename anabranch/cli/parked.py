@@ -113,7 +113,7 @@ def drop(job: str, target: str | None, table: str) -> None:
 
 
 def which_rows(command: Command) -> Command:
-    """`--key`, `--number` or `--all`."""
+    """Add `--key`, `--number` and `--all`."""
     parts = (
         click.option("--all", "is_all", is_flag=True, help="All rows of the table."),
         click.option(

@@ -1,4 +1,4 @@
-"""What `anabranch parked` shows, as text and as JSON."""
+"""The output of `anabranch parked`, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _back(one: ParkedTable) -> str:
 
 
 def shown(tables: Sequence[ParkedTable], rows: Sequence[AsideChange]) -> Iterator[str]:
-    """One table, and its rows."""
+    """Show one table, and its rows."""
     for one in tables:
         yield from _table(one)
     for number, row in enumerate(rows):

@@ -74,7 +74,7 @@ def lines(found: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _state(found: Mapping[str, Any]) -> Iterable[str]:
-    """Shows the state, and the error behind it where that is not the last error of a part."""
+    """Show the state, and the error behind it where that is not the last error of a part."""
     sub_state = f", {found['sub_state'].replace('_', ' ')}" if found["sub_state"] else ""
     since = f"  since {found['since']}" if found["since"] else ""
     yield f"state       {_styled(found['state'])}{sub_state}{since}"
@@ -85,7 +85,7 @@ def _state(found: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _counted(counted: Mapping[str, Any]) -> str:
-    """As one line: what there is, then what came since start and reset."""
+    """Show on one line what there is, then what came since start and reset."""
     started, reset = counted["since_start"], dict(counted["since_reset"])
     at = reset.pop("reset_at")
     names = {name: name.replace("_", " ") for name in started}
@@ -128,7 +128,7 @@ def _part(part: Mapping[str, Any]) -> str:
 
 
 def _target(target: Mapping[str, Any]) -> Iterable[str]:
-    """Shows one target; of several each has a state and a phase of its own."""
+    """Show one target; of several each has a state and a phase of its own."""
     yield f"target      {target['name']}" + (f"  {target['url']}" if "url" in target else "")
     if "state" in target:
         yield from _state(target)
@@ -163,7 +163,7 @@ def _remarks(table: Mapping[str, Any]) -> list[str]:
 
 
 def _columns(rows: list[tuple[str, ...]], remarks_of: list[list[str]]) -> Iterable[str]:
-    """Padded before they are coloured; what is to be said of a table stands under it."""
+    """Pad cells before they are coloured; remarks on a table stand under it."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     for row, remarks in zip(rows, [[], *remarks_of], strict=True):
         cells = [

@@ -100,8 +100,10 @@ def trace(
 
 
 def _follow(job: Job, known: list[dict[str, Any]], first: datetime | None, level: str, as_json: bool) -> None:
-    """Shows what is not `known`, and not before `first`. What several processes write at once comes a little out of order: the
-    last seconds are looked at again."""
+    """Show entries that are not `known`, and not before `first`.
+
+    Several processes that write at once are a little out of order: the last seconds are read again.
+    """
     seen = {entry["id"] for entry in known}
     since = max(datetime.fromisoformat(entry["at"]) for entry in known) if known else first
     while True:

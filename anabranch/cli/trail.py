@@ -148,7 +148,7 @@ def _reader(job: str) -> TrailReader:
 
 
 def _sequence(text: str, option: str) -> int:
-    """`4711@mysql-bin.000003:15499` or `4711`."""
+    """Parse `4711@mysql-bin.000003:15499` or `4711`."""
     number = text.partition("@")[0]
     if not (number.isascii() and number.isdigit()):
         raise click.BadParameter(f"{text!r} is no position", param_hint=option)

@@ -1,4 +1,4 @@
-"""What a job may not change between two starts without a decision (K32), and how the change reads.
+"""Settings that a job may not change between two starts without a decision (K32), and how a change is described.
 
 User, password and options of an end, and every tuning value, may change freely. What does not live here: storing the
 definition (`anabranch.job` at the target), or acting on a change.
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def definition(config: JobConfig) -> dict[str, Any]:
-    """Source, rules, filters, column lists and target types as JSON values, without secrets."""
+    """Return source, rules, filters, column lists and target types as JSON values, without secrets."""
     source = config.source.endpoint
     return {
         "source": f"{source.scheme}://{source.place}/{source.database}",
@@ -52,7 +52,7 @@ SOURCE, DECODER, JSON = "source", "[capture] decoder", "[types] json"
 
 
 def describe_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
-    """Differences that need tables to be loaded again; empty = the job may go on."""
+    """Return the differences that need tables to be loaded again; empty = the job may go on."""
     ends = [
         _changed(SOURCE, _plain(old["source"]), _plain(new["source"])),
         _changed(DECODER, *(some.get("decoder", "pgoutput") for some in (old, new))),
@@ -67,7 +67,7 @@ def describe_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Chan
 
 
 def _plain(source: str) -> str:
-    """Without the brackets of an IPv6 host, as jobs of before have it."""
+    """Remove the brackets of an IPv6 host, as former releases stored it."""
     return re.sub(r"^(\w+://)\[([^]/]*)\]", r"\1\2", source)
 
 

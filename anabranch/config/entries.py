@@ -1,7 +1,7 @@
-"""What is wrong with `[[tables]]` beyond single values: entries for one table twice, or for a table no rule includes, and
-filters that are none. Found in the file as it was read, so that one wrong value elsewhere hides nothing.
+"""Checks of `[[tables]]` beyond single values: two entries for one table, a table no rule includes, invalid filters.
 
-What does not live here: single values (`job.py`); what a filter is (`rules/expressions.py`, handed in).
+They read the file before it is parsed into models, so that one wrong value elsewhere hides nothing. What does not live
+here: single values (`job.py`); what a filter is (`rules/expressions.py`, handed in).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Found = tuple[KeyPath, Problem]
 
 
 def found_in(data: Mapping[str, Any], check_filter: Callable[[str], None]) -> Iterator[Found]:
-    """Values of a wrong kind are passed over: the models say so."""
+    """Yield the problems. Values of a wrong type are skipped: the models report them."""
     rules = _Rules.of(data)
     seen: dict[TableId, int] = {}
     for number, entry in enumerate(_tables(data, "tables")):
@@ -42,7 +42,7 @@ class _Rules:
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> _Rules | None:
-        """None where a rule is no rule: then nobody can say what is included."""
+        """Read the rules. Returns None where one is invalid: then nobody can say what is included."""
         found: dict[str, list[tuple[int, Pattern]]] = {"include": [], "exclude": []}
         try:
             for number, rule in enumerate(data["rules"], 1):
@@ -53,7 +53,7 @@ class _Rules:
         return cls(**found)
 
     def without(self, table: TableId, name: str) -> str:
-        """Why the table is not replicated; "" if it is."""
+        """Say why the table is not replicated; "" if it is."""
         for number, pattern in self._exclude:
             if pattern.matches(table):
                 return f"rule {number} excludes {name}, for all rules"

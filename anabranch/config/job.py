@@ -44,7 +44,7 @@ TARGET_NAME = r"[a-z][a-z0-9_-]{0,30}"
 
 
 def refuse(*problems: Problem) -> PydanticCustomError:
-    """What a validator raises; `reading.py` adds line and key."""
+    """Build the error that a validator raises; `reading.py` adds line and key."""
     return PydanticCustomError("refused", "{text}", {"text": "; ".join(map(str, problems)), "problems": problems})
 
 
@@ -120,8 +120,10 @@ def _not_newest(value: Any) -> Any:
 
 
 def _settings(value: Any) -> Any:
-    """Settings as text. `spark.executor.memory = "4g"` without quotes around the name is a nest of tables to TOML: give
-    it back its dots."""
+    """Return settings as text with dotted names.
+
+    `spark.executor.memory = "4g"` without quotes around the name is nested tables in TOML.
+    """
     return dict(_flat("", value)) if isinstance(value, dict) else value
 
 
@@ -187,7 +189,7 @@ class NamedTarget(Section):
 
 
 class Rule(Section):
-    """Which tables are replicated, and where to. At least one; of several that match, the first gives the target."""
+    """Tables to replicate, and their target. At least one rule; of several that match, the first gives the target."""
 
     include: list[PatternText] = Field(min_length=1)
     """Case-sensitive globs on `schema.table` (MySQL: `database.table`). A part in double quotes is taken literally."""
@@ -199,7 +201,7 @@ class Rule(Section):
 
 
 class Columns(Section):
-    """What happens to a table's columns."""
+    """Changes to a table's columns."""
 
     drop: list[str] = []
     """Columns that are not replicated."""
@@ -371,7 +373,7 @@ with warnings.catch_warnings():
 
 
 class Spark(Section):
-    """Where the data pipeline runs."""
+    """Settings of Spark, which runs the data pipeline."""
 
     master: str = Field(default="local[*]", min_length=1)
     """Spark's master URL."""
@@ -380,7 +382,7 @@ class Spark(Section):
 
 
 class RetryEnd(Section):
-    """How one end is waited for."""
+    """Time limits towards one end."""
 
     connect_s: int = Field(default=10, ge=1, le=3600)
     """How long opening a connection may take, to each address that a name stands for; PostgreSQL's takes 2 at least."""
@@ -406,7 +408,7 @@ class RetryEnd(Section):
         return self.give_up_s in (None, -1) and self.limit < 0
 
     def limits(self, interval: float, is_patient: bool) -> EndLimits:
-        """`is_patient`: where the job file says nothing, the end is waited for without limit."""
+        """Return the limits. `is_patient`: where the job file says nothing, the end is waited for without limit."""
         usual = math.inf if is_patient else EndLimits().away
         return EndLimits(
             connect=self.connect_s,
@@ -425,7 +427,7 @@ def _seconds(value: int) -> float:
 
 
 class Retry(Section):
-    """How long the ends are waited for, and what is tried again."""
+    """Time limits towards both ends, and what is tried again."""
 
     source: RetryEnd = RetryEnd.model_construct()
     """The source."""
@@ -436,7 +438,7 @@ class Retry(Section):
 
 
 class Trace(Section):
-    """What is kept of what happened to the job: in its home, and in `anabranch.trace` at each target."""
+    """The record of what happened to the job: in its home, and in `anabranch.trace` at each target."""
 
     retain_hours: int = Field(default=168, ge=1, le=8784)
     """How long. `anabranch trace JOB` shows it."""
@@ -495,5 +497,5 @@ class JobConfig(Section):
         return line_of(self._lines, path)
 
     def fingerprint(self) -> dict[str, Any]:
-        """What must not change between starts without a decision (K32): JSON, without secrets."""
+        """Return what must not change between starts without a decision (K32): JSON, without secrets."""
         return definition(self)

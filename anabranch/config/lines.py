@@ -101,7 +101,7 @@ class _Scanner:
         return path
 
     def _key(self) -> Path:
-        """Dotted names up to `=` or `]`; tomllib itself reads quoted ones."""
+        """Read dotted names up to `=` or `]`; tomllib itself reads quoted ones."""
         parts = []
         while self._peek() not in ("=", "]"):
             parts.append(self._peek())
@@ -114,7 +114,7 @@ class _Scanner:
         return tuple(names)
 
     def _pair(self, prefix: Path, after: Path) -> Path:
-        """One `key = value`; returns `after`, the prefix of what follows."""
+        """Read one `key = value`; returns `after`, the prefix of what follows."""
         line = self.tokens[self.at].line
         path = (*prefix, *self._key())
         for length in range(len(prefix) + 1, len(path) + 1):

@@ -1,4 +1,4 @@
-"""Which tables a rule means: case-sensitive globs on `schema.table`, and the template that names the target table.
+"""Patterns of rules: case-sensitive globs on `schema.table`, and the template that names the target table.
 
 A part in double quotes is taken literally, so a name that a message prints can be pasted into a rule. What does not
 live here: the rule set as a whole (`rules/rule_set.py`).
@@ -41,7 +41,7 @@ class Pattern:
 
     @classmethod
     def parse(cls, text: str) -> Pattern:
-        """Raises ValueError, whose message is what was expected."""
+        """Parse a pattern. Raises ValueError, whose message is what was expected."""
         schema, table = (
             re.compile(re.escape(part) if quoted else fnmatch.translate(part)) for part, quoted in _parts(text)
         )
@@ -60,7 +60,7 @@ class Template:
 
     @classmethod
     def parse(cls, text: str) -> Template:
-        """Raises ValueError, whose message is what was expected."""
+        """Parse a template. Raises ValueError, whose message is what was expected."""
         (schema, _), (table, _) = _parts(text)
         for part in (schema, table):
             rest = _PLACEHOLDER.sub("", part)

@@ -1,7 +1,7 @@
-"""What is wrong with `[target]` and `[[targets]]` beyond single values: none at all, a name twice, a database twice.
+"""Checks of `[target]` and `[[targets]]` beyond single values: none at all, a name twice, a database twice.
 
-What does not live here: single values (`job.py`). Whether two addresses are one server nobody can say here: the second load
-finds the first one's state (job/ends.py).
+What does not live here: single values (`job.py`). Whether two addresses are one server cannot be told here: the second
+load finds the first one's state.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ HERE = ("localhost", "127.0.0.1", "::1")
 
 
 def names_in(data: Mapping[str, Any]) -> Iterator[Found]:
-    """In the file as it was read; values of a wrong kind are passed over."""
+    """Yield problems of targets' names in the file as it was read. Values of a wrong type are skipped."""
     entries = data.get("targets", [])
     if "target" not in data and entries in ([], None):
         yield ("target",), Problem("is missing", expected="a section [target]")
@@ -34,7 +34,7 @@ def names_in(data: Mapping[str, Any]) -> Iterator[Found]:
 
 
 def shared_in(config: JobConfig) -> Iterator[Found]:
-    """Two targets in one database: the state of one would be the other's."""
+    """Yield targets that share a database with another one, whose state they would overwrite."""
     seen: dict[tuple[object, ...], str] = {}
     for name, end in config.ends.items():
         host = end.option("unix_socket") or ("localhost" if end.host.lower() in HERE else end.host.lower())

@@ -66,12 +66,14 @@ class _Parser:
         return self.env.get(name, "")
 
     def variables(self, text: str) -> None:
-        """For a URL that cannot be cut into parts: what it lacks besides."""
+        """Report missing variables of a URL that cannot be cut into parts."""
         for name in dict.fromkeys(_VARIABLE.findall(text)):
             self.variable(name)
 
     def scheme(self, name: str) -> Scheme | None:
-        """None for an unknown one. One of the other role is a problem that hides no other of the URL."""
+        """Return the scheme, None for an unknown one. A scheme of the other role is reported, and the rest of the URL
+        is still checked.
+        """
         public = [known for known, scheme in SCHEMES.items() if scheme.needs_user and self.has_role(scheme)]
         expected = "one of " * (len(public) > 1) + ", ".join(f"{one}://" for one in public)
         found = SCHEMES.get(name)
@@ -119,7 +121,7 @@ class _Parser:
 def parse_url(
     text: str, env: Mapping[str, str], *, needs_database: bool, role: str = ""
 ) -> tuple[Endpoint | None, list[Problem]]:
-    """The endpoint, or every problem of the URL. `role`: source or target, "" for either."""
+    """Return the endpoint, or every problem of the URL. `role`: source or target, "" for either."""
     parser = _Parser(env, role)
     name, separator, _ = text.partition("://")
     if not separator:
@@ -166,7 +168,7 @@ def _endpoint(parser: _Parser, scheme: Scheme, text: str, needs_database: bool) 
 
 
 def _address(text: str) -> tuple[str, str]:
-    """Host and port; an IPv6 host stands in brackets."""
+    """Split host and port; an IPv6 host stands in brackets."""
     if text.startswith("["):
         host, _, rest = text[1:].partition("]")
         return host, rest.removeprefix(":")
@@ -175,7 +177,9 @@ def _address(text: str) -> tuple[str, str]:
 
 
 def _complete(parser: _Parser, endpoint: Endpoint, needs_database: bool) -> None:
-    """`endpoint` has what is written where a variable is missing: that is another problem."""
+    """Check that user, host and database are there. `endpoint` keeps what is written where a variable is missing: that
+    is another problem.
+    """
     if not endpoint.user:
         parser.fail("the URL names no user", f"{endpoint.scheme}://user:${{PASSWORD}}@host/…")
     if not endpoint.host and not endpoint.option("unix_socket"):

@@ -2,12 +2,15 @@
 log leaves out.
 
 A cascade to grandchildren runs over the rows of the table between. Those rows must be known at every place of the log
-that the grandchildren replay: the table between is loaded first, the whole of it, so that its window has passed where
-theirs begins. That goes by what cascades do, not by where keys lead: a key that two tables have to each other needs this
-order too, where only one of the two can lie between. Where both can, no order helps: they are read at the same moment, and
-loaded as one. Tables in a circle of keys are read at one exact moment each. So are some
-tables whose rows move along with a parent's changed key: where a replay may move them wrongly (apply/cascades/), and
-reading the row again by its key would not be enough.
+that the grandchildren replay: so the table between is loaded first, the whole of it, and its window has passed where
+theirs begins.
+
+- The order follows what cascades do, not where keys lead: two tables with keys to each other need it too, if only one
+  of them can lie between.
+- Where both can, no order helps: they are read at the same moment, and loaded as one.
+- Tables in a circle of keys are read at one exact moment each.
+- So are tables whose rows move along with a parent's changed key, where a replay may move them wrongly (apply's
+  takeovers) and reading the row again by its key would not be enough.
 """
 
 from __future__ import annotations

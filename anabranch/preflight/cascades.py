@@ -20,7 +20,7 @@ OTHER_ACTION = "give the key RESTRICT at the source"
 
 
 def check_cascades(rules: RuleSet, tables: Iterable[TableSchema], values: ValueRules) -> Iterator[CheckResult]:
-    """For a source whose log does not show cascades. Also for one table alone that is to join the others."""
+    """Check foreign keys whose effects the source's log does not show. Also for a single table that is to join the others."""
     tables = list(tables)
     keys = [(child, key) for child in tables for key in child.foreign_keys if key.changes_rows]
     found = [result for child, key in keys for result in _check(rules, child.id, key)]
@@ -50,7 +50,7 @@ def _check(rules: RuleSet, child: TableId, key: ForeignKey) -> Iterator[CheckRes
 
 
 def _check_computed(rules: RuleSet, child: TableSchema, values: ValueRules) -> Iterator[CheckResult]:
-    """Lists what the source derives from columns that such a key gives other values."""
+    """Check columns that the source computes from columns which such a key changes."""
     acting = [
         key for key in child.foreign_keys if key.on_update is not Action.RESTRICT or key.on_delete is Action.SET_NULL
     ]
@@ -65,7 +65,7 @@ def _check_computed(rules: RuleSet, child: TableSchema, values: ValueRules) -> I
 
 
 def _circles(tables: Mapping[TableId, TableSchema]) -> Iterator[CheckResult]:
-    """Tables that remove each other's rows: each would have to be loaded before the other (load/order.py)."""
+    """Refuse tables that remove each other's rows: each would have to be loaded before the other (load/order.py)."""
     above = {t: {k.parent for k in s.foreign_keys if k.on_delete is Action.CASCADE} - {t} for t, s in tables.items()}
     for table in tables:
         if table in closure(above, table):
@@ -77,7 +77,7 @@ def _circles(tables: Mapping[TableId, TableSchema]) -> Iterator[CheckResult]:
 
 
 def closure(above: Mapping[TableId, set[TableId]], table: TableId) -> set[TableId]:
-    """All that is reached from a table; itself only where a way leads back."""
+    """Return all tables that can be reached from a table; itself only where a way leads back."""
     found: set[TableId] = set()
     open_tables = list(above.get(table, ()))
     while open_tables:
@@ -94,7 +94,7 @@ def cascading_parents(tables: Mapping[TableId, TableSchema], table: TableId) -> 
 
 
 def ancestors(tables: Mapping[TableId, TableSchema], table: TableId) -> set[TableId]:
-    """The same over all levels."""
+    """Return the tables whose changes change rows of this one, over all levels."""
     return closure({each: cascading_parents(tables, each) for each in tables}, table)
 
 

@@ -35,13 +35,13 @@ class Known:
         return bool(self.definitions or self.parked)
 
     def replicated(self, rules: RuleSet, now: Mapping[TableId, TableSchema]) -> dict[TableId, TableSchema]:
-        """The definitions to check, where the source has those of `now`."""
+        """Return the definitions to check: the job's own once it has begun, else those of `now`, which the source has."""
         if not self.has_begun:
             return dict(now)
         return {t: s for t, s in self.definitions.items() if rules.includes(t) and t not in self.parked}
 
     def differences(self, rules: RuleSet, now: Mapping[TableId, TableSchema]) -> Iterator[CheckResult]:
-        """What will park once the log is read, and what is parked already: warnings."""
+        """Warn of tables that will park once the log is read, and of those that are parked already."""
         if not self.has_begun:
             return
         for table, schema in sorted(self.replicated(rules, now).items()):

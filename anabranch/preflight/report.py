@@ -44,13 +44,13 @@ class Report:
         return {"version": VERSION, "job": self.job, "verdict": self.verdict, "checks": checks}
 
     def require(self) -> None:
-        """Raises PreflightFailed with every failed check and what mends it."""
+        """Raise PreflightFailed with every failed check and its remedy, if there are any."""
         if self.failed:
             lines = [f"  {_message(result)}" + (f" — {result.hint}" if result.hint else "") for result in self.failed]
             raise PreflightFailed("\n".join([f"{len(lines)} checks failed", *lines]), job=self.job)
 
     def write(self, file: IO[str], but: str = "") -> None:
-        """A table on a terminal, plain lines elsewhere; without the results of one verdict."""
+        """Write a table on a terminal, plain lines elsewhere; without the results of the verdict `but`."""
         shown = (result for result in self.results if result.verdict != but)
         results = sorted(shown, key=lambda result: ORDER.index(result.verdict))
         _write_table(results, file) if file.isatty() else _write_lines(results, file)

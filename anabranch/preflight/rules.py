@@ -21,8 +21,9 @@ from anabranch.rules.rule_set import RuleSet
 
 @dataclass
 class Selection:
-    """What the rules make of the source's tables. `targets` has the tables whose form at the target is clear, without
-    refused columns, so that their other columns are checked too."""
+    """The tables that the rules select from the source. `targets` has those whose form at the target is clear, without
+    refused columns, so that their other columns are checked too.
+    """
 
     tables: Mapping[TableId, TableSchema]
     targets: dict[TableId, TargetTable] = field(default_factory=dict)
@@ -41,7 +42,9 @@ class Selection:
 def select(
     rules: RuleSet, present: Collection[TableId], now: Mapping[TableId, TableSchema], known: Known | None = None
 ) -> Selection:
-    """`present` are all tables that the source showed, `now` the definitions of those that rules include."""
+    """Apply the rules to the source's tables. `present`: all tables that the source showed, `now`: the definitions of
+    those that rules include.
+    """
     known = known or Known()
     selection = Selection(known.replicated(rules, now))
     _matches(rules, present, selection, known)
@@ -104,7 +107,7 @@ def _refused(rules: RuleSet, schema: TableSchema) -> Iterator[CheckResult]:
 
 
 def _without_refused(rules: RuleSet, schema: TableSchema) -> TableSchema:
-    """A refused key column stays: without it the table has no form at the target."""
+    """Return the table without refused columns, except key columns: without those the table has no form at the target."""
     refused = {column.name for column in rules.refused(schema)} - set(schema.primary_key)
     return replace(schema, columns=tuple(column for column in schema.columns if column.name not in refused))
 

@@ -84,7 +84,7 @@ def preflight(
 
 
 def _decoder(decoding: str) -> CheckResult:
-    """Says what decodes the log, and what it costs to do without the compiled decoder: reading is slower, never wrong."""
+    """Say what decodes the log, and the cost of doing without the compiled decoder: reading is slower, never wrong."""
     if compiled(decoding):
         return CheckResult("job.decoder", "ok", f"the compiled decoder reads the log (anabranch-native {version()})")
     why = '[capture] decoding = "python" asks for it' if decoding == "python" else reason()
@@ -92,7 +92,7 @@ def _decoder(decoding: str) -> CheckResult:
 
 
 def _shut(error: AnabranchError) -> CheckResult:
-    """An end that has a database, and does not let the job's user into it. Nothing else of the job can be judged then."""
+    """Report an end whose database does not let the job's user in. Nothing else of the job can be judged then."""
     return CheckResult(RIGHTS[error.side], "failed", error.message, error.hint)
 
 
@@ -112,7 +112,7 @@ def _is_away(end: Side, errors: list[AnabranchError]) -> bool:
 
 
 def _first(errors: list[AnabranchError]) -> AnabranchError:
-    """The one with the lowest exit code, the others as notes."""
+    """Return the error with the lowest exit code, with the others as notes."""
     first, *others = sorted(errors, key=lambda error: error.exit_code)
     for other in others:
         first.add_note(str(other))
@@ -148,13 +148,13 @@ def _select(config: JobConfig, rules: RuleSet, source: SourceConnector, known: K
 def _witnessed(
     source: SourceConnector, target: TargetConnector, context: PreflightContext, is_away: bool
 ) -> list[CheckResult]:
-    """The target's checks, while the source, unless it is away, lets them see whether it is their own database."""
+    """Run the target's checks while the source lets them see whether it is their own database, unless it is away."""
     with nullcontext("") if is_away else source.witness() as witness:
         return _run(target.checks(), replace(context, witness=witness))
 
 
 def _run(checks: Checks, context: PreflightContext) -> list[CheckResult]:
-    """Raises the end's error where it cannot be reached: that is no check that failed."""
+    """Run checks. An end that cannot be reached raises its error: that is no failed check."""
     with closing(checks):
         return checks.run(context)
 

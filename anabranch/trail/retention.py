@@ -45,7 +45,7 @@ class Names:
 
     @property
     def load(self) -> str:
-        """Holds the trail while the first load runs."""
+        """Hold the trail while the first load runs."""
         return self._first("load")
 
     def table(self, table: TableId) -> str:

@@ -1,6 +1,7 @@
-"""One text form for both sides, where the same value has several: floats, JSON, escapes.
+"""Canonical text forms for values that have several: floats, JSON, escapes.
 
-Everything else is equal as it stands (rows/lines.py and the connectors see to that). What does not live here: digests.
+All other values are written alike by both ends (rows/lines.py and the connectors ensure that). What does not live here:
+digests.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ class Canonical:
         self._cells = {place: form for place, form in forms.items() if form is not None}
 
     def has_forms(self, *columns: int) -> bool:
-        """Does one of these columns, by place, get another form than it is read in?"""
+        """Return whether one of these columns, by place, is rewritten."""
         return any(place in self._cells for place in columns)
 
     def block(self, block: bytes) -> bytes:
-        """Whole lines, as comparable ones."""
+        """Rewrite whole lines so that they can be compared."""
         return b"".join([row + b"\n" for row in self.rows(block)]) if self._cells else _same_escapes(block)
 
     def rows(self, block: bytes) -> list[bytes]:
@@ -93,7 +94,7 @@ def _floats(form: Cell, cell: bytes) -> bytes:
 
 
 def _address(cell: bytes) -> bytes:
-    """An IPv6 address can be shortened in several ways."""
+    """Rewrite an IPv6 address, which can be shortened in several ways."""
     try:
         return str(ip_address(cell.decode())).encode()
     except ValueError:
@@ -105,12 +106,12 @@ def _vector(cell: bytes) -> bytes:
 
 
 def _without_sign(float_form: Cell) -> Cell:
-    """Zero, which a plain number has without a sign."""
+    """Write zero without a sign, as a plain number has it."""
     return lambda cell: b"0.0" if (form := float_form(cell)) == b"-0.0" else form
 
 
 def _uuid(cell: bytes) -> bytes:
-    """https://www.postgresql.org/docs/current/datatype-uuid.html: any spelling is read, one is printed."""
+    """Rewrite a UUID: any spelling is read, one is printed (https://www.postgresql.org/docs/current/datatype-uuid.html)."""
     return cell.lower().translate(None, b"-{}")
 
 
@@ -132,7 +133,7 @@ _FORMS: Mapping[Kind, Cell] = {Kind.INET: _address, Kind.VECTOR: _vector}
 
 
 def _json(form: Callable[[str], str], cell: bytes) -> bytes:
-    """Text that is no JSON is left as it stands: then it has to be equal to the letter."""
+    """Rewrite JSON. Text that is no JSON stays as it is: then it has to be equal to the letter."""
     try:
         return form(unescape(cell).decode()).encode()
     except (ValueError, RecursionError):
@@ -140,15 +141,17 @@ def _json(form: Callable[[str], str], cell: bytes) -> bytes:
 
 
 def jsonb(text: str) -> str:
-    """What PostgreSQL's jsonb tells apart: numbers by value, keys without order, the last of equal keys; no -0.
+    """Rewrite JSON as PostgreSQL's jsonb compares it: numbers by value, keys without order, the last of equal keys; no
+    -0.
 
-    https://www.postgresql.org/docs/current/datatype-json.html"""
+    https://www.postgresql.org/docs/current/datatype-json.html
+    """
     value = json.loads(text, parse_float=_Number, parse_int=_Number)
     return json.dumps(_printable(value), sort_keys=True, separators=(",", ":"))
 
 
 def as_written(text: str) -> str:
-    """JSON that the target keeps as text: only the space between tokens is free."""
+    """Rewrite JSON that the target keeps as text: only the space between tokens is free."""
     value = json.loads(text, parse_float=_Literal, parse_int=_Literal, object_pairs_hook=_Pairs)
     return json.dumps(_printable(value), separators=(",", ":"))
 
@@ -173,7 +176,7 @@ class _Pairs(list[tuple[str, Any]]):
 
 
 def _printable(value: Any) -> Any:
-    """Numbers and ordered objects become lists with a mark that no JSON array of the same text has."""
+    """Replace numbers and ordered objects by lists with a mark that no JSON array of the same text has."""
     if isinstance(value, _Number | _Literal):
         return {"#": value.text}
     if isinstance(value, _Pairs):

@@ -37,7 +37,7 @@ class Picking(Reading):
 
 @dataclass(frozen=True)
 class Found:
-    """What differs in one bucket."""
+    """The differences in one bucket."""
 
     missing: int = 0
     extra: int = 0
@@ -47,14 +47,14 @@ class Found:
 
 @dataclass(frozen=True)
 class Comparison:
-    """How the rows of a bucket are compared: with a table for every id, and how many keys to show."""
+    """The comparison of a bucket's rows: the tables by id, and how many keys to show."""
 
     tables: Mapping[TableId, TargetTable]
     limit_keys: int
     show_values: bool
 
     def spread(self, outcome: Outcome) -> Iterator[tuple[Place | None, Outcome | tuple[bool, bytes]]]:
-        """Rows by bucket; a failure has a place of its own."""
+        """Yield rows by bucket; a failure has a place of its own."""
         if outcome.failure is not None:
             yield None, outcome
             return
@@ -64,7 +64,7 @@ class Comparison:
             yield (table.source, bucket_of(key(row))), (is_source, row)
 
     def bucket(self, group: tuple[Place | None, Iterable[Outcome | tuple[bool, bytes]]]) -> list[Outcome]:
-        """Everything that stands at one place, compared."""
+        """Compare everything that stands at one place."""
         place, found = group
         if place is None:
             return [one for one in found if isinstance(one, Outcome)]

@@ -61,7 +61,7 @@ class Sums:
 
     @classmethod
     def of_lines(cls, blocks: Iterable[bytes], table: TargetTable) -> Sums:
-        """What `add_rows` makes of the rows of whole lines, by compiled code where it is installed."""
+        """Sum up the rows of whole lines as `add_rows` does, by compiled code where it is installed."""
         found = cls()
         if compiled.NATIVE is None:
             for block in blocks:
@@ -76,7 +76,7 @@ class Sums:
         return found
 
     def add(self, other: Sums) -> None:
-        """The rows of another piece."""
+        """Add the rows of another piece."""
         self.rows += other.rows
         self.digests += other.digests
 
@@ -107,7 +107,7 @@ class Reading:
 
     @contextmanager
     def lasting(self) -> Iterator[Self]:
-        """All pieces of a task have one connection to each end."""
+        """Keep one connection to each end for all pieces of a task."""
         kept: dict[str, Any] = {}
         try:
             yield replace(self, kept=kept)
@@ -138,7 +138,7 @@ class Reading:
 
     @contextmanager
     def _open(self, end: str, made: Callable[[], Any]) -> Iterator[Any]:
-        """One in whose use something failed is not used again."""
+        """Open an end, or use the connection that is kept. One that failed in use is not used again."""
         if self.kept is None:
             with closing(made()) as own:
                 yield own

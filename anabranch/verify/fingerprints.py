@@ -25,8 +25,10 @@ from anabranch.verify.plan import Piece, VerifyTable
 def possible(
     source: SourceConnector, target: TargetConnector, tables: Sequence[VerifyTable], rules: ValueRules
 ) -> list[VerifyTable]:
-    """Picks the tables of which both ends may have fingerprints: a target that makes them, and a source that does or
-    whose lines compiled code goes through."""
+    """Return the tables that both ends can sum up: a target that makes fingerprints, and a source that does too.
+
+    In place of the source's, compiled code can make them of its lines.
+    """
     with closing(target.reader(rules)) as reader, closing(source.snapshot()) as snapshot:
         is_made = isinstance(snapshot, HashingSnapshot) or compiled.NATIVE is not None
         if not isinstance(reader, HashingReader) or not is_made:
@@ -40,7 +42,7 @@ class Fingerprinting(Reading):
 
     @contextmanager
     def read(self, piece: Piece) -> Iterator[tuple[bytes, Iterator[bytes]]]:
-        """A server's own fingerprint comes as the header."""
+        """Yield a piece's fingerprint as the header, where a server makes it, else its lines."""
         one = piece.one
         if piece.bounds is None:
             with self.reader() as reader:
@@ -76,13 +78,13 @@ class Both:
 
     @property
     def rows(self) -> int | None:
-        """How many there are at each end, if both are the same."""
+        """The number of rows at each end, if both fingerprints are equal; else None."""
         source, target = self._found[True], self._found[False]
         return source.rows if source is not None and source == target and not self.pieces else None
 
 
 def waiting(pieces: Sequence[Piece]) -> dict[TableId, Both]:
-    """For what comes of these pieces."""
+    """Return an empty result for each table of these pieces."""
     return {table: Both(count) for table, count in Counter(piece.one.table.source for piece in pieces).items()}
 
 
@@ -95,7 +97,7 @@ def _source_columns(one: VerifyTable) -> list[Hashed]:
 
 
 def _hashed(one: VerifyTable, names: Sequence[str]) -> list[Hashed]:
-    """Both ends by what the source says of NULL."""
+    """Describe the columns for both ends: whether a value may be NULL is the source's word."""
     may_be_null = {column.name: column.nullable for column in one.schema.columns}
     return [
         Hashed(name, type, may_be_null[source])

@@ -1,4 +1,4 @@
-"""What is compared: tables, and the pieces in which both sides are read."""
+"""The plan of a comparison: tables, and the pieces in which both sides are read."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def cut(
 
 
 def _pieces(snapshot: SnapshotReader, reader: TargetReader, one: VerifyTable, rows_per_piece: int) -> list[Piece]:
-    """Mixes the pieces of both sides in turns: both servers are at work all the time."""
+    """Return the pieces of both sides in turns, so that both servers work all the time."""
     there = _by_place(snapshot, one, rows_per_piece)
     there = there or [Piece(one, bounds=bounds) for bounds in snapshot.bounds(one.schema, rows_per_piece)]
     here = [Piece(one, condition=condition) for condition in reader.pieces(one.table, rows_per_piece)]
@@ -69,9 +69,11 @@ def _pieces(snapshot: SnapshotReader, reader: TargetReader, one: VerifyTable, ro
 
 
 def _by_place(snapshot: SnapshotReader, one: VerifyTable, rows_per_piece: int) -> list[Piece]:
-    """By where rows lie, as at the target: cutting reads nothing, and each piece is read in the order of the disk. A row that
-    is changed meanwhile may move and be missed, which is a difference as any other change that is under way. [] where the
-    source cannot cut so."""
+    """Cut a source table by where its rows lie, as at the target. [] where the source cannot.
+
+    Cutting reads nothing, and each piece is read in the order of the disk. A row that is changed meanwhile may move and
+    be missed; that is a difference like any other change under way.
+    """
     if not isinstance(snapshot, SharingReader):
         return []
     keyless = replace(one, schema=replace(one.schema, primary_key=()))  # its bounds are places

@@ -17,9 +17,12 @@ SHOWN = 10  # differences of a table on a terminal; --json has the whole sample
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One key that differs. `kind`: missing (at the target), extra (there only) or different, with the `columns` that are.
+    """A key that differs. `kind`: missing (at the target), extra (there only) or different, with the `columns` that
+    are.
+
     `copies` counts equal rows at source and target, for tables without a key. `values`, where asked for: per column the
-    source's and the target's text form."""
+    source's and the target's text form.
+    """
 
     kind: str
     key: Mapping[str, str | None] = field(default_factory=dict)
@@ -122,7 +125,7 @@ class Verification:
         return TablesParked.exit_code if self.parked or self.set_aside else 0
 
     def _is_known(self, table: TableResult) -> bool:
-        """Is every difference one of a row that is set aside?"""
+        """Return whether every difference is that of a row that is set aside."""
         keys = [dict(key) for one in self.set_aside if one.source == table.source for key in one.keys]
         is_whole = table.is_complete and table.missing + table.extra + table.different == len(table.sample)
         is_shown = is_whole and bool(table.sample)

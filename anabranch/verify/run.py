@@ -49,7 +49,7 @@ class _Sides:
 
     @classmethod
     def equal(cls, rows: int) -> _Sides:
-        """By their fingerprints."""
+        """Return the result for a table whose fingerprints are equal."""
         return cls(0, (rows, rows))
 
     def add(self, is_source: bool, sums: Sums) -> None:
@@ -62,7 +62,7 @@ class _Sides:
             self._sums = None
 
     def chosen(self) -> frozenset[int]:
-        """Differing buckets of at most LIMIT_ROWS rows, at least one of them."""
+        """The differing buckets to compare next: at most LIMIT_ROWS rows, at least one bucket."""
         found: list[int] = []
         rows = 0
         for bucket, count in self.differing.items():
@@ -118,7 +118,7 @@ class _Run:
     stop: Callable[[], bool]
 
     def equal(self, work: Work, tables: Collection[TableId]) -> dict[TableId, _Sides] | None:
-        """Finds the tables, of these, that are equal by their fingerprints."""
+        """Return the tables, of these, whose fingerprints are equal; None when stopped."""
         pieces = [piece for piece in self.pieces if piece.one.table.source in tables]
         found = fingerprints.waiting(pieces)
         if not self._take(work, pieces, found, together=MOST_TOGETHER):
@@ -126,14 +126,16 @@ class _Run:
         return {table: _Sides.equal(both.rows) for table, both in found.items() if both.rows is not None}
 
     def sides(self, work: Work, known: Collection[TableId]) -> dict[TableId, _Sides] | None:
-        """All but the known tables'."""
+        """Sum up all tables but the known ones; None when stopped."""
         pieces = [piece for piece in self.pieces if piece.one.table.source not in known]
         counts = Counter(piece.one.table.source for piece in pieces)
         found = {table: _Sides(count) for table, count in counts.items()}
         return found if self._take(work, pieces, found) else None
 
     def _take(self, work: Work, pieces: Sequence[Piece], into: Mapping[TableId, _Adding], together: int = 1) -> bool:
-        """What comes of every piece; False when it was stopped. `together`: so many pieces at most share a task."""
+        """Read every piece into its table's result. Returns False when stopped. `together`: at most so many pieces
+        share a task.
+        """
 
         def take(outcome: Outcome) -> None:
             into[outcome.piece.one.table.source].add(outcome.piece.is_source, outcome.value)
@@ -156,7 +158,7 @@ class _Run:
         return found if self._run(spark, [compared], take) else None
 
     def _outcomes(self, spark: SparkSession, work: Work, wanted: Sequence[Piece], together: int = 1) -> Iterator[Any]:
-        """RDDs: one of every piece that is read as it stands, one of each filtered table's source pieces."""
+        """Yield RDDs: one for all pieces that are read without a filter, one for each filtered table's source pieces."""
         filtered: dict[TableId, list[Piece]] = {}
         plain: list[Piece] = []
         for piece in wanted:
@@ -202,5 +204,5 @@ def _result(one: VerifyTable, sides: _Sides, found: Sequence[Found], limit_keys:
 
 
 def _order(difference: Difference) -> list[tuple[int, str]]:
-    """Numbers by size, texts by letter: short ones first sorts both well enough."""
+    """Sort numbers by size and texts by letter: putting short ones first does both well enough."""
     return [(len(value or ""), value or "") for value in difference.key.values()]

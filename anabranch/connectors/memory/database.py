@@ -77,7 +77,7 @@ class Relation:
         return any(all(row[at] == value for at, value in wanted) for row in self.rows.values())
 
     def find(self, values: Texts) -> Place | None:
-        """Finds a row that has these values, None if none has."""
+        """Find a row that has these values, None if none has."""
         if self.key and all(name in values for name in self.key):
             place = self.place(values)
             return place if place in self.rows else None

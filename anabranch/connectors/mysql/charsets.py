@@ -129,7 +129,7 @@ def is_utf8(charset: str) -> bool:
 
 @cache
 def character_bytes(charset: str) -> int:
-    """The most that a character of the set takes in UTF-8."""
+    """Return the most that a character of the set takes in UTF-8."""
     return 1 if charset == "ascii" else 4 if charset in _BEYOND_BMP else 3
 
 

@@ -33,10 +33,11 @@ OPTIONS = ("ssl_mode", *SSL_FILES, "unix_socket")
 
 
 def connect(endpoint: Endpoint, watched: bool = True, **driver: Any) -> pymysql.Connection:
-    """A connection with the settings of `settings.py` and the job's limits of time. `watched`: what it waits for is told;
-    `driver` overrides what PyMySQL is given.
+    """Return a connection with the settings of `settings.py` and the job's limits of time. `watched`: what it waits for
+    is told; `driver` overrides what PyMySQL is given.
 
-    Raises SourceUnavailable or SourceError; ConfigError for an option of the URL that nobody knows."""
+    Raises SourceUnavailable or SourceError; ConfigError for an option of the URL that nobody knows.
+    """
     settings: dict[str, Any] = {
         "user": endpoint.user,
         "password": endpoint.password.encode(),
@@ -80,7 +81,7 @@ def _tell(connection: Connection, endpoint: Endpoint) -> None:
 
 
 def is_busy(connection: Connection) -> bool:
-    """Waits for the server, which is not asked for that."""
+    """Wait for the server, which is not asked for that."""
     return connection.is_waiting
 
 
@@ -152,14 +153,14 @@ def family(connection: pymysql.Connection) -> str:
 
 
 def version(connection: pymysql.Connection) -> tuple[int, int, int]:
-    """The server's version, e.g. (10, 11, 19). MariaDB puts `5.5.5-` before its own in the greeting."""
+    """Return the server's version, e.g. (10, 11, 19). MariaDB puts `5.5.5-` before its own in the greeting."""
     text = connection.get_server_info().removeprefix("5.5.5-")
     found = re.match(r"(\d+)\.(\d+)\.(\d+)", text)
     return (int(found[1]), int(found[2]), int(found[3])) if found else (0, 0, 0)
 
 
 def ask(connection: pymysql.Connection, sql: str, *values: object) -> list[tuple[Any, ...]]:
-    """All rows of a small query. Raises errors of our tree."""
+    """Return all rows of a small query. Raises errors of our tree."""
     try:
         with connection.cursor() as cursor:
             cursor.execute(sql, values or None)

@@ -178,7 +178,7 @@ _NO_WAY_TO_LOG_IN = "received unknown auth switch request"  # PyMySQL: the serve
 
 
 def translate(error: BaseException) -> AnabranchError:
-    """The error of our tree for one of the driver or of the socket. Never contains a secret."""
+    """Return the error of our tree for one of the driver or of the socket. Never contains a secret."""
     if isinstance(error, AnabranchError):
         return error
     tls = _tls_error(error)
@@ -219,7 +219,7 @@ def translated() -> Iterator[None]:
 
 
 def _tls_error(error: BaseException) -> ssl.SSLError | None:
-    """The TLS library's error, or the one in the driver's."""
+    """Return the TLS library's error, or the one in the driver's."""
     inner = getattr(error, "original_exception", error)
     return inner if isinstance(inner, ssl.SSLError) else None
 

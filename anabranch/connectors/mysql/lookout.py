@@ -140,7 +140,7 @@ class MysqlLookout:
         self._connection.close()
 
     def _rows(self, *queries: str) -> list[tuple[Any, ...]]:
-        """Runs the first query that this server, and this user's rights, allow, and returns its rows."""
+        """Run the first query that this server, and this user's rights, allow, and returns its rows."""
         for query in queries:
             try:
                 return ask(self._connection, query)
@@ -162,7 +162,7 @@ class MysqlLookout:
         return found
 
     def _metadata(self) -> dict[int, tuple[str, list[int]]]:
-        """Names by waiting session the lock and its holders; where nobody holds it, those who asked for it before."""
+        """Name by waiting session the lock and its holders; where nobody holds it, those who asked for it before."""
         found: dict[int, tuple[str, list[int]]] = {}
         queued: dict[int, tuple[str, list[int]]] = {}
         for waiter, asked, kind, schema, name, holder, has, status in self._rows(_METADATA):
@@ -197,7 +197,7 @@ class _Teller:
         return Holder(f"session {number} ({facts})", state + since)
 
     def older(self, than: _Thread) -> Iterator[Holder]:
-        """Sessions with a transaction, or a statement, that began before the wait."""
+        """Yield sessions with a transaction, or a statement, that began before the wait."""
         for number, thread in self.threads.items():
             runs = thread.seconds if thread.command in ("Query", "Execute") and not thread.waits_for else -1
             is_ours = thread.user == than.user and thread.waits_for

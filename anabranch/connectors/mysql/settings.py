@@ -177,12 +177,12 @@ LEFT: Mapping[str, tuple[str, ...]] = {
 
 
 def decided() -> frozenset[str]:
-    """The names of all variables that this table decides."""
+    """Return the names of all variables that this table decides."""
     return frozenset((*PINNED, *(name for names in LEFT.values() for name in names)))
 
 
 def pinning(there: Iterable[str]) -> str:
-    """The one statement that pins, of a server with these variables. sql_big_selects comes behind max_join_size, which
+    """Return the one statement that pins, of a server with these variables. sql_big_selects comes behind max_join_size, which
     sets it."""
     known = set(there)
     return "SET SESSION " + ", ".join(f"{name} = {pin.value}" for name, pin in PINNED.items() if name in known)

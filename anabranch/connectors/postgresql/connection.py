@@ -53,7 +53,7 @@ NAME_LIMIT = 63  # bytes: NAMEDATALEN - 1, also for application_name
 
 
 def connect(endpoint: Endpoint, application_name: str, autocommit: bool = False) -> Connection:
-    """A session as all our sessions are. Raises TargetUnavailable, or TargetError when it refuses us."""
+    """Return a session as all our sessions are. Raises TargetUnavailable, or TargetError when it refuses us."""
     with translated(f"cannot connect to {endpoint}"):
         settings = parameters(endpoint, application_name)
         connection = psycopg.connect(**settings, autocommit=True)
@@ -126,7 +126,7 @@ def together(connection: Connection) -> Iterator[None]:
 
 
 def session_name(job: str, owner: str) -> str:
-    """The application_name of an owner's sessions, `anabranch:<job>:<owner>`; a job whose name makes that longer than
+    """Return the application_name of an owner's sessions, `anabranch:<job>:<owner>`; a job whose name makes that longer than
     the server keeps stands in it as a digest."""
     name = f"anabranch:{job}:{owner}"
     if len(name.encode()) <= NAME_LIMIT:
@@ -135,12 +135,12 @@ def session_name(job: str, owner: str) -> str:
 
 
 def job_digest(job: str) -> str:
-    """A job's name in 12 characters, for names that have a limit."""
+    """Return a job's name in 12 characters, for names that have a limit."""
     return hashlib.blake2b(job.encode(), digest_size=6).hexdigest()
 
 
 def table_name(table: TableId) -> sql.Identifier:
-    """A table's qualified name, quoted."""
+    """Return a table's qualified name, quoted."""
     return sql.Identifier(table.schema, table.name)
 
 
@@ -181,7 +181,7 @@ def _keepalive(silence: float) -> dict[str, int]:
 
 
 def _tls(endpoint: Endpoint) -> dict[str, str]:
-    """Chooses libpq's mode: with a certificate authority and no mode the server is verified in full."""
+    """Choose libpq's mode: with a certificate authority and no mode the server is verified in full."""
     mode = endpoint.option("ssl_mode", "verify-full" if endpoint.option("ssl_ca") else "prefer")
     if mode.lower() not in SSL_MODES:
         raise ConfigError(f"ssl_mode={mode} in the URL of {endpoint} is not known", hint=" | ".join(SSL_MODES))
@@ -190,6 +190,6 @@ def _tls(endpoint: Endpoint) -> dict[str, str]:
 
 
 def one(connection: Connection, query: Any, parameters: Any = None) -> Any:
-    """The first value of the first row."""
+    """Return the first value of the first row."""
     row = connection.execute(query, parameters).fetchone()
     return row[0] if row else None

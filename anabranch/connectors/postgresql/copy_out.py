@@ -33,7 +33,9 @@ UNESCAPED = {b"\\\\": b"\\\\", b"\\b": b"\b", b"\\f": b"\f", b"\\v": b"\v"}
 def plain_lines(
     connection: Connection, statement: sql.Composed, refusal: Callable[[int, int], Exception]
 ) -> Iterator[bytes]:
-    """The lines of a COPY, in blocks of whole ones. Raises `refusal` of the server's count and of ours where they differ."""
+    """Yield the lines of a COPY, in blocks of whole ones. Raises `refusal` of the server's count and of ours where they
+    differ.
+    """
     blocks, came = Told(copied(connection, statement)), 0
     for block in blocks:
         came += lines_in(block)
@@ -50,7 +52,7 @@ def _plain(block: bytes) -> bytes:
 
 
 def copied(connection: Connection, statement: sql.Composed) -> Generator[bytes, None, int]:
-    """Gives what `COPY … TO STDOUT` gives, and returns how many rows the server says it sent. Raises psycopg.Error. Who leaves
+    """Give what `COPY … TO STDOUT` gives, and returns how many rows the server says it sent. Raises psycopg.Error. Who leaves
     before the end leaves a closed connection."""
     return _by_line(connection, statement) if _is_plain(connection) else _by_library(connection, statement)
 
@@ -177,7 +179,7 @@ def _by_library(connection: Connection, statement: sql.Composed) -> Generator[by
 
 
 def _end(pg: psycopg.pq.abc.PGconn) -> int:
-    """Takes every result behind the last message, also behind an error: the connection is busy until the last one is taken.
+    """Take every result behind the last message, also behind an error: the connection is busy until the last one is taken.
     Returns the rows that the server says it sent. Raises psycopg.Error, of the first result that is one."""
     results = list(iter(pg.get_result, None))
     for result in results:

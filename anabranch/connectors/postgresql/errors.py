@@ -200,7 +200,7 @@ def meaning(error: psycopg.Error) -> tuple[Meaning, str]:
 
 
 def state_of(error: psycopg.Error) -> str:
-    """The SQLSTATE; where there is none, what the words of the server or the library stand for."""
+    """Return the SQLSTATE; where there is none, what the words of the server or the library stand for."""
     if error.sqlstate is None and isinstance(error, psycopg.DataError):
         return "22021"
     return error.sqlstate or next((code for words, code in REFUSALS.items() if words in str(error)), "08")
@@ -212,7 +212,7 @@ def _known(state: str) -> tuple[Meaning, str]:
 
 
 def describe(error: psycopg.Error) -> str:
-    """The server's message in one line, without row values."""
+    """Return the server's message in one line, without row values."""
     state, message = error.sqlstate or "", error.diag.message_primary or str(error)
     if state.startswith("22") or (not state and isinstance(error, psycopg.DataError)):
         message = re.sub(r'".*"', "…", message, flags=re.DOTALL)
@@ -250,7 +250,7 @@ def translate(
 
 
 def connect_grant(error: psycopg.Error) -> str:
-    """The statement that lets the user into a database which it may not enter; "" for every other error."""
+    """Return the statement that lets the user into a database which it may not enter; "" for every other error."""
     found = re.search(r'permission denied for database "(.*)"', str(error))
     if found is None:
         return ""

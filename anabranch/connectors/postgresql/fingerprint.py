@@ -61,7 +61,7 @@ def fingerprint(
     condition: sql.Composable,
     rows: sql.Composable | None = None,
 ) -> Fingerprint | None:
-    """Asks the server for the fingerprint of the rows for which the condition holds. `rows`: how a query names them,
+    """Ask the server for the fingerprint of the rows for which the condition holds. `rows`: how a query names them,
     if not by the table. None where the server has other hashes, no UTF-8, or other types than these columns were to
     have, and where one has a NULL that is to have none."""
     name = table_name(table)

@@ -125,7 +125,7 @@ class _Names:
         self._built_in = {name for (name,) in connection.execute(BUILT_IN).fetchall()}
 
     def of(self, body: str) -> Iterator[tuple[str, str, int, bool]]:
-        """Lists the objects that the text names: kind, name, number, and whether the text qualifies it. A name that may mean an
+        """List the objects that the text names: kind, name, number, and whether the text qualifies it. A name that may mean an
         object counts as one. A variable with the name of an object then leaves the function out; never is a function made
         that would not work."""
         text = _NOISE.sub(" ", body)

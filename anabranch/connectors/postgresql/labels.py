@@ -22,7 +22,7 @@ UNKNOWN = "22P02"  # a type does not know a value
 
 
 def add_labels(endpoint: Endpoint, needs: Iterable[Need]) -> list[str]:
-    """Returns the statements that were carried out: those before one that the target refuses. Raises TargetUnavailable or
+    """Return the statements that were carried out: those before one that the target refuses. Raises TargetUnavailable or
     TargetBusy, where it would take them later."""
     enums = [need for need in needs if need.kind == ENUM and need.definition]
     if not enums:

@@ -135,7 +135,7 @@ class PostgresLookout:
 
 
 def who_has(connection: psycopg.Connection[Any], transactions: Collection[str]) -> list[Holder]:
-    """Sessions, and what is prepared."""
+    """Return sessions, and what is prepared."""
     sessions = connection.execute(_OPEN, [list(transactions)]).fetchall()
     prepared = connection.execute(_OPEN_PREPARED, [list(transactions)]).fetchall()
     return [*map(_holder, sessions), *(_prepared(*row) for row in prepared)]

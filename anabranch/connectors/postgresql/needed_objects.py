@@ -171,7 +171,7 @@ def _definition(kind: str, name: str, body: str | None, checks: list[str]) -> st
 
 
 def labels(definition: str) -> list[str]:
-    """Labels of an enum, quoted as SQL."""
+    """Return labels of an enum, quoted as SQL."""
     return re.findall(r"E?'(?:[^']|'')*'", definition.partition(" AS ENUM ")[2])
 
 
@@ -194,7 +194,7 @@ def read_objects(connection: Connection, types: Iterable[int], functions: Iterab
 
 
 def _settled(objects: Objects) -> Objects:
-    """Leaves out whatever is made of something that cannot be had."""
+    """Leave out whatever is made of something that cannot be had."""
     types, functions = dict(objects.types), dict(objects.functions)
     while True:
         lost = {
@@ -227,7 +227,7 @@ def _is_lost(types: Mapping[int, Type], oid: int) -> bool:
 
 
 def in_order(objects: Objects, types: Iterable[int], functions: Iterable[int]) -> Iterator[Need]:
-    """Lists the objects that these need, each behind those it is made of; functions that cannot be had are left out."""
+    """List the objects that these need, each behind those it is made of; functions that cannot be had are left out."""
     done = set[tuple[str, int]]()
 
     def of_type(oid: int) -> Iterator[Need]:
@@ -273,7 +273,7 @@ def states_of(types: Mapping[int, Type], wanted: Iterable[int]) -> dict[str, str
 
 
 def read_collations(connection: Connection, names: Iterable[str]) -> dict[str, Need]:
-    """Reads the collations, of these, that users made."""
+    """Read the collations, of these, that users made."""
     rows = connection.execute(COLLATIONS, [sorted(names)]).fetchall()
     return {
         name: Need(COLLATION, name, schema, f"CREATE COLLATION {name} ({options})") for name, schema, options in rows
@@ -284,7 +284,7 @@ def read_collations(connection: Connection, names: Iterable[str]) -> dict[str, N
 
 
 def present(connection: Connection, needs: Iterable[Need]) -> dict[Need, str]:
-    """Asks how this server would have made what is there already."""
+    """Ask how this server would have made what is there already."""
     needs = list(dict.fromkeys(needs))
     asked = [need.name for need in needs if need.kind not in (EXTENSION, COLLATION, FUNCTION)]
     numbers: dict[str, int] = dict(connection.execute(NUMBERS, [asked]).fetchall())

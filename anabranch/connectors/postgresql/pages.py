@@ -18,7 +18,7 @@ HAVING count(*) > 0
 
 
 def page_edges(pages: int, rows: int, rows_per_piece: int) -> list[int]:
-    """The pages at which to cut for about so many rows each. `rows` is 0 where the server has not counted them."""
+    """Return the pages at which to cut for about so many rows each. `rows` is 0 where the server has not counted them."""
     rows = rows or pages * ROWS_PER_PAGE
     count = max(1, min(-(-rows // rows_per_piece), pages))
     return [pages * i // count for i in range(1, count)]

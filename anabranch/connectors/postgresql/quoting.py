@@ -14,5 +14,5 @@ def qualified(table: TableId) -> str:
 
 
 def literal(text: str) -> str:
-    """A string constant under `standard_conforming_strings`, the default since 9.1."""
+    """Return a string constant under `standard_conforming_strings`, the default since 9.1."""
     return "'" + text.replace("'", "''") + "'"

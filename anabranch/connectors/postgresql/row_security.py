@@ -39,7 +39,7 @@ class Hidden(NamedTuple):
 
 
 def hidden(connection: Connection, tables: Iterable[TableId], own_schema: str = "anabranch") -> Iterator[Hidden]:
-    """Lists the tables, of `tables` and of our own schema, whose rows are filtered for the session's user. Raises
+    """List the tables, of `tables` and of our own schema, whose rows are filtered for the session's user. Raises
     psycopg.Error."""
     wanted = list(tables)
     names = [table.schema for table in wanted], [table.name for table in wanted]
@@ -53,7 +53,7 @@ def hidden(connection: Connection, tables: Iterable[TableId], own_schema: str = 
 
 @contextmanager
 def policies_named(connect: Callable[[], Connection]) -> Iterator[None]:
-    """Adds to an error of row security, which names a table alone, the policies and the statement that lets the job go on: a
+    """Add to an error of row security, which names a table alone, the policies and the statement that lets the job go on: a
     policy may come at any moment. `connect` opens another session: that of the error is in a transaction that has failed."""
     try:
         yield

@@ -179,7 +179,7 @@ LEFT: Mapping[str, tuple[str, ...]] = {
 
 
 def decided() -> frozenset[str]:
-    """The names of all settings that this table decides."""
+    """Return the names of all settings that this table decides."""
     return frozenset((*PINNED, *WALSENDER, *DEMANDED, *(name for names in LEFT.values() for name in names)))
 
 

@@ -42,7 +42,7 @@ class TellingCursor(psycopg.Cursor[tuple[Any, ...]]):
 
 
 def tell(connection: Connection, endpoint: Endpoint, application: str) -> None:
-    """Tells of a new session, and makes it tell its statements."""
+    """Tell of a new session, and makes it tell its statements."""
     connection.cursor_factory = TellingCursor
     if log.is_detailed():
         facts = {"process": connection.info.backend_pid, "application": application}

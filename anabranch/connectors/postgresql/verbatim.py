@@ -44,7 +44,7 @@ def names(text: str, name: str) -> bool:
 
 
 def _changed(schema: TableSchema, table: TargetTable) -> Iterator[tuple[str, str]]:
-    """Columns of which the job makes something else, and what."""
+    """Yield columns of which the job makes something else, and what."""
     kept = dict(zip(table.source_columns or table.columns, table.columns, strict=True))
     kept |= dict(table.computed)
     for column in schema.columns:
@@ -62,7 +62,7 @@ def _quoted(name: str) -> str:
 
 
 def computed(schema: TableSchema, table: TargetTable) -> Iterator[tuple[Column, str, str | NotCarried]]:
-    """Columns that the target computes: column, name there, what follows GENERATED ALWAYS AS."""
+    """Yield columns that the target computes: column, name there, what follows GENERATED ALWAYS AS."""
     for source, target in table.computed:
         column = schema.column(source)
         try:
@@ -119,7 +119,7 @@ def is_partitioned(schema: TableSchema, table: TargetTable) -> bool:
 
 
 def check_parts(check: Check) -> tuple[str, str, bool]:
-    """Splits `CHECK (…) NO INHERIT NOT VALID`: the condition, what stays behind it, is it to be validated?"""
+    """Split `CHECK (…) NO INHERIT NOT VALID`: the condition, what stays behind it, is it to be validated?"""
     text, tail, is_valid = check.text, "", True
     for word in (NOT_ENFORCED, NOT_VALID, NO_INHERIT):
         if text.endswith(word):

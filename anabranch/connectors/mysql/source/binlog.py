@@ -89,7 +89,7 @@ _FILE = re.compile(r"[^/\\\0]+\.\d{6,}", re.ASCII)
 
 
 def unreadable(error: Exception, position: str) -> UnknownLogEvent:
-    """The error of our tree for an event whose bytes are none."""
+    """Return the error of our tree for an event whose bytes are none."""
     told = str(error) or type(error).__name__
     return UnknownLogEvent(f"an event in the log cannot be read: {told}", position=position, hint=START_AGAIN)
 
@@ -103,7 +103,7 @@ class Query:
 
 
 def parse_query(body: bytes) -> Query:
-    """A QUERY event without header and checksum."""
+    """Return a QUERY event without header and checksum."""
     _, _, schema_length, _, status_length = _QUERY.unpack_from(body)
     at = _QUERY.size + status_length
     schema = body[at : at + schema_length].decode("utf-8", "replace")
@@ -117,7 +117,7 @@ def load_query(body: bytes) -> bytes:
 
 
 def sql_place(body: bytes) -> int:
-    """Finds where in a QUERY event the statement's text begins."""
+    """Find where in a QUERY event the statement's text begins."""
     _, _, schema_length, _, status_length = _QUERY.unpack_from(body)
     return _QUERY.size + int(status_length) + int(schema_length) + 1
 
@@ -128,7 +128,7 @@ def event_length(data: bytes, at: int) -> int:
 
 
 def _client_encoding(status: bytes) -> str:
-    """The encoding of the statement's text: the client's character set among the status variables."""
+    """Return the encoding of the statement's text: the client's character set among the status variables."""
     at = 0
     while at < len(status):
         number, at = status[at], at + 1
@@ -171,12 +171,12 @@ def parse_prepare(body: bytes) -> Prepare:
 
 
 def xid_text(form: int, first: bytes, second: bytes) -> str:
-    """An xid as statements in the log spell it."""
+    """Return an xid as statements in the log spell it."""
     return f"X'{first.hex()}',X'{second.hex()}',{form}"
 
 
 def xid_of(sql: str) -> str:
-    """The xid that an XA statement in the log names. Raises ValueError."""
+    """Return the xid that an XA statement in the log names. Raises ValueError."""
     found = _XID.search(sql)
     if found is None:
         raise ValueError("it names no xid")
@@ -184,7 +184,7 @@ def xid_of(sql: str) -> str:
 
 
 def parse_rotate(body: bytes) -> tuple[str, int]:
-    """The file that comes next and where in it. Raises ValueError."""
+    """Return the file that comes next and where in it. Raises ValueError."""
     file, place = body[8:].decode(), int.from_bytes(body[:8], "little")
     if not _FILE.fullmatch(file) or place >> 63:
         raise ValueError(f"no file of a log and no place in it: {file!r}, {place}")
@@ -192,7 +192,7 @@ def parse_rotate(body: bytes) -> tuple[str, int]:
 
 
 def has_checksum(event: bytes) -> bool:
-    """Asks a whole FORMAT event: do events of this log end in a CRC32? Raises ValueError where its own does not fit.
+    """Ask a whole FORMAT event: do events of this log end in a CRC32? Raises ValueError where its own does not fit.
 
     The algorithm's number is the byte before the event's own checksum, which is there even if the algorithm is 0 (then it
     is of other bytes); servers before 5.6.1 write neither. https://dev.mysql.com/worklog/task/?id=2540"""
@@ -227,7 +227,9 @@ def parse_heartbeat(kind: int, body: bytes, position: int) -> tuple[str, int]:
 
 
 def _packed(value: bytes) -> int:
-    """A length-encoded integer. https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_basic_dt_integers.html"""
+    """Return a length-encoded integer.
+    https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_basic_dt_integers.html
+    """
     return packed_integer(value, 0)[0]
 
 
@@ -240,7 +242,7 @@ def part(data: bytes, at: int, size: int) -> tuple[bytes, int]:
 
 
 def packed_integer(data: bytes, at: int) -> tuple[int, int]:
-    """A length-encoded integer at `at`, and the place after it."""
+    """Return a length-encoded integer at `at`, and the place after it."""
     first = data[at]
     if first < 0xFB:
         return first, at + 1

@@ -19,7 +19,7 @@ Run = tuple[Op, int, int, int]
 
 
 def carry_on(found: TableDecoders, decoder: Decoder, rows: list[list[Any]]) -> Iterator[Run]:
-    """Adds `rows`, all of an event by column, to the buffer, and tells the runs of them. `decoder` has stopped at the first
+    """Add `rows`, all of an event by column, to the buffer, and tells the runs of them. `decoder` has stopped at the first
     that has a bad value: what it has added goes."""
     _, op, *shapes = decoder
     bad = bad_values(rows)

@@ -24,7 +24,7 @@ _FEW = 1.5  # a range is small enough below this many times the wanted rows
 
 
 def bounds(ask: Ask, table: TableSchema, rows_per_chunk: int) -> list[Bounds]:
-    """The pieces of `table`; [Bounds()] where it cannot or need not be cut."""
+    """Return the pieces of `table`; [Bounds()] where it cannot or need not be cut."""
     keys = key_columns(table)
     if not keys or any(key.type is None for key in keys):
         return [Bounds()]

@@ -68,7 +68,7 @@ class ComputingSnapshot(MysqlSnapshot):
 
 
 def _blocks(values: Iterable[str]) -> Iterator[str]:
-    """Joins values to statements that fit into the smallest packet that a server takes by default."""
+    """Join values to statements that fit into the smallest packet that a server takes by default."""
     block: list[str] = []
     size = 0
     for value in values:
@@ -94,7 +94,7 @@ def _needed(table: TableSchema, wanted: Sequence[str]) -> frozenset[str]:
 
 
 def _create(there: TableId, create: str, needed: frozenset[str]) -> str:
-    """A temporary table with these columns, as SHOW CREATE TABLE has them: one line each."""
+    """Return a temporary table with these columns, as SHOW CREATE TABLE has them: one line each."""
     lines = {line.strip(): line.rstrip(",") for line in create.split("\n") if line.startswith("  `")}
     chosen = [line for start, line in lines.items() if any(start.startswith(f"{name(one)} ") for one in needed)]
     if len(chosen) != len(needed):

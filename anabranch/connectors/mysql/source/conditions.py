@@ -198,7 +198,7 @@ class _Reader:
         raise _unknown(tree)
 
     def _arithmetic(self, tree: exp.Expr) -> Term:
-        """Renders arithmetic of integers, and sums of decimals: products and quotients are rounded in each database's
+        """Render arithmetic of integers, and sums of decimals: products and quotients are rounded in each database's
         own way."""
         op = ARITHMETIC[type(tree)]
         operands = tuple(self._number(t, exact=True) for t in (tree.this, tree.expression))
@@ -245,7 +245,7 @@ def _bare(tree: exp.Expr) -> exp.Expr:
 
 
 def _text(tree: exp.Expr) -> str | None:
-    """A text constant, with or without the name of a character set before it."""
+    """Return a text constant, with or without the name of a character set before it."""
     tree = _bare(tree)
     if isinstance(tree, exp.Introducer):
         if not tree.name.lower().startswith("_utf8") and not tree.expression.name.isascii():

@@ -47,7 +47,7 @@ def _expression(column: Column, told: str) -> Column:
 
 
 def constant(column: Column, value: str) -> Column:
-    """The column with the constant `value`, as the server prints it, for default."""
+    """Return the column with the constant `value`, as the server prints it, for default."""
     exact = value if column.type is None else _FORMS.get(column.type.kind, _as_it_is)(column, column.type, value)
     is_unknown = exact is None
     return replace(column, has_default=True, default=None if is_unknown else exact, default_is_expression=is_unknown)
@@ -72,8 +72,9 @@ def may_be_more(column: Column) -> bool:
 
 
 def with_told(column: Column, told: str | float | None) -> Column:
-    """A column for which `may_be_more` is true with what the server says. Where it says nothing, the default is unknown if
-    what is shown looks shortened; of bytes that cannot be seen, and they stay."""
+    """Return a column for which `may_be_more` is true with what the server says. Where it says nothing, the default is
+    unknown if what is shown looks shortened; of bytes that cannot be seen, and they stay.
+    """
     assert column.type is not None and column.default is not None
     kind = column.type.kind
     if told is not None:
@@ -92,8 +93,9 @@ def _shortest(value: float) -> str:
 
 
 def instant_in(create: str, column: str) -> str | None:
-    """The default of a TIMESTAMP column in what SHOW CREATE TABLE prints: there it is in the session's time zone, on MySQL
-    information_schema has it in the zone of whoever made the table."""
+    """Return the default of a TIMESTAMP column in what SHOW CREATE TABLE prints: there it is in the session's time
+    zone, on MySQL information_schema has it in the zone of whoever made the table.
+    """
     found = re.search(_INSTANT_IN_CREATE.format(column=re.escape(column)), create, re.MULTILINE)
     return found[1] if found else None
 

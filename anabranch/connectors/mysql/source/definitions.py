@@ -205,7 +205,7 @@ def _table(kind: str, t: TableId, facts: Row, columns: list[Row], indexes: list[
 
 
 def _row_end(columns: list[Row]) -> str:
-    """The column of a versioned table that says until when a row was current."""
+    """Return the column of a versioned table that says until when a row was current."""
     return next((row["COLUMN_NAME"] for row in columns if row["GENERATION_EXPRESSION"] == ROW_PERIOD[1]), HIDDEN[1])
 
 
@@ -247,8 +247,9 @@ def _with_inputs(kind: str, columns: tuple[Column, ...]) -> tuple[Column, ...]:
 
 
 def _columns_named(family: str, expression: str, names: Collection[str]) -> tuple[str, ...]:
-    """The columns that an expression names, as information_schema prints it: MySQL as the text of a string, with a backslash
-    before quotes and backslashes."""
+    """Return the columns that an expression names, as information_schema prints it: MySQL as the text of a string, with
+    a backslash before quotes and backslashes.
+    """
     told = re.sub(r"\\(.)", r"\1", expression, flags=re.DOTALL) if family == "mysql" else expression
     words = {token.text.lower() for token in tokens(told) if token.kind != "mark"}
     return tuple(column for column in names if column.lower() in words)

@@ -52,7 +52,7 @@ class Dump:
         self._socket.settimeout(0)
 
     def receive(self, timeout: float) -> bytes | None:
-        """The next bytes, None when there are none within `timeout` seconds."""
+        """Return the next bytes, None when there are none within `timeout` seconds."""
         with translated():
             block = self._receive()
             if block is None and timeout > 0:
@@ -82,7 +82,7 @@ class Dump:
                 ask(self._connection, statement)
 
     def _register(self, server_id: int) -> None:
-        """Shows us among the replicas; names are left empty, the server only displays them."""
+        """Show us among the replicas; names are left empty, the server only displays them."""
         self._command(_REGISTER, struct.pack("<IBBBHII", server_id, 0, 0, 0, 0, 0, 0))
         try:
             self._connection._read_ok_packet()

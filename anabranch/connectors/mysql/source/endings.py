@@ -238,6 +238,6 @@ def _keeps(table: TableSchema) -> bool:
 
 
 def _savepoint(sql: str) -> str:
-    """The name at the statement's end, as servers compare it."""
+    """Return the name at the statement's end, as servers compare it."""
     found = _NAME.search(sql)
     return (found[1].replace("``", "`") if found[1] is not None else found[2]).casefold() if found else ""

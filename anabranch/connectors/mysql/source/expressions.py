@@ -50,7 +50,7 @@ _CODE = 12  # of a coded text: its mark and its character set's name
 
 
 def name(identifier: str) -> str:
-    """An identifier in backticks."""
+    """Return an identifier in backticks."""
     return "`" + identifier.replace("`", "``") + "`"
 
 
@@ -59,7 +59,7 @@ def marker(byte: bytes) -> str:
 
 
 def text(column: Column, of: str | None = None) -> str:
-    """SQL for the text form of `column` (model/datatype.py), or of the expression `of` of its type; NULL stays NULL.
+    """Return SQL for the text form of `column` (model/datatype.py), or of the expression `of` of its type; NULL stays NULL.
 
     FLOAT comes as the double it is (K34): `c*1e0`, because a sum would lose the sign of zero. DOUBLE is printed by the
     column itself: MySQL cuts an expression's text at 22 characters, which is enough for a FLOAT and not for a DOUBLE. Not
@@ -81,7 +81,7 @@ def text(column: Column, of: str | None = None) -> str:
 
 
 def cell(column: Column) -> str:
-    """SQL for a value inside a line: marked bytes, NULL as its mark."""
+    """Return SQL for a value inside a line: marked bytes, NULL as its mark."""
     kind = _type(column).kind
     mark = _MARKS.get(kind)
     if kind in CODES:
@@ -111,7 +111,7 @@ def is_plain(column: Column) -> bool:
 
 
 def as_bytes(column: Column, value: str) -> str:
-    """Words as UTF-8 bytes that no character set of the session touches; anything else as it is."""
+    """Return words as UTF-8 bytes that no character set of the session touches; anything else as it is."""
     if _type(column).kind not in _WORDS:
         return value
     if not is_coded(column):
@@ -126,7 +126,7 @@ def as_bytes(column: Column, value: str) -> str:
 
 
 def code_of(column: Column) -> str:
-    """The code in which values of this column may come, "" for none."""
+    """Return the code in which values of this column may come, "" for none."""
     if _type(column).kind in CODES:
         return CODES[_type(column).kind][0]
     return column.charset.lower() if is_coded(column) else ""
@@ -138,7 +138,7 @@ def is_coded(column: Column) -> bool:
 
 
 def width(column: Column) -> int:
-    """The most bytes that `cell` of this column can have."""
+    """Return the most bytes that `cell` of this column can have."""
     type = _type(column)
     if type.kind is Kind.BINARY:
         return 2 * (BLOBS.get(column.native.split()[0], 0) or type.length or 0) + 3
@@ -156,15 +156,16 @@ def width(column: Column) -> int:
 
 
 def key_text(column: Column) -> str:
-    """SQL for a key value as bounds carry it: the text form; labels by their number, which is their order; text that is not
-    UTF-8 by its bytes, of which several may be the same text."""
+    """Return SQL for a key value as bounds carry it: the text form; labels by their number, which is their order; text
+    that is not UTF-8 by its bytes, of which several may be the same text.
+    """
     if _type(column).kind in (Kind.ENUM, Kind.SET):
         return f"({name(column.name)}+0)"
     return f"HEX({name(column.name)})" if is_coded(column) else text(column)
 
 
 def literal(column: Column, value: str) -> str:
-    """A value of `key_text` as SQL that compares with the bare column by the column's own collation and index."""
+    """Return a value of `key_text` as SQL that compares with the bare column by the column's own collation and index."""
     kind = _type(column).kind
     if kind in _INTEGERS or kind in (Kind.DECIMAL, Kind.ENUM, Kind.SET):
         return _digits(value)
@@ -182,7 +183,7 @@ def literal(column: Column, value: str) -> str:
 
 
 def equality(column: Column, value: str) -> str:
-    """SQL for `column = value` with the value in text form; other than in bounds, labels and text are words here. A
+    """Return SQL for `column = value` with the value in text form; other than in bounds, labels and text are words here. A
     character with several codes is looked for by its text, and without an index."""
     if is_coded(column) and not ambiguous(column.charset.lower()).isdisjoint(value):
         told = f"CAST(CONVERT({name(column.name)} USING utf8mb4) AS BINARY)"
@@ -191,19 +192,21 @@ def equality(column: Column, value: str) -> str:
 
 
 def constant(column: Column, value: str) -> str:
-    """SQL for a value in text form, labels and text as words. Raises ValueError for what is no value of the column's type."""
+    """Return SQL for a value in text form, labels and text as words. Raises ValueError for what is no value of the
+    column's type.
+    """
     is_word = _type(column).kind in (Kind.ENUM, Kind.SET) or is_coded(column)
     return string(value) if is_word else literal(column, value)
 
 
 def string(value: str) -> str:
-    """A string literal in utf8mb4, whatever the session's character set is (`sql_mode` is empty)."""
+    """Return a string literal in utf8mb4, whatever the session's character set is (`sql_mode` is empty)."""
     escaped = value.replace("\\", "\\\\").replace("'", "''").replace("\0", "\\0")
     return f"_utf8mb4'{escaped}'"
 
 
 def _double(value: float) -> str:
-    """A literal of type DOUBLE: without an exponent it would be a decimal number."""
+    """Return a literal of type DOUBLE: without an exponent it would be a decimal number."""
     return repr(value) + "e0" * ("e" not in repr(value))
 
 

@@ -24,7 +24,7 @@ _SEEN = "SELECT DISTINCT TABLE_NAME FROM information_schema.REFERENTIAL_CONSTRAI
 
 
 def hidden(connection: pymysql.Connection, tables: Iterable[TableId]) -> Iterator[TableId]:
-    """Picks the tables with foreign keys that the user does not see. Tables that it cannot read, or that are gone, are
+    """Pick the tables with foreign keys that the user does not see. Tables that it cannot read, or that are gone, are
     left out."""
     if family(connection) != "mariadb":
         return

@@ -113,7 +113,7 @@ def parse_tagged_gtid(body: bytes) -> tuple[str, int, int]:
 
 
 def _small_bytes(data: bytes, at: int, count: int) -> tuple[bytes, int]:
-    """Bytes that are written as an integer each."""
+    """Return bytes that are written as an integer each."""
     found = bytearray()
     for _ in range(count):
         value, at = _unsigned(data, at)

@@ -26,7 +26,7 @@ def may_be_hashed(schema: TableSchema) -> int:
 
 
 def with_hashes(schema: TableSchema, seen: TableMap) -> TableSchema:
-    """The definition with as many hidden columns as the log has more, if the table may have that many."""
+    """Return the definition with as many hidden columns as the log has more, if the table may have that many."""
     more = len(seen.columns) - len(schema.columns)
     if not 0 < more <= may_be_hashed(schema):
         return schema

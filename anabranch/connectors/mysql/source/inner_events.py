@@ -52,13 +52,13 @@ def inflate(data: bytes) -> bytes:
 
 
 def inflated_query(body: bytes) -> Iterator[bytes]:
-    """The body of a compressed QUERY event as that of a plain one: only the statement's text is compressed."""
+    """Yield the body of a compressed QUERY event as that of a plain one: only the statement's text is compressed."""
     at = b.sql_place(body)
     yield body[:at] + inflate(body[at:])
 
 
 def inflated_rows(kind: int, event: bytes) -> Packets:
-    """A compressed rows event (with its header) as a plain one: table, flags, columns and bitmaps are not compressed."""
+    """Return a compressed rows event (with its header) as a plain one: table, flags, columns and bitmaps are not compressed."""
     at = _values_place(kind, event)
     values = inflate(event[at:])
     length = (at + len(values)).to_bytes(4, "little")
@@ -67,7 +67,7 @@ def inflated_rows(kind: int, event: bytes) -> Packets:
 
 
 def _values_place(kind: int, event: bytes) -> int:
-    """Finds where the values begin: behind the present columns, one bitmap or for an update two."""
+    """Find where the values begin: behind the present columns, one bitmap or for an update two."""
     plain = _PLAIN_ROWS[kind]
     at = b.HEADER + 8
     if plain >= b.WRITE[1]:
@@ -80,7 +80,7 @@ def _values_place(kind: int, event: bytes) -> int:
 
 
 def payload(body: bytes) -> Packets:
-    """The events of a transaction payload, decompressed block by block. ValueError for bytes that are none."""
+    """Return the events of a transaction payload, decompressed block by block. ValueError for bytes that are none."""
     facts, at = _payload_head(body)
     data, whole = body[at:], facts[_WHOLE]
     if len(data) != facts[_SIZE]:
@@ -145,7 +145,7 @@ def _packets(stream: _Bytes, whole: int) -> Packets:
 
 
 def _framed(block: bytes) -> tuple[bytes, int]:
-    """The whole events at the beginning of `block` as packets, and the place behind them."""
+    """Return the whole events at the beginning of `block` as packets, and the place behind them."""
     parts: list[bytes] = []
     at = 0
     while at + b.HEADER <= len(block):

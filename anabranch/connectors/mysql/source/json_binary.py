@@ -102,7 +102,7 @@ def _double(data: bytes, at: int) -> str:
 
 
 def double_text(value: float) -> str:
-    """The shortest digits that read back equal, as the server's my_gcvt writes them: 1.0, 0.00001, 1e16, 1.5e-20.
+    """Return the shortest digits that read back equal, as the server's my_gcvt writes them: 1.0, 0.00001, 1e16, 1.5e-20.
 
     https://github.com/mysql/mysql-server/blob/8.0/strings/dtoa.cc"""
     text = repr(abs(value))

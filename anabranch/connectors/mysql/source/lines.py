@@ -109,7 +109,7 @@ class Finisher:
             self.left_out.clear()
 
     def finish(self, rows: Sequence[bytes]) -> bytes:
-        """The lines of rows. Raises ValueRefused, or notes which row it is of."""
+        """Return the lines of rows. Raises ValueRefused, or notes which row it is of."""
         try:
             return self._finished(rows)
         except _Unfinished as found:
@@ -186,7 +186,7 @@ class Finisher:
         return self._columns[block.count(SEPARATOR, block.rfind(ROW, 0, at) + 1, at)]
 
     def _refusal(self, block: bytes, at: int, what: str, hint: str, is_escaped: bool = True) -> _Unfinished:
-        """Names table, row and column of the value at `at`."""
+        """Name table, row and column of the value at `at`."""
         start = block.rfind(ROW, 0, at) + 1
         column = self._column_at(block, at)
         row = block[start : block.index(ROW, at)].translate(None, _MARKS).split(SEPARATOR)

@@ -100,7 +100,7 @@ class MysqlSnapshot:
     def lines_of(
         self, table: TableSchema, columns: Sequence[str], keys: Sequence[Mapping[str, str | None]], rules: ValueRules
     ) -> Iterator[bytes]:
-        """The rows that have one of these primary keys (source column -> text form), as `lines` gives them (K3). Raises
+        """Yield the rows that have one of these primary keys (source column -> text form), as `lines` gives them (K3). Raises
         ValueRefused for one that cannot be converted."""
         rules = replace(rules, carries=False)
         for start in range(0, len(keys), KEYS_AT_ONCE):
@@ -151,7 +151,7 @@ class MysqlSnapshot:
         return connection
 
     def _longest(self) -> int:
-        """Bytes that a string function of this session may return: beyond it the server gives NULL and a warning."""
+        """Return bytes that a string function of this session may return: beyond it the server gives NULL and a warning."""
         if not self._limit:
             self._limit = int(ask(self._session(), "SELECT @@SESSION.max_allowed_packet")[0][0])
         return self._limit

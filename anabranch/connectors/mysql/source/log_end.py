@@ -26,7 +26,7 @@ TRIES = 5  # to read place and set without a commit between them
 
 
 def identity(connection: pymysql.Connection) -> str:
-    """Text that is equal for the same server."""
+    """Return text that is equal for the same server."""
     kind = family(connection)
     told = variables(connection, *IDENTITY[kind])
     facts = [told[name] for name in IDENTITY[kind] if name in told]
@@ -42,7 +42,7 @@ def server_id(connection: pymysql.Connection) -> int:
 
 
 def log_status(connection: pymysql.Connection) -> tuple[str, ...]:
-    """The row of SHOW MASTER STATUS: file, offset, filters. Raises SourceError when there is no binary log."""
+    """Return the row of SHOW MASTER STATUS: file, offset, filters. Raises SourceError when there is no binary log."""
     is_renamed = knows(connection, "binary log status")
     rows = ask(connection, "SHOW BINARY LOG STATUS" if is_renamed else "SHOW MASTER STATUS")
     if not rows:
@@ -53,7 +53,9 @@ def log_status(connection: pymysql.Connection) -> tuple[str, ...]:
 
 
 def log_sizes(connection: pymysql.Connection) -> dict[str, int]:
-    """Bytes of every file of the log that the server has. https://dev.mysql.com/doc/refman/8.0/en/show-binary-logs.html"""
+    """Return bytes of every file of the log that the server has.
+    https://dev.mysql.com/doc/refman/8.0/en/show-binary-logs.html
+    """
     return {str(row[0]): int(row[1]) for row in ask(connection, "SHOW BINARY LOGS")}
 
 
@@ -63,18 +65,18 @@ def is_filtered(connection: pymysql.Connection) -> bool:
 
 
 def place_at(connection: pymysql.Connection, file: str, offset: int, gtid: str = "") -> Place:
-    """A place in this server's log."""
+    """Return a place in this server's log."""
     return Place(identity(connection), family(connection), file, offset, gtid)
 
 
 def log_end(connection: pymysql.Connection) -> Place:
-    """The end, without GTIDs."""
+    """Return the end, without GTIDs."""
     file, offset, *_ = log_status(connection)
     return place_at(connection, file, int(offset))
 
 
 def executed(connection: pymysql.Connection) -> str:
-    """The set of everything executed, normalised; "" without GTIDs."""
+    """Return the set of everything executed, normalised; "" without GTIDs."""
     if not knows(connection, "GTIDs"):
         return ""
     kind = family(connection)
@@ -82,7 +84,7 @@ def executed(connection: pymysql.Connection) -> str:
 
 
 def log_end_with_gtids(connection: pymysql.Connection) -> Place:
-    """The end with the set of what is before it: no commit came between the two answers.
+    """Return the end with the set of what is before it: no commit came between the two answers.
 
     On a server that is never quiet: the set read first, which is contained in the place. Where gtid_mode is not ON, there
     may be more before it than the set names."""

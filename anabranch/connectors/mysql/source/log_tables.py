@@ -64,7 +64,7 @@ class LogTables:
         self.on_change()
 
     def end_listing(self) -> tuple[TableId, ...]:
-        """The tables whose rows were left out since `begin_listing`."""
+        """Return the tables whose rows were left out since `begin_listing`."""
         found, self._left_out = sorted(self._left_out or ()), None
         for raw, known in self._kept.items():
             self.maps.setdefault(raw, known)
@@ -165,8 +165,9 @@ class LogTables:
         at: int,
         end: int,
     ) -> int:
-        """The rows of an event that have bad values, without these values, where the job wants that (ValueRules.carries).
-        Returns how many images were added. Raises SourceError."""
+        """Return the rows of an event that have bad values, without these values, where the job wants that
+        (ValueRules.carries). Returns how many images were added. Raises SourceError.
+        """
         if not (self._rules.carries and isinstance(error, BadValue)) or isinstance(found, VersionedDecoders):
             raise self._undecodable(found, kind, error, data[head:at], data, at, end) from error
         ordinal = self._group.ordinal

@@ -27,7 +27,7 @@ def give_either(tables: Iterable[TableSchema]) -> str:
 
 
 def standing_key(table: TableSchema) -> Index | None:
-    """The unique key that a server takes for the primary one, which the table lacks.
+    """Return the unique key that a server takes for the primary one, which the table lacks.
     https://dev.mysql.com/doc/refman/8.0/en/innodb-index-types.html"""
     may_be_null = {column.name for column in table.columns if column.nullable}
     found = (i for i in table.indexes if i.unique and may_be_null.isdisjoint(i.columns) and not any(i.prefixes))
@@ -35,7 +35,7 @@ def standing_key(table: TableSchema) -> Index | None:
 
 
 def _key(table: TableSchema) -> str:
-    """Makes a key of columns that are unique and never NULL already, else of a number of its own for each row."""
+    """Make a key of columns that are unique and never NULL already, else of a number of its own for each row."""
     key = standing_key(table)
     if key is not None:
         return f"ADD PRIMARY KEY ({', '.join(map(name, key.columns))})"

@@ -213,7 +213,7 @@ class NativeDecoders(TableDecoders):
         return self.schema.columns[place].type is not None
 
     def _stored(self, place: int, value: Any) -> bytes | None:
-        """A raw value as Arrow keeps it."""
+        """Return a raw value as Arrow keeps it."""
         if value is None:
             return None
         made = array(self.schema.columns[place].type, [value])

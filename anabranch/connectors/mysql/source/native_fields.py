@@ -26,7 +26,7 @@ _MOST_LABELS = 64
 
 
 def described(logged: Sequence[LogColumn], columns: Sequence[Column]) -> list[Description] | None:
-    """All columns of a table, None when one of them is of a kind that only Python decodes."""
+    """Return all columns of a table, None when one of them is of a kind that only Python decodes."""
     found = [_described(log, column) for log, column in zip(logged, columns, strict=True)]
     return None if None in found else [one for one in found if one is not None]
 

@@ -46,8 +46,9 @@ class RawRows:
         self._file = connection._rfile
 
     def payloads(self, front: Front | None = None) -> Iterator[bytes | list[bytes]]:
-        """The rows as they come, in lists; what `front` made of them where it took some. Raises errors of our tree, also in
-        the middle of a result."""
+        """Yield the rows as they come, in lists; what `front` made of them where it took some. Raises errors of our
+        tree, also in the middle of a result.
+        """
         try:
             yield from self._taken(front or _nothing)
         finally:
@@ -123,12 +124,12 @@ def _nothing(buffer: bytes) -> tuple[bytes, int]:
 
 
 def single(payload: bytes) -> bytes:
-    """The value of a row with one column that is never NULL."""
+    """Return the value of a row with one column that is never NULL."""
     return payload[PREFIX[payload[0]] :]
 
 
 def values(payload: bytes, width: int) -> list[bytes | None]:
-    """The values of a row with `width` columns."""
+    """Return the values of a row with `width` columns."""
     found: list[bytes | None] = []
     at = 0
     for _ in range(width):

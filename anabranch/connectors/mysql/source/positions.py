@@ -89,7 +89,7 @@ class MysqlGtids:
         return not self._gaps(source, first, last)
 
     def _gaps(self, source: str, first: int, last: int) -> list[tuple[int, int]]:
-        """The parts of first..last that are not contained."""
+        """Return the parts of first..last that are not contained."""
         intervals, gaps = self._intervals.get(source, []), []
         for low, high in intervals[max(bisect_right(intervals, [first]) - 1, 0) :]:
             if low > last:
@@ -156,7 +156,7 @@ class MariadbGtids:
 
 
 def gtid_set(family: str, text: str = "") -> MysqlGtids | MariadbGtids:
-    """The set of `family` with what `text` says."""
+    """Return the set of `family` with what `text` says."""
     return MariadbGtids(text) if family == "mariadb" else MysqlGtids(text)
 
 

@@ -120,7 +120,7 @@ def check_row_value_options(live: Live) -> Iterator[CheckResult]:
 
 
 def check_unused(live: Live) -> Iterator[CheckResult]:
-    """Names keys of the job file that do nothing here: whoever wrote them expects something of them."""
+    """Name keys of the job file that do nothing here: whoever wrote them expects something of them."""
     given = [key for key in live.context.user_choices.get(GIVEN, "").split(", ") if key in UNUSED]
     if given:
         message = f"[capture] {', '.join(given)}: without effect at a {NAMES[live.family]}, {UNUSED_BECAUSE}"
@@ -234,7 +234,7 @@ def check_grants(live: Live) -> Iterator[CheckResult]:
 
 
 def _kept(variables: Mapping[str, str]) -> float:
-    """Seconds for which the log is kept at least; 0 = for ever."""
+    """Return seconds for which the log is kept at least; 0 = for ever."""
     if variables.get("binlog_expire_logs_auto_purge") == "OFF":
         return 0
     return next((float(variables[n]) * unit for n, unit in RETENTION if float(variables.get(n, 0))), 0)

@@ -68,7 +68,7 @@ def check_partitions(live: Live) -> Iterator[CheckResult]:
 
 
 def _names(live: Live, query: str, of_tables: bool = False) -> tuple[str, ...]:
-    """Lists objects of the databases of the job; what belongs to a table only where the job has it."""
+    """List objects of the databases of the job; what belongs to a table only where the job has it."""
     schemas = sorted({table.schema for table in live.context.tables})
     if not schemas:
         return ()

@@ -54,7 +54,7 @@ def check_keys(live: Live) -> Iterator[CheckResult]:
 
 
 def check_standing_keys(live: Live) -> Iterator[CheckResult]:
-    """Checks tables whose images are partial: a row's image before it changed has nothing but the key that the server takes for
+    """Check tables whose images are partial: a row's image before it changed has nothing but the key that the server takes for
     primary."""
     image = live.variables.get("binlog_row_image", "FULL").upper()
     found = live.tables(lambda schema: mending.standing_key(schema) is not None)
@@ -93,7 +93,7 @@ def check_foreign_keys(live: Live) -> Iterator[CheckResult]:
 
 
 def _loose_columns(key: ForeignKey, child: TableSchema, parent: TableSchema | None) -> Iterator[str]:
-    """Columns of the key, with their collation, in which equal values may differ."""
+    """Yield columns of the key, with their collation, in which equal values may differ."""
     for name, parent_name in zip(key.columns, key.parent_columns, strict=True):
         column = child.column(name)
         ends = [column, parent.column(parent_name) if parent is not None else column]

@@ -22,7 +22,7 @@ _ASK = {"mysql": "XA RECOVER CONVERT XID", "mariadb": "XA RECOVER"}
 
 
 def prepared(connection: pymysql.Connection) -> frozenset[str] | None:
-    """Lists prepared transactions whose rows may be in the log already."""
+    """List prepared transactions whose rows may be in the log already."""
     return listed(connection) if version(connection) >= LOGGED_FROM[family(connection)] else frozenset()
 
 

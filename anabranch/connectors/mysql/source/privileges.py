@@ -71,7 +71,7 @@ class Rights:
 
 
 def parse(line: str) -> Grant | None:
-    """A line of SHOW GRANTS; None for one that gives no right on tables (roles, proxies, routines)."""
+    """Return a line of SHOW GRANTS; None for one that gives no right on tables (roles, proxies, routines)."""
     found = _GRANT.match(line)
     place = _PLACE.fullmatch(found[3]) if found else None
     if found is None or place is None:
@@ -120,7 +120,7 @@ def _absent(right: str, place: str, user: str) -> CheckResult:
 
 
 def grant(right: str, place: str, user: str) -> str:
-    """The statement that gives it."""
+    """Return the statement that gives it."""
     return f"GRANT {right} ON {place} TO {user}"
 
 

@@ -84,7 +84,7 @@ class TableDecoders:
     def refused_value(
         self, kind: int, head: bytes, data: bytes, at: int, end: int
     ) -> tuple[str, dict[str, str | None]]:
-        """The column of the first bad value in these rows, and the row's key in text form."""
+        """Return the column of the first bad value in these rows, and the row's key in text form."""
         schema, lists = self.schema, self.with_bad_values(kind, head, data, at, end)
         row, place = next(iter(bad_values(lists)))
         keys = {schema.columns[i].name: (schema.columns[i].type, lists[i][row]) for i in schema.key_indexes}
@@ -93,7 +93,7 @@ class TableDecoders:
         }
 
     def with_bad_values(self, kind: int, head: bytes, data: bytes, at: int, end: int) -> list[list[Any]]:
-        """The rows of an event by column, a Bad in place of each value that no target holds."""
+        """Return the rows of an event by column, a Bad in place of each value that no target holds."""
         images = self._images(head)
         fill = _defaults(self.schema, images[0]) if ROW_EVENTS[kind] is Op.INSERT else {}
         lists: list[list[Any]] = [[] for _ in self.schema.columns]
@@ -151,7 +151,7 @@ class TableDecoders:
 
 
 def _defaults(schema: TableSchema, present: Sequence[bool]) -> dict[int, Any]:
-    """Values of columns that an insert leaves out: constant defaults, NULL where there is none (K20)."""
+    """Return values of columns that an insert leaves out: constant defaults, NULL where there is none (K20)."""
     return {
         place: _default(column)
         for place, column in enumerate(schema.columns)

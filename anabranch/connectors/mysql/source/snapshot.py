@@ -113,7 +113,7 @@ def has_useful_gtids(connection: pymysql.Connection, variables: Mapping[str, str
 
 
 def breaks_order(variables: Mapping[str, str]) -> str:
-    """The variable by which commits reach the engine in another order than the log's, "" if they do not."""
+    """Return the variable by which commits reach the engine in another order than the log's, "" if they do not."""
     name = next((name for name in ORDERED if name in variables), "")
     return name if variables.get(name, "ON") != "ON" else ""
 

@@ -105,7 +105,7 @@ class MysqlDialect:
 
 
 def shown(sql: str) -> str:
-    """The statement without texts, comments and hexadecimal values; numbers stay in what defines tables (they are sizes
+    """Return the statement without texts, comments and hexadecimal values; numbers stay in what defines tables (they are sizes
     there), elsewhere those of one digit only. Where a text may end at one of two places, the rest is left out."""
     is_definition = MysqlDialect().facts(sql, "").kind in DEFINES
     parts: list[str] = []
@@ -274,7 +274,7 @@ class _Statement:
         return found
 
     def _lost_partition(self, clauses: Sequence[tuple[int, Token]]) -> list[TableId] | None:
-        """Tables that a partition clause names beside the altered one; None when no clause takes rows away."""
+        """Return tables that a partition clause names beside the altered one; None when no clause takes rows away."""
         for at, token in clauses:
             following = self.tokens[at + 1].word if at + 1 < len(self.tokens) else ""
             if token.word in ("DISCARD", "IMPORT") and following == "TABLESPACE":
@@ -337,7 +337,7 @@ class _Statement:
             self.at += 1
 
     def _names(self, separators: tuple[str, ...] = ()) -> Iterator[TableId]:
-        """Tables separated by commas (or by `separators`), to the end."""
+        """Yield tables separated by commas (or by `separators`), to the end."""
         while True:
             yield self._table()
             self._skip_wait()

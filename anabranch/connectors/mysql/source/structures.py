@@ -33,7 +33,7 @@ TABLE_COLUMN = {"mysql": "t.TABLE_NAME", "mariadb": "TABLE_NAME"}
 
 
 def checks_query(family: str, version: tuple[int, int, int]) -> str | None:
-    """The query for checks, with a place for the condition on one table; None where the server has no checks."""
+    """Return the query for checks, with a place for the condition on one table; None where the server has no checks."""
     return _CHECKS[family] if version >= CHECKS_SINCE[family] else None
 
 

@@ -53,13 +53,13 @@ class TableMap:
 
 
 def table_of(body: bytes) -> TableId:
-    """The table that a table map (from its table id on) is about."""
+    """Return the table that a table map (from its table id on) is about."""
     schema, at = _name(body, 8)
     return TableId(schema, _name(body, at)[0])
 
 
 def parse_table_map(body: bytes) -> TableMap:
-    """A table map event without header and checksum. Raises ValueError, LookupError for bytes that are none."""
+    """Return a table map event without header and checksum. Raises ValueError, LookupError for bytes that are none."""
     schema, at = _name(body, 8)
     name, at = _name(body, at)
     count, at = packed_integer(body, at)

@@ -185,7 +185,7 @@ class Group:
 
 
 def _source_of(kind: int, body: bytes) -> bytes:
-    """The uuid of a GTID of MySQL's, as bytes; none where there is no such."""
+    """Return the uuid of a GTID of MySQL's, as bytes; none where there is no such."""
     if kind == b.TAGGED_GTID:
         return bytes.fromhex(parse_tagged_gtid(body)[0][:36].replace("-", ""))
     return body[1:17] if kind == b.GTID else b""

@@ -58,7 +58,7 @@ class Refused(Exception):
 
 
 def logical_type(native: Native) -> LogicalType:
-    """The logical type of a native one. Raises Refused."""
+    """Return the logical type of a native one. Raises Refused."""
     if native.name in INTEGERS:
         return LogicalType(INTEGERS[native.name]["unsigned" in native.full])
     make = _MAKERS.get(native.name)
@@ -68,12 +68,12 @@ def logical_type(native: Native) -> LogicalType:
 
 
 def labels(full: str) -> tuple[str, ...]:
-    """The values of `enum('a','it''s')` or `set(…)` in declaration order, with escapes undone."""
+    """Return the values of `enum('a','it''s')` or `set(…)` in declaration order, with escapes undone."""
     return tuple(_unescape(quoted) for quoted in re.findall(r"'((?:[^'\\]|''|\\.)*)'", full, re.DOTALL))
 
 
 def unquote(literal: str) -> str:
-    """The text of a string literal in single quotes, as the server prints it."""
+    """Return the text of a string literal in single quotes, as the server prints it."""
     return _unescape(literal[1:-1])
 
 

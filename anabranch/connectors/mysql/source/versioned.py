@@ -30,7 +30,7 @@ CURRENT = frozenset(seconds * _MICROSECONDS + 999_999 for seconds in (0x7FFFFFFF
 
 
 def as_logged(schema: TableSchema) -> TableSchema:
-    """The definition as table maps have it: with the hidden columns, and the row's end in the primary key."""
+    """Return the definition as table maps have it: with the hidden columns, and the row's end in the primary key."""
     columns = schema.columns
     if schema.row_end not in (column.name for column in columns):
         instant = LogicalType(Kind.INSTANT)

@@ -173,8 +173,9 @@ def numerics(values: pa.LargeBinaryArray) -> pa.Array:
 def _decimal(
     words: Numbers, starts: Numbers, count: Numbers, weight: Numbers, is_negative: Any, scale: Numbers
 ) -> tuple[Slots, Numbers]:
-    """The characters of all numbers, and how many each has. A number has a slot for its sign, four for each digit before the
-    point (one at least), a slot for the point, four for each digit behind it."""
+    """Return the characters of all numbers, and how many each has. A number has a slot for its sign, four for each
+    digit before the point (one at least), a slot for the point, four for each digit behind it.
+    """
     before, behind = np.maximum(weight + 1, 1), -(-scale // _BASE_DIGITS)
     groups = before + behind
     first = np.cumsum(groups) - groups  # of each number
@@ -203,7 +204,7 @@ def _with_signs(
     is_negative: Any,
     has_point: Any,
 ) -> tuple[Slots, Numbers]:
-    """The digits, with a minus before those of a number, and a point before those behind it."""
+    """Return the digits, with a minus before those of a number, and a point before those behind it."""
     begins = np.cumsum(characters) - characters
     lengths = np.bincount(number, characters, len(first)).astype(np.int64) + is_negative + has_point
     signs, points = begins[first][is_negative], begins[(first + before)[has_point]]
@@ -223,7 +224,7 @@ def _with_special(values: pa.LargeBinaryArray, made: Slots, lengths: Numbers, si
 
 
 def _text(values: pa.LargeBinaryArray, data: Slots, lengths: Numbers) -> pa.Array:
-    """Cuts `data` of the values that are there, so many bytes each."""
+    """Cut `data` of the values that are there, so many bytes each."""
     offsets = np.zeros(len(values) + 1, np.int32)
     full = np.zeros(len(values), np.int64)
     full[np.asarray(values.is_valid())] = lengths

@@ -91,7 +91,7 @@ def _has(values: pa.LargeBinaryArray) -> Any:
 
 
 def _fixed(values: pa.LargeBinaryArray, form: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """The values that are there, of so many bytes each."""
+    """Return the values that are there, of so many bytes each."""
     _, ends, data = values.buffers()
     offsets = np.frombuffer(ends, np.int64, len(values) + 1)
     if (np.diff(offsets) != np.where(_has(values), form.itemsize, 0)).any():

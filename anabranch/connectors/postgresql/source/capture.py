@@ -382,8 +382,9 @@ class WalReader:
 
 
 def _on_timeline(place: Place, stream: WalStream) -> Place:
-    """The place on the timeline that the server is on now. Raises LogLost where the trail has what it has not: a standby that
-    was promoted without the last of the log."""
+    """Return the place on the timeline that the server is on now. Raises LogLost where the trail has what it has not: a
+    standby that was promoted without the last of the log.
+    """
     if place.timeline in (0, stream.timeline):
         return replace(place, timeline=stream.timeline)
     left = stream.left_at(place.timeline)

@@ -128,8 +128,9 @@ class PostgresCatalog:
         return frozenset(xid for (xid,) in self._connection.execute(_IN_PROGRESS).fetchall())
 
     def unseen(self, before: LogMark) -> frozenset[str]:
-        """Transactions that were in progress at the first look, still are, and may have their commit in the log already: it
-        is logged before it is seen, and waits for standbys in between (synchronous replication)."""
+        """Return transactions that were in progress at the first look, still are, and may have their commit in the log
+        already: it is logged before it is seen, and waits for standbys in between (synchronous replication).
+        """
         with translated("read the transactions of the source"):
             now = self._in_progress()
             first, since = self._open.setdefault(before.resume, (now, time.monotonic()))

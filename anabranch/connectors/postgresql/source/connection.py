@@ -41,7 +41,7 @@ _NEW_SNAPSHOT = 130_000  # https://www.postgresql.org/docs/13/functions-info.htm
 
 
 def open_session(endpoint: Endpoint, what: str = NAME, limited: bool = True) -> Connection:
-    """A session that commits each statement. `limited`: its statements may not take longer than the job says. Raises
+    """Return a session that commits each statement. `limited`: its statements may not take longer than the job says. Raises
     SourceUnavailable, or SourceError when it refuses us."""
     with translated(f"cannot connect to {endpoint}"):
         settings = parameters(endpoint, what)
@@ -81,7 +81,7 @@ def refuse_other(connection: Connection, expected: str) -> None:
 
 
 def log_end(connection: Connection) -> int:
-    """Asks where the last record ends: whatever is seen to be committed now is before it."""
+    """Ask where the last record ends: whatever is seen to be committed now is before it."""
     text, segment = connection.execute(_END).fetchall()[0]
     lsn = lsn_of(text)
     if lsn % int(segment) == _FIRST_HEADER:

@@ -70,7 +70,7 @@ class Wal2jsonAssembler(Assembler):
         self._commit(lsn, (datetime.fromisoformat(item["timestamp"]) - _START) // _MICROSECOND)
 
     def _written(self, item: dict[str, Any], lsn: int) -> None:
-        """Takes a message that a session wrote into the log: only our own was asked for."""
+        """Take a message that a session wrote into the log: only our own was asked for."""
         if not item["transactional"]:
             self._beat(lsn, written_at(item["content"].encode()))
 

@@ -38,7 +38,7 @@ def may_have_own(table: TableSchema, names: Sequence[str]) -> bool:
 
 
 def operators(connection: Connection, table: TableSchema, names: Sequence[str]) -> Operators:
-    """The operators of these columns' types that are outside pg_catalog."""
+    """Return the operators of these columns' types that are outside pg_catalog."""
     rows = connection.execute(OPERATORS, [table_name(table.id).as_string(None), list(names)]).fetchall()
     return {
         (name, SIGNS[strategy]): sql.SQL("OPERATOR({}.{})").format(sql.Identifier(schema), sql.SQL(sign))

@@ -70,7 +70,7 @@ class LargeObjectGuard:
         return self._watched[key]
 
     def _first(self, batch: pa.RecordBatch, column: Column, place: int, form: Form) -> int | None:
-        """The place of the first row whose new value names an object."""
+        """Return the place of the first row whose new value names an object."""
         assert column.type is not None
         is_new = pc.is_in(batch.column("_op"), value_set=pa.array([Op.INSERT, Op.AFTER], batch.column("_op").type))
         values: Sequence[str | None] = pc.if_else(

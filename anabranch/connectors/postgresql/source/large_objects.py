@@ -168,8 +168,9 @@ def _judged(connection: Connection, schema: TableSchema, column: Column, form: F
 
 
 def _counted(connection: Connection, schema: TableSchema, column: Column, form: Form) -> tuple[int, str]:
-    """Values that name an object, up to COUNTED; and of what, where not all rows are looked at. Another check says where the
-    table may not be read."""
+    """Return values that name an object, up to COUNTED; and of what, where not all rows are looked at. Another check
+    says where the table may not be read.
+    """
     row = connection.execute(_MAY_READ, [schema.id.schema, schema.id.name]).fetchone()
     if row is None or not row[0]:
         return 0, ""

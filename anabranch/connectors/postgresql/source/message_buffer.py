@@ -83,7 +83,7 @@ class MessageBuffer(TableBuffer):
         return self._rows((op, tx, ordinal + (op == Op.AFTER), shape), values, [(one, ()) for one in shapes])
 
     def column(self, place: int, pieces: Sequence[Piece], before: int = 0) -> pa.Array:
-        """The values of a column of the table, behind so many images. Raises ValueRefused."""
+        """Return the values of a column of the table, behind so many images. Raises ValueRefused."""
         column = self.schema.columns[place]
         count = sum(len(piece.images.op) for piece in pieces)
         if column.type is None:
@@ -147,7 +147,7 @@ class Piece:
     images: Images
 
     def column(self, place: int, type: LogicalType) -> pa.Array:
-        """The values of a column of the relation. Raises ValueError for what is no value of `type`."""
+        """Return the values of a column of the relation. Raises ValueError for what is no value of `type`."""
         tags = self.images.cells.tags[:, place]
         if not (tags == BINARY).any():
             return array_of_text(type, self.images.column(place))
@@ -169,7 +169,7 @@ class Piece:
         return array_of_text(type, pc.if_else(pa.array(kept), found, pa.scalar(None, found.type)))
 
     def misfits(self, place: int, type: LogicalType) -> Iterator[int]:
-        """The images whose text is none of the type."""
+        """Yield the images whose text is none of the type."""
         found = self.images.column(place)
         for row in range(len(found)):
             try:
@@ -178,11 +178,11 @@ class Piece:
                 yield row
 
     def fault(self, row: int, place: int, type: LogicalType) -> str:
-        """Words for a value that is none of the type, without it."""
+        """Return words for a value that is none of the type, without it."""
         return fault_of_text(type, self.images.column(place)[row].as_py())
 
     def readable(self, row: int, place: int) -> str | None:
-        """A value of a column as people can read it."""
+        """Return a value of a column as people can read it."""
         stored = self.images.column(place)[row].as_py()
         if stored is None:
             return None
@@ -201,7 +201,7 @@ class Piece:
 
 
 def _shapes(codes: Sequence[np.ndarray[Any, Any]]) -> tuple[Any, tuple[Shape, ...]]:
-    """The number of each image's shape, and the shapes."""
+    """Return the number of each image's shape, and the shapes."""
     rows = np.ascontiguousarray(np.concatenate(codes))
     _, firsts, numbers = np.unique(rows.view(f"V{rows.shape[1]}").ravel(), return_index=True, return_inverse=True)
     found = (rows[first] for first in firsts)

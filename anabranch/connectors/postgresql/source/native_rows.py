@@ -150,7 +150,7 @@ class NativeMessageBuffer(MessageBuffer):
         return shape, tuple(shape_of(np.frombuffer(every[used[place]], np.uint8)) for place in order)
 
     def _number(self, codes: bytes) -> int:
-        """Index of the shape with these codes: by column 1 present, 2 unchanged, 0 neither."""
+        """Return index of the shape with these codes: by column 1 present, 2 unchanged, 0 neither."""
         return self._numbers.setdefault(codes, len(self._numbers))
 
     def _seal(self) -> None:
@@ -159,7 +159,7 @@ class NativeMessageBuffer(MessageBuffer):
             self._sections.waiting.append(_Columns(images, given_arrays(self.table, self.types, images)))
 
     def _joined(self, sections: list[_Columns | _Messages], numbers: np.ndarray[Any, Any]) -> list[pa.Array]:
-        """An array of each column; the `numbers` of shapes that are known only now are filled in. Raises ValueError,
+        """Return an array of each column; the `numbers` of shapes that are known only now are filled in. Raises ValueError,
         ValueRefused."""
         made, at = [], 0
         for section in sections:

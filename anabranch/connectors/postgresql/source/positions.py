@@ -17,7 +17,7 @@ _HALF, _WHOLE = 1 << 31, 1 << 32  # transaction ids in messages have 32 bits, in
 
 
 def lsn_of(text: str) -> int:
-    """The number of `16/B374D848`. Raises ValueError."""
+    """Return the number of `16/B374D848`. Raises ValueError."""
     found = _LSN.fullmatch(text)
     if not found:
         raise ValueError(f"{text!r} is no LSN, like 16/B374D848")

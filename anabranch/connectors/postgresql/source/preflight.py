@@ -92,7 +92,7 @@ def check_registered(live: Live) -> Iterator[CheckResult]:
 
 
 def check_unused(live: Live) -> Iterator[CheckResult]:
-    """Names keys of the job file that do nothing here: whoever wrote them expects something of them."""
+    """Name keys of the job file that do nothing here: whoever wrote them expects something of them."""
     choices = live.context.user_choices
     unused = {"server_id": "a PostgreSQL knows its readers by slots"}
     if choices.get("capture.streaming") != "true":

@@ -80,7 +80,7 @@ class Relations:
         self.tell(name, found)
 
     def table(self, oid: int) -> TableId | None:
-        """A table that is followed."""
+        """Return a table that is followed."""
         found = self.known.get(oid.to_bytes(4))
         return found[0].schema.id if found else None
 
@@ -94,7 +94,7 @@ class Relations:
 def layout(
     relation: Relation, schema: TableSchema, type_text: TypeText, head: int = ROW_HEAD, reader: ReaderOf | None = None
 ) -> Layout:
-    """Finds where the relation's columns stand in the definition. Raises Unfit where it is another one, NeedsText."""
+    """Find where the relation's columns stand in the definition. Raises Unfit where it is another one, NeedsText."""
     if schema.oid and relation.oid != schema.oid:
         raise Unfit("another table has its name now")
     there = {one.name for one in relation.columns}

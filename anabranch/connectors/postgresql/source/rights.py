@@ -36,7 +36,7 @@ class Rights:
     unread: tuple[TableId, ...]
 
     def grants(self, user: str) -> Iterator[str]:
-        """The statements that give what is missing, each complete."""
+        """Yield the statements that give what is missing, each complete."""
         if self.closed:
             yield f"GRANT USAGE ON SCHEMA {', '.join(map(quote, self.closed))} TO {quote(user)}"
         if self.unread:

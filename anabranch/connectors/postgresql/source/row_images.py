@@ -70,12 +70,12 @@ class Images:
     cells: Cells
 
     def column(self, place: int) -> pa.Array:
-        """The bytes of a column's values; null where there is none."""
+        """Return the bytes of a column's values; null where there is none."""
         return values(self.data, self.cells.column(place))
 
 
 def images(messages: Sequence[bytes], key: Sequence[bool], head: int = _HEAD) -> Images:
-    """Decodes Insert, Update and Delete messages of one relation, whose columns are in its replica identity where
+    """Decode Insert, Update and Delete messages of one relation, whose columns are in its replica identity where
     `key` is true. `head`: bytes before the first tuple's mark, four more within a streamed transaction.
 
     A column outside the identity is absent from an image of the identity, where the log writes NULL. An update that keeps its
@@ -122,7 +122,7 @@ def _fill_in(cells: Cells, images: Any) -> None:
 
 
 def values(data: Bytes, cells: Cells) -> pa.Array:
-    """The bytes of one column's cells, as Arrow's binary; null where there are none.
+    """Return the bytes of one column's cells, as Arrow's binary; null where there are none.
 
     What lies between two values is taken for one, too: Arrow copies every second one as a whole."""
     has = np.isin(cells.tags, (TEXT, BINARY))
@@ -180,5 +180,5 @@ def _split(data: Bytes, at: Places, columns: int) -> tuple[Cells, Places]:
 
 
 def _numbers(data: Bytes, form: str) -> np.ndarray[Any, Any]:
-    """Reads the numbers that begin at each byte, the highest byte first."""
+    """Read the numbers that begin at each byte, the highest byte first."""
     return np.ndarray(len(data) - np.dtype(form).itemsize + 1, form, data, strides=(1,))

@@ -74,7 +74,9 @@ class PostgresSnapshot:
         return [Bounds(lower, upper) for lower, upper in zip([None, *edges], [*edges, None], strict=True)]
 
     def _edges(self, table: TableSchema, rows: int) -> Iterator[tuple[str, ...]]:
-        """Keys behind which to cut, in their order: to walk through the index of a large table takes as long as to read it."""
+        """Yield keys behind which to cut, in their order: to walk through the index of a large table takes as long as
+        to read it.
+        """
         is_large = rows > 2 * SAMPLED_ROWS and self.estimate(table) >= SAMPLED_FROM
         return self._sampled(table, rows) if is_large else self._walked(table, rows)
 
@@ -294,13 +296,13 @@ def _piece(table: TableSchema, bounds: Bounds) -> str:
 
 
 def _mark(connection: Connection) -> LogMark:
-    """Takes the transaction's snapshot."""
+    """Take the transaction's snapshot."""
     seen = snapshot_text(connection)
     return Place(identity(connection), log_end(connection), seen).mark()
 
 
 def _files(connection: Connection, table: TableSchema) -> list[int]:
-    """Asks where the rows of a table and its partitions are now, whatever the transaction's snapshot: another place after a
+    """Ask where the rows of a table and its partitions are now, whatever the transaction's snapshot: another place after a
     TRUNCATE or a rewrite. https://www.postgresql.org/docs/current/functions-admin.html#FUNCTIONS-ADMIN-DBLOCATION"""
     leaves = " UNION SELECT relid FROM pg_catalog.pg_partition_tree(%(table)s::regclass)"
     parts = leaves if connection.info.server_version >= _TREES else ""

@@ -70,7 +70,7 @@ def refusal(connection: Connection, error: psycopg.Error, doing: str) -> SourceE
 
 
 def _found(connection: Connection, encoding: str) -> str:
-    """The first name or definition that is none, as people can read it; "" where it is not found."""
+    """Return the first name or definition that is none, as people can read it; "" where it is not found."""
     before = connection.info.parameter_status("client_encoding") or "UTF8"
     try:
         connection.execute(as_stored(encoding))

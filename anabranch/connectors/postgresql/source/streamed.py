@@ -118,7 +118,7 @@ class StreamedTransactions:
             self._leave(piece)
 
     def abort(self, item: StreamAbort) -> None:
-        """Takes back what a transaction, or a part of it, gave; nothing where it gave nothing."""
+        """Take back what a transaction, or a part of it, gave; nothing where it gave nothing."""
         one = self._all.get(item.xid)
         if one is None:
             return

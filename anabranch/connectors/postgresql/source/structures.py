@@ -133,7 +133,7 @@ NOT_TAKEN = "which is not carried over"
 def lacking_of(
     rows: Iterable[Any], functions: Mapping[int, Function], columns: Iterable[Column]
 ) -> tuple[Lacking, ...]:
-    """Picks the rows of CALLED that use something a target is not given."""
+    """Pick the rows of CALLED that use something a target is not given."""
     counting = {column.name for column in columns if column.auto_increment}
     found = []
     for what, name, kind, uses, oid in rows:
@@ -180,7 +180,7 @@ def _used(text: str, columns: Iterable[Column]) -> tuple[str, ...]:
 
 
 def _constraint(kind: str | None, has_period: bool, deferrable: bool, deferred: bool, definition: str | None) -> str:
-    """The definition of a constraint; of UNIQUE only what its index does not say."""
+    """Return the definition of a constraint; of UNIQUE only what its index does not say."""
     if kind != "u" or has_period:
         return definition or ""
     return "UNIQUE" + " DEFERRABLE" * deferrable + " INITIALLY DEFERRED" * deferred

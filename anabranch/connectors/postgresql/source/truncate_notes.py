@@ -27,7 +27,7 @@ $$BEGIN INSERT INTO {name} VALUES (TG_TABLE_SCHEMA, TG_TABLE_NAME); DELETE FROM 
 
 
 def noted(name: str) -> TableId:
-    """The job's table of truncated tables."""
+    """Return the job's table of truncated tables."""
     return TableId(SCHEMA, name)
 
 

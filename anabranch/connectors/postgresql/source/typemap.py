@@ -26,7 +26,7 @@ _SIZED = re.compile(r"character varying\((\d+)\)")
 
 
 def logical_type(native: str) -> LogicalType:
-    """The logical type of a type as format_type() spells it."""
+    """Return the logical type of a type as format_type() spells it."""
     if sized := _SIZED.fullmatch(native):
         return LogicalType(Kind.TEXT, length=int(sized[1]))
     return LogicalType(_KINDS.get(native, Kind.NATIVE), native=native)

@@ -30,7 +30,7 @@ _KINDS = frozenset((*ROWS, *b"RB"))
 
 
 def find(stream: WalStream, slot: str, after: int, options: Mapping[str, str], select: Select) -> ValueRefused | None:
-    """The refusal of the first such row behind `after`; None where none is found in time. `stream` gives text as it is
+    """Return the refusal of the first such row behind `after`; None where none is found in time. `stream` gives text as it is
     stored. Raises SourceUnavailable, SourceError."""
     stream.begin(slot, after, options, {})
     search, until = _Search(stream, select), time.monotonic() + PATIENCE

@@ -59,7 +59,7 @@ class WalStream:
         self.codec = codec_of(self._connection)
 
     def left_at(self, timeline: int) -> int | None:
-        """Asks where the server's history left an earlier timeline; None for one that it has never been on."""
+        """Ask where the server's history left an earlier timeline; None for one that it has never been on."""
         history = self._asked(f"TIMELINE_HISTORY {self.timeline}".encode(), 1) if self.timeline > 1 else b""
         found = (line.split()[:2] for line in history.decode().splitlines() if line[:1].isdigit())
         return next((lsn_of(place) for number, place in found if int(number) == timeline), None)
@@ -96,7 +96,9 @@ class WalStream:
             time.sleep(_POLL)
 
     def receive(self, seconds: float) -> memoryview | None:
-        """The next message of the protocol, None after so many seconds without one. Raises SourceUnavailable, SourceError."""
+        """Return the next message of the protocol, None after so many seconds without one. Raises SourceUnavailable,
+        SourceError.
+        """
         try:
             size, data = self._pg.get_copy_data(1)
             if size == 0 and self._is_readable(seconds):
@@ -157,7 +159,7 @@ class WalStream:
 
 
 def data_start(message: bytes | memoryview) -> int:
-    """The place that a message of DATA came with: of a commit, where it ended."""
+    """Return the place that a message of DATA came with: of a commit, where it ended."""
     return int.from_bytes(message[1:9])
 
 

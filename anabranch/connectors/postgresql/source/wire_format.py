@@ -40,7 +40,7 @@ def fields(data: bytes) -> Iterator[tuple[int, int, int | bytes]]:
 
 
 def signed(value: int) -> int:
-    """A varint as int32 and int64 mean it."""
+    """Return a varint as int32 and int64 mean it."""
     return value - _WHOLE if value >= _SIGN else value
 
 

@@ -13,7 +13,9 @@ from anabranch.model.endpoint import Endpoint
 
 @contextmanager
 def witness(endpoint: Endpoint) -> Iterator[str]:
-    """The key of a lock that a session at this database holds meanwhile. A transaction holds it: poolers give sessions away."""
+    """Yield the key of a lock that a session at this database holds meanwhile. A transaction holds it: poolers give
+    sessions away.
+    """
     key = str(secrets.randbits(63))
     with open_session(endpoint) as connection, translated("take a lock at the source"), connection.transaction():
         connection.execute("SELECT pg_catalog.pg_advisory_xact_lock(%s::bigint)", [key])

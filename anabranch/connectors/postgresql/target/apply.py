@@ -386,7 +386,7 @@ class PostgresWriter:
     # --- the connection -----------------------------------------------------------------------------------------------
 
     def _session(self) -> Connection:
-        """The claimed owner's connection, opened again after it was lost: the compare-and-set says where it stands."""
+        """Return the claimed owner's connection, opened again after it was lost: the compare-and-set says where it stands."""
         if not self._owner:
             raise StateError("nothing was claimed yet")
         if self._open is None or self._open.closed:
@@ -419,7 +419,7 @@ class PostgresWriter:
             connection.execute(NEW_PLANS)
 
     def _let_keys_wait(self, connection: Connection) -> None:
-        """Defers the keys that can wait to the end of the transaction, where keys act."""
+        """Defer the keys that can wait to the end of the transaction, where keys act."""
         self._followers = None if self.bypasses() else Followers(connection)
         self._waits = self.bypasses()
         if self._bypass and not self._may_bypass:
@@ -441,8 +441,9 @@ class PostgresWriter:
         return policies_named(lambda: connect(self._endpoint, "anabranch-apply-policies", autocommit=True))
 
     def _table_of(self, error: psycopg.Error) -> TableId | None:
-        """The target table that a deferred constraint names, or a partition of which it does. Asked over another connection:
-        ours is in the middle of it."""
+        """Return the target table that a deferred constraint names, or a partition of which it does. Asked over another
+        connection: ours is in the middle of it.
+        """
         schema, name = error.diag.schema_name, error.diag.table_name
         if not schema or not name:
             return None

@@ -63,7 +63,7 @@ def read(connection: Connection, job: str, table: TableId | None, discarded: boo
 
 
 def readable(reason: str) -> str:
-    """A reason without zero characters, which it has from the key of a row, and which no text here holds."""
+    """Return a reason without zero characters, which it has from the key of a row, and which no text here holds."""
     return reason.replace("\0", "\\0")
 
 

@@ -74,7 +74,7 @@ def begin_new(
 
 
 def _new(connection: Connection, job: str, loads: Sequence[NewLoad], states: Mapping[str, Place]) -> Iterator[NewLoad]:
-    """Picks tables of which the target has nothing, and nobody else wants anything. `states`: the target's, by source table."""
+    """Pick tables of which the target has nothing, and nobody else wants anything. `states`: the target's, by source table."""
     keys = [TableId(one.table.target.schema, one.schema.key_name) for one in loads if one.schema.key_name]
     names = [one.table.target for one in loads] + keys
     there = connection.execute(THERE, [[n.schema for n in names], [n.name for n in names]]).fetchall()

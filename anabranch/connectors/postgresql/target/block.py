@@ -112,7 +112,7 @@ class Block:
         return known.forms.keys() >= set(shape.columns) and not known.has_rules
 
     def carry_out(self, now: Checkpoint, transactions: SmallTransactions) -> str:
-        """The SQLSTATE with which the first transaction was refused, "" if none was. No transaction is open, before and
+        """Return the SQLSTATE with which the first transaction was refused, "" if none was. No transaction is open, before and
         afterwards. Psycopg errors pass: then the connection has to be closed."""
         epoch, sequence, left = now.epoch, now.position.sequence, transactions
         some, left = self._cut(left)
@@ -149,7 +149,7 @@ class Block:
         return refused
 
     def clear(self) -> None:
-        """Takes the values out of the session: settings go to every process that works for it."""
+        """Take the values out of the session: settings go to every process that works for it."""
         if refused := self._set(dict.fromkeys(self._used, b"")):
             raise psycopg.OperationalError(f"settings of the session were refused: {refused}")
 
@@ -244,7 +244,7 @@ def _numbers(numbers: Iterable[int]) -> bytes:
 
 
 def _elements(column: pa.Array, delimiter: str) -> bytes:
-    """The values as an array in text form."""
+    """Return the values as an array in text form."""
     text = column.cast(pa.large_string())
     for special in ("\\", '"'):
         text = pc.replace_substring(text, special, "\\" + special)
@@ -255,7 +255,7 @@ def _elements(column: pa.Array, delimiter: str) -> bytes:
 
 
 def _answer(pgconn: PGconn) -> str:
-    """Waits until the server has carried out what was sent: the SQLSTATE of its error, "" where there was none."""
+    """Wait until the server has carried out what was sent: the SQLSTATE of its error, "" where there was none."""
     refused, poll = "", select.poll()
     while True:
         is_sending = pgconn.flush() == 1

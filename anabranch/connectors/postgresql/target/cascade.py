@@ -113,12 +113,12 @@ class _Levels:
                         self.do(below, next_stage, frozenset(), frozenset([child.target]))
 
     def _own(self, table: TargetTable) -> list[CascadeRule]:
-        """Keys of the table to itself, by which a row that goes takes others of the same table along."""
+        """Return keys of the table to itself, by which a row that goes takes others of the same table along."""
         deletes = (rule for rule in self.rules if rule.on_delete is CascadeAction.DELETE)
         return [rule for rule in deletes if rule.parent.target == rule.child.target == table.target]
 
     def _change(self, step: Step, stage: Stage) -> None:
-        """Takes all children out first, where some take values that others leave: the values may be unique (K8)."""
+        """Take all children out first, where some take values that others leave: the values may be unique (K8)."""
         child, columns, action = step
         if action is CascadeAction.DELETE:
             self.connection.execute(_delete(step, stage))
@@ -149,7 +149,7 @@ class _Levels:
     def _computed(
         self, step: Step, stage: Stage, which: sql.Composable, after: Mapping[str, sql.Composable]
     ) -> Mapping[str, sql.Composable]:
-        """Computes the children's computed columns; gives nothing where the step changes none."""
+        """Compute the children's computed columns; gives nothing where the step changes none."""
         child, columns, _ = step
         computed = self.computed.get(child.source)
         if computed is None or set(columns).isdisjoint(computed.inputs):
@@ -258,7 +258,7 @@ def _is_handed_on(step: Step, stage: Stage) -> sql.Composed:
 
 
 def _keys(step: Step, stage: Stage) -> sql.Composed:
-    """The keys of the children, in text form."""
+    """Return the keys of the children, in text form."""
     names = (sql.SQL("t.{}::text").format(sql.Identifier(name)) for name in step[0].key)
     return sql.SQL("SELECT {} FROM {} AS t {} WHERE {}").format(
         sql.SQL(", ").join(names),
@@ -294,7 +294,7 @@ def _look_ahead(
 
 
 def _differ(one: sql.Composable, other: sql.Composable) -> sql.Composed:
-    """Compares values as they are written: a source follows also from "a" to "A"."""
+    """Compare values as they are written: a source follows also from "a" to "A"."""
     return sql.SQL('{}::text COLLATE "C" IS DISTINCT FROM {}::text COLLATE "C"').format(one, other)
 
 
@@ -326,7 +326,7 @@ def _replacement(step: Step, name: str) -> sql.Composable:
 
 
 def _value_after(step: Step, name: str) -> sql.Composable:
-    """The value that a column of the child gets, with its type also where that is NULL."""
+    """Return the value that a column of the child gets, with its type also where that is NULL."""
     if name not in step[1]:
         return sql.Identifier("t", name)
     if step[2] is CascadeAction.UPDATE:

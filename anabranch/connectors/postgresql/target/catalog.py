@@ -160,7 +160,7 @@ class ExistingTable:
 
 
 def read_tables(connection: Connection, wanted: Iterable[TableId]) -> dict[TableId, ExistingTable]:
-    """Finds the wanted tables (or views) that are there."""
+    """Find the wanted tables (or views) that are there."""
     ids = list(wanted)
     where = ([t.schema for t in ids], [t.name for t in ids])
     rows = connection.execute(TABLES, where).fetchall()
@@ -195,7 +195,7 @@ def holds_rows(connection: Connection, table: TableId) -> bool:
 
 
 def relation_table(connection: Connection, schema: str, name: str) -> TableId | None:
-    """The table that an index of this name stands on; the relation itself if it is no index; None = unused."""
+    """Return the table that an index of this name stands on; the relation itself if it is no index; None = unused."""
     row = connection.execute(
         """
         SELECT n.nspname::text, coalesce(t.relname, c.relname)::text

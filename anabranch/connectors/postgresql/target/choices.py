@@ -49,7 +49,7 @@ def choice(type: LogicalType) -> Choice | None:
 
 
 def constant(type: LogicalType, text: str) -> str | None:
-    """The text form of a value, of a column's default, as its chosen type surely reads it; None where it may not."""
+    """Return the text form of a value, of a column's default, as its chosen type surely reads it; None where it may not."""
     bits = _TARGET_BITS.get(type.target)
     if bits:
         return text if _WHOLE.fullmatch(text) and -(1 << bits) <= int(text) < 1 << bits else None
@@ -67,13 +67,13 @@ def may_be_key(type: LogicalType, collation: str) -> bool:
 
 
 def possible(type: LogicalType) -> tuple[str, ...]:
-    """The choices there are for a type."""
+    """Return the choices there are for a type."""
     integers = tuple(_TARGET_BITS) if type.kind in _BITS else ()
     return integers + tuple(name for name, one in _CHOICES.get(type.kind, {}).items() if one.accepts(type))
 
 
 def every() -> Iterable[tuple[Kind, str, Choice]]:
-    """All declared choices but those of integers among each other, for the reference page."""
+    """Return all declared choices but those of integers among each other, for the reference page."""
     return [(kind, name, one) for kind, some in _CHOICES.items() for name, one in some.items()]
 
 

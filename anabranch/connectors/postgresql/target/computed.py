@@ -48,7 +48,7 @@ def ask_source(connection: Connection, computed: Computed, rows: sql.Composable,
 
 
 def _create(computed: Computed) -> sql.Composed:
-    """Creates the table of inputs with the types of the target's columns; `x` has all inputs as one text."""
+    """Create the table of inputs with the types of the target's columns; `x` has all inputs as one text."""
     columns = [
         sql.SQL("t.{} AS {}").format(sql.Identifier(name), sql.Identifier(f"{letter}{i}"))
         for letter, names in (("i", computed.inputs), ("c", computed.columns))

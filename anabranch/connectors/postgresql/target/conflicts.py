@@ -35,7 +35,7 @@ FORGET = "DELETE FROM anabranch.conflict WHERE job = %s AND number <= %s"
 
 
 def row(connection: Connection, table: TargetTable, key: Texts, age: Age | None, nul: str) -> FoundRow | None:
-    """The row with this key, locked. Psycopg errors pass."""
+    """Return the row with this key, locked. Psycopg errors pass."""
     from anabranch.rows.conflict import FoundRow  # most who open a store have nothing to do with conflicts
 
     has_value = age is not None and age.value is not None

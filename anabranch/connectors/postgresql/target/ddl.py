@@ -40,7 +40,7 @@ def fits(name: str) -> bool:
 
 
 def shortened(name: str) -> str:
-    """A name that fits, told apart from its neighbours by a digest when it had to be cut."""
+    """Return a name that fits, told apart from its neighbours by a digest when it had to be cut."""
     return name if fits(name) else with_digest(name, name)
 
 
@@ -142,14 +142,14 @@ def own_relations(schema: TableSchema, table: TargetTable, rules: ValueRules, be
 
 
 def key_name(schema: TableSchema, table: TargetTable, beside: Collection[TableId]) -> str:
-    """Names the primary key: as at the source, if it has one there that is free here."""
+    """Name the primary key: as at the source, if it has one there that is free here."""
     name = schema.key_name
     is_free = name and TableId(table.target.schema, name) not in beside
     return name if is_free else own_name(table, "pkey", beside)
 
 
 def own_name(table: TargetTable, what: str, beside: Collection[TableId]) -> str:
-    """Names a relation that comes with a table: what PostgreSQL would call it, unless a table has that name or it is cut."""
+    """Name a relation that comes with a table: what PostgreSQL would call it, unless a table has that name or it is cut."""
     name = _usual_name(table, what)
     is_free = fits(name) and TableId(table.target.schema, name) not in beside
     return name if is_free else with_digest(name, f"{table.target}.{what}")
@@ -160,7 +160,7 @@ def _usual_name(table: TargetTable, what: str) -> str:
 
 
 def sequence_name(table: TargetTable, column: str) -> str:
-    """Makes a name that no other relation in the schema has."""
+    """Make a name that no other relation in the schema has."""
     return with_digest(f"{table.target.name}_{column}_seq", f"{table.target}.{column}")
 
 
@@ -225,7 +225,7 @@ def _label_check(schema: TableSchema, table: TargetTable, column: str) -> str:
 
 
 def _enum_labels(logical: LogicalType) -> tuple[str, ...]:
-    """The labels and '', which the source stores for a value it did not know (K34)."""
+    """Return the labels and '', which the source stores for a value it did not know (K34)."""
     return logical.values if "" in logical.values else (*logical.values, "")
 
 
@@ -235,7 +235,7 @@ def may_be_null(schema: TableSchema, column: Column, logical: LogicalType, rules
 
 
 def default_of(column: Column, logical: LogicalType) -> str | None:
-    """The constant default as PostgreSQL takes it; None = none, NULL, or not expressible."""
+    """Return the constant default as PostgreSQL takes it; None = none, NULL, or not expressible."""
     text = column.default
     if not column.has_default or column.default_is_expression or text is None or "\x00" in text:
         return None

@@ -45,7 +45,7 @@ SELECT k.conname::text, cn.nspname::text, c.relname::text, pn.nspname::text, p.r
 
 
 def read_keys(connection: Connection, tables: Iterable[TableId]) -> list[EnforcedKey]:
-    """Reads the keys that lead to or from one of these tables."""
+    """Read the keys that lead to or from one of these tables."""
     ids = list(tables)
     rows = connection.execute(KEYS, ([t.schema for t in ids], [t.name for t in ids])).fetchall()
     return [
@@ -110,7 +110,7 @@ def _any_child(key: EnforcedKey) -> sql.Composed:
 
 
 def _children_of(key: EnforcedKey, row: RowChange) -> sql.Composed:
-    """Rows that refer to the row that goes, or whose referenced values change."""
+    """Return rows that refer to the row that goes, or whose referenced values change."""
     pairs = zip(key.columns, key.parent_columns, strict=True)
     joined = sql.SQL(" AND ").join(
         sql.SQL("{} = {}").format(sql.Identifier("c", child), sql.Identifier("p", parent)) for child, parent in pairs
@@ -125,7 +125,7 @@ def _children_of(key: EnforcedKey, row: RowChange) -> sql.Composed:
 
 
 def _values(key: EnforcedKey, row: RowChange) -> list[str | None]:
-    """Values of the statement's parameters."""
+    """Return values of the statement's parameters."""
     values = [row.old_key[name] for name in row.table.key]
     return values + ([row.values[name] for name in _changing(key, row)] if row.operation == "update" else [])
 

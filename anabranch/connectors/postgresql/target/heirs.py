@@ -59,7 +59,7 @@ def mixed(connection: Connection, table: TableId) -> Mixed | None:
 
 
 def heirs(connection: Connection, table: TableId) -> list[TableId]:
-    """The tables that inherit from it themselves."""
+    """Return the tables that inherit from it themselves."""
     rows = connection.execute(HEIRS, [table.schema, table.name]).fetchall()
     return [TableId(*row) for row in rows]
 

@@ -75,7 +75,7 @@ def readable_columns(connection: Connection, table: TargetTable) -> dict[str, tu
 
 
 def match(names: Sequence[str], columns: Mapping[str, tuple[bool, bool]]) -> sql.Composed:
-    """The condition under which target row `t` equals staged row `s` (its values are v0, v1, …)."""
+    """Return the condition under which target row `t` equals staged row `s` (its values are v0, v1, …)."""
     return sql.SQL(" AND ").join(_equal(name, f"v{i}", *columns[name]) for i, name in enumerate(names))
 
 

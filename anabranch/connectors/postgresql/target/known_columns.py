@@ -83,12 +83,12 @@ def sets(shape: ChangeShape, values: list[sql.Composed]) -> sql.Composed:
 
 
 def on_key(shape: ChangeShape, values: list[sql.Composed]) -> sql.Composed:
-    """The row `t` that an UPDATE or DELETE of the shape means."""
+    """Return the row `t` that an UPDATE or DELETE of the shape means."""
     pairs = zip(shape.table.key, values[len(shape.sets) :], strict=True)
     return sql.SQL(" AND ").join(sql.SQL("{} = {}").format(sql.Identifier("t", name), value) for name, value in pairs)
 
 
 def own_rows(shape: ChangeShape, known: Known) -> sql.Composed:
-    """The table as `t`, without rows of tables that inherit from it."""
+    """Return the table as `t`, without rows of tables that inherit from it."""
     target = sql.SQL("{} AS t").format(table_name(shape.table.target))
     return sql.SQL("ONLY {}" if known.is_plain else "{}").format(target)

@@ -486,7 +486,7 @@ def _create_partitions(
 
 
 def _create_schema(connection: Connection, name: str) -> None:
-    """Creates the schema unless it is there: nobody then asks for the right to create it."""
+    """Create the schema unless it is there: nobody then asks for the right to create it."""
     if not made_objects.has_schema(connection, name):
         _run(connection, ddl.create_schema(name))
 
@@ -502,7 +502,7 @@ def _is_taken(connection: Connection, statement: str) -> bool:
 
 
 def _lock_generation(connection: Connection, job: str, table: TableId, highest: int) -> tuple[int, str]:
-    """The table's present generation and state, locked; (0, "pending") without one. Raises Fenced above `highest`."""
+    """Return the table's present generation and state, locked; (0, "pending") without one. Raises Fenced above `highest`."""
     row = connection.execute(LOCK_STATE, [job, str(table)]).fetchone()
     last, state = (int(row[0]), str(row[1])) if row else (0, str(Life.PENDING))
     if last > highest:

@@ -62,7 +62,7 @@ def refuse_older(connection: Connection, then: Iterable[TableSchema], now: Table
 
 
 def _make_function(connection: Connection, need: Need) -> None:
-    """Leaves out by name, where it is built, whatever calls a function that the server refuses."""
+    """Leave out by name, where it is built, whatever calls a function that the server refuses."""
     try:
         with connection.transaction():
             connection.execute(need.definition.encode())

@@ -72,7 +72,7 @@ Stage = TableId  # a staging table
 
 
 def pieces(net: TableNet) -> Iterator[tuple[Piece, list[Any]]]:
-    """The pieces of a net change in the order in which they are merged, each with its columns' arrays."""
+    """Yield the pieces of a net change in the order in which they are merged, each with its columns' arrays."""
     if net.deletes is not None and net.deletes.num_rows:
         columns, ages = _ages(net, net.ages)
         piece = Piece(
@@ -112,14 +112,14 @@ def _update(net: TableNet, updates: Updates) -> tuple[Piece, list[Any]]:
 
 
 def _ages(net: TableNet, ages: pa.ChunkedArray | None) -> tuple[tuple[StageColumn, ...], list[Any]]:
-    """The column of a staging table that says how new a change is, and its values."""
+    """Return the column of a staging table that says how new a change is, and its values."""
     if ages is None:
         return (), []
     return (StageColumn("age", net.table.type_of(net.newest_by), net.newest_by),), [ages]
 
 
 def _reread_keys(table: TargetTable, updates: Updates) -> list[Any]:
-    """The keys that the rows have after the update, in text form."""
+    """Return the keys that the rows have after the update, in text form."""
     moved = set(updates.values.column_names) if updates.moves_keys else set()
     places = [(updates.values if name in moved else updates.old_keys).column(name) for name in table.key]
     return [texts(table.type_of(name), place) for name, place in zip(table.key, places, strict=True)]
@@ -279,7 +279,7 @@ def _refuse_chains(connection: Connection, piece: Piece, stage: Stage) -> None:
 
 
 def _missing(connection: Connection, piece: Piece, stage: Stage) -> list[Texts]:
-    """Keys of updated rows that are not there."""
+    """Return keys of updated rows that are not there."""
     query = sql.SQL("SELECT {} FROM {} AS s WHERE NOT EXISTS (SELECT FROM {} AS t WHERE {})").format(
         _places("s", "t", len(piece.table.key)),
         table_name(stage),
@@ -294,13 +294,13 @@ def _old_key(piece: Piece) -> list[sql.Composable]:
 
 
 def _new_key(piece: Piece) -> list[sql.Composable]:
-    """The key after an update."""
+    """Return the key after an update."""
     places = {name: f"v{i}" for i, name in enumerate(piece.values)}
     return [sql.Identifier("s", places.get(name, f"k{i}")) for i, name in enumerate(piece.table.key)]
 
 
 def on_old_key(piece: Piece) -> sql.Composed:
-    """The condition under which target row `t` is the one that staged row `s` is about."""
+    """Return the condition under which target row `t` is the one that staged row `s` is about."""
     return _on_key(piece, _old_key(piece))
 
 
@@ -335,7 +335,7 @@ def _merge_multiset(connection: Connection, piece: Piece, stage: Stage) -> None:
 
 
 def _other_count(connection: Connection, piece: Piece, event: str, wanted: int, done: int) -> Conflict:
-    """Names the trigger that may be the reason: there is no slower way in which the row would be found."""
+    """Name the trigger that may be the reason: there is no slower way in which the row would be found."""
     found = switches(connection, piece.table.target, event)
     why = f"; {reason(piece.table.target, found)}" if found else ""
     return Conflict(piece.table.source, f"expected {wanted} {event}s of whole rows, found {done}{why}")

@@ -66,7 +66,7 @@ class Migration:
 
 
 def parsed(file: str, text: str) -> Migration:
-    """The migration that a file of this name and text is. Raises ValueError for one that is none."""
+    """Return the migration that a file of this name and text is. Raises ValueError for one that is none."""
     found, makes = FILE.fullmatch(file), MAKES.match(text)
     if not found or (found["stage"] == "before" and not makes):
         raise ValueError(f"{file}: NNNN_name.before.sql, with what it makes in its first line, or NNNN_name.after.sql")

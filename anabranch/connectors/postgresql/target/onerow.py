@@ -162,7 +162,7 @@ def _check(row: RowChange, found: int) -> None:
 
 
 def key(row: RowChange) -> Texts:
-    """The key that names a row change in messages; of a keyless table nothing."""
+    """Return the key that names a row change in messages; of a keyless table nothing."""
     if row.operation == "insert":
         return {name: row.values.get(name) for name in row.table.key}
     return dict(row.old_key)
@@ -220,7 +220,7 @@ def _stage_one(connection: Connection, stage: Stage, piece: Piece, values: Texts
 
 
 def _ordered(table: TargetTable, values: Texts) -> Texts:
-    """A key's values in the order of the statements' conditions."""
+    """Return a key's values in the order of the statements' conditions."""
     return {name: values[name] for name in table.key}
 
 

@@ -107,7 +107,7 @@ def _free(wanted: TableId, table: TargetTable, taken: Collection[TableId]) -> Ta
 
 
 def taken(connection: Connection, wanted: Iterable[TableId]) -> set[TableId]:
-    """Picks the names that a relation has already."""
+    """Pick the names that a relation has already."""
     wanted = list(wanted)
     rows = connection.execute(TAKEN, ([one.schema for one in wanted], [one.name for one in wanted])).fetchall()
     return {TableId(*row) for row in rows}

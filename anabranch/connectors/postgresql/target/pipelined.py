@@ -86,7 +86,7 @@ class Pipeline:
             self._forget()
 
     def _keep(self, found: PGresult) -> None:
-        """Keeps those statements that the server still has."""
+        """Keep those statements that the server still has."""
         there = {found.get_value(row, 0) for row in range(found.ntuples)}
         self._has_move = MOVE in there
         self._names = {shape: name for shape, name in self._names.items() if name in there}
@@ -144,7 +144,7 @@ def _statement(shape: ChangeShape, known: Known) -> sql.Composed:
 
 
 def _sent(pgconn: PGconn, now: Checkpoint, transactions: SmallTransactions, names: dict[int, bytes]) -> Iterator[int]:
-    """Sends some transactions each time; how many."""
+    """Send some transactions each time; how many."""
     epoch, sequence = now.epoch, now.position.sequence
     send, sync = pgconn.send_query_prepared, pgconn.pipeline_sync
     for first in range(0, len(transactions), BATCH):

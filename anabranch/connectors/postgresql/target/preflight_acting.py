@@ -72,7 +72,7 @@ def check_logged_actions(live: Live) -> Iterator[CheckResult]:
 
 
 def _firing(live: Live) -> Iterator[str]:
-    """Triggers that fire for what an ordinary session writes: table, name, events."""
+    """Yield triggers that fire for what an ordinary session writes: table, name, events."""
     for _, existing in live.tables():
         for name, enabled, bits in live.connection.execute(TRIGGERS, [existing.oid]):
             if enabled in "OA":

@@ -45,7 +45,7 @@ SELECT coalesce(bool_or(r.rolsuper OR NOT v.superuser OR
 
 
 def check_needs(live: Live) -> Iterator[CheckResult]:
-    """Checks what the tables of a source of our own kind need: extensions, types, functions."""
+    """Check what the tables of a source of our own kind need: extensions, types, functions."""
     by_need: dict[Need, list[str]] = defaultdict(list)
     for table in live.context.targets.values():
         for need in live.context.tables[table.source].needs:
@@ -75,7 +75,7 @@ def _as_needed(live: Live) -> list[Need]:
 
 
 def check_lacking(live: Live) -> Iterator[CheckResult]:
-    """Lists what uses something that cannot be copied and that the target lacks."""
+    """List what uses something that cannot be copied and that the target lacks."""
     found = [
         (table, one) for table in live.context.targets.values() for one in live.context.tables[table.source].lacking
     ]

@@ -62,13 +62,13 @@ class Live:
         return self.one(query, *values) == "True"
 
     def tables(self) -> Iterator[tuple[TargetTable, ExistingTable]]:
-        """The job's target tables that are there already."""
+        """Yield the job's target tables that are there already."""
         for table in self.context.targets.values():
             if table.target in self.existing:
                 yield table, self.existing[table.target]
 
     def first_loads(self) -> Iterator[tuple[TargetTable, ExistingTable]]:
-        """Keeps the tables that this job did not load."""
+        """Keep the tables that this job did not load."""
         return ((t, e) for t, e in self.tables() if t.source not in self.context.loaded)
 
 

@@ -57,7 +57,7 @@ def check_types(context: PreflightContext) -> Iterator[CheckResult]:
 
 
 def _source_type(native: str, logical: LogicalType) -> str:
-    """The source's type without sizes and labels."""
+    """Return the source's type without sizes and labels."""
     if logical.kind in (Kind.ENUM, Kind.SET, Kind.JSON):
         return str(logical.kind)
     name, bracket, rest = native.partition("(")
@@ -149,5 +149,5 @@ def _renamed(table: TargetTable, name: str) -> str:
 
 
 def toml(text: str) -> str:
-    """A string as the job file has it. https://toml.io/en/v1.0.0#string"""
+    """Return a string as the job file has it. https://toml.io/en/v1.0.0#string"""
     return "'" + text + "'" if '"' in text and "'" not in text else json.dumps(text, ensure_ascii=False)

@@ -54,7 +54,7 @@ def others(connection: Connection, job: str, target: TableId) -> list[Other]:
 
 
 def whole_of(connection: Connection, target: TableId) -> str:
-    """The table that a job writes to and of which this one is a partition, "" for any other table."""
+    """Return the table that a job writes to and of which this one is a partition, "" for any other table."""
     there = connection.execute(HAS_STATES).fetchone()
     if not there or not there[0]:
         return ""

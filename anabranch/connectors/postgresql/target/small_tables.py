@@ -82,7 +82,7 @@ class _Script:
 def build_small(
     connection: Connection, job: str, tables: Tables, rules: ValueRules, resolve: Resolve
 ) -> dict[TableId, list[str]]:
-    """Builds tables in their order. Returns, for each table that is done, what could not be made and why; tables that are
+    """Build tables in their order. Returns, for each table that is done, what could not be made and why; tables that are
     not in the answer are as they were. Once one is left, no table with foreign keys is built behind it, because keys that
     remove rows are built in the order of the tables."""
     with translated("read what is built"):
@@ -101,7 +101,7 @@ def build_small(
 
 
 def _run(connection: Connection, script: _Script, table: TargetTable) -> bool:
-    """Runs the script in one go, or not at all."""
+    """Run the script in one go, or not at all."""
     connection.execute("SAVEPOINT small")  # by itself: of a script with an error of syntax nothing is carried out
     try:
         connection.execute(script.text(table.target).encode(), prepare=False)
@@ -200,7 +200,7 @@ class _Plan:
 
 
 def _taken_off(connection: Connection, job: str, tables: Tables) -> frozenset[TableId]:
-    """Tables whose keys were taken off for the load."""
+    """Return tables whose keys were taken off for the load."""
     found = connection.execute(HAS_TAKEN_OFF).fetchone()
     if not found or not found[0]:
         return frozenset()

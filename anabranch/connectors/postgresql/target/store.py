@@ -334,7 +334,7 @@ def state_row(job: str, state: TableState) -> list[Any]:
 
 
 def checkpoint_of(row: tuple[Any, ...]) -> Checkpoint:
-    """A row of READ_CHECKPOINT."""
+    """Return a row of READ_CHECKPOINT."""
     owner, epoch, sequence, native, commit_time = row
     return Checkpoint(owner, epoch, Position(sequence, native), commit_time)
 

@@ -158,7 +158,7 @@ def raise_sequences(connection: Connection, tables: Iterable[TargetTable]) -> li
 
 
 def sequence_statements(connection: Connection, tables: Iterable[TargetTable]) -> dict[TableId, list[str]]:
-    """Statements that `raise_sequences` would run, by table."""
+    """Return statements that `raise_sequences` would run, by table."""
     found: dict[TableId, list[str]] = {}
     for table, column, sequence in _sequences(connection, tables):
         found.setdefault(table, []).append(_raising(table, column, sequence).as_string(connection).strip())
@@ -166,7 +166,7 @@ def sequence_statements(connection: Connection, tables: Iterable[TargetTable]) -
 
 
 def _sequences(connection: Connection, tables: Iterable[TargetTable]) -> Iterator[tuple[TableId, str, str]]:
-    """Lists for replicated columns the table, the column, and the sequence as the server quotes it."""
+    """List for replicated columns the table, the column, and the sequence as the server quotes it."""
     wanted = {table.target: table for table in tables}
     names = [t.schema for t in wanted], [t.name for t in wanted]
     with translated("read the sequences of the target"):

@@ -34,13 +34,13 @@ SELECT DISTINCT format('ALTER TABLE %%I.%%I DISABLE TRIGGER %%I', n.nspname, c.r
 
 
 def switches(connection: Connection, table: TableId, *events: str) -> list[str]:
-    """Statements that switch off the triggers which fire in this session before a row of such statements."""
+    """Return statements that switch off the triggers which fire in this session before a row of such statements."""
     bits = sum(_EVENTS[event] for event in events)
     return [row[0] for row in connection.execute(_FIRING, [table.schema, table.name, bits]).fetchall()]
 
 
 def reason(table: TableId, found: list[str]) -> str:
-    """Names the triggers, and says what to do."""
+    """Name the triggers, and says what to do."""
     return (
         f"a trigger of {table} that fires before each row has left it out: {'; '.join(found)}; or let the job's user switch"
         " triggers off (GRANT SET ON PARAMETER session_replication_role)"

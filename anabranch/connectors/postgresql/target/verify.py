@@ -96,7 +96,7 @@ def page_ranges(pages: int, rows: int, rows_per_piece: int) -> list[str]:
 
 
 def _form(logical: LogicalType) -> str:
-    """SQL for a column's text form, with {0} for the column."""
+    """Return SQL for a column's text form, with {0} for the column."""
     if logical.kind is Kind.GEOMETRY and logical.target == GEOMETRY:
         return "lower({0}::text)"
     chosen = choices.choice(logical) if logical.target else None
