@@ -10,11 +10,21 @@ from anabranch.contracts.reader import TargetReader
 from anabranch.contracts.store import TargetStore
 from anabranch.contracts.values import ValueRules
 from anabranch.contracts.writer import Stager, Writer
-from anabranch.model.datatype import Fit, LogicalType
+from anabranch.model.at_target import AtTarget
+from anabranch.model.datatype import Fit, Kind, LogicalType
 
 
 class TypeMap(Protocol):
-    def fit(self, type: LogicalType, rules: ValueRules) -> Fit: ...
+    """What a target makes of logical types. It is asked once per column, in any process; nothing connects."""
+
+    def fit(self, type: LogicalType, rules: ValueRules) -> Fit:
+        """Choose the type of a column there. Every type gets an answer: what cannot be has the fidelity REFUSED."""
+
+    def by_setting(self, kind: Kind, rules: ValueRules) -> str:
+        """Return the type that a setting of the whole job chooses for this kind (LogicalType.target), "" where none does."""
+
+    def at_target(self, type: LogicalType, rules: ValueRules) -> AtTarget:
+        """Say what values look like there, with the type that the job chose (LogicalType.target)."""
 
 
 class TargetConnector(Protocol):

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from anabranch.model.at_target import TextForm
+from anabranch.model.datatype import Kind
+
 
 @dataclass(frozen=True, slots=True)
 class ValueRules:
@@ -16,9 +19,15 @@ class ValueRules:
     vector: str = "real[]"  # "real[]" | "vector"
     large_objects: str = "stop"  # "stop" | "numbers"
     zero_dates: tuple[tuple[str, str, str], ...] = ()  # source table, column -> as zero_date, before which it goes
+    texts: tuple[
+        tuple[Kind, TextForm], ...
+    ] = ()  # of kinds whose text form at the target is another than the kind's own
     carries: bool = (
         False  # a value that cannot be converted does not stop the reader: its row goes on without it, marked
     )
+
+    def text_of(self, kind: Kind) -> TextForm:
+        return dict(self.texts).get(kind, TextForm.OF_KIND)
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,12 +79,7 @@ def told(job: Job, error: AnabranchError) -> str:
 
 
 def value_rules(job: Job) -> ValueRules:
-    from anabranch.contracts import ValueRules
-
-    types, dates, carries = job.config.types, job.config.zero_dates, job.config.apply.on_error != "stop"
-    return ValueRules(
-        types.zero_date, types.nul, types.json, types.geometry, types.vector, types.large_objects, dates, carries
-    )
+    return job.rules.values
 
 
 def log_options(job: Job, job_uuid: str) -> LogOptions:

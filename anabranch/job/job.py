@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anabranch import waits
+from anabranch import connectors, waits
 from anabranch.config import ONLY, JobConfig, load_job
 from anabranch.errors import AnabranchError, ConfigError, install_hint
 from anabranch.model.endpoint import Endpoint
@@ -17,6 +17,7 @@ from anabranch.model.ids import TableId
 from anabranch.trail.retention import Names
 
 if TYPE_CHECKING:
+    from anabranch.contracts import TypeMap
     from anabranch.job.drop import Leftovers
     from anabranch.job.parking import ParkedTable
     from anabranch.job.planning import Plan
@@ -50,7 +51,12 @@ class Job:
         """Made when it is asked for: states and ends do without."""
         from anabranch.rules.rule_set import RuleSet
 
-        return RuleSet(self.config)
+        return RuleSet(self.config, self.types)
+
+    @cached_property
+    def types(self) -> TypeMap:
+        """What this target makes of types; of a job with several targets as a whole, what the first does."""
+        return connectors.target(next(iter(self.config.ends.values())) if not self.target else self.endpoint).types
 
     def targets(self) -> list[Job]:
         """The job as each of its targets sees it; of one that is a target's view, that one."""

@@ -113,7 +113,7 @@ def _plan(job: Job, before: dict[str, Any], states: Mapping[TableId, TableState]
     schemas = {table: state.schema for table, state in states.items() if state.schema}
     if not found:
         return Plan((), ())
-    former, (present, logs_cascades) = RuleSet(_former(job.config, before)), _source(job, states.keys())
+    former, (present, logs_cascades) = RuleSet(_former(job.config, before), job.types), _source(job, states.keys())
     job.rules.targets({*states, *present})  # none shares its target with another
     if not logs_cascades:
         Report(job.config.name, tuple(check_cascades(job.rules, present.values(), ends.value_rules(job)))).require()

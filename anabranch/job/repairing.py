@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from anabranch import log, pace
 from anabranch.errors import StateError
-from anabranch.job import ends
 from anabranch.job.asides import set_aside
 from anabranch.job.running import APPLY, running
 from anabranch.model.ids import TableId
@@ -60,7 +59,7 @@ def _why_not(job: Job, one: VerifyTable) -> str:
     if one.filter is not None:
         return f"it has a filter: {again}"
     places = [one.table.columns.index(name) for name in one.table.key]
-    if Canonical(one.table, ends.value_rules(job)).has_forms(*places):
+    if Canonical(one.table).has_forms(*places):
         return f"values of its key have several forms: {again}"
     return ""
 

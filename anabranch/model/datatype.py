@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+
+from anabranch.model.at_target import AtTarget
 
 
 class Kind(StrEnum):
-    """Arrow type in the trail · text form (in lines, at the target, in verification)."""
+    """Arrow type in the trail · text form in lines, where the target's type map names no other (model/at_target.py)."""
 
     INT8 = "int8"
     INT16 = "int16"
@@ -36,9 +38,9 @@ class Kind(StrEnum):
     JSON = "json"  # utf8 · JSON text
     UUID = "uuid"  # utf8 · 32 lower-case hex digits in five groups
     INET = "inet"  # utf8 · an IPv4 or IPv6 address without mask
-    GEOMETRY = "geometry"  # binary, EWKB · as BINARY; hex alone for a target type geometry
+    GEOMETRY = "geometry"  # binary, EWKB · as BINARY
     NATIVE = "native"  # utf8 · the value as its own database prints it; for a target of the same family
-    VECTOR = "vector"  # binary, little-endian float32 · {a,b,…}; [a,b,…] for a target type vector
+    VECTOR = "vector"  # binary, little-endian float32 · {a,b,…}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,8 @@ class LogicalType:
     """A kind with its parameters. `length` counts characters (TEXT), bytes (BINARY) or bits (BIT), None = unbounded;
     `precision`/`scale` belong to DECIMAL; `fraction` = digits of a second (TIMESTAMP, INSTANT, DURATION); the `length` of a
     VECTOR is its number of elements. `native`: the type as its database spells it, which a target of the same family takes
-    as it is (a NATIVE has one). `target`: the type at the target that the job chose, "" for the type map's own."""
+    as it is (a NATIVE has one). `target`: the type at the target that the job chose, "" for the type map's own.
+    `at_target`: what that target's type map says of its values; a column has it where it is a target's (RuleSet)."""
 
     kind: Kind
     length: int | None = None
@@ -56,6 +59,7 @@ class LogicalType:
     values: tuple[str, ...] = ()  # ENUM and SET labels in declaration order
     target: str = ""
     native: str = ""
+    at_target: AtTarget = field(default=AtTarget(), compare=False)  # told by all the others
 
     def __str__(self) -> str:
         if self.kind is Kind.DECIMAL:

@@ -264,6 +264,8 @@ class TableSchema:
             for name in _RARE:
                 if column[name] == _RARE[name]:
                     del column[name]
+            if column["type"]:
+                del column["type"]["at_target"]  # of one target; a definition is of the source
         return data
 
     @classmethod

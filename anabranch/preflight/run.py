@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from anabranch.config import JobConfig
-from anabranch.contracts import Checks, PreflightContext, SourceConnector, TargetConnector, ValueRules
+from anabranch.contracts import Checks, PreflightContext, SourceConnector, TargetConnector
 from anabranch.errors import (
     NOT_ADMITTED,
     AnabranchError,
@@ -141,7 +141,7 @@ def _select(config: JobConfig, rules: RuleSet, source: SourceConnector, known: K
     selection.writers = tuple(w for w in writers if w.key != known.uuid or w.through)
     selection.waiting = frozenset(filter(rules.includes, present)) - selection.tables.keys()
     if not logs_cascades:
-        selection.results += check_cascades(rules, selection.tables.values(), _values(config))
+        selection.results += check_cascades(rules, selection.tables.values(), rules.values)
     return selection
 
 
@@ -157,12 +157,6 @@ def _run(checks: Checks, context: PreflightContext) -> list[CheckResult]:
     """Run checks. An end that cannot be reached raises its error: that is no failed check."""
     with closing(checks):
         return checks.run(context)
-
-
-def _values(config: JobConfig) -> ValueRules:
-    types = config.types
-    dates = config.zero_dates
-    return ValueRules(types.zero_date, types.nul, types.json, types.geometry, types.vector, zero_dates=dates)
 
 
 def _context(config: JobConfig, rules: RuleSet, selection: Selection, known: Known, identity: str) -> PreflightContext:

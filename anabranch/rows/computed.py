@@ -25,7 +25,6 @@ CHANGED_ON_THE_WAY = frozenset((Kind.GEOMETRY, Kind.VECTOR, Kind.JSON, Kind.NATI
 WORDS = frozenset((Kind.TEXT, Kind.ENUM, Kind.SET))
 CLOCKS = frozenset((Kind.DATE, Kind.TIMESTAMP, Kind.INSTANT))
 WHOLE = frozenset(kind for kind in Kind if kind.value.removeprefix("u").startswith("int"))
-WHOLE_TARGETS = frozenset(("smallint", "integer", "int", "bigint", "numeric"))
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ def _loss(type: LogicalType, rules: ValueRules) -> str:
     """Say what the target may hold otherwise than the source for a value of this type; "" if nothing."""
     if type.kind in CHANGED_ON_THE_WAY:
         return "and the target holds that in another form"
-    if type.target and not (type.kind in WHOLE and type.target in WHOLE_TARGETS):
+    if type.target and not (type.kind in WHOLE and type.at_target.keeps_whole):
         return f"for which the job chooses the type {type.target}"
     if type.kind in WORDS and rules.nul != "stop":
         return 'of which [types] nul = "strip" takes characters away'

@@ -1,8 +1,9 @@
 """The text form of values and the lines made of them: what a target's bulk load reads, what messages and bounds show.
 
 A line is a row: text forms joined by tabs, ended by a newline, backslash, tab, newline and carriage return escaped,
-`\\N` for NULL, as PostgreSQL's COPY reads them. model/datatype.py names the forms; everything works on whole columns.
-What does not live here: how a server builds the same lines (each connector), types of a target.
+`\\N` for NULL, as PostgreSQL's COPY reads them. model/datatype.py names the forms of the kinds, model/at_target.py those that
+a target may want instead; everything works on whole columns. What does not live here: how a server builds the same lines (each
+connector), which form a target wants (its type map).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from anabranch.model.at_target import TextForm
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.rows.arrow import arrow_type
 from anabranch.rows.raw import FARTHEST
@@ -24,14 +26,13 @@ ESCAPES = ((b"\\", "\\\\"), (b"\t", "\\t"), (b"\n", "\\n"), (b"\r", "\\r"))  # t
 _ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
 _MEANT = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
 LARGE = 1 << 30  # bytes of one result from which 64-bit offsets are used
-GEOMETRY, VECTOR, UUID = "geometry", "vector", "uuid"  # target types that have forms of their own
 EXPONENT_SCALE = 7  # from this scale on Arrow prints small decimals with an exponent
 
 
 def texts(type: LogicalType, array: Any) -> Any:
     """Return the column's values in text form (utf8), null where they are null; nothing is escaped."""
     found = _FORMS.get(type.kind, _plain)(type, _whole(array))
-    return pc.utf8_lower(found) if type.target == UUID else found  # as a target tells it, of a key
+    return pc.utf8_lower(found) if type.at_target.text is TextForm.LOWER_CASE else found
 
 
 def lines(types: Sequence[LogicalType], columns: Sequence[Any], null: str = NULL, nul: str = "stop") -> bytes:
@@ -94,8 +95,8 @@ def strip_nul(array: Any) -> Any:
 def _cell(type: LogicalType, column: Any, nul: str) -> Any:
     """Return a column's text form as it stands in a line."""
     column = _whole(column)
-    if type.kind is Kind.BINARY or (type.kind is Kind.GEOMETRY and type.target != GEOMETRY):
-        return _hex(column, "\\\\x")
+    if type.kind in _BYTES:
+        return _hex(column, _prefix(type, "\\\\x"))
     text = texts(type, column)
     if type.kind not in _WORDS:
         return text
@@ -165,16 +166,16 @@ def _unscaled(array: Any) -> Any:
 
 
 def _binary(type: LogicalType, array: Any) -> Any:
-    return _hex(array, "\\x")
+    return _hex(array, _prefix(type, "\\x"))
 
 
-def _geometry(type: LogicalType, array: Any) -> Any:
-    return _hex(array, "" if type.target == GEOMETRY else "\\x")
+def _prefix(type: LogicalType, prefix: str) -> str:
+    return "" if type.at_target.text is TextForm.BARE_DIGITS else prefix
 
 
 def _vector(type: LogicalType, array: Any) -> Any:
     """Return the shortest digits of every element, as for floats."""
-    opening, closing = "[]" if type.target == VECTOR else "{}"
+    opening, closing = "[]" if type.at_target.text is TextForm.BRACKETS else "{}"
     found = [None if value is None else opening + ",".join(_elements(value)) + closing for value in array.to_pylist()]
     return pa.array(found, pa.string())
 
@@ -260,10 +261,10 @@ def _clock(type: LogicalType, array: Any) -> Any:
     return pc.case_when(pc.make_struct(low, high), "-infinity", "infinity", form(type, near))
 
 
+_BYTES = frozenset({Kind.BINARY, Kind.GEOMETRY})
 _FORMS: Mapping[Kind, Callable[[LogicalType, Any], Any]] = {
     Kind.DECIMAL: _decimal,
-    Kind.BINARY: _binary,
-    Kind.GEOMETRY: _geometry,
+    **dict.fromkeys(_BYTES, _binary),
     Kind.VECTOR: _vector,
     Kind.BIT: _bit,
     **dict.fromkeys(FARTHEST, _clock),

@@ -1,6 +1,6 @@
-"""The job's choice of target types for columns: [types.map], [types] geometry and vector, [[tables]] columns.type.
+"""The job's choice of target types for columns: [types.map], settings of [types] for a kind, [[tables]] columns.type.
 
-What does not live here: which choices a target knows (its connector's TypeMap), the table's other settings
+What does not live here: which choices and settings a target knows (its connector's TypeMap), the table's other settings
 (`rule_set.py`).
 """
 
@@ -12,7 +12,8 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from anabranch.config.job import Types
-from anabranch.model.datatype import Kind, LogicalType
+from anabranch.contracts import TypeMap, ValueRules
+from anabranch.model.datatype import LogicalType
 from anabranch.model.schema import Column
 
 _COMMENT = re.compile(r"/\*.*?\*/")
@@ -22,18 +23,19 @@ _SIZES = re.compile(r"\([^)]*\)")
 class TypeChoices:
     """The choices of one job for every column."""
 
-    def __init__(self, types: Types) -> None:
+    def __init__(self, types: Types, target: TypeMap, rules: ValueRules) -> None:
+        """`target`: what the job's target says of types."""
         self._map = {_plain(pattern): target for pattern, target in types.map.items()}
         self._written = {_plain(pattern): pattern for pattern in types.map}
-        settings = ((Kind.GEOMETRY, types.geometry, "geometry"), (Kind.VECTOR, types.vector, "vector"))
-        self._kinds = {kind: chosen for kind, chosen, other in settings if chosen == other}
+        self._target, self._rules = target, rules
 
     def of(self, column: Column, chosen: str = "") -> LogicalType | None:
         """Return the column's logical type with the job's choice in it; `chosen` is what the table's own entry says."""
         if column.type is None:
             return None
-        target = chosen or self._mapped(column) or self._kinds.get(column.type.kind, "")
-        return replace(column.type, target=_plain(target)) if target else column.type
+        target = chosen or self._mapped(column) or self._target.by_setting(column.type.kind, self._rules)
+        found = replace(column.type, target=_plain(target))
+        return replace(found, at_target=self._target.at_target(found, self._rules))
 
     def unused(self, columns: Iterable[Column]) -> list[str]:
         """Return the patterns of the map that match none of these columns, as the job file writes them."""

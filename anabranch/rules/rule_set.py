@@ -12,6 +12,7 @@ from difflib import get_close_matches
 
 from anabranch.config import JobConfig, TableEntry
 from anabranch.config.patterns import Pattern, Template
+from anabranch.contracts import TypeMap
 from anabranch.errors import ConfigError, Problem, SchemaError
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
@@ -20,6 +21,7 @@ from anabranch.rows.conflict import ConflictPolicy
 from anabranch.rows.net import TargetTable
 from anabranch.rules.choices import TypeChoices
 from anabranch.rules.contradictions import EXCLUDE, Contradiction, contradictions
+from anabranch.rules.values import value_rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,6 @@ def check_filter(text: str) -> None:
     check_syntax(text)
 
 
-TEXTS = ("text", "varchar", "character", "char", "bytea", "json")
 # what may say which of two rows is newer
 ORDERED = frozenset(
     {
@@ -56,12 +57,14 @@ class _Rule:
 class RuleSet:
     """Made once per process from a job's configuration. Raises ConfigError for a filter that cannot be one."""
 
-    def __init__(self, config: JobConfig) -> None:
+    def __init__(self, config: JobConfig, types: TypeMap) -> None:
+        """`types`: those of the job's target."""
         self._config = config
+        self.values = value_rules(config, types)
         self._rules = [_Rule(_patterns(rule.include), Template.parse(rule.target)) for rule in config.rules]
         self._excluded = [pattern for rule in config.rules for pattern in _patterns(rule.exclude)]
         self._entries = {entry.id: entry for entry in config.tables}
-        self._types = TypeChoices(config.types)
+        self._types = TypeChoices(config.types, types, self.values)
         self._check_filters()
 
     def target_of(self, table: TableId) -> TableId | None:
@@ -203,7 +206,7 @@ class RuleSet:
             return "the table has no primary key, so there is no one row to compare with"
         column = schema.column(name)
         type_ = self._types.of(column, entry.columns.type.get(name, ""))
-        if type_ is not None and type_.target.startswith(TEXTS):
+        if type_ is not None and type_.at_target.sorts_as_text:
             return f"{name} is {type_.target} at the target, which sorts as text"
         return "" if type_ and type_.kind in ORDERED else f"{name} is no number, date or time: {column.native}"
 

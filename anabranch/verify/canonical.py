@@ -1,7 +1,7 @@
 """Canonical text forms for values that have several: floats, JSON, escapes.
 
 All other values are written alike by both ends (rows/lines.py and the connectors ensure that). What does not live here:
-digests.
+digests; which form a column of a target has (its type map, model/at_target.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from anabranch.contracts import ValueRules
+from anabranch.model.at_target import CanonicalForm
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.rows.lines import unescape
 from anabranch.rows.net import TargetTable
@@ -34,8 +34,8 @@ Cell = Callable[[bytes], bytes]
 class Canonical:
     """Makes comparable rows of one table out of blocks of lines."""
 
-    def __init__(self, table: TargetTable, rules: ValueRules) -> None:
-        forms = {place: _form(type, rules) for place, type in enumerate(table.types)}
+    def __init__(self, table: TargetTable) -> None:
+        forms = {place: _form(type) for place, type in enumerate(table.types)}
         self._cells = {place: form for place, form in forms.items() if form is not None}
 
     def has_forms(self, *columns: int) -> bool:
@@ -66,19 +66,9 @@ def _same_escapes(block: bytes) -> bytes:
     return block
 
 
-def _form(type: LogicalType, rules: ValueRules) -> Cell | None:
-    if (type.kind, type.target) in _CHOSEN:
-        return _CHOSEN[type.kind, type.target]
-    if type.kind is Kind.FLOAT32:
-        return _float32
-    if type.kind is Kind.FLOAT64:
-        return _float64
-    if type.kind is Kind.NATIVE and type.native in _WITH_FLOATS:
-        return partial(_floats, _WITH_FLOATS[type.native])
-    kept = type.target or (rules.json if type.kind is Kind.JSON else "")
-    if kept in ("json", "jsonb") or type.kind is Kind.JSON:
-        return partial(_json, jsonb if kept == "jsonb" else as_written)
-    return _FORMS.get(type.kind)
+def _form(type: LogicalType) -> Cell | None:
+    form = type.at_target.canonical
+    return _FORMS.get(_OF_KIND.get(type.kind, form) if form is CanonicalForm.OF_KIND else form)
 
 
 def _float64(cell: bytes) -> bytes:
@@ -111,25 +101,8 @@ def _without_sign(float_form: Cell) -> Cell:
 
 
 def _uuid(cell: bytes) -> bytes:
-    """Rewrite a UUID: any spelling is read, one is printed (https://www.postgresql.org/docs/current/datatype-uuid.html)."""
+    """Rewrite a UUID: any spelling is read, one is printed."""
     return cell.lower().translate(None, b"-{}")
-
-
-# What a job's own choice of a target type makes alike
-_CHOSEN: Mapping[tuple[Kind, str], Cell] = {
-    (Kind.TEXT, "uuid"): _uuid,
-    (Kind.DECIMAL, "double precision"): _without_sign(_float64),
-    (Kind.FLOAT32, "numeric"): _without_sign(_float32),
-    (Kind.FLOAT64, "numeric"): _without_sign(_float64),
-}
-# Types of PostgreSQL's own with floats in them: up to 11 it prints more digits than tell them apart.
-# https://www.postgresql.org/docs/12/release-12.html
-_WITH_FLOATS: Mapping[str, Cell] = {
-    f"{name}{array}": _float32 if name == "real" else _float64
-    for name in ("real", "double precision", "point", "line", "lseg", "box", "path", "polygon", "circle")
-    for array in ("", "[]")
-}
-_FORMS: Mapping[Kind, Cell] = {Kind.INET: _address, Kind.VECTOR: _vector}
 
 
 def _json(form: Callable[[str], str], cell: bytes) -> bytes:
@@ -140,12 +113,8 @@ def _json(form: Callable[[str], str], cell: bytes) -> bytes:
         return cell
 
 
-def jsonb(text: str) -> str:
-    """Rewrite JSON as PostgreSQL's jsonb compares it: numbers by value, keys without order, the last of equal keys; no
-    -0.
-
-    https://www.postgresql.org/docs/current/datatype-json.html
-    """
+def by_value(text: str) -> str:
+    """Rewrite JSON that the target keeps as values: numbers by value, keys without order, the last of equal keys; no -0."""
     value = json.loads(text, parse_float=_Number, parse_int=_Number)
     return json.dumps(_printable(value), sort_keys=True, separators=(",", ":"))
 
@@ -186,3 +155,25 @@ def _printable(value: Any) -> Any:
     if isinstance(value, list):
         return [_printable(one) for one in value]
     return value
+
+
+_FORMS: Mapping[CanonicalForm, Cell] = {
+    CanonicalForm.FLOAT32: _float32,
+    CanonicalForm.FLOAT64: _float64,
+    CanonicalForm.FLOAT32_WITHOUT_SIGN: _without_sign(_float32),
+    CanonicalForm.FLOAT64_WITHOUT_SIGN: _without_sign(_float64),
+    CanonicalForm.FLOATS32: partial(_floats, _float32),
+    CanonicalForm.FLOATS64: partial(_floats, _float64),
+    CanonicalForm.ELEMENTS: _vector,
+    CanonicalForm.JSON_VALUES: partial(_json, by_value),
+    CanonicalForm.JSON_TEXT: partial(_json, as_written),
+    CanonicalForm.ADDRESS: _address,
+    CanonicalForm.UUID: _uuid,
+}
+_OF_KIND: Mapping[Kind, CanonicalForm] = {
+    Kind.FLOAT32: CanonicalForm.FLOAT32,
+    Kind.FLOAT64: CanonicalForm.FLOAT64,
+    Kind.INET: CanonicalForm.ADDRESS,
+    Kind.VECTOR: CanonicalForm.ELEMENTS,
+    Kind.JSON: CanonicalForm.JSON_TEXT,
+}

@@ -151,7 +151,7 @@ class Reading:
             raise
 
     def rows(self, piece: Piece, blocks: Iterable[bytes]) -> Iterator[list[bytes]]:
-        canonical = Canonical(piece.one.table, self.rules)
+        canonical = Canonical(piece.one.table)
         return (canonical.rows(block) for block in blocks)
 
 
@@ -161,5 +161,5 @@ class Summing(Reading):
 
     def finish(self, piece: Piece, header: bytes, blocks: Iterator[bytes]) -> Sums:
         table = piece.one.table
-        canonical = Canonical(table, self.rules)
+        canonical = Canonical(table)
         return Sums.of_lines(map(canonical.block, blocks), table)

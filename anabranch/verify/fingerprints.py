@@ -60,7 +60,7 @@ class Fingerprinting(Reading):
         if header:
             found: Fingerprint | None = pickle.loads(header)
             return found
-        canonical = Canonical(piece.one.table, self.rules)
+        canonical = Canonical(piece.one.table)
         return of_lines(map(canonical.block, blocks), _target_columns(piece.one))
 
 

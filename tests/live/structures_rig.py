@@ -16,6 +16,7 @@ from anabranch.connectors.postgresql.source.catalog import PostgresCatalog
 from anabranch.connectors.postgresql.target import connector as target
 from anabranch.connectors.postgresql.target.load import PostgresLoader
 from anabranch.connectors.postgresql.target.preflight import PostgresChecks
+from anabranch.connectors.postgresql.target.typemap import PostgresTypes
 from anabranch.contracts import Bounds, PreflightContext
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
@@ -119,7 +120,7 @@ def ends(postgresql_source: Server, target_database: Database, tmp_path: Path) -
             f'name = "{JOB}"\n[source]\nurl = "{source.url}"\n[target]\nurl = "{target_database.url}"\n'
             + (more or '[[rules]]\ninclude = ["*.*"]\n')
         )
-        ends = Ends(source, target_database, RuleSet(load_job(file)), made[-1])
+        ends = Ends(source, target_database, RuleSet(load_job(file), PostgresTypes()), made[-1])
         ends.read()
         return ends
 

@@ -10,6 +10,7 @@ from anabranch import connectors
 from anabranch.config.job import Types
 from anabranch.config.url import parse_url
 from anabranch.connectors.postgresql.target.choices import choice
+from anabranch.connectors.postgresql.target.typemap import PostgresTypes
 from anabranch.contracts import Bounds, ValueRules
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
@@ -66,7 +67,7 @@ ROWS = max(len(values) for _, _, values in COLUMNS)
 
 def chosen(schema: TableSchema, name: str) -> TargetTable:
     """As the rule set makes it, each column with its own choice."""
-    types = TypeChoices(Types())
+    types = TypeChoices(Types(), PostgresTypes(), ValueRules())
     picked = {f"c{place}": target for place, (_, target, _) in enumerate(COLUMNS)}
     names = tuple(column.name for column in schema.columns)
     kinds = tuple(types.of(column, picked.get(column.name, "")) for column in schema.columns)
@@ -107,7 +108,7 @@ def test_pitfall_35_chosen_types_agree_in_load_stream_and_verification(
                 with cursor.copy(f"COPY {name} FROM STDIN") as copy:
                     for block in content:
                         copy.write(block)
-            canonical = Canonical(table, rules)
+            canonical = Canonical(table)
             ours, theirs = (
                 [row for block in blocks for row in canonical.rows(block)]
                 for blocks in ([from_load], reader.lines(table, "true"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,9 @@ import pytest
 
 from anabranch import connectors
 from anabranch.config.url import parse_url
+from anabranch.connectors.postgresql.target.typemap import PostgresTypes
 from anabranch.contracts import TargetConnector, ValueRules
+from anabranch.model.at_target import TextForm
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Column, TableSchema
@@ -23,7 +26,10 @@ from anabranch.testing.databases import Database
 from anabranch.testing.servers import Server
 from anabranch.verify.canonical import Canonical
 
-FORMS = {"real[]": (ValueRules(), ""), "vector": (ValueRules(vector="vector"), "vector")}
+FORMS = {
+    "real[]": (ValueRules(), ""),
+    "vector": (ValueRules(vector="vector", texts=((Kind.VECTOR, TextForm.BRACKETS),)), "vector"),
+}
 VALUES = ([1.0, 2.5, -0.1], [0.0, 3.4e38, 1.5e-38], [16777216.0, -1.5e-7, 0.3])
 KEY, VECTOR = LogicalType(Kind.INT32), LogicalType(Kind.VECTOR, length=3)
 
@@ -35,9 +41,9 @@ def target_of(database: Database) -> TargetConnector:
 
 
 def target_table(source: TableId, chosen: str, types: Iterable[LogicalType]) -> TargetTable:
-    kinds = tuple(
-        LogicalType(type.kind, type.length, target=chosen) if type.kind is Kind.VECTOR else type for type in types
-    )
+    rules, _ = FORMS[chosen or "real[]"]
+    kinds = tuple(replace(type, target=chosen) if type.kind is Kind.VECTOR else type for type in types)
+    kinds = tuple(replace(type, at_target=PostgresTypes().at_target(type, rules)) for type in kinds)
     names = ("id", "v")
     return TargetTable(source, TableId("public", f"t_{chosen or 'array'}"), names, kinds, ("id",), names)
 
@@ -51,7 +57,7 @@ def read_back(
         loader.create_table(schema, table, rules, False)
         with closing(database.connect()) as there, there.cursor().copy(f"COPY {table.target.name} FROM STDIN") as copy:
             copy.write(content)
-        canonical = Canonical(table, rules)
+        canonical = Canonical(table)
         return sorted(row for block in reader.lines(table, "true") for row in canonical.rows(block))
 
 
@@ -64,7 +70,7 @@ def test_postgresql_contract_vectors_read_back_equal(target_database: Database, 
     table = target_table(schema.id, chosen, (KEY, VECTOR))
     stored = [np.array(value, "<f4").tobytes() for value in VALUES]
     content = lines(table.types, [pa.array(range(4), pa.int32()), pa.array([*stored, None], pa.binary())])
-    canonical = Canonical(table, rules)
+    canonical = Canonical(table)
     assert read_back(target_database, schema, table, rules, content) == sorted(canonical.rows(content))
     made = target_database.query(
         "SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = %s::regclass AND attname = 'v'",
@@ -92,6 +98,6 @@ def test_mysql_live_vectors(
         images = [image["v"] for image in follower.images("t") if image["_op"] == Op.INSERT]
         told = lines(table.types, [pa.array([0, 1, 2, 3, 9], pa.int32()), pa.array(images, pa.binary())])
         assert sorted(told.splitlines(keepends=True)) == follower.read("t")
-        expected = sorted(Canonical(table, rules).rows(told))
+        expected = sorted(Canonical(table).rows(told))
         assert read_back(target_database, schema, table, rules, told) == expected
         follower.stop()

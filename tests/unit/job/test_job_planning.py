@@ -9,6 +9,7 @@ import pytest
 
 from anabranch.config import describe_change, load_job
 from anabranch.config.changes import JSON as KEY_JSON
+from anabranch.connectors.postgresql.target.typemap import PostgresTypes
 from anabranch.job.planning import TableChange, _changed, _former
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
@@ -33,7 +34,15 @@ def change(tmp_path: Path, before: str, after: str) -> list[TableChange]:
     again = _former(now, former.fingerprint())
     assert again.fingerprint() == former.fingerprint()
     has_json = KEY_JSON in [change.what for change in describe_change(former.fingerprint(), now.fingerprint())]
-    return list(_changed(RuleSet(again), RuleSet(now), {TABLE.id: TABLE}, {TABLE.id: NEWER}, has_json))
+    return list(
+        _changed(
+            RuleSet(again, PostgresTypes()),
+            RuleSet(now, PostgresTypes()),
+            {TABLE.id: TABLE},
+            {TABLE.id: NEWER},
+            has_json,
+        )
+    )
 
 
 def _written(tmp_path: Path, text: str) -> Path:

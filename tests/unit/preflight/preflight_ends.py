@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.config import load_job
+from anabranch.connectors.postgresql.target.typemap import PostgresTypes
 from anabranch.contracts import PreflightContext
 from anabranch.model.checks import CheckResult
 from anabranch.model.datatype import Kind, LogicalType
@@ -74,7 +75,7 @@ class End:
 def run(tmp_path: Path, text: str, source: Any, target: Any, known: Callable[[], Known] = Known) -> Report:
     (tmp_path / "job.toml").write_text(text)
     config = load_job(tmp_path / "job.toml", {})
-    report = preflight(config, RuleSet(config), source, target, known)
+    report = preflight(config, RuleSet(config, PostgresTypes()), source, target, known)
     assert source.open == target.open == 0
     return report
 

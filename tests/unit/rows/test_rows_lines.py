@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anabranch.model.at_target import AtTarget, TextForm
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.rows.arrow import arrow_type
 from anabranch.rows.lines import escaped_line, lines, strip_nul, text_value, texts
@@ -33,6 +34,11 @@ def moment_text(value: datetime) -> str:
     return f"{value.date().isoformat()} {value.strftime('%H:%M:%S.%f')}"
 
 
+def wanted(kind: Kind, form: TextForm) -> LogicalType:
+    """A column of a target that reads this text."""
+    return LogicalType(kind, at_target=AtTarget(form))
+
+
 CASES: dict[str, tuple[LogicalType, st.SearchStrategy[Any], Callable[[Any], str]]] = {
     "int8": (LogicalType(Kind.INT8), st.integers(-128, 127), str),
     "int64": (LogicalType(Kind.INT64), st.integers(-(2**63), 2**63 - 1), str),
@@ -42,9 +48,9 @@ CASES: dict[str, tuple[LogicalType, st.SearchStrategy[Any], Callable[[Any], str]
     "json": (LogicalType(Kind.JSON), st.text(st.characters(codec="utf-8")), str),
     "binary": (LogicalType(Kind.BINARY), st.binary(), lambda b: "\\x" + b.hex()),
     "uuid": (LogicalType(Kind.UUID), st.uuids().map(str), str),
-    "text for uuid": (LogicalType(Kind.TEXT, target="uuid"), st.uuids().map(lambda u: str(u).upper()), str.lower),
+    "lower case": (wanted(Kind.TEXT, TextForm.LOWER_CASE), st.uuids().map(lambda u: str(u).upper()), str.lower),
     "ewkb": (LogicalType(Kind.GEOMETRY), st.binary(), lambda b: "\\x" + b.hex()),
-    "ewkb for PostGIS": (LogicalType(Kind.GEOMETRY, target="geometry"), st.binary(), bytes.hex),
+    "bare digits": (wanted(Kind.GEOMETRY, TextForm.BARE_DIGITS), st.binary(), bytes.hex),
     "bit1": (LogicalType(Kind.BIT, 1), st.integers(0, 1), str),
     "bit13": (LogicalType(Kind.BIT, 13), st.integers(0, 2**13 - 1), lambda n: format(n, "013b")),
     "bit64": (LogicalType(Kind.BIT, 64), st.integers(0, 2**64 - 1), lambda n: format(n, "064b")),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.config import load_job
+from anabranch.connectors.postgresql.target.typemap import PostgresTypes
 from anabranch.errors import ConfigError, SchemaError
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
@@ -32,7 +33,7 @@ CUSTOMERS = TableSchema(
 
 def rules(tmp_path: Path, text: str) -> RuleSet:
     (tmp_path / "job.toml").write_text(HEAD + text)
-    return RuleSet(load_job(tmp_path / "job.toml", {}))
+    return RuleSet(load_job(tmp_path / "job.toml", {}), PostgresTypes())
 
 
 def customers(settings: str) -> str:

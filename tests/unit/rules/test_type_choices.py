@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from anabranch.config.job import Types
+from anabranch.connectors.postgresql.target.typemap import PostgresTypes
+from anabranch.contracts import ValueRules
+from anabranch.model.at_target import TextForm
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.schema import Column
 from anabranch.rules.choices import TypeChoices
@@ -18,6 +23,11 @@ MAP = {
     "varchar(*)": "text",
     "bigint unsigned": "bigint",
 }
+
+
+def type_choices(**types: Any) -> TypeChoices:
+    rules = ValueRules(geometry=types.get("geometry", "bytea"), vector=types.get("vector", "real[]"))
+    return TypeChoices(Types(**types), PostgresTypes(), rules)
 
 
 @pytest.mark.parametrize(
@@ -41,20 +51,21 @@ MAP = {
 )
 def test_the_map(native: str, expected: str) -> None:
     column = Column("c", LogicalType(Kind.TEXT), native)
-    found = TypeChoices(Types(map=MAP)).of(column)
+    found = type_choices(map=MAP).of(column)
     assert found is not None and found.target == expected
-    assert TypeChoices(Types(map=MAP)).of(column, "json").target == "json"
+    assert type_choices(map=MAP).of(column, "json").target == "json"
 
 
 def test_patterns_that_match_nothing() -> None:
     columns = [Column("c", LogicalType(Kind.TEXT), native) for native in ("tinyint(1)", "int(10) unsigned")]
-    unused = TypeChoices(Types(map=MAP)).unused(columns)
+    unused = type_choices(map=MAP).unused(columns)
     assert unused == ["char(36)", "datetime", "varchar(*)", "bigint unsigned"]
 
 
 def test_geometry_and_vectors_have_settings_of_their_own() -> None:
-    choices = TypeChoices(Types(geometry="geometry"))
+    choices = type_choices(geometry="geometry")
+    assert choices.of(Column("g", LogicalType(Kind.GEOMETRY), "point")).at_target.text is TextForm.BARE_DIGITS
     assert choices.of(Column("g", LogicalType(Kind.GEOMETRY), "point")).target == "geometry"
     assert choices.of(Column("v", LogicalType(Kind.VECTOR), "vector(3)")).target == ""
-    assert TypeChoices(Types(vector="vector")).of(Column("v", LogicalType(Kind.VECTOR), "vector(3)")).target == "vector"
+    assert type_choices(vector="vector").of(Column("v", LogicalType(Kind.VECTOR), "vector(3)")).target == "vector"
     assert choices.of(Column("r", None, "xmltype")) is None

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from anabranch.contracts import ValueRules
-from anabranch.model.datatype import Fidelity, Fit, LogicalType
+from anabranch.model.at_target import AtTarget, CanonicalForm
+from anabranch.model.datatype import Fidelity, Fit, Kind, LogicalType
 
 
 class MemoryTypes:
     def fit(self, type: LogicalType, rules: ValueRules) -> Fit:
         return Fit(str(type), Fidelity.EXACT)
+
+    def by_setting(self, kind: Kind, rules: ValueRules) -> str:
+        return ""
+
+    def at_target(self, type: LogicalType, rules: ValueRules) -> AtTarget:
+        is_json = type.kind is Kind.JSON and rules.json == "jsonb"
+        return AtTarget(canonical=CanonicalForm.JSON_VALUES if is_json else CanonicalForm.OF_KIND)

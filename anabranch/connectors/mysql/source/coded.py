@@ -13,6 +13,7 @@ from struct import Struct
 
 from anabranch.connectors.mysql.charsets import BadStored, decoder
 from anabranch.contracts import ValueRules
+from anabranch.model.at_target import AtTarget
 from anabranch.model.datatype import Kind, LogicalType
 
 _SRID_IN_TYPE = b"\x20"  # the highest byte of a little-endian EWKB type that has an SRID
@@ -104,6 +105,5 @@ def text_form(name: str, rules: ValueRules) -> Callable[[bytes], bytes]:
         return read
     from anabranch.rows.lines import one_text  # with Arrow, which who only asks for definitions goes without
 
-    chosen = {Kind.GEOMETRY: rules.geometry, Kind.VECTOR: rules.vector}[kind]
-    type = LogicalType(kind, target=chosen)
+    type = LogicalType(kind, at_target=AtTarget(rules.text_of(kind)))
     return lambda stored: one_text(type, read(stored))

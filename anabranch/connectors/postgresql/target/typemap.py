@@ -1,14 +1,14 @@
 """Logical type -> PostgreSQL type, with fidelity and reason, as a table.
 
-What does not live here: types that a job chooses instead (choices.py), DDL (ddl.py), text forms of values (rows/lines.py,
-verify.py).
+What does not live here: types that a job chooses instead (choices.py), DDL (ddl.py), what values look like (text_forms.py).
 Vendor facts: https://www.postgresql.org/docs/current/datatype.html
 """
 
 from __future__ import annotations
 
-from anabranch.connectors.postgresql.target import choices
+from anabranch.connectors.postgresql.target import choices, text_forms
 from anabranch.contracts import ValueRules
+from anabranch.model.at_target import AtTarget
 from anabranch.model.datatype import Fidelity, Fit, Kind, LogicalType
 
 VARCHAR_LIMIT = 10_485_760  # characters; https://www.postgresql.org/docs/current/datatype-character.html
@@ -100,6 +100,13 @@ class PostgresTypes:
             native=type.native,
         )
         return Fit(filled, LOSSY, lossy) if lossy else Fit(filled, fidelity, reason)
+
+    def by_setting(self, kind: Kind, rules: ValueRules) -> str:
+        setting = _setting(kind, rules)
+        return setting if setting in EXTENSIONS else ""
+
+    def at_target(self, type: LogicalType, rules: ValueRules) -> AtTarget:
+        return text_forms.at_target(type, rules)
 
 
 def _setting(kind: Kind, rules: ValueRules) -> str:

@@ -21,7 +21,6 @@ from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.endpoint import Endpoint
 from anabranch.rows.counted import miscount
 from anabranch.rows.fingerprint import Fingerprint, Hashed
-from anabranch.rows.lines import GEOMETRY
 from anabranch.rows.net import TargetTable
 
 WHOLE_TABLE = "true"
@@ -97,7 +96,7 @@ def page_ranges(pages: int, rows: int, rows_per_piece: int) -> list[str]:
 
 def _form(logical: LogicalType) -> str:
     """Return SQL for a column's text form, with {0} for the column."""
-    if logical.kind is Kind.GEOMETRY and logical.target == GEOMETRY:
+    if logical.kind is Kind.GEOMETRY and logical.target == "geometry":
         return "lower({0}::text)"
     chosen = choices.choice(logical) if logical.target else None
     return (chosen.form if chosen else "") or TEXT_FORMS.get(logical.kind, "{0}")

@@ -9,6 +9,7 @@ import pytest
 from anabranch.connectors.postgresql.target.fits import takes
 from anabranch.connectors.postgresql.target.typemap import PostgresTypes
 from anabranch.contracts import ValueRules
+from anabranch.model.at_target import AtTarget, CanonicalForm, TextForm
 from anabranch.model.datatype import Kind, LogicalType
 
 TABLE = """
@@ -142,3 +143,45 @@ def test_settings_for_extensions() -> None:
     assert (unsized.native, unsized.fidelity) == ("vector", "widened")
     assert takes("geometry", "geometry") and not takes("geometry(Point,4326)", "geometry")
     assert takes("vector(3)", "vector(3)") and not takes("vector(4)", "vector(3)") and takes("vector", "vector(3)")
+
+
+@pytest.mark.parametrize(
+    ("type", "text", "canonical"),
+    [
+        (LogicalType(Kind.TEXT, 36, target="uuid"), TextForm.LOWER_CASE, CanonicalForm.UUID),
+        (LogicalType(Kind.GEOMETRY, target="geometry"), TextForm.BARE_DIGITS, CanonicalForm.OF_KIND),
+        (LogicalType(Kind.GEOMETRY), TextForm.OF_KIND, CanonicalForm.OF_KIND),
+        (LogicalType(Kind.VECTOR, 3, target="vector"), TextForm.BRACKETS, CanonicalForm.OF_KIND),
+        (LogicalType(Kind.JSON), TextForm.OF_KIND, CanonicalForm.JSON_VALUES),
+        (LogicalType(Kind.JSON, target="json"), TextForm.OF_KIND, CanonicalForm.OF_KIND),
+        (LogicalType(Kind.TEXT, target="jsonb"), TextForm.OF_KIND, CanonicalForm.JSON_VALUES),
+        (LogicalType(Kind.TEXT, target="json"), TextForm.OF_KIND, CanonicalForm.JSON_TEXT),
+        (
+            LogicalType(Kind.DECIMAL, None, 9, 2, target="double precision"),
+            TextForm.OF_KIND,
+            CanonicalForm.FLOAT64_WITHOUT_SIGN,
+        ),
+        (LogicalType(Kind.FLOAT32, target="numeric"), TextForm.OF_KIND, CanonicalForm.FLOAT32_WITHOUT_SIGN),
+        (LogicalType(Kind.FLOAT32, target="double precision"), TextForm.OF_KIND, CanonicalForm.OF_KIND),
+        (LogicalType(Kind.NATIVE, native="real[]"), TextForm.OF_KIND, CanonicalForm.FLOATS32),
+        (LogicalType(Kind.NATIVE, native="circle"), TextForm.OF_KIND, CanonicalForm.FLOATS64),
+        (LogicalType(Kind.NATIVE, native="jsonb"), TextForm.OF_KIND, CanonicalForm.OF_KIND),
+    ],
+)
+def test_what_values_look_like_there(type: LogicalType, text: TextForm, canonical: CanonicalForm) -> None:
+    found = PostgresTypes().at_target(type, ValueRules())
+    assert (found.text, found.canonical) == (text, canonical)
+
+
+def test_what_else_of_a_chosen_type_counts() -> None:
+    def chosen(target: str) -> AtTarget:
+        return PostgresTypes().at_target(LogicalType(Kind.INT32, target=target), ValueRules())
+
+    assert chosen("text").sorts_as_text and not chosen("numeric").sorts_as_text and not chosen("").sorts_as_text
+    assert chosen("").keeps_whole and chosen("bigint").keeps_whole and not chosen("text").keeps_whole
+
+
+def test_a_setting_chooses_for_a_whole_kind_and_says_so_to_the_load() -> None:
+    rules = ValueRules(geometry="geometry")
+    assert PostgresTypes().by_setting(Kind.GEOMETRY, rules) == "geometry"
+    assert {PostgresTypes().by_setting(kind, rules) for kind in Kind if kind is not Kind.GEOMETRY} == {""}
