@@ -65,7 +65,7 @@ class Charset:
 
 
 def _private(start: int, lead: bytes) -> dict[bytes, str]:
-    """Ten rows of 94 private characters, from row 0xF5 on."""
+    """Map ten rows of 94 private characters, from row 0xF5 on."""
     return {
         lead + bytes((0xF5 + row, 0xA1)): "".join(chr(start + 94 * row + cell) for cell in range(94))
         for row in range(10)
@@ -123,7 +123,7 @@ CHARSETS: Mapping[str, Charset] = {
 
 
 def is_utf8(charset: str) -> bool:
-    """Are this character set's bytes UTF-8 as they are?"""
+    """Return whether this character set's bytes are UTF-8 as they are."""
     return charset in CHARSETS and CHARSETS[charset].is_utf8
 
 
@@ -134,13 +134,15 @@ def character_bytes(charset: str) -> int:
 
 
 def is_total(charset: str) -> bool:
-    """Has every byte a character, so that no conversion can lose one?"""
+    """Return whether every byte has a character, so that no conversion can lose one."""
     return NO_CHARACTER not in UPPER.get(charset, NO_CHARACTER)
 
 
 @cache
 def decoder(charset: str) -> Decoder:
-    """Bytes of this character set -> UTF-8. The function raises BadText. Raises KeyError for a set nobody knows."""
+    """Return the function that converts bytes of this character set to UTF-8; it raises BadText. Raises KeyError for an
+    unknown set.
+    """
     facts = CHARSETS[charset]
     if not facts.codec and not facts.is_utf8:
         return _of_single_bytes(charset)
@@ -161,7 +163,7 @@ def decoder(charset: str) -> Decoder:
 
 @cache
 def ambiguous(charset: str) -> frozenset[str]:
-    """Characters that have more than one code."""
+    """Return the characters that have more than one code."""
     decode, seen, twice = decoder(charset), set[bytes](), set[bytes]()
     for code in _all_codes(CHARSETS[charset]):
         try:
@@ -173,7 +175,7 @@ def ambiguous(charset: str) -> frozenset[str]:
 
 
 def _all_codes(facts: Charset) -> Iterator[bytes]:
-    """Every code of the sets in which a character may have two; the forms of Unicode and GB18030 are one to one."""
+    """Yield every code of the sets in which a character may have two; the forms of Unicode and GB18030 are one to one."""
     if facts.longest == 4 or not facts.has_ascii:
         return
     yield from (bytes((byte,)) for byte in range(256))
@@ -185,7 +187,7 @@ def _all_codes(facts: Charset) -> Iterator[bytes]:
 
 
 def _doubt(charset: str, facts: Charset) -> Callable[[str, bytes], bool] | None:
-    """What a codec lets through that is no text to the server."""
+    """Return a test for what the codec accepts although it is no text to the server; None where there is nothing."""
     if charset == "ucs2":  # it knows no pairs of surrogates
         return lambda text, value: text != "" and max(text) > "\uffff"
     if facts.without:
@@ -203,7 +205,7 @@ def _bad(charset: str, value: bytes) -> BadText:
 
 
 def _of_single_bytes(charset: str) -> Decoder:
-    """One call and no more: latin1 is in every old database."""
+    """Return a decoder that makes a single call: latin1 is in every old database."""
     table = _ASCII.translate(_SWE7) if charset == "swe7" else _ASCII + UPPER.get(charset, "")
     characters = codecs.charmap_decode
 
@@ -241,7 +243,7 @@ def _codes(more: Mapping[bytes, str]) -> dict[bytes, str]:
 
 
 def _reads(more: Mapping[bytes, str]) -> Callable[[UnicodeError], tuple[str, int]]:
-    """An error handler that knows more codes; how far the codec looked does not matter, only where it stopped."""
+    """Return an error handler that knows more codes. Only where the codec stopped matters, not how far it looked."""
 
     def handle(error: UnicodeError) -> tuple[str, int]:
         assert isinstance(error, UnicodeDecodeError)

@@ -10,7 +10,7 @@ from anabranch.model.schema import Column
 
 
 def compares_exactly(column: Column) -> bool:
-    """By its bytes, with the spaces at its end: CHAR has none."""
+    """Return whether values are compared by their bytes, spaces at the end included. CHAR has no such spaces."""
     collation = column.collation
     if collation in ("", "binary"):
         return True

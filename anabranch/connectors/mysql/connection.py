@@ -1,5 +1,6 @@
-"""How a connection to MySQL or MariaDB is made, what kind of server answers, and as whom it knows us. No queries of any
-role live here."""
+"""Connections to MySQL or MariaDB: how one is made, what kind of server answers, and as whom it knows us. No queries of
+any role live here.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +76,7 @@ def connect(endpoint: Endpoint, watched: bool = True, **driver: Any) -> pymysql.
 
 
 def _tell(connection: Connection, endpoint: Endpoint) -> None:
-    """At the log level `debug` a session says that it is there."""
+    """Log a new session, at the log level `debug`."""
     if log.is_detailed():
         log.get().debug("connected", to=str(endpoint), session=connection.thread_id(), encrypted=connection.ssl)
 
@@ -86,7 +87,9 @@ def is_busy(connection: Connection) -> bool:
 
 
 def _pin(connection: pymysql.Connection) -> None:
-    """One statement; a server of a release that this process has not met is asked first which variables it has."""
+    """Pin the session's settings in one statement. A server of a release not seen by this process is first asked for
+    its variables.
+    """
     release = connection.get_server_info()
     if release not in _PINNING:
         ask(connection, FIRST + UNLIMITED[family(connection)])
@@ -121,14 +124,14 @@ def _text(statement: str | bytes | bytearray) -> str:
 
 @cache
 def _believing() -> ssl.SSLContext:
-    """Encryption with whoever answers."""
+    """Return a context that encrypts and accepts any server."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
 
 
 class _Refused:
-    """What PyMySQL asks when the server wants one of these."""
+    """An authentication plugin that refuses: PyMySQL calls it when the server asks for one of these."""
 
     def __init__(self, connection: pymysql.Connection) -> None:
         self._user = connection.user.decode() if isinstance(connection.user, bytes) else connection.user
@@ -142,13 +145,13 @@ class _Refused:
 
 
 def cut(connection: Connection) -> None:
-    """Whoever waits for an answer over it finds it at its end."""
+    """Shut the connection down: whoever waits for an answer over it sees its end."""
     with suppress(OSError, AttributeError):  # it may be closed at this moment
         connection._sock.shutdown(socket.SHUT_RDWR)
 
 
 def family(connection: pymysql.Connection) -> str:
-    """`mysql` or `mariadb`, from the greeting of the server (Percona Server is MySQL to us)."""
+    """Return `mysql` or `mariadb`, from the greeting of the server (Percona Server is MySQL to us)."""
     return "mariadb" if "mariadb" in connection.get_server_info().lower() else "mysql"
 
 
@@ -170,14 +173,14 @@ def ask(connection: pymysql.Connection, sql: str, *values: object) -> list[tuple
 
 
 def variables(connection: pymysql.Connection, *names: str) -> dict[str, str]:
-    """Global variables by name; one that this server does not have is left out."""
+    """Return global variables by name; one that this server does not have is left out."""
     wanted = ", ".join(["%s"] * len(names))
     rows = ask(connection, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({wanted})", *names)
     return {str(name).lower(): str(value) for name, value in rows}
 
 
 def account(connection: pymysql.Connection) -> str:
-    """Who we are at the server, as GRANT wants it."""
+    """Return our account at the server, as GRANT wants it."""
     user, _, host = str(ask(connection, "SELECT CURRENT_USER()")[0][0]).rpartition("@")
     return f"'{user}'@'{host}'"
 
@@ -210,9 +213,12 @@ def _tls(endpoint: Endpoint) -> dict[str, Any]:
 
 
 def _context(endpoint: Endpoint, mode: str) -> ssl.SSLContext:
-    """`required` encrypts and believes, unless there is an authority to ask; the verify modes check the chain,
-    `verify_identity` also the host's name. libpq takes `require` beside a root certificate in the same way:
-    https://www.postgresql.org/docs/current/libpq-ssl.html#LIBPQ-SSL-SSLMODE-STATEMENTS"""
+    """Return the TLS context of a mode.
+
+    `required` encrypts and accepts any server, unless there is a certificate authority; the verify modes check the
+    chain, `verify_identity` also the host's name. libpq treats `require` beside a root certificate in the same way:
+    https://www.postgresql.org/docs/current/libpq-ssl.html#LIBPQ-SSL-SSLMODE-STATEMENTS
+    """
     is_believing = mode == "required" and not endpoint.option("ssl_ca")
     try:
         context = ssl.create_default_context(cafile=endpoint.option("ssl_ca") or None)

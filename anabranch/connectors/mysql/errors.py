@@ -1,4 +1,4 @@
-"""What the driver's and the server's errors mean to us: one table, error number -> class and hint.
+"""Errors of driver and server, translated: one table, error number -> class and hint.
 
 Numbers: https://dev.mysql.com/doc/mysql-errors/8.0/en/ and https://mariadb.com/kb/en/mariadb-error-code-reference/.
 What does not live here: errors about the log's content (`capture.py`), which no driver knows.
@@ -201,7 +201,7 @@ def translate(error: BaseException) -> AnabranchError:
 
 
 def of_number(number: int, text: str) -> SourceError:
-    """The same for an error number and text that came over the replication protocol."""
+    """Translate an error number and text that came over the replication protocol."""
     known, lowered = MEANING.get(number, Known(SourceError, "")), text.lower()
     kind, _, hint = next((one for part, one in BY_TEXT.get(number, ()) if part in lowered), known)
     if number == 2026 or (number in (2003, 2013) and "SSL" in text and "EOF" not in text):
@@ -211,7 +211,7 @@ def of_number(number: int, text: str) -> SourceError:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Driver and socket errors inside come out as errors of our tree."""
+    """Translate driver and socket errors raised inside."""
     try:
         yield
     except (pymysql.err.Error, OSError) as error:
@@ -225,7 +225,9 @@ def _tls_error(error: BaseException) -> ssl.SSLError | None:
 
 
 def _plain(error: ssl.SSLError) -> str:
-    """`[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: … (_ssl.c:1006)` without the library's own places."""
+    """Return the message without the library's own places: `[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed:
+    … (_ssl.c:1006)`.
+    """
     return re.sub(r"^\[.*?\] | \(_ssl\.c:\d+\)$", "", str(error.args[-1]))
 
 

@@ -211,7 +211,7 @@ class _Teller:
             yield XA
 
     def idle(self) -> Iterator[Holder]:
-        """LOCK TABLES and FLUSH TABLES WITH READ LOCK leave no transaction and no statement that would be seen."""
+        """Yield idle sessions: LOCK TABLES and FLUSH TABLES WITH READ LOCK leave no visible transaction or statement."""
         for number, thread in self.threads.items():
             if number != self.own and not thread.waits_for and thread.command not in _SERVERS_OWN:
                 yield self.holder(number)

@@ -1,4 +1,4 @@
-"""What a release of MySQL or MariaDB knows, and since when: vendor facts as data, asked for by name.
+"""Abilities of releases of MySQL and MariaDB, and since when: vendor facts as data, asked for by name.
 
 What does not live here: which releases a job may use (`preflight_server.py`), settings that a server may have or not
 (they are looked up among its variables).
@@ -40,6 +40,6 @@ _SINCE: Mapping[str, Mapping[str, Version | None]] = {
 
 
 def knows(connection: pymysql.Connection, thing: str) -> bool:
-    """Does the server at the other end of `connection` know `thing` (a key of the table above)?"""
+    """Return whether the server at the other end of `connection` knows `thing` (a key of the table above)."""
     since = _SINCE[thing][family(connection)]
     return since is not None and version(connection) >= since

@@ -27,7 +27,7 @@ class MysqlSource:
     order: LogOrder
 
     def __init__(self, endpoint: Endpoint, family: str = FAMILY) -> None:
-        """Raises ModuleNotFoundError without the driver."""
+        """Set up the connector. Raises ModuleNotFoundError without the driver."""
         import pymysql  # noqa: F401 - asked whether it is there
 
         from anabranch.connectors.mysql.source.positions import BinlogOrder
@@ -50,7 +50,7 @@ class MysqlSource:
         return leftovers(self.endpoint, remove)
 
     def missing(self, options: LogOptions, tables: Mapping[TableId, TableSchema], begins: bool) -> list[SetUpStep]:
-        """Settings and grants are an administrator's: preflight lists them."""
+        """Return no steps: settings and grants are an administrator's, and preflight lists them."""
         return []
 
     def astray(self, options: LogOptions, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
@@ -87,7 +87,7 @@ class MysqlSource:
         return MysqlChecks(self.endpoint, self.family)
 
     def witness(self) -> AbstractContextManager[str]:
-        """No target is a MySQL."""
+        """Return no witness: no target is a MySQL."""
         return nullcontext("")
 
 

@@ -1,4 +1,4 @@
-"""From the bytes of a binary log to chunks: splits packets, follows places and transactions, hands rows to decoders.
+"""Assembly of a binary log's bytes into chunks: split packets, follow places and transactions, hand rows to decoders.
 
 Pure but for the bytes it is fed: a recording stands in for a server. The loop in `_follow` runs once per event and is
 written for that: 300,000 single-row transactions are 1.5 million events. What does not live here: the connection and
@@ -46,7 +46,7 @@ class _Inner:
         self.block, self.is_single, self.at = b"", False, 0
 
     def go_on(self) -> bool:
-        """To the next block, if there is one."""
+        """Go to the next block. Returns whether there is one."""
         self.at = 0
         self.block, self.is_single = next(self._packets, (b"", False))
         return bool(self.block)
@@ -68,7 +68,9 @@ class Assembler:
         own: int = 0,
         left_out: LeftOut = NOBODY,
     ) -> None:
-        """`own`: the id of the server whose log it is, 0 where it is not known; `left_out`: origins whose rows do not come."""
+        """Set up the assembly. `own`: the id of the server whose log it is, 0 if unknown; `left_out`: origins whose
+        rows are left out.
+        """
         self.ready: deque[LogItem] = deque()
         self.failure: AnabranchError | None = None  # to be raised once what is ready was taken
         self._cursor = Cursor(place.file, place.offset, skip_to, own=own)
@@ -103,7 +105,7 @@ class Assembler:
     # --- bytes in, items out -------------------------------------------------------------------------------------
 
     def feed(self, block: bytes) -> None:
-        """The next bytes of the connection."""
+        """Add the next bytes of the connection."""
         self._pieces.append(block)
         self._missing -= len(block)
         if self._missing <= 0:
@@ -127,7 +129,7 @@ class Assembler:
             self._fail(b.unreadable(error, str(self._cursor)))
 
     def flush(self) -> None:
-        """Whole transactions that wait become ready. Raises ValueRefused; nothing more comes then."""
+        """Make whole transactions that wait ready. Raises ValueRefused; nothing more comes then."""
         try:
             self._endings.flush()
         except AnabranchError as error:
@@ -136,7 +138,7 @@ class Assembler:
             raise
 
     def _fail(self, error: AnabranchError) -> None:
-        """What was whole before it is ready first."""
+        """Fail with an error, after what was whole before it is ready."""
         self.failure = error
         error.position = error.position or str(self._cursor)
         self._endings.flush()
@@ -154,7 +156,7 @@ class Assembler:
         return not self._group.is_open
 
     def mark(self) -> LogMark:
-        """Just after the last transaction that is complete."""
+        """Return the mark just after the last complete transaction."""
         return self._group.mark()
 
     def reselect(self) -> None:
@@ -164,7 +166,7 @@ class Assembler:
     # --- the loop ------------------------------------------------------------------------------------------------
 
     def _follow(self, data: bytes, at: int, is_single: bool) -> int:
-        """Events of `data` from `at` on; returns where it stopped. `is_single`: data is one packet, of any length."""
+        """Follow events of `data` from `at` on; returns where it stopped. `is_single`: data is one packet, of any length."""
         size, view = len(data), memoryview(data)
         unpack, rows_head, ready, builder, group, cursor = (
             b.PACKET.unpack_from,
@@ -282,7 +284,9 @@ class Assembler:
         return at
 
     def _follow_inner(self, inner: _Inner) -> bool:
-        """The events inside the one read last; False when something is ready before all of them were followed."""
+        """Follow the events inside the one read last. Returns False when something is ready before all of them were
+        followed.
+        """
         cursor, missing = self._cursor, self._missing
         checksums, cursor.checksums = cursor.checksums, False
         try:
@@ -296,7 +300,7 @@ class Assembler:
         return False
 
     def _short(self, data: bytes, at: int) -> int:
-        """Fewer bytes than an event's header: the end of a dump, an error, or not all there yet."""
+        """Handle fewer bytes than an event's header: the end of a dump, an error, or not everything there yet."""
         rest = len(data) - at
         length = int.from_bytes(data[at : at + 3], "little")
         if rest >= _SHORTEST and rest >= 4 + length:
@@ -305,7 +309,7 @@ class Assembler:
         return at
 
     def _refuse(self, payload: bytes) -> None:
-        """The packet is no event: the server ends the dump, with or without a reason."""
+        """Raise the error of a packet that is no event: the server ends the dump, with or without a reason."""
         if payload[0] == 0xFF:
             error = of_number(int.from_bytes(payload[1:3], "little"), payload[9:].decode("utf-8", "replace"))
             error.position = self._group.place
@@ -313,7 +317,7 @@ class Assembler:
         raise SourceUnavailable("the source ended the stream of its log", position=self._group.place)
 
     def _giant_packet(self, data: bytes, at: int) -> int:
-        """The next part of an event of more than 16 MB; with the last part it is followed. Returns where to go on."""
+        """Add the next part of an event of more than 16 MB; the last part completes and follows it. Returns where to go on."""
         length = int.from_bytes(data[at : at + 3], "little")
         missing = at + 4 + (length if len(data) >= at + 4 else 0) - len(data)
         if missing > 0:
@@ -328,8 +332,11 @@ class Assembler:
         return at + 4 + length
 
     def _jump(self, kind: int, flags: int, offset: int, length: int, after: int) -> int:
-        """The place after an event whose size does not lead there: artificial events stand nowhere, a heartbeat says
-        where the server is, a server that leaves events out jumps. Places in events have 32 bits."""
+        """Return the place after an event whose size does not lead there.
+
+        Artificial events have no place in the file, a heartbeat says where the server is, and a server that leaves
+        events out jumps. Places in events have 32 bits.
+        """
         if flags & b.ARTIFICIAL or kind == b.FORMAT:
             return offset
         there = offset & ~0xFFFFFFFF | after

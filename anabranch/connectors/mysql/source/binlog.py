@@ -112,7 +112,7 @@ def parse_query(body: bytes) -> Query:
 
 
 def load_query(body: bytes) -> bytes:
-    """An EXECUTE_LOAD_QUERY event as a QUERY event: without what it says of the file."""
+    """Return an EXECUTE_LOAD_QUERY event as a QUERY event, without what it says of the file."""
     return body[: _QUERY.size] + body[_QUERY.size + _LOAD_FILE :]
 
 
@@ -123,7 +123,7 @@ def sql_place(body: bytes) -> int:
 
 
 def event_length(data: bytes, at: int) -> int:
-    """Length of the event whose header is at `at`, with its header."""
+    """Return the length of the event whose header is at `at`, with its header."""
     return int.from_bytes(data[at + 9 : at + 13], "little")
 
 
@@ -161,7 +161,10 @@ _XID = re.compile(r"X'([0-9A-F]*)',\s*X'([0-9A-F]*)',\s*(\d+)", re.IGNORECASE)
 
 
 def parse_prepare(body: bytes) -> Prepare:
-    """https://dev.mysql.com/doc/dev/mysql-server/latest/classbinary__log_1_1XA__prepare__event.html"""
+    """Parse an XA_PREPARE event.
+
+    https://dev.mysql.com/doc/dev/mysql-server/latest/classbinary__log_1_1XA__prepare__event.html
+    """
     one_phase, form, first, second = _PREPARE.unpack_from(body)
     end = _PREPARE.size + first + second
     if end > len(body):
@@ -211,7 +214,7 @@ def has_checksum(event: bytes) -> bool:
 
 
 def parse_heartbeat(kind: int, body: bytes, position: int) -> tuple[str, int]:
-    """File and position that a heartbeat says; version 1 has 32 bits of the position in its header."""
+    """Return the file and position of a heartbeat; version 1 has 32 bits of the position in its header."""
     if kind == HEARTBEAT:
         return body.decode("utf-8", "replace"), position
     file, at = "", 0
@@ -234,7 +237,7 @@ def _packed(value: bytes) -> int:
 
 
 def part(data: bytes, at: int, size: int) -> tuple[bytes, int]:
-    """`size` bytes at `at`, and the place after them. Raises ValueError where there are not so many."""
+    """Return `size` bytes at `at`, and the place after them. Raises ValueError where there are fewer."""
     end = at + size
     if end > len(data):
         raise ValueError(f"it is {end - len(data)} bytes too short")

@@ -106,8 +106,10 @@ class BinlogReader:
                 self._wait(until - now, now)
 
     def reselect(self) -> None:
-        """Takes effect just after what `read` gave last: what was read ahead of it is read again. Of a transaction
-        whose first fragments were given already the rest stays as it was selected."""
+        """Select tables again from just after what `read` returned last: what was read ahead of it is read again.
+
+        A transaction whose first fragments were returned already keeps its selection.
+        """
         if self._dump is None:
             return
         assembler = self._assembler
@@ -118,7 +120,7 @@ class BinlogReader:
             self._stale = True
 
     def confirm(self, durable: LogMark) -> None:
-        """The server keeps its log by its own rules."""
+        """Do nothing: the server keeps its log by its own rules."""
 
     def close(self) -> None:
         if self._dump is not None:
@@ -144,8 +146,10 @@ class BinlogReader:
             raise SourceUnavailable(f"the source has been silent for {silent:.0f} s", position=self._last.native)
 
     def _look(self, now: float) -> None:
-        """A server whose log was reset stays where it was, in a file that it has removed, and sends heartbeats. Raises
-        LogLost; opens the log again where it goes on and nothing of it comes."""
+        """Check a log that stands still: open it again where it goes on elsewhere. Raises LogLost.
+
+        A server whose log was reset stays in a file that it has removed, and sends heartbeats.
+        """
         assembler = self._assembler
         here, self._still_since = assembler.mark(), now
         if here.resume != self._still_at or assembler.is_waiting or not assembler.is_between:
@@ -158,7 +162,7 @@ class BinlogReader:
             self.start(self._last, self._select)
 
     def _asked(self, place: Place) -> tuple[Place, Place]:
-        """`place` as the server would name it, and its log's end. Raises LogLost."""
+        """Return `place` as the server would name it, and its log's end. Raises LogLost."""
         connection = connect(self._endpoint)
         try:
             return continued(connection, place), log_end(connection)
@@ -178,7 +182,7 @@ class BinlogReader:
         return item
 
     def _idle(self, now: float) -> LogIdle | None:
-        """The place moved on without anything for us; said now and then, and never past what was not given yet."""
+        """Return, now and then, the place when it moved on without anything for us; never past what was not returned yet."""
         assembler = self._assembler
         is_early = now - self._told < (pace.current.log_idle or IDLE_INTERVAL)
         if is_early or assembler.is_waiting or assembler.ready or not assembler.is_between:

@@ -1,4 +1,4 @@
-"""What a server says of itself and its log; of its tables when it is asked (`definitions.py`).
+"""Facts about a server, its log, and (in `definitions.py`) its tables.
 
 https://dev.mysql.com/doc/refman/8.0/en/information-schema.html · https://mariadb.com/kb/en/information-schema-tables/
 What does not live here: statements of one family or version (`log_end.py`).
@@ -53,7 +53,7 @@ class MysqlCatalog:
         return {table: "" for table in tables if is_gone(self._connection, table)}
 
     def writers(self) -> list[SourceWriter]:
-        """No job writes to a MySQL; what its own replication writes comes from elsewhere."""
+        """Return no writers: no job writes to a MySQL, and what its own replication writes comes from elsewhere."""
         return []
 
     def mark(self) -> LogMark:

@@ -39,7 +39,7 @@ def key_columns(table: TableSchema) -> list[Column]:
 
 
 def condition(keys: Sequence[Column], bounds: Bounds) -> str:
-    """`lower < key <= upper` as SQL that an index serves; "" for the whole table."""
+    """Return `lower < key <= upper` as SQL that an index serves; "" for the whole table."""
     parts = []
     if bounds.lower is not None:
         parts.append(_beyond(keys, bounds.lower, ">", ">"))
@@ -49,7 +49,7 @@ def condition(keys: Sequence[Column], bounds: Bounds) -> str:
 
 
 def source(table: TableSchema, is_bounded: bool) -> str:
-    """The table for FROM; a bounded read goes by the primary key, whatever the statistics say."""
+    """Return the table for FROM; a bounded read uses the primary key, whatever the statistics say."""
     return qualified(table.id) + (" FORCE INDEX (PRIMARY)" if is_bounded else "")
 
 
@@ -58,9 +58,10 @@ def qualified(table: TableId) -> str:
 
 
 def _beyond(keys: Sequence[Column], values: Sequence[str], strict: str, last: str) -> str:
-    """Row comparison spelled out: MySQL uses no index for `(a, b) > (x, y)`.
+    """Spell out a row comparison: MySQL uses no index for `(a, b) > (x, y)`.
 
-    https://dev.mysql.com/doc/refman/8.0/en/range-optimization.html#row-constructor-range-optimization"""
+    https://dev.mysql.com/doc/refman/8.0/en/range-optimization.html#row-constructor-range-optimization
+    """
     column, value = name(keys[0].name), literal(keys[0], values[0])
     if len(keys) == 1:
         return f"{column} {last} {value}"
@@ -88,9 +89,11 @@ def _evenly(ask: Ask, table: TableSchema, keys: Sequence[Column], rows: int) -> 
         return
 
     def estimate(low: int, high: int) -> int:
-        """The index is offered, not forced: MySQL 9 does not look into the ranges of one that is (seen in 9.7).
+        """Estimate the rows between two keys. The index is offered, not forced: MySQL 9 does not look into ranges of a
+        forced one (seen in 9.7).
 
-        https://dev.mysql.com/doc/refman/8.0/en/range-optimization.html#equality-range-optimization"""
+        https://dev.mysql.com/doc/refman/8.0/en/range-optimization.html#equality-range-optimization
+        """
         where = f"{key} > {low} AND {key} <= {high}"
         plan = ask(f"EXPLAIN SELECT {key} FROM {qualified(table.id)} USE INDEX (PRIMARY) WHERE {where}")
         return min(int(plan[0]["rows"] or 0), high - low)
@@ -101,7 +104,7 @@ def _evenly(ask: Ask, table: TableSchema, keys: Sequence[Column], rows: int) -> 
 
 
 def _refined(estimate: Callable[[int, int], int], low: int, high: int, rows: int) -> Iterator[tuple[int, int]]:
-    """(end, rows) of ranges that hold few enough rows, in order; the ranges are low < key <= high."""
+    """Yield (end, rows) of ranges that hold few enough rows, in order; the ranges are low < key <= high."""
     found = estimate(low, high)
     if found <= _FEW * rows or high - low <= rows:
         yield high, found
@@ -113,7 +116,7 @@ def _refined(estimate: Callable[[int, int], int], low: int, high: int, rows: int
 
 
 def _merged(ranges: Iterator[tuple[int, int]], rows: int) -> Iterator[int]:
-    """Ends between pieces: neighbours that are small together become one; the last piece has no end."""
+    """Yield the ends between pieces: neighbours that are small together become one; the last piece has no end."""
     held, last_end = 0, None
     for end, found in ranges:
         if last_end is not None and held + found > _FEW * rows:

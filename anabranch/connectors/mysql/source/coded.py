@@ -30,10 +30,11 @@ class NotInflated(BadStored):
 
 
 def ewkb(stored: bytes) -> bytes:
-    """A geometry, which is stored as its SRID and little-endian WKB -> WKB, with the SRID in it where there is one.
+    """Convert a geometry, stored as its SRID and little-endian WKB, to WKB with the SRID in it where there is one.
 
-    https://dev.mysql.com/doc/refman/8.0/en/gis-data-formats.html · https://postgis.net/docs/ST_AsEWKB.html. Coordinates stay
-    in the order in which they are stored: x, y; in MySQL 8 longitude, latitude for every geographic system."""
+    https://dev.mysql.com/doc/refman/8.0/en/gis-data-formats.html · https://postgis.net/docs/ST_AsEWKB.html. Coordinates
+    stay in the order in which they are stored: x, y; in MySQL 8 longitude, latitude for every geographic system.
+    """
     if len(stored) < 9:
         raise NoGeometry(f"a geometry of {len(stored)} bytes")
     srid, order = _HEADER.unpack_from(stored)
@@ -43,15 +44,16 @@ def ewkb(stored: bytes) -> bytes:
 
 
 def address(stored: bytes) -> bytes:
-    """INET4 (4 bytes) or INET6 (16) -> the address as text. https://mariadb.com/kb/en/inet6/"""
+    """Convert INET4 (4 bytes) or INET6 (16) to the address as text. https://mariadb.com/kb/en/inet6/"""
     return inet_ntop(AF_INET if len(stored) == 4 else AF_INET6, stored).encode()
 
 
 def uuid_of_record(stored: bytes) -> bytes:
-    """A UUID as MariaDB's records and log have it -> canonical text. Versions 1 to 5 are stored with their parts in reverse
-    order, so that those made one after another stand together.
+    """Convert a UUID as MariaDB's records and log have it to canonical text.
 
-    https://mariadb.com/kb/en/uuid-data-type/, plugin/type_uuid/sql_type_uuid.h"""
+    Versions 1 to 5 are stored with their parts in reverse order, so that those made one after another stand together.
+    https://mariadb.com/kb/en/uuid-data-type/, plugin/type_uuid/sql_type_uuid.h
+    """
     if len(stored) != 16:
         raise ValueError(f"a UUID of {len(stored)} bytes")
     if stored[6] & 0x80 and 0 < stored[8] < 0x60:
@@ -61,10 +63,12 @@ def uuid_of_record(stored: bytes) -> bytes:
 
 
 def inflated(stored: bytes) -> bytes:
-    """A value of a COMPRESSED column of MariaDB: nothing; or a byte 0 and the value; or a byte that says how, the length of
-    the value in as many bytes as its lowest three bits say, and what zlib made of it, without its frame if bit 3 is set.
+    """Decompress a value of a COMPRESSED column of MariaDB.
 
-    https://mariadb.com/kb/en/storage-engine-independent-column-compression/, sql/field_comp.cc"""
+    It is nothing; or a byte 0 and the value; or a byte that says how, the length of the value in as many bytes as its
+    lowest three bits say, and what zlib made of it, without its frame if bit 3 is set.
+    https://mariadb.com/kb/en/storage-engine-independent-column-compression/, sql/field_comp.cc
+    """
     if not stored:
         return b""
     head, size = stored[0], stored[0] & 7
@@ -97,7 +101,7 @@ _BY_NAME = {name: (kind, read) for kind, (name, read) in CODES.items()}
 
 
 def text_form(name: str, rules: ValueRules) -> Callable[[bytes], bytes]:
-    """Stored bytes -> text form, of a coded kind or a character set. The function raises ValueError."""
+    """Return the function that converts stored bytes of a coded kind or a character set to text form; it raises ValueError."""
     if name not in _BY_NAME:
         return decoder(name)
     kind, read = _BY_NAME[name]

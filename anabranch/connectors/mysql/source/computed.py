@@ -82,7 +82,7 @@ def _blocks(values: Iterable[str]) -> Iterator[str]:
 
 
 def _needed(table: TableSchema, wanted: Sequence[str]) -> frozenset[str]:
-    """These columns and the generated ones between."""
+    """Return these columns and the generated ones between."""
     found: set[str] = set()
     open_names = list(wanted)
     while open_names:

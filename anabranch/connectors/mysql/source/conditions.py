@@ -47,11 +47,13 @@ _EMPTY_JSON = {"json_array()": "[]", "json_object()": "{}"}
 
 
 class NotUnderstood(Exception):
-    """What a target might take otherwise; the text names it."""
+    """An expression that a target might evaluate otherwise; the text names it."""
 
 
 def of_mysql(name: str, clause: str, columns: Mapping[str, Column]) -> Check:
-    """MySQL prints the clause as the text of a string: quotes and backslashes have a backslash before them."""
+    """Parse a check of MySQL, which prints the clause as the text of a string: quotes and backslashes have a backslash
+    before them.
+    """
     return of_mariadb(name, re.sub(r"\\(.)", r"\1", clause, flags=re.DOTALL), columns)
 
 
@@ -63,7 +65,7 @@ def of_mariadb(name: str, clause: str, columns: Mapping[str, Column]) -> Check:
 
 
 def default_term(told: str, type: LogicalType | None) -> Term | None:
-    """What a default expression gives, None where only the source can say."""
+    """Return the term of a default expression, None where only the source can evaluate it."""
     if type is None:
         return None
     if (now := _NOW.fullmatch(told)) and type.kind in (Kind.TIMESTAMP, Kind.INSTANT):
@@ -138,7 +140,7 @@ class _Reader:
     # --- what is compared ---------------------------------------------------------------------------------------------
 
     def _alike(self, op: str, *trees: exp.Expr) -> tuple[Term, ...]:
-        """Operands that every database compares in the same way."""
+        """Return the operands, if every database compares them in the same way."""
         columns = [self._source(tree) for tree in map(_bare, trees) if isinstance(tree, exp.Column)]
         kinds = {column.type.kind for column in columns if column.type}
         if not kinds or kinds <= NUMBERS:
@@ -260,7 +262,7 @@ def _require_exact(column: Column) -> None:
 
 
 def _require_labels(column: Column, constants: list[str], columns: int) -> None:
-    """Labels differ also for the collation: one that is written like a label means that label."""
+    """Raise NotUnderstood unless each constant is written exactly like a label: the collation may take others for equal."""
     known = column.type.values if column.type else ()
     if columns > 1 or any(text not in known for text in constants):
         raise NotUnderstood(f"{column.name} beside what is none of its labels")

@@ -14,9 +14,10 @@ from anabranch.errors import LogLost
 
 
 def continued(connection: pymysql.Connection, place: Place) -> Place:
-    """`place` as this server would name it; its `by_gtid` says whether the log has to be entered by the set.
+    """Return `place` as this server would name it; its `by_gtid` says whether the log has to be entered by the set.
 
-    Raises LogLost: purged, reset, restored to before `place`, or another server that does not contain it."""
+    Raises LogLost: purged, reset, restored to before `place`, or another server that does not contain it.
+    """
     server = identity(connection)
     if family(connection) != place.family:
         raise LogLost(f"the trail was read from {place.family}, this server is {family(connection)}")
@@ -30,7 +31,7 @@ def continued(connection: pymysql.Connection, place: Place) -> Place:
 
 
 def _check_place(connection: pymysql.Connection, place: Place) -> None:
-    """The file is there and reaches as far as we read it."""
+    """Raise LogLost unless the file is there and reaches as far as we read it."""
     files = {str(name): int(size) for name, size, *_ in ask(connection, "SHOW BINARY LOGS")}
     if place.file not in files:
         first, last = next(iter(files), "nothing"), next(reversed(files), "nothing")  # as the server lists them

@@ -22,7 +22,7 @@ _INSTANT_IN_CREATE = r"^  {column} timestamp\b.*? DEFAULT '([^']*)'"
 
 
 def of_mysql(column: Column, told: str | None, extra: str) -> Column:
-    """None stands for no default and for NULL."""
+    """Return the column with its default; None stands for no default and for NULL."""
     if told is None:
         return replace(column, has_default=column.nullable)
     is_clock = column.native.startswith(("datetime", "timestamp")) and _NOW.match(told) is not None
@@ -63,8 +63,11 @@ _TOLD_DIGITS = 6  # FLT_DIG: a FLOAT is printed with no more
 
 
 def may_be_more(column: Column) -> bool:
-    """May the default be another than information_schema shows? There a question mark stands for every character beyond
-    U+FFFF, a FLOAT has six digits, and on MySQL bytes end before the first zero."""
+    """Return whether the default may be another than information_schema shows.
+
+    There a question mark stands for every character beyond U+FFFF, a FLOAT has six digits, and on MySQL bytes end
+    before the first zero.
+    """
     if column.type is None or column.default is None or column.default_is_expression:
         return False
     kind = column.type.kind
@@ -86,7 +89,7 @@ def with_told(column: Column, told: str | float | None) -> Column:
 
 
 def _shortest(value: float) -> str:
-    """As lines have a FLOAT: the fewest digits that read back equal."""
+    """Write a FLOAT as lines have it: the fewest digits that read back equal."""
     import pyarrow as pa  # for this alone
 
     return str(pa.array([value], pa.float32()).cast(pa.string())[0])
@@ -122,7 +125,9 @@ def _clock(column: Column, type: LogicalType, value: str) -> str | None:
 
 
 def _binary(column: Column, type: LogicalType, value: str) -> str | None:
-    """MySQL prints hexadecimal digits; MariaDB text, where a byte that is none has become a question mark."""
+    """Return a binary default in text form. MySQL prints hexadecimal digits; MariaDB text, with a question mark for a
+    byte that is none.
+    """
     if value.startswith("0x"):
         data = bytes.fromhex(value[2:])
     elif "?" in value:

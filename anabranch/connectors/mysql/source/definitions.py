@@ -67,7 +67,7 @@ Rows = Mapping[str, list[Row]]  # table name -> rows
 
 
 class Definitions:
-    """What a server says of its tables, over a connection of the caller's."""
+    """Reader of a server's table definitions, over a connection of the caller's."""
 
     def __init__(self, connection: pymysql.Connection) -> None:
         self._connection = connection
@@ -113,7 +113,7 @@ class Definitions:
         return found
 
     def _columns_query(self) -> str:
-        """Columns of the view that this server does not have read as NULL."""
+        """Return the query for columns. Columns of the view that this server does not have read as NULL."""
         unknown = (column for column, thing in COLUMNS_SINCE.items() if not knows(self._connection, thing))
         return reduce(lambda sql, column: sql.replace(column, f"NULL AS {column}"), unknown, _COLUMNS)
 
@@ -131,7 +131,7 @@ class Definitions:
         return [dict(zip(names, row, strict=True)) for row in ask(self._connection, sql, *arguments)]
 
     def _with_uuids(self, table: TableSchema) -> TableSchema:
-        """MariaDB: UUIDs that the table stores in a form of before are refused."""
+        """Refuse UUIDs that a table of MariaDB stores in the old form."""
         found = [column.name for column in table.columns if column.type and column.type.kind is Kind.UUID]
         why = uuids.refusal(self._connection, table.id, found[0]) if found else ""
         if not why:
@@ -140,8 +140,11 @@ class Definitions:
         return replace(table, columns=tuple(columns))
 
     def _with_untold_defaults(self, table: TableSchema) -> TableSchema:
-        """Defaults of which information_schema may show less than they are, asked for. Of a column that is NOT NULL the
-        server tells it beside a row of the table only; in an empty one a doubtful default stays unknown."""
+        """Ask for defaults that information_schema may show incompletely.
+
+        For a column that is NOT NULL the server tells its default beside a row of the table only; in an empty table a
+        doubtful default stays unknown.
+        """
         doubtful = [c for c in table.columns if defaults.may_be_more(c)]
         if not doubtful:
             return table
@@ -157,7 +160,7 @@ class Definitions:
         return replace(table, columns=tuple(exact.get(c.name, c) for c in table.columns))
 
     def _with_instants(self, table: TableSchema) -> TableSchema:
-        """MySQL: constant defaults of TIMESTAMP columns, in UTC."""
+        """Convert constant defaults of TIMESTAMP columns to UTC (MySQL)."""
         instants = [c for c in table.columns if _has_constant_instant(c)]
         if not instants:
             return table
@@ -179,7 +182,7 @@ def _known(column: Column, told: str | None) -> Column:
 
 
 def _places(chosen: Iterable[TableId]) -> list[tuple[str, str | None]]:
-    """(schema, table) to ask for: each table alone when they are few, else whole schemas (None)."""
+    """Return (schema, table) to ask for: each table alone when they are few, else whole schemas (None)."""
     ids = sorted(chosen)
     if len(ids) <= ONE_BY_ONE:
         return [(t.schema, t.name) for t in ids]
@@ -270,9 +273,11 @@ def _native(row: Row, family: str, is_json: bool = False) -> Native:
 
 
 def _with_json(table: TableSchema, checks: list[Row], rows: list[Row]) -> TableSchema:
-    """MariaDB's JSON is a longtext with a check; without that check it is text, and may hold anything.
+    """Mark JSON columns of MariaDB, which are longtext with a check; without that check it is text, and may hold
+    anything.
 
-    https://mariadb.com/kb/en/json-data-type/"""
+    https://mariadb.com/kb/en/json-data-type/
+    """
     clauses = {row["CHECK_CLAUSE"] for row in checks}
     known = [row for row in rows if f"json_valid({name(row['COLUMN_NAME'])})" in clauses]
     natives = {row["COLUMN_NAME"]: _native(row, "mariadb", is_json=True) for row in known}
@@ -283,7 +288,7 @@ def _with_json(table: TableSchema, checks: list[Row], rows: list[Row]) -> TableS
 
 
 def _index(index: str, rows: Sequence[Row]) -> Index:
-    """An index over expressions (MySQL 8) keeps the columns that it has, and is never carried over as it is."""
+    """Describe an index. One over expressions (MySQL 8) keeps the columns that it has, and is never carried over as it is."""
     is_functional = any(row["COLUMN_NAME"] is None for row in rows)
     return Index(
         name=index,
@@ -296,7 +301,10 @@ def _index(index: str, rows: Sequence[Row]) -> Index:
 
 
 def _descending(rows: Sequence[Row]) -> tuple[bool, ...]:
-    """https://dev.mysql.com/doc/refman/8.0/en/descending-indexes.html · https://mariadb.com/kb/en/descending-indexes/"""
+    """Return which columns of an index are in descending order; () if none is.
+
+    https://dev.mysql.com/doc/refman/8.0/en/descending-indexes.html · https://mariadb.com/kb/en/descending-indexes/
+    """
     found = tuple(row["COLLATION"] == "D" for row in rows if row["COLUMN_NAME"] is not None)
     return found if any(found) else ()
 

@@ -37,7 +37,7 @@ _MARIADB_SESSION = ("SET @mariadb_slave_capability = 4",)
 
 
 class Dump:
-    """One stream of the log after `place`. Delivery: what the server sends, in order, or SourceUnavailable."""
+    """A stream of the log after `place`. Delivery: what the server sends, in order, or SourceUnavailable."""
 
     def __init__(self, endpoint: Endpoint, server_id: int, place: Place) -> None:
         self._connection = connect(endpoint, read_timeout=None)

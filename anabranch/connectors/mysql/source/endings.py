@@ -1,4 +1,4 @@
-"""How transactions and statements of a binary log end, and what then is ready: chunks, statements, prepared rows.
+"""Ends of transactions and statements in a binary log, and what is ready then: chunks, statements, prepared rows.
 
 What does not live here: the loop over events (`assemble.py`), the identity of the open transaction (`transactions.py`).
 """
@@ -66,12 +66,12 @@ class Endings:
         return bool(self._held)
 
     def flush(self) -> None:
-        """Whole transactions that wait become ready."""
+        """Make whole transactions that wait ready."""
         if self._builder.transaction:
             self._ready.append(self._builder.build(self._group.mark().resume))
 
     def full(self) -> None:
-        """What is whole leaves first; if the open transaction alone is too large, a fragment of it."""
+        """Make room: whole transactions leave first; if the open one alone is too large, a fragment of it."""
         self.flush()
         group = self._group
         if self._is_full():
@@ -80,8 +80,10 @@ class Endings:
             group.is_fragmented, group.fragmented, group.taken_back = True, group.ordinal, 0
 
     def prepare(self, body: bytes, seconds: int) -> None:
-        """An XA transaction's rows are complete: it is prepared, or committed in one phase. Rows that left already left as
-        rows of a prepared one."""
+        """Complete an XA transaction's rows: it is prepared, or committed in one phase.
+
+        Rows that left before did so as rows of a prepared transaction.
+        """
         group = self._group
         found = self._readable(lambda: b.parse_prepare(body), "an XA_PREPARE event")
         if found.is_commit and not group.is_fragmented:
@@ -112,7 +114,7 @@ class Endings:
                 self.flush()
 
     def query(self, body: bytes, seconds: int) -> None:
-        """A statement's event, any but BEGIN."""
+        """Handle a statement's event, any but BEGIN."""
         query = self._readable(lambda: b.parse_query(body), "a statement")
         start = query.sql.lstrip()[:20].upper()
         if start.startswith("COMMIT"):
@@ -127,7 +129,7 @@ class Endings:
             self._statement(query, seconds)
 
     def abandon(self) -> None:
-        """What is open never ended. Tables that were parked in it are asked for again."""
+        """Discard the open transaction, which never ended. Tables that were parked in it are asked for again."""
         was_fragmented = self._group.is_fragmented
         self._tables.end_listing()
         self._builder.abandon()
@@ -139,8 +141,9 @@ class Endings:
             self._ready.append(LogAbandoned(self._group.mark()))
 
     def _tell_held(self) -> None:
-        """Statements of the transaction that ends, before its rows: who stops at one has not taken the rows either, and reads
-        both again."""
+        """Release statements of the transaction that ends, before its rows: capture that stops at one has not read the
+        rows either, and reads both again.
+        """
         if self._held:
             self.flush()
             self._ready.extend(self._held)
@@ -150,7 +153,7 @@ class Endings:
         return self._builder.images >= FULL_IMAGES or self._builder.size >= FULL_BYTES
 
     def _xa(self, sql: str, seconds: int) -> None:
-        """What the log has of XA besides rows: XA START (MySQL) and XA END around them, later XA COMMIT or XA ROLLBACK."""
+        """Handle an XA statement: XA START (MySQL) and XA END around rows, later XA COMMIT or XA ROLLBACK."""
         verb = sql.split()[1].upper()
         if verb in ("START", "BEGIN"):
             self._group.begin_xa()
@@ -174,8 +177,11 @@ class Endings:
             raise UnknownLogEvent(message, position=str(self._cursor), hint=b.START_AGAIN) from error
 
     def _rollback(self, sql: str, seconds: int) -> None:
-        """Logged where a table without transactions was changed in between. Its rows stay, as at the server; those of the
-        others, from the savepoint or the beginning on, never happened."""
+        """Handle a ROLLBACK, which is logged where a table without transactions was changed in between.
+
+        Rows of that table stay, as at the server; those of the others, from the savepoint or the beginning on, never
+        happened.
+        """
         group, builder = self._group, self._builder
         is_whole = _TO_SAVEPOINT.match(sql) is None
         first = 0 if is_whole else group.savepoints.get(_savepoint(sql), -1)
@@ -201,7 +207,9 @@ class Endings:
             group.end(self._cursor.offset, seconds)
 
     def _refuse_behind_fragments(self, query: b.Query) -> None:
-        """Rows of the transaction have left already: nothing can be told before them."""
+        """Refuse a statement that matters inside a transaction whose first rows have left already: it would have to
+        come before them.
+        """
         if MysqlDialect().facts(query.sql, query.schema).kind != "harmless":
             raise UnknownLogEvent(
                 f"a large transaction has a statement besides rows: {shown(query.sql)}",
@@ -210,8 +218,11 @@ class Endings:
             )
 
     def _statement(self, query: b.Query, seconds: int) -> None:
-        """Alone: it ends its group. Inside a transaction (temporary tables, MIXED format): `mark` stays before the transaction,
-        so that a restart reads all of it; when rows came before it, it is held until they are complete."""
+        """Handle a statement. Alone it ends its group.
+
+        Inside a transaction (temporary tables, MIXED format) `mark` stays before the transaction, so that a restart
+        reads all of it; behind rows, the statement is held until they are complete.
+        """
         group = self._group
         if group.in_transaction:
             statement = LogStatement(query.sql, query.schema, replace(group.mark(), commit_time=seconds * 1_000_000))

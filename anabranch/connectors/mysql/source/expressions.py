@@ -1,8 +1,8 @@
-"""How the server is asked for values: SQL that gives a column's text form, and literals that compare with a column.
+"""SQL that asks the server for values: a column's text form, and literals that compare with a column.
 
 Lines are made of marked bytes. Text of the server is UTF-8, in which bytes from 0xF5 on never occur: they separate
 values and rows, stand for NULL, and mark dates, floats and text that is to be decoded here, so that the server escapes
-nothing and `lines.py` finishes a whole block at once. What does not live here: statements (`load.py`, `chunks.py`),
+nothing and `lines.py` finishes a whole block at once. What does not live here: statements (`snapshot.py`, `chunks.py`),
 finishing of blocks (`lines.py`).
 """
 
@@ -96,17 +96,17 @@ def cell(column: Column) -> str:
 
 
 def mark(column: Column) -> bytes:
-    """What stands in front of a value inside a line."""
+    """Return the mark in front of a value inside a line."""
     return _MARKS.get(_type(column).kind, b"")
 
 
 def is_words(column: Column) -> bool:
-    """May values have characters that are escaped?"""
+    """Return whether values may have characters that are escaped."""
     return _type(column).kind in _WORDS
 
 
 def is_plain(column: Column) -> bool:
-    """Is what the server sends for `text` as a column of its own, whatever the value, the text form in UTF-8?"""
+    """Return whether the server's answer for `text`, as a column of its own, always is the text form in UTF-8."""
     return _type(column).kind in _PLAIN and not is_coded(column)
 
 
@@ -133,7 +133,7 @@ def code_of(column: Column) -> str:
 
 
 def is_coded(column: Column) -> bool:
-    """Is this text whose bytes are not UTF-8?"""
+    """Return whether the column is text whose bytes are not UTF-8."""
     return _type(column).kind in _WORDS and column.charset != "" and not is_utf8(column.charset.lower())
 
 
@@ -217,7 +217,7 @@ def _digits(value: str) -> str:
 
 
 def _clock(type: LogicalType, value: str) -> str:
-    """Six decimals, whatever the column has; an instant ends with its zone, which is the session's: UTC."""
+    """Return SQL for a time with six decimals; an instant ends with its zone, which is the session's: UTC."""
     zone = "+00" if type.kind is Kind.INSTANT else ""
     decimals = "." * (type.fraction == 0) + "0" * (6 - type.fraction)
     return f"CONCAT({value}, '{decimals}{zone}')" if decimals + zone else value

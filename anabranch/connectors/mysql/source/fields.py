@@ -1,4 +1,4 @@
-"""How each column type stands in a row image, as pieces of code for the decoders that `rows_decode.py` generates.
+"""Column types in a row image, as pieces of code for the decoders that `rows_decode.py` generates.
 
 https://dev.mysql.com/doc/dev/mysql-server/latest/field_8h.html, strings/decimal.cc, sql-common/my_time.cc. Names that
 the pieces use besides their own (`midnight`, `clock`, …) are bound by `environment`.
@@ -65,7 +65,7 @@ class Field:
 
 
 def of_dates(zero: Zero) -> dict[str, Any]:
-    """What the pieces of columns of dates refer to (OF_DATES). `zero`: what becomes of dates that are none."""
+    """Return the names that pieces for dates refer to (OF_DATES). `zero`: the stand-in for dates that are none."""
     return {
         "midnight": midnight_table(zero.moment),
         "days": days_table(zero.day),
@@ -79,7 +79,7 @@ OF_DATES = re.compile(r"\b(?:midnight|days|zero|old_datetime|hires_datetime)\b")
 
 
 def environment() -> dict[str, Any]:
-    """What the pieces refer to beside that."""
+    """Return the other names that the pieces refer to."""
     return {
         "from_bytes": int.from_bytes,
         "clock": clock_table(),
@@ -96,7 +96,7 @@ def environment() -> dict[str, Any]:
 
 
 def field_of(log: LogColumn, column: Column) -> Field:
-    """Raises Unfit for a type that nobody can read."""
+    """Return the piece for a column. Raises Unfit for an unknown type."""
     maker = _FIELDS.get(log.type)
     if maker is None:
         raise Unfit(f"column {column.name}: the log has type {log.type}, which nobody can read")
@@ -112,8 +112,11 @@ def _fixed(code: str, value: str = "{a}") -> Callable[[LogColumn, Column], Field
 
 
 def _decimal(log: LogColumn, column: Column) -> Field:
-    """Groups of nine digits in four bytes, leftover digits in fewer, big-endian, the sign in the highest bit; negative
-    numbers have all bits inverted."""
+    """Decode a DECIMAL: groups of nine digits in four bytes, leftover digits in fewer, big-endian, the sign in the
+    highest bit.
+
+    Negative numbers have all bits inverted.
+    """
     whole = log.meta - log.scale
     groups = [whole % 9, *[9] * (whole // 9), *[9] * (log.scale // 9), log.scale % 9]
     digits, below, factor = [], 0, 1
@@ -136,7 +139,7 @@ def _decimal(log: LogColumn, column: Column) -> Field:
 
 
 def _fraction(log: LogColumn) -> tuple[int, str]:
-    """Bits of the fraction of a second, and the expression for its microseconds in `u`."""
+    """Return the bits of the fraction of a second, and the expression for its microseconds in `u`."""
     width = (log.meta + 1) // 2
     return 8 * width, f" + (u & {(1 << 8 * width) - 1}) * {10 ** (6 - 2 * width)}" if width else ""
 
@@ -187,7 +190,7 @@ def _hires_digits(column: Column) -> int:
 
 
 def _year(log: LogColumn, column: Column) -> Field:
-    """Years since 1900; of two digits 0 is the year 2000 as well, which the server shows in the same way."""
+    """Decode a YEAR: years since 1900; with two digits 0 is the year 2000, which the server shows in the same way."""
     return Field("B", "1900 + {a} if {a} else 2000" if native_of(column).numbers == (2,) else "{a} and 1900 + {a}")
 
 
@@ -208,7 +211,7 @@ def _labels(log: LogColumn, column: Column) -> Field:
 
 
 def _string(log: LogColumn, column: Column) -> Field:
-    """CHAR and BINARY: a length, then the bytes without the trailing spaces or zeros; BINARY gets its zeros back."""
+    """Decode CHAR and BINARY: a length, then the bytes without trailing spaces or zeros; BINARY gets its zeros back."""
     code = "B" if log.meta < 256 else "H"
     kind = column.type.kind if column.type else None
     if kind in _RECORDS:
@@ -227,7 +230,7 @@ def _geometry(log: LogColumn, column: Column) -> Field:
 
 
 def _compressed(field: Callable[[LogColumn, Column], Field]) -> Callable[[LogColumn, Column], Field]:
-    """MariaDB's COMPRESSED columns, whose values are longer by a byte at least."""
+    """Decode MariaDB's COMPRESSED columns, whose values are longer by a byte at least."""
 
     def maker(log: LogColumn, column: Column) -> Field:
         made = field(log, column)

@@ -21,7 +21,7 @@ _KIND = "SELECT TABLE_TYPE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %
 
 
 def is_gone(connection: pymysql.Connection, table: TableId) -> bool:
-    """False also where this user may not know. Raises SourceUnavailable."""
+    """Return whether the table is gone. False also where this user may not know. Raises SourceUnavailable."""
     kinds = [kind for (kind,) in ask(connection, _KIND, table.schema, table.name)]
     if kinds:
         return not any(kind in BASE_TABLES for kind in kinds)

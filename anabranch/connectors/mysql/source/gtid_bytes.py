@@ -22,7 +22,7 @@ _KNOWN = 11  # the last field that is known
 
 
 def uuid_text(data: bytes) -> str:
-    """16 bytes as the server spells a uuid."""
+    """Write 16 bytes as the server spells a uuid."""
     h = data.hex()
     return f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}"
 
@@ -31,8 +31,11 @@ def uuid_text(data: bytes) -> str:
 
 
 def encode_set(sources: Mapping[str, Sequence[Sequence[int]]]) -> bytes:
-    """As COM_BINLOG_DUMP_GTID wants it: count, then per source its uuid, its tag if any source has one, and half-open
-    intervals. A set without tags is written as servers before 8.3 read it."""
+    """Encode a set for COM_BINLOG_DUMP_GTID: count, then per source its uuid, its tag if any source has one, and
+    half-open intervals.
+
+    A set without tags is written as servers before 8.3 read it.
+    """
     is_tagged = any(":" in source for source in sources)
     count = len(sources) << 8 | _TAGGED << 56 | _TAGGED if is_tagged else len(sources)
     parts = [count.to_bytes(8, "little")]
@@ -48,7 +51,7 @@ def encode_set(sources: Mapping[str, Sequence[Sequence[int]]]) -> bytes:
 
 
 def decode_set(data: bytes) -> Iterator[tuple[str, int, int]]:
-    """The reverse, and the body of a PREVIOUS_GTIDS event: (source, first, last). Raises ValueError for other bytes."""
+    """Decode a set, or the body of a PREVIOUS_GTIDS event: (source, first, last). Raises ValueError for other bytes."""
     count, at = _fixed(data, 0)
     is_tagged = count >> 56 == _TAGGED
     if is_tagged:
@@ -89,7 +92,7 @@ def _bytes(data: bytes, at: int, size: int) -> bytes:
 
 
 def parse_tagged_gtid(body: bytes) -> tuple[str, int, int]:
-    """(source, number, commit time in microseconds) of an event without header and checksum. Raises ValueError."""
+    """Return (source, number, commit time in microseconds) of an event without header and checksum. Raises ValueError."""
     version, at = _unsigned(body, 0)
     size, at = _unsigned(body, at)
     needed, at = _unsigned(body, at)
@@ -127,7 +130,9 @@ def _text(data: bytes, at: int) -> tuple[str, int]:
 
 
 def _unsigned(data: bytes, at: int) -> tuple[int, int]:
-    """As many bytes more as the first has ones in its low bits; a zero and the value follow these ones."""
+    """Read an integer, which has as many more bytes as its first has ones in the low bits; a zero and the value follow
+    these ones.
+    """
     if at >= len(data):
         raise ValueError("GTIDs are cut short")
     first = data[at]
@@ -137,11 +142,11 @@ def _unsigned(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _signed(data: bytes, at: int) -> tuple[int, int]:
-    """The sign is the lowest bit; negative numbers are written as their complement."""
+    """Read a signed integer: the sign is the lowest bit; negative numbers are written as their complement."""
     value, at = _unsigned(data, at)
     return (~(value >> 1) if value & 1 else value >> 1), at
 
 
 def _packed(number: int) -> bytes:
-    """The reverse of `_unsigned`, for numbers below 64 (longest tag: 32)."""
+    """Write what `_unsigned` reads, for numbers below 64 (longest tag: 32)."""
     return bytes((number << 1,))

@@ -21,7 +21,7 @@ NATIVE_TYPE = "bigint unsigned"
 
 
 def may_be_hashed(schema: TableSchema) -> int:
-    """How many hidden columns the table may have."""
+    """Return how many hidden columns the table may have."""
     return sum(index.unique and index.kind == "hash" for index in schema.indexes)
 
 

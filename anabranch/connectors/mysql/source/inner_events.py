@@ -32,7 +32,9 @@ Packets = Iterator[tuple[bytes, bool]]
 
 
 def inflate(data: bytes) -> bytes:
-    """What MariaDB compressed: a byte with algorithm and width of the length, the length, a zlib stream. ValueError."""
+    """Decompress what MariaDB compressed: a byte with algorithm and width of the length, the length, a zlib stream.
+    Raises ValueError.
+    """
     if not data or not data[0] & 0x80:
         raise ValueError("no compressed data")
     if data[0] >> 4 & 7 != _ZLIB:
@@ -94,7 +96,9 @@ def payload(body: bytes) -> Packets:
 
 
 def _payload_head(body: bytes) -> tuple[dict[int, int], int]:
-    """Fields (number, length of the value, value: all packed integers) up to the end mark, and the place behind it."""
+    """Return the fields up to the end mark (number, length of the value, value: all packed integers), and the place
+    behind it.
+    """
     facts = {_METHOD: _NONE, _SIZE: -1, _WHOLE: -1}
     at = 0
     while (found := packed_integer(body, at))[0] != _END:
@@ -112,7 +116,7 @@ class _Bytes:
         self.count = 0
 
     def take(self, wanted: int) -> bytes:
-        """`wanted` bytes, fewer only at the end."""
+        """Read `wanted` bytes, fewer only at the end."""
         pieces, left = [], wanted
         try:
             while left and (piece := self._read(min(left, _PIECE))):
@@ -162,5 +166,5 @@ def _framed(block: bytes) -> tuple[bytes, int]:
 
 
 def _placeless(event: bytes) -> bytes:
-    """Position 0: it stands nowhere in the file."""
+    """Set an event's position to 0: it has no place in the file."""
     return b"".join((event[:13], bytes(4), event[17:]))

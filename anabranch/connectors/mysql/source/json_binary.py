@@ -24,7 +24,7 @@ _DATE, _TIME, _DATETIME, _TIMESTAMP, _DECIMAL = 10, 11, 12, 7, 246
 
 
 def to_text(data: bytes) -> bytes:
-    """JSON text in UTF-8. Raises ValueError for bytes that are no JSON value."""
+    """Write binary JSON as text in UTF-8. Raises ValueError for bytes that are no JSON value."""
     if not data:
         return b"null"  # what a NOT NULL column holds that was never given a value
     try:
@@ -128,7 +128,7 @@ def _quoted(text: bytes) -> str:
 
 
 def _length(data: bytes, at: int) -> tuple[int, int]:
-    """Seven bits per byte, the high bit says that another follows; five at most."""
+    """Read a length: seven bits per byte, the high bit says that another follows; five bytes at most."""
     length = 0
     for shift in range(0, 35, 7):
         byte = data[at]
@@ -153,7 +153,7 @@ def _opaque(data: bytes, at: int) -> str:
 
 
 def decimal_text(body: bytes) -> str:
-    """Precision, scale, then the packed digits of a DECIMAL."""
+    """Write a DECIMAL: precision, scale, then the packed digits."""
     precision, scale, packed = body[0], body[1], bytearray(body[2:])
     negative = not packed[0] & 0x80
     packed[0] ^= 0x80

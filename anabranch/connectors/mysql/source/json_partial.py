@@ -32,7 +32,7 @@ _DECODER = json.JSONDecoder(parse_int=_Number, parse_float=_Number)
 
 
 def patched(before: bytes | None, differences: bytes) -> bytes:
-    """The document after them. Raises ValueError for differences that do not lead anywhere in it."""
+    """Apply differences to a document. Raises ValueError for differences that lead nowhere in it."""
     if before is None:
         raise NoBefore("a JSON column is logged by its differences only, and the image before has not the document")
     if not differences:
@@ -63,7 +63,7 @@ def _counted(data: bytes, at: int) -> tuple[bytes, int]:
 
 
 def _legs(path: str) -> Iterator[str | int]:
-    """Keys and places from the document's root on. https://dev.mysql.com/doc/refman/8.0/en/json.html#json-path-syntax"""
+    """Yield keys and places from the document's root on. https://dev.mysql.com/doc/refman/8.0/en/json.html#json-path-syntax"""
     at = 1
     while at < len(path):
         found = _LEG.match(path, at)
@@ -78,7 +78,7 @@ def _legs(path: str) -> Iterator[str | int]:
 
 
 def _change(document: list[Any], operation: int, legs: list[str | int], value: Any) -> None:
-    """`document` holds the root alone, so that the root, too, can be replaced."""
+    """Carry out one difference. `document` is a list of the root alone, so that the root, too, can be replaced."""
     place: Any = document
     for leg in legs[:-1]:
         place = place[leg] if _has(place, leg) else None
@@ -103,7 +103,7 @@ def _has(place: Any, leg: str | int) -> bool:
 
 
 def _sort(members: dict[str, Any]) -> None:
-    """Keys stand in order of length, then of bytes."""
+    """Sort keys by length, then by bytes, as the server does."""
     ordered = sorted(members.items(), key=lambda one: (len(one[0].encode()), one[0].encode()))
     members.clear()
     members.update(ordered)

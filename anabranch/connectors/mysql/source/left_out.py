@@ -18,7 +18,7 @@ _LARGEST = (1 << 32) - 1
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """By `server_id`, and by the 16 bytes of the uuid that MySQL's GTIDs begin with."""
+    """Origins to leave out, by `server_id` and by the 16 bytes of the uuid that MySQL's GTIDs begin with."""
 
     servers: frozenset[int] = frozenset()
     sources: frozenset[bytes] = frozenset()
@@ -31,7 +31,7 @@ NOBODY = LeftOut()
 
 
 def left_out(names: Collection[str]) -> LeftOut:
-    """Raises ConfigError for a name that is neither."""
+    """Parse names of origins. Raises ConfigError for a name that is neither a server id nor a uuid."""
     servers, sources = set(), set()
     for name in names:
         text = name.strip().lower()

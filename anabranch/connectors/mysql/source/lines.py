@@ -1,4 +1,4 @@
-"""From marked bytes to lines: coded text, escapes, NULL, dates that are none, floats; a whole block at once.
+"""Conversion of marked bytes to lines: coded text, escapes, NULL, dates that are none, floats; a whole block at once.
 
 `expressions.py` says what the marks are; the result is rows/lines.py's form, byte for byte what the log gives for the
 same values. What does not live here: SQL, the socket.
@@ -80,8 +80,9 @@ class Finisher:
         return not self._has_coded and not self._floats
 
     def blocks(self, rows: Iterable[bytes | Sequence[bytes]]) -> Iterator[bytes]:
-        """Blocks of whole lines, of about 1 MB each, and blocks of rows that were left out. Lines that are finished are passed
-        on between the others."""
+        """Yield blocks of whole lines, of about 1 MB each, and blocks of rows that were left out. Finished lines are
+        passed on between them.
+        """
         waiting: list[bytes] = []
         done: list[bytes] = []
         size = 0
@@ -122,7 +123,7 @@ class Finisher:
         return self.finish(rows[:middle]) + self.finish(rows[middle:])
 
     def _without(self, row: bytes) -> LeftOut:
-        """A row without the values that have no text form."""
+        """Return a row without the values that have no text form."""
         cells, unconverted = row.split(SEPARATOR), dict[str, str]()
         while True:
             try:
@@ -149,7 +150,7 @@ class Finisher:
         return block.translate(_FRAMES, _MARKS).replace(NULL, b"\\N")
 
     def _decoded(self, block: bytes) -> bytes:
-        """What the server did not convert, or not for sure."""
+        """Decode text that the server did not convert, or not reliably."""
 
         def text(found: re.Match[bytes]) -> bytes:
             try:
@@ -196,7 +197,7 @@ class Finisher:
         return _Unfinished(column, what, key, hint)
 
     def _readable(self, value: bytes) -> str:
-        """Of a key, which may be coded still, or be what is refused."""
+        """Return a key's value as people can read it; it may be coded still, or be the value that is refused."""
         found = _CODED.fullmatch(value)
         if found is None:
             return readable(value)
@@ -208,7 +209,7 @@ class Finisher:
 
 
 def _with_shortest(block: bytes, mark: bytes, width: type, pattern: re.Pattern[bytes]) -> bytes:
-    """Floats as the trail prints them: the shortest digits that read back equal in their own width."""
+    """Write floats as the trail prints them: the shortest digits that read back equal in their own width."""
     found = pattern.findall(block)
     if not found:
         return block

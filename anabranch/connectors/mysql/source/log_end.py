@@ -1,4 +1,4 @@
-"""Which server this is, and where its binary log ends now: asked with the statements of each family and version.
+"""The server's identity, and the end of its binary log: asked with the statements of each family and version.
 
 What does not live here: the text forms and order of places (`positions.py`), the log's content (`capture.py`).
 """
@@ -60,7 +60,7 @@ def log_sizes(connection: pymysql.Connection) -> dict[str, int]:
 
 
 def is_filtered(connection: pymysql.Connection) -> bool:
-    """Does the server leave some databases out of its log (binlog_do_db, binlog_ignore_db)?"""
+    """Return whether the server leaves some databases out of its log (binlog_do_db, binlog_ignore_db)."""
     return any(log_status(connection)[2:4])
 
 

@@ -57,7 +57,7 @@ class LogTables:
         self.on_change: Callable[[], None] = lambda: None  # what was remembered of these tables elsewhere is old
 
     def begin_listing(self) -> None:
-        """From here on remember which tables' rows are left out: every table map is asked for anew."""
+        """Begin to remember whose rows are left out: every table map is asked for anew."""
         self.end_listing()
         self._kept, self._left_out = dict(self.maps), set()
         self.maps.clear()
@@ -82,7 +82,7 @@ class LogTables:
         return number in self.by_number and self.by_number[number] is None
 
     def table_map(self, raw: bytes) -> tuple[int, TableDecoders | None]:
-        """A table map that was not seen before: its number, and decoders unless the table's rows are left out."""
+        """Read a table map that was not seen before: its number, and decoders unless the table's rows are left out."""
         number, table = int.from_bytes(raw[:6], "little"), self._read(table_of, raw)
         if table not in self._schemas:
             self._schemas[table] = self._select(table)
@@ -113,7 +113,7 @@ class LogTables:
         return make(seen, buffer, self._rules, self._family)
 
     def _read(self, parse: Callable[[bytes], Read], raw: bytes, table: str | None = None) -> Read:
-        """A table map, or a part of it. What cannot be read may be newer than this version."""
+        """Parse a table map, or a part of it. One that cannot be read may be newer than this version."""
         try:
             return parse(raw)
         except (ValueError, LookupError, struct.error) as error:
@@ -125,13 +125,13 @@ class LogTables:
             ) from error
 
     def unannounced(self, number: int) -> TableDecoders | None:
-        """Rows without a table map: some servers end a statement with an event of no table."""
+        """Handle rows without a table map: some servers end a statement with an event of no table."""
         if number in NO_TABLE:
             return None
         raise UnknownLogEvent("rows of a table that the log does not name", position=self._here(), hint=b.START_AGAIN)
 
     def decoder(self, found: TableDecoders, kind: int, head: bytes, keys_off: bool) -> Decoder | None:
-        """For columns present that were not seen before; None when the table has to be parked for them."""
+        """Return the decoder for a set of columns not seen before; None when the table has to be parked for it."""
         try:
             return found.decoder(kind, head, keys_off)
         except Unfit as unfit:
@@ -139,7 +139,7 @@ class LogTables:
             return None
 
     def _park(self, table: TableId, reason: str) -> None:
-        """From here on the table's rows are left out, until its definition is asked for again."""
+        """Leave the table's rows out from here on, until its definition is asked for again."""
         self._builder.barrier(self._group.ordinal, BarrierKind.PARK, table, reason)
         self._group.has_barrier = True
         self._schemas[table] = None
@@ -183,7 +183,7 @@ class LogTables:
     def _undecodable(
         self, found: TableDecoders, kind: int, error: Exception, head: bytes, data: bytes, at: int, end: int
     ) -> SourceError:
-        """A bad value, named with its row; anything else means that bytes and definition do not match."""
+        """Return the error for a bad value, with its row; any other failure means that bytes and definition do not match."""
         table = str(found.buffer.schema.id)
         if isinstance(error, NoBefore):
             return UnknownLogEvent(str(error), table=table, position=self._here(), hint=b.WHOLE_DOCUMENTS)

@@ -13,7 +13,10 @@ NEW_KEYS = ("id", "row_id", "anabranch_id")  # the first that the table does not
 
 
 def give_transactions(tables: Iterable[TableSchema]) -> str:
-    """https://dev.mysql.com/doc/refman/8.0/en/converting-tables-to-innodb.html"""
+    """Return the statement that makes tables transactional.
+
+    https://dev.mysql.com/doc/refman/8.0/en/converting-tables-to-innodb.html
+    """
     return _each(f"ALTER TABLE {qualified(table.id)} ENGINE = InnoDB" for table in tables)
 
 

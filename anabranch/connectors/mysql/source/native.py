@@ -31,14 +31,19 @@ from anabranch.rows.zero_dates import KINDS, NULL, choice
 
 
 def compiled_lines() -> Front | None:
-    """What makes lines of rows of one value each, as packets.py and lines.py do: of those at the front of a buffer, up to the
-    first one that is not plain. None where it is not installed."""
+    """Return compiled code that makes lines of rows of one value each, as packets.py and lines.py do; None if not
+    installed.
+
+    It converts the rows at the front of a buffer, up to the first one that is not plain.
+    """
     return None if compiled.NATIVE is None else compiled.NATIVE.lines
 
 
 def compiled_columns(kinds: bytes) -> Front | None:
-    """The same of rows with several values: `kinds` has a letter for each, "n" for what stands as it is, "d" for a date, "w"
-    for words."""
+    """Return compiled code that makes lines of rows with several values; None if not installed.
+
+    `kinds` has a letter for each column: "n" for a value taken as it is, "d" for a date, "w" for words.
+    """
     if compiled.NATIVE is None:
         return None
     of_columns = compiled.NATIVE.lines_of_columns
@@ -46,10 +51,12 @@ def compiled_columns(kinds: bytes) -> Front | None:
 
 
 class Native:
-    """What a log's reader makes instead of its Python counterparts. `log`: the compiled half of the loop over events."""
+    """The compiled counterparts of a log reader's Python parts. `log`: the compiled half of the loop over events."""
 
     def __init__(self, family: str, is_gapless: bool, own: int, left_out: LeftOut) -> None:
-        """`is_gapless`: the server sends every event of its log; `own`: its id; `left_out`: where the loop stops."""
+        """Set up the compiled loop. `is_gapless`: the server sends every event of its log; `own`: its id; `left_out`:
+        where the loop stops.
+        """
         self.log = compiled.NATIVE.Log(family == "mysql", is_gapless, own, left_out.servers, left_out.sources)
 
     def builder(self) -> ChunkBuilder:
@@ -90,13 +97,13 @@ class NativeBuffer(TableBuffer):
         self._sections = Sections[_Section]()
 
     def to_lists(self) -> None:
-        """The next rows come into `columns`."""
+        """Put the next rows into `columns`."""
         if not self.table.is_closed:
             self._seal()
             self.table.is_closed = True
 
     def to_table(self) -> None:
-        """The next rows come into `table`."""
+        """Put the next rows into `table`."""
         if self.table.is_closed:
             self._seal()
             self.table.is_closed = False
@@ -127,7 +134,7 @@ class NativeBuffer(TableBuffer):
         return given_arrays(self.table, self.types, count)
 
     def _seal(self) -> None:
-        """What waits becomes a section."""
+        """Make a section of the waiting rows."""
         if self.listed:
             self._sections.waiting.append(_Section(self.listed, [column[: self.listed] for column in self.columns]))
             self.listed = 0

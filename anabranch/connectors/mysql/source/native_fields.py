@@ -46,7 +46,7 @@ def _skipped(log: LogColumn, column: Column) -> Description:
 
 
 def _fits(name: str, column: Column) -> bool:
-    """Is the value that the compiled decoder makes what the column's Arrow type keeps?"""
+    """Return whether the compiled decoder's value is what the column's Arrow type keeps."""
     return bool(_ARROW[name](arrow_type(column.type)))
 
 
@@ -129,7 +129,7 @@ def _text(length: int, column: Column) -> Description | None:
 
 @cache
 def _characters(charset: str) -> list[bytes]:
-    """What each byte of a character set of single bytes stands for, empty where for nothing."""
+    """Return the character of each byte of a single-byte set, empty where there is none."""
     decode, found = decoder(charset), []
     for byte in range(256):
         try:

@@ -31,11 +31,11 @@ class NativeLoop:
         tables.on_change = self._log.forget
 
     def know(self, raw: bytes, number: int, decoders: TableDecoders | None) -> None:
-        """A table map that Python has read."""
+        """Register a table map that Python has read."""
         self._log.know(raw, number, decoders, getattr(decoders, "layout", None))
 
     def follow(self, data: bytes, at: int) -> tuple[int, bool]:
-        """From `at` on. Returns where it stopped, and whether Python has to look at what stands there."""
+        """Follow events from `at` on. Returns where it stopped, and whether Python has to look at what stands there."""
         cursor, group, builder = self._cursor, self._group, self._builder
         if group.is_left_out or (cursor.skip_to and cursor.offset <= cursor.skip_to):
             return at, True

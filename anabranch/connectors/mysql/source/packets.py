@@ -71,7 +71,7 @@ class RawRows:
                 yield rows
 
     def _split(self, buffer: bytes, at: int) -> tuple[list[bytes], int, int]:
-        """Whole payloads in `buffer` from `at` on, bytes used up, bytes missing of the next one."""
+        """Return the whole payloads in `buffer` from `at` on, the bytes used, and the bytes missing of the next one."""
         rows: list[bytes] = []
         end = len(buffer)
         while end - at > 4:
@@ -145,7 +145,7 @@ def values(payload: bytes, width: int) -> list[bytes | None]:
 
 
 def _continued(buffer: bytes, at: int) -> tuple[bytes, int, int]:
-    """A payload over several packets: itself, where it ends, bytes still missing."""
+    """Return a payload over several packets: itself, where it ends, bytes still missing."""
     parts = []
     while True:
         if len(buffer) - at < 4:

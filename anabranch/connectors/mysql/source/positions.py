@@ -24,7 +24,7 @@ from anabranch.model.position import LogMark
 
 
 class GtidSet(Protocol):
-    """What both families' sets can do."""
+    """The operations that both families' sets have."""
 
     def add(self, gtid: str) -> None:
         """Put one transaction's id in. Raises ValueError for text that is none."""
@@ -32,7 +32,7 @@ class GtidSet(Protocol):
     def contains(self, gtid: str) -> bool: ...
 
     def missing_from(self, other: str) -> str:
-        """What of this set is not in `other` (text), as text; "" when `other` contains this set."""
+        """Return, as text, the part of this set that is not in `other` (text); "" when `other` contains this set."""
 
 
 class MysqlGtids:
@@ -68,7 +68,7 @@ class MysqlGtids:
         self._intervals[source] = [*low, merged, *high]
 
     def update(self, text: str) -> None:
-        """Everything in `text` is contained too."""
+        """Add everything in `text`."""
         for source, intervals in MysqlGtids(text)._intervals.items():
             for first, last in intervals:
                 self.add_interval(source, first, last)
@@ -100,12 +100,12 @@ class MysqlGtids:
         return [*gaps, (first, last)] if first <= last else gaps
 
     def encode(self) -> bytes:
-        """As COM_BINLOG_DUMP_GTID wants it."""
+        """Encode the set for COM_BINLOG_DUMP_GTID."""
         return encode_set(self._intervals)
 
     @classmethod
     def decode(cls, data: bytes) -> MysqlGtids:
-        """The reverse of `encode`: the body of a PREVIOUS_GTIDS event. Raises ValueError for other bytes."""
+        """Decode what `encode` gives: the body of a PREVIOUS_GTIDS event. Raises ValueError for other bytes."""
         made = cls()
         for source, first, last in decode_set(data):
             made.add_interval(source, first, last)
@@ -137,7 +137,7 @@ class MariadbGtids:
         self._last[domain] = (server, sequence)
 
     def update(self, text: str) -> None:
-        """Everything in `text` is contained too."""
+        """Add everything in `text`."""
         for part in filter(None, (p.strip() for p in text.split(","))):
             domain, server, sequence = (int(number) for number in part.split("-"))
             if sequence >= self._last.get(domain, (0, 0))[1]:
@@ -184,7 +184,7 @@ class Place:
 
 @lru_cache(maxsize=256)
 def place_of(resume: str) -> Place:
-    """The reverse of `Place.mark`. Raises LogLost for text that is no place in a binary log."""
+    """Parse what `Place.mark` gives. Raises LogLost for text that is no place in a binary log."""
     try:
         return Place(**json.loads(resume))
     except (ValueError, TypeError) as error:
@@ -197,7 +197,7 @@ def _set_of(family: str, gtid: str) -> MysqlGtids | MariadbGtids:
 
 
 def file_number(file: str) -> tuple[str, int]:
-    """`mysql-bin.000003` -> (`mysql-bin`, 3): numbers count on past 999999, text does not."""
+    """Split `mysql-bin.000003` into (`mysql-bin`, 3): numbers count on past 999999, text does not."""
     name, _, number = file.rpartition(".")
     if not number.isdigit():
         raise LogLost(f"{file!r} is no binary log file")
@@ -211,8 +211,11 @@ class BinlogOrder:
         return place_of(resume).mark()
 
     def includes(self, mark: LogMark, native: str, gtid: str | None) -> bool:
-        """By membership where the mark is a set and the transaction has a GTID, else by file and offset in the one server's
-        log. (A mark that is a set has the place up to which everything without a GTID is contained: snapshot.py.)"""
+        """Compare by membership where the mark is a set and the transaction has a GTID, else by file and offset in the
+        one server's log.
+
+        A mark that is a set also has the place up to which everything without a GTID is contained (snapshot.py).
+        """
         place = place_of(mark.resume)
         if place.gtid_only and gtid is not None:
             return _set_of(place.family, place.gtid).contains(gtid)
@@ -226,7 +229,7 @@ class BinlogOrder:
         return place_of(mark.resume).gtid_only
 
     def bytes_between(self, native: str, later: LogMark, sizes: Mapping[str, int] | None = None) -> int | None:
-        """Across files by their sizes; None where the server has not all of them any more."""
+        """Return the bytes between two places, across files by their sizes; None where the server no longer has all of them."""
         place, (file, _, offset) = place_of(later.resume), native.rpartition(":")
         if place.gtid_only:
             return None

@@ -54,7 +54,7 @@ class MysqlChecks:
         self._connection: pymysql.Connection | None = None
 
     def run(self, context: PreflightContext) -> list[CheckResult]:
-        """Raises SourceUnavailable, or SourceError when the server refuses us."""
+        """Run all checks. Raises SourceUnavailable, or SourceError when the server refuses us."""
         if self._connection is None or not self._connection.open:
             self._connection = connect(self._endpoint)
         live = Live.of(self._connection, self._scheme, context)
@@ -104,7 +104,7 @@ _RIGHT_TO_ASK: Mapping[tuple[str, Check], str] = {
 
 
 def _asked(check: Check, live: Live) -> list[CheckResult]:
-    """Its results; a warning where the user may not ask."""
+    """Run one check; gives a warning where the user may not ask."""
     try:
         return list(check(live))
     except SourceUnavailable:

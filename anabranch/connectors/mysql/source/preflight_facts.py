@@ -1,4 +1,4 @@
-"""What the checks of a source share: the server as it answers, and how a finding is said."""
+"""Facts that the checks of a source share: the server as it answers, and how a finding is worded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHOWN = 8  # names in one message
 
 @dataclass(frozen=True)
 class Live:
-    """What the checks share."""
+    """The facts that the checks share."""
 
     connection: pymysql.Connection
     scheme: str

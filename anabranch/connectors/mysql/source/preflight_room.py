@@ -1,4 +1,4 @@
-"""How many sessions the server and the account let the job open, and whether that is enough. Reads only."""
+"""Check of the sessions that the server and the account let the job open. Reads only."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def check_connections(live: Live) -> Iterator[CheckResult]:
 
 
 def _rooms(live: Live, wanted: int) -> Iterator[Room]:
-    """Which sessions of the user are the job's, nobody can say: as many as it may open count as its own."""
+    """Yield the limits on sessions. Nobody can say which of the user's sessions are the job's: as many as it may open
+    count as its own.
+    """
     ((own,),) = ask(live.connection, _OF_THE_USER)
     others = max(0, int(own) - wanted)
     ((_, connected),) = ask(live.connection, _OF_ALL)

@@ -105,7 +105,7 @@ def check_row_image(live: Live) -> Iterator[CheckResult]:
 
 
 def check_row_value_options(live: Live) -> Iterator[CheckResult]:
-    """Differences of JSON documents are of use only with the whole document before them."""
+    """Check that logged differences of JSON documents come with the whole document before them."""
     value, image = (
         live.variables.get("binlog_row_value_options", ""),
         live.variables.get("binlog_row_image", "FULL").upper(),
@@ -177,7 +177,7 @@ def check_gtid(live: Live) -> Iterator[CheckResult]:
 
 
 def check_filters(live: Live) -> Iterator[CheckResult]:
-    """K33: what the server leaves out of its log."""
+    """Check which databases the server leaves out of its log (K33)."""
     if live.variables.get("log_bin") != "ON":
         return
     _, _, only, never = (*log_status(live.connection)[:4], "", "")[:4]
@@ -198,7 +198,7 @@ def check_filters(live: Live) -> Iterator[CheckResult]:
 
 
 def check_replica(live: Live) -> Iterator[CheckResult]:
-    """K33: a replica that does not log what it applies."""
+    """Check for a replica that does not log what it applies (K33)."""
     logged = live.variables.get("log_replica_updates", live.variables.get("log_slave_updates", "ON"))
     if logged == "ON":
         yield ok("log_slave_updates", "what arrives by replication is logged")
@@ -213,7 +213,7 @@ def check_replica(live: Live) -> Iterator[CheckResult]:
 
 
 def check_xa(live: Live) -> Iterator[CheckResult]:
-    """K6: transactions that are prepared and undecided stand before every position."""
+    """Check for transactions that are prepared and undecided: they stand before every position (K6)."""
     prepared = ask(live.connection, "XA RECOVER")
     if prepared:
         yield warning(

@@ -1,4 +1,4 @@
-"""What the databases of the job have beside tables, and what of the tables themselves the target will not have.
+"""Checks of what the databases have beside tables, and of parts of the tables that the target will not have.
 
 All of it as far as this user sees it: each kind has a right of its own.
 https://dev.mysql.com/doc/refman/8.0/en/information-schema.html · https://mariadb.com/kb/en/information-schema-tables/
@@ -42,7 +42,7 @@ _PARTITIONED = (
 
 
 def check_objects(live: Live) -> Iterator[CheckResult]:
-    """Views, triggers, routines, events, sequences."""
+    """Check for views, triggers, routines, events and sequences."""
     found = {what: _names(live, query) for what, query in _OBJECTS.items()}
     for what, names in found.items():
         if names:

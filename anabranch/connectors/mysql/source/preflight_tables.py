@@ -67,7 +67,7 @@ def check_standing_keys(live: Live) -> Iterator[CheckResult]:
 
 
 def check_hidden_keys(live: Live) -> Iterator[CheckResult]:
-    """K1: a foreign key that is not seen cascades unseen."""
+    """Check for foreign keys that the user does not see: they would cascade unnoticed (K1)."""
     found = list(foreign_keys.hidden(live.connection, live.context.tables))
     for schema in sorted({table.schema for table in found}):
         names = tuple(str(table) for table in found if table.schema == schema)
@@ -77,8 +77,10 @@ def check_hidden_keys(live: Live) -> Iterator[CheckResult]:
 
 
 def check_foreign_keys(live: Live) -> Iterator[CheckResult]:
-    """K1: what cascades is found at the target by equal values. A source that takes different texts for equal ('a' and
-    'A', 'a' and 'a ') cascades further than that."""
+    """Check foreign keys over texts that the source takes for equal ('a' and 'A', 'a' and 'a ') (K1).
+
+    The target finds children by equal values, so the source would cascade further.
+    """
     if cascades_are_logged(live.family, live.version, live.variables):
         return
     for table, schema in sorted(live.context.tables.items()):
@@ -121,8 +123,10 @@ def check_versioned(live: Live) -> Iterator[CheckResult]:
 
 
 def check_computed(live: Live) -> Iterator[CheckResult]:
-    """K1: what is computed from columns that keys change is asked for in a temporary table. Without the right the rows
-    themselves are read, which are others where they have changed again."""
+    """Check the right to temporary tables where keys change inputs of computed columns (K1).
+
+    Without it the rows themselves are read, which are others where they have changed again.
+    """
     if cascades_are_logged(live.family, live.version, live.variables):
         return
     right = privileges.TEMPORARY_TABLES

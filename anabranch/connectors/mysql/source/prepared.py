@@ -27,7 +27,7 @@ def prepared(connection: pymysql.Connection) -> frozenset[str] | None:
 
 
 def listed(connection: pymysql.Connection) -> frozenset[str] | None:
-    """Their xids as the log names them; None where this user may not ask (MySQL: XA_RECOVER_ADMIN)."""
+    """Return the xids as the log names them; None where this user may not ask (MySQL: XA_RECOVER_ADMIN)."""
     try:
         rows = ask(connection, _ASK[family(connection)])
     except SourceUnavailable:
@@ -39,6 +39,6 @@ def listed(connection: pymysql.Connection) -> frozenset[str] | None:
 
 
 def _xid(form: int, first: int, second: int, data: bytes | str) -> str:
-    """Lengths of both parts in bytes; MySQL's data is 0x and hexadecimal digits."""
+    """Write an xid. The lengths of both parts are in bytes; MySQL's data is 0x and hexadecimal digits."""
     whole = bytes.fromhex(data.removeprefix("0x")) if isinstance(data, str) else data
     return xid_text(form, whole[:first], whole[first : first + second])

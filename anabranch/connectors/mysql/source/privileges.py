@@ -1,8 +1,8 @@
-"""What the source's user may do, and what a job needs it to: each missing right with the GRANT that gives it.
+"""Rights of the source's user, and those that a job needs: each missing one with the GRANT that gives it.
 
 Rights are read from SHOW GRANTS, which also shows those of active roles.
-https://dev.mysql.com/doc/refman/8.0/en/show-grants.html · https://mariadb.com/kb/en/show-grants/
-What does not live here: settings of the server (`preflight.py`).
+https://dev.mysql.com/doc/refman/8.0/en/show-grants.html · https://mariadb.com/kb/en/show-grants/ What does not live
+here: settings of the server (`preflight.py`).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Rights:
         self._taken = [grant for grant in parsed if grant.is_taken]
 
     def has(self, right: str, table: TableId | None = None) -> bool:
-        """Globally, or on `table`."""
+        """Return whether the right is there globally, or on `table`."""
         if any(grant.covers(right, table) for grant in self._taken):
             return any(g.schema != "*" and g.covers(right, table) for g in self._given)
         return any(grant.covers(right, table) for grant in self._given)
@@ -81,7 +81,7 @@ def parse(line: str) -> Grant | None:
 
 
 def missing(rights: Rights, family: str, user: str, tables: Sequence[TableId], needs: Needs) -> Iterator[CheckResult]:
-    """One result per right that is not there."""
+    """Yield one result per right that is not there."""
     wanted = [*GLOBAL_RIGHTS[family]]
     if needs.lock == "global":
         wanted.append(LOCK_RIGHTS["global"])
@@ -102,14 +102,14 @@ def missing(rights: Rights, family: str, user: str, tables: Sequence[TableId], n
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What beyond reading the log and the tables this job does at the source."""
+    """The job's work at the source beyond reading the log and the tables."""
 
     lock: str  # [load] lock, where it is used
     watermark: bool
 
 
 def _places(lacking: Sequence[TableId], right: str) -> list[str]:
-    """Single tables while they are few; LOCK TABLES can be given for a schema only."""
+    """Return single tables while they are few; LOCK TABLES can be given for a schema only."""
     if right == "SELECT" and len(lacking) <= 5:
         return [qualified(table) for table in lacking]
     return [f"{as_pattern(schema)}.*" for schema in sorted({table.schema for table in lacking})]
@@ -125,8 +125,10 @@ def grant(right: str, place: str, user: str) -> str:
 
 
 def as_pattern(schema: str) -> str:
-    """A schema's name where GRANT reads `_` and `%` as wildcards. As it is where it would grow too long: so it matches
-    itself too."""
+    """Write a schema's name for GRANT, which reads `_` and `%` as wildcards.
+
+    Left as it is where it would grow too long: it matches itself too.
+    """
     escaped = re.sub(r"([_%])", r"\\\1", schema)
     return name(escaped if len(escaped) <= LONGEST_NAME else schema)
 

@@ -30,8 +30,9 @@ class RareEvents:
         self._cursor, self._group, self._endings, self._tables = cursor, group, endings, tables
 
     def take(self, kind: int, flags: int, data: bytes, body: int, end: int, stop: int, seconds: int) -> Packets | None:
-        """An event in `data`: its body from `body` to `end`, its checksum to `stop`. Returns the events inside, which come
-        next."""
+        """Handle an event in `data`: its body from `body` to `end`, its checksum to `stop`. Returns the events inside,
+        which come next.
+        """
         if kind == b.FORMAT:
             self._format(data[body - b.HEADER : stop], seconds)
         elif kind == b.ROTATE:
@@ -82,7 +83,7 @@ class RareEvents:
         raise UnknownLogEvent(message, position=str(self._cursor), hint=remedy)
 
     def _format(self, event: bytes, seconds: int) -> None:
-        """The log's own description, first in each file and sent again at the start: checksums, and the file's birth."""
+        """Read the log's own description, first in each file and sent again at the start: checksums, and the file's birth."""
         cursor, group = self._cursor, self._group
         cursor.checksums = b.has_checksum(event)
         if group.created and group.created != seconds and group.file == cursor.file:
@@ -98,7 +99,7 @@ class RareEvents:
             group.safe = cursor.offset
 
     def _rotate(self, data: bytes, body: int, stop: int, flags: int) -> None:
-        """The next file. An artificial one tells where the dump begins; whether it has a checksum shows by itself."""
+        """Go to the next file. An artificial event tells where the dump begins; whether it has a checksum is tried out."""
         cursor, group = self._cursor, self._group
         end = stop - b.CHECKSUM
         start = body - b.HEADER

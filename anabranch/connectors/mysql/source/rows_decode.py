@@ -56,7 +56,7 @@ class TableDecoders:
     def __init__(
         self, seen: TableMap, buffer: TableBuffer, rules: ValueRules, family: str, logged: TableSchema | None = None
     ) -> None:
-        """`logged`: the definition as the log has it, where that is not the buffer's."""
+        """Set up the decoders of a table map. `logged`: the definition as the log has it, where that is not the buffer's."""
         self.schema = logged or buffer.schema
         self.lists = [[] for _ in logged.columns] if logged else buffer.columns
         why = mismatch(seen, self.schema)
@@ -71,8 +71,10 @@ class TableDecoders:
         self.kinds, self.kinds_off = self._empty(), self._empty()
 
     def decoder(self, kind: int, head: bytes, keys_off: bool) -> Decoder:
-        """For an event of `kind` with these columns. Raises Unfit for an insert whose values are not known, ValueError for
-        a head that is none."""
+        """Make the decoder for an event of `kind` with these columns.
+
+        Raises Unfit for an insert whose values are not known, ValueError for an invalid head.
+        """
         made = (self.kinds_off if keys_off else self.kinds)[kind][1]
         if len(made) >= _PATTERNS:
             made.clear()
@@ -132,8 +134,10 @@ class TableDecoders:
         fill: Mapping[int, Any],
         made: Decoder,
     ) -> Decoder:
-        """What becomes of a decoder: for those who decode in another way, too. `images`: the present columns of each image,
-        `fill`: values of absent ones."""
+        """Return the decoder to use; subclasses that decode in another way replace it.
+
+        `images`: the present columns of each image, `fill`: values of absent ones.
+        """
         return made
 
     def _images(self, head: bytes) -> list[list[bool]]:
@@ -144,7 +148,7 @@ class TableDecoders:
     def _generate(
         self, kind: int, images: list[list[bool]], fill: Mapping[int, Any], lists: list[list[Any]], bad: Any
     ) -> Decode:
-        """`bad`: what becomes of values that nothing stands for: STOP raises, BAD is put in their place."""
+        """Generate a decoder. `bad`: the stand-in for values without one: STOP raises, BAD is put in their place."""
         is_partial = kind == b.PARTIAL_UPDATE
         generator = _Generator(self.seen, self.schema, self._fields, fill, lists, self.rules, is_partial)
         return generator.function(images, bad)
@@ -200,7 +204,7 @@ class _Generator:
     _of_dates: dict[str, Any] = field(default_factory=dict)
 
     def function(self, images: list[list[bool]], bad: Any) -> Decode:
-        """`images`: the present columns of an image, or of a before and an after image."""
+        """Compile the function. `images`: the present columns of an image, or of a before and an after image."""
         body: list[str] = []
         self._bad = bad
         for place, image in enumerate(images):
@@ -224,8 +228,11 @@ class _Generator:
         return made
 
     def _options(self) -> list[str]:
-        """Before the second image of a partial update: options, then a bit for each JSON column of the table, in the image
-        or not, that says whether it is differences to the first image."""
+        """Write code for what stands before the second image of a partial update.
+
+        Options, then a bit for each JSON column of the table, in the image or not, that says whether it is differences
+        to the first image.
+        """
         documents = [place for place, column in enumerate(self.seen.columns) if column.type == JSON]
         self._difference_bits = {place: 1 << bit for bit, place in enumerate(documents)}
         width = (len(documents) + 7) // 8
@@ -236,7 +243,9 @@ class _Generator:
         ]
 
     def _image(self, present: list[bool]) -> list[str]:
-        """One row image: its null bitmap (a bit per present column, the rest of the last byte is noise), its values."""
+        """Write code for a row image: its null bitmap (a bit per present column, the rest of the last byte is noise),
+        its values.
+        """
         places = [place for place, there in enumerate(present) if there]
         width = (len(places) + 7) // 8
         bits = {place: bit for bit, place in enumerate(places) if self.seen.columns[place].nullable}
@@ -270,7 +279,7 @@ class _Generator:
         return name
 
     def _values(self, places: list[int], null_bits: Mapping[int, int]) -> list[str]:
-        """Code for the values of one image; `null_bits` are looked at."""
+        """Write code for the values of one image; `null_bits` are tested."""
         lines: list[str] = []
         run: list[int] = []
         for place in places:
@@ -290,7 +299,9 @@ class _Generator:
         return lines + self._run(run)
 
     def _run(self, places: list[int]) -> list[str]:
-        """Columns whose fixed bytes are neighbours: one unpack, then their values; only the last may be variable."""
+        """Write code for columns whose fixed bytes are neighbours: one unpack, then their values; only the last may be
+        variable.
+        """
         if not places:
             return []
         codes = "".join(self._struct_code(place) for place in places)
@@ -349,7 +360,7 @@ class _Generator:
         return [*lines, f"{self._append(place)}({value})"]
 
     def _for_column(self, code: str, place: int) -> str:
-        """With what the job chose for dates of the column that are none. Columns of one choice share what they remember."""
+        """Bind the job's choice for invalid dates into a column's code. Columns of one choice share their cache."""
         column = self.schema.columns[place]
         if column.type is None or column.type.kind not in KINDS:
             return code

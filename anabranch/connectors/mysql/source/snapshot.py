@@ -78,11 +78,12 @@ def open_snapshot(
 
 
 def unseen(connection: pymysql.Connection, before: LogMark) -> frozenset[str]:
-    """What is logged and not in the engine yet: semi-synchronous replication may stretch that to any time. MariaDB tells
-    the place up to which its engine is. On MySQL a GTID belongs to its session from the log on until the engine has
-    committed (to one that applies a replica's log, from the transaction's begin on). No transaction stays open here.
+    """Return what is logged and not in the engine yet; semi-synchronous replication may stretch that to any time.
 
-    https://dev.mysql.com/doc/refman/8.0/en/replication-options-gtids.html#sysvar_gtid_owned"""
+    MariaDB tells the place up to which its engine is. On MySQL a GTID belongs to its session from the log on until the
+    engine has committed it (for one that applies a replica's log, from the transaction's begin on). No transaction
+    stays open here. https://dev.mysql.com/doc/refman/8.0/en/replication-options-gtids.html#sysvar_gtid_owned
+    """
     own = _by_own_word(connection)
     ask(connection, "COMMIT")
     if own is not None:
@@ -93,7 +94,7 @@ def unseen(connection: pymysql.Connection, before: LogMark) -> frozenset[str]:
 
 
 def owned(text: str) -> frozenset[str]:
-    """`uuid:5#61:6#62:tag:1#63` -> GTIDs without the sessions that they belong to."""
+    """Parse `uuid:5#61:6#62:tag:1#63` into GTIDs without the sessions that they belong to."""
     found = set()
     for part in filter(None, text.replace("\n", "").split(",")):
         uuid, *items = part.strip().split(":")
@@ -108,7 +109,7 @@ def owned(text: str) -> frozenset[str]:
 
 
 def has_useful_gtids(connection: pymysql.Connection, variables: Mapping[str, str]) -> bool:
-    """Has the server GTIDs, and is what they say executed visible?"""
+    """Return whether the server has GTIDs, and shows to snapshots what they say is executed."""
     return variables.get("gtid_mode") == "ON" and knows(connection, "GTIDs of what is committed")
 
 
@@ -119,7 +120,7 @@ def breaks_order(variables: Mapping[str, str]) -> str:
 
 
 def has_transactions(table: TableSchema) -> bool:
-    """Does a snapshot hold for it?"""
+    """Return whether a snapshot holds for the table."""
     return table.engine.upper() in TRANSACTIONAL
 
 
@@ -128,7 +129,7 @@ def _start(connection: pymysql.Connection) -> None:
 
 
 def _by_own_word(connection: pymysql.Connection) -> LogMark | None:
-    """The snapshot's exact place as the server tells this session; None on a server that does not."""
+    """Open a snapshot and return its exact place as the server tells it; None on a server that does not."""
     _start(connection)
     told = {str(name).lower(): str(value) for name, value in ask(connection, OWN_PLACE)}
     file = told.get("binlog_snapshot_file", "")
@@ -139,17 +140,19 @@ def _by_own_word(connection: pymysql.Connection) -> LogMark | None:
 
 
 def _two_phase(connection: pymysql.Connection) -> tuple[int, frozenset[str]]:
-    """MariaDB: how many XA COMMITs have begun, and what is prepared: listed until the engine has committed it.
+    """Return how many XA COMMITs have begun, and what is prepared; listed until the engine has committed it (MariaDB).
 
-    MariaDB moves its word past an XA COMMIT once that is logged, and the engine commits it only then: its rows would be
-    neither in the snapshot nor behind the place (K2, K6). While nothing is prepared and none begins, none is half-way."""
+    MariaDB moves the place it tells past an XA COMMIT once that is logged, and the engine commits it only then: its
+    rows would be neither in the snapshot nor behind the place (K2, K6). While nothing is prepared and none begins, none
+    is half-way.
+    """
     if family(connection) != "mariadb":
         return 0, frozenset()
     return int(ask(connection, XA_COMMITS)[0][1]), _listed(connection)
 
 
 def _listed(connection: pymysql.Connection) -> frozenset[str]:
-    """MariaDB lets everybody ask."""
+    """List what is prepared. MariaDB lets everybody ask."""
     return listed(connection) or frozenset()
 
 
@@ -166,7 +169,7 @@ def _when_through(connection: pymysql.Connection) -> LogMark:
 
 
 def _under_lock(connection: pymysql.Connection, endpoint: Endpoint, statement: str) -> tuple[LogMark, LogMark]:
-    """Exact: under the lock nothing that matters is between log and engine."""
+    """Return an exact place: under the lock nothing that matters is between log and engine."""
     with _locked(endpoint, statement) as holder:
         place = log_end(holder).mark()
         _start(connection)
@@ -175,7 +178,7 @@ def _under_lock(connection: pymysql.Connection, endpoint: Endpoint, statement: s
 
 @contextmanager
 def _locked(endpoint: Endpoint, statement: str) -> Iterator[pymysql.Connection]:
-    """A second connection that holds the lock: LOCK TABLES and START TRANSACTION end each other on one."""
+    """Hold the lock on a second connection: LOCK TABLES and START TRANSACTION end each other on one."""
     with closing(connect(endpoint, read_timeout=None)) as holder, translated():
         for preparation in PATIENCE:
             ask(holder, preparation)
@@ -186,11 +189,13 @@ def _locked(endpoint: Endpoint, statement: str) -> Iterator[pymysql.Connection]:
 
 
 def _by_gtid(connection: pymysql.Connection) -> LogMark | None:
-    """What is executed now: a transaction enters the set after the engine has committed it. None where transactions may
-    have no GTID. Those of an earlier time are told by the place: it is read before the mode, and the server ends every
-    commit that is under way before it changes the mode (it begins another file), so that the engine has them.
+    """Return the set executed now: a transaction enters it after the engine has committed it. None where transactions
+    may have no GTID.
 
-    https://dev.mysql.com/doc/refman/8.0/en/replication-mode-change-online-concepts.html"""
+    Transactions of an earlier time are told by the place. It is read before the mode, and the server ends every commit
+    that is under way before it changes the mode (it begins another file), so that the engine has them.
+    https://dev.mysql.com/doc/refman/8.0/en/replication-mode-change-online-concepts.html
+    """
     place = log_end(connection)
     if not has_useful_gtids(connection, variables(connection, "gtid_mode")):
         return None
@@ -198,7 +203,9 @@ def _by_gtid(connection: pymysql.Connection) -> LogMark | None:
 
 
 def _by_watermark(connection: pymysql.Connection, facts: dict[str, str]) -> LogMark:
-    """Commits reach the engine in the log's order: once our row is committed, so is all that was logged before it."""
+    """Return the place of a row of ours. Commits reach the engine in the log's order: once it is committed, so is all
+    that was logged before it.
+    """
     has_gtids = facts.get("gtid_mode") == "ON"  # of what is logged
     other_ways = LOCKED if has_gtids else f"gtid_mode = ON at the source, or {LOCKED}"
     if name := breaks_order(facts):

@@ -1,8 +1,8 @@
-"""What a statement of the log means for replicated tables: classified by its verb, never carried out, never refused.
+"""Meaning of logged statements for replicated tables: classified by the verb, never carried out, never refused.
 
 Reading words is enough for that, so nothing is parsed into a tree. Executed comments (`/*!40000 … */`, `/*M! … */`) are
-text like any other. https://dev.mysql.com/doc/refman/8.0/en/sql-statements.html · https://mariadb.com/kb/en/sql-statements/
-What does not live here: what the engine then does.
+text like any other. https://dev.mysql.com/doc/refman/8.0/en/sql-statements.html ·
+https://mariadb.com/kb/en/sql-statements/ What does not live here: what the engine then does.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ class _Statement:
     # --- parts of statements ------------------------------------------------------------------------------------
 
     def _after_set_statement(self) -> StatementFacts:
-        """MariaDB: SET STATEMENT variable = value FOR statement."""
+        """Classify the statement in MariaDB's SET STATEMENT variable = value FOR statement."""
         if self._word(1) == "STATEMENT":
             for at, token in enumerate(self.tokens):
                 if token.word == "FOR" and not token.depth:
@@ -220,7 +220,7 @@ class _Statement:
         return _HARMLESS
 
     def _index(self) -> StatementFacts:
-        """CREATE or DROP INDEX … ON table."""
+        """Classify CREATE or DROP INDEX … ON table."""
         words = [token.word for token in self.tokens]
         if "ON" not in words[self.at :]:
             return StatementFacts("unknown")
@@ -228,7 +228,7 @@ class _Statement:
         return StatementFacts(kind, (self._table_at(words.index("ON", self.at) + 1),))
 
     def _is_primary(self, at: int) -> bool:
-        """Is the index that is named here the primary key?"""
+        """Return whether the index that is named here is the primary key."""
         while self.tokens[at].word in ("IF", "EXISTS"):
             at += 1
         return self.tokens[at].text.upper() == "PRIMARY"
@@ -252,7 +252,7 @@ class _Statement:
         return first.word in KEEPING
 
     def _given_engine(self, clauses: Sequence[tuple[int, Token]]) -> str:
-        """ENGINE [=] name, among the options of the table, which need no commas."""
+        """Find ENGINE [=] name among the options of the table, which need no commas."""
         stops = [*(at for at, _ in clauses[1:]), len(self.tokens)]
         for (at, first), stop in zip(clauses, stops, strict=False):
             found = [i for i in range(at, stop) if self.tokens[i].word == "ENGINE" and not self.tokens[i].depth]
@@ -264,7 +264,7 @@ class _Statement:
         return ""
 
     def _renamed_to(self, clauses: Sequence[tuple[int, Token]]) -> list[TableId]:
-        """ALTER TABLE … RENAME [TO | AS | =] name, and not RENAME COLUMN, INDEX or KEY."""
+        """Find the names of ALTER TABLE … RENAME [TO | AS | =] name, and not RENAME COLUMN, INDEX or KEY."""
         found = []
         for at, token in clauses:
             if token.word == "RENAME" and self.tokens[at + 1].word not in ("COLUMN", "INDEX", "KEY"):
@@ -286,11 +286,11 @@ class _Statement:
         return None
 
     def _names_other_table(self, at: int) -> bool:
-        """EXCHANGE PARTITION p WITH TABLE t; CONVERT PARTITION p TO TABLE t."""
+        """Return whether this is EXCHANGE PARTITION p WITH TABLE t, or CONVERT PARTITION p TO TABLE t."""
         return self.tokens[at].word == "TABLE" and self.tokens[at - 1].word in ("WITH", "TO")
 
     def _clauses(self) -> Iterator[tuple[int, Token]]:
-        """First words of the clauses of ALTER TABLE, which commas separate."""
+        """Yield the first words of the clauses of ALTER TABLE, which commas separate."""
         for at in range(self.at, len(self.tokens)):
             token, before = self.tokens[at], self.tokens[at - 1]
             if not token.depth and (at == self.at or (before.kind, before.text) == ("mark", ",")):
@@ -312,15 +312,20 @@ class _Statement:
         return StatementFacts("data", tuple(dict.fromkeys(islice(named, 1) if verb == "LOAD" else named)))
 
     def _is_all_of_one_table(self) -> bool:
-        """`DELETE FROM t` and nothing else: what a server writes for a MEMORY table that a restart has emptied. Of another
-        engine's table it is a session that logs statements."""
+        """Return whether this is `DELETE FROM t` and nothing else: a server writes that for a MEMORY table that a
+        restart emptied.
+
+        For another engine's table it comes from a session that logs statements.
+        """
         rest = self.tokens[self.at + 1 :]
         if self._word() == "FROM" and rest and rest[-1].text == ";":
             rest = rest[:-1]
         return self._word() == "FROM" and (len(rest) == 1 or (len(rest) == 3 and rest[1].text == "."))
 
     def _anywhere(self, verb: str) -> Iterator[TableId]:
-        """Every table that UPDATE, DELETE or WITH may change: all that are named where tables are. LOAD changes the first."""
+        """Yield every table that UPDATE, DELETE or WITH may change: all that are named where tables are. LOAD changes
+        the first.
+        """
         expects = in_list = verb in ("UPDATE", "DELETE")
         while self.at < len(self.tokens):
             token = self.tokens[self.at]
@@ -368,7 +373,7 @@ class _Statement:
         return name.lower() if self.folds else name
 
     def _object(self) -> str:
-        """The kind of thing that the statement is about; reading goes on behind it."""
+        """Return the kind of thing that the statement is about; reading goes on behind it."""
         while self.at < len(self.tokens):
             token = self.tokens[self.at]
             self.at += 1
@@ -384,7 +389,7 @@ class _Statement:
                 self.at += 1
 
     def _skip_wait(self) -> None:
-        """MariaDB: WAIT n and NOWAIT behind a table. https://mariadb.com/kb/en/wait-and-nowait/"""
+        """Skip WAIT n and NOWAIT behind a table (MariaDB). https://mariadb.com/kb/en/wait-and-nowait/"""
         if self._word() == "WAIT" and self._word(1).isdigit():
             self.at += 2
         elif self._word() == "NOWAIT":

@@ -1,8 +1,8 @@
-"""What a table has beside columns and keys: CHECK constraints, as each server's information_schema tells them.
+"""CHECK constraints of tables, as each server's information_schema tells them.
 
 https://dev.mysql.com/doc/refman/8.0/en/information-schema-check-constraints-table.html
-https://mariadb.com/kb/en/information-schema-check_constraints-table/
-What does not live here: what a clause means (`conditions.py`), what a schema has beside tables (`preflight_structures.py`).
+https://mariadb.com/kb/en/information-schema-check_constraints-table/ What does not live here: what a clause means
+(`conditions.py`), what a schema has beside tables (`preflight_structures.py`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def checks_query(family: str, version: tuple[int, int, int]) -> str | None:
 
 
 def checks_of(family: str, table: TableSchema, rows: Iterable[Mapping[str, Any]]) -> tuple[Check, ...]:
-    """Without those that the type says already: JSON columns hold valid JSON."""
+    """Return the checks, without those that the type says already: JSON columns hold valid JSON."""
     columns = {column.name: column for column in table.columns}
     json = {f"json_valid({name(c.name)})" for c in table.columns if c.type and c.type.kind is Kind.JSON}
     return tuple(_check(family, row, columns) for row in rows if row["CHECK_CLAUSE"] not in json)

@@ -1,7 +1,7 @@
-"""Which tables there are, by their names alone: asked every ten seconds, so that no server may open a table for it.
+"""Names of the tables that exist: asked every ten seconds, so that no server may have to open a table for it.
 
-Before 8.0, and MariaDB, keep definitions in files: asking information_schema for TABLE_TYPE opens every one of them, SHOW FULL
-TABLES reads a few bytes of each. https://dev.mysql.com/doc/refman/5.7/en/information-schema-optimization.html
+Before 8.0, and MariaDB, keep definitions in files: asking information_schema for TABLE_TYPE opens every one of them,
+SHOW FULL TABLES reads a few bytes of each. https://dev.mysql.com/doc/refman/5.7/en/information-schema-optimization.html
 What does not live here: what a table is like (definitions.py).
 """
 
@@ -32,7 +32,7 @@ _SCHEMAS = f"SELECT SCHEMA_NAME FROM information_schema.SCHEMATA WHERE SCHEMA_NA
 
 
 def table_names(connection: pymysql.Connection) -> list[TableId]:
-    """Those that this user has some right to. Raises SourceError, SourceUnavailable."""
+    """Return the tables that this user has some right to. Raises SourceError, SourceUnavailable."""
     if knows(connection, "a data dictionary"):
         return [TableId(schema, table) for schema, table in ask(connection, _NAMES, *SYSTEM_SCHEMAS)]
     schemas = [str(schema) for (schema,) in ask(connection, _SCHEMAS, *SYSTEM_SCHEMAS)]

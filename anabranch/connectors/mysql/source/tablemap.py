@@ -81,7 +81,7 @@ def _name(body: bytes, at: int) -> tuple[str, int]:
 
 
 def _metas(types: bytes, data: bytes) -> Iterator[tuple[int, int, int]]:
-    """(type, meta, scale) of every column; a STRING may turn out to be ENUM or SET."""
+    """Yield (type, meta, scale) of every column; a STRING may turn out to be ENUM or SET."""
     at = 0
     for kind in types:
         width = _META_BYTES.get(kind, 0)
@@ -134,7 +134,7 @@ def _with_facts(columns: tuple[LogColumn, ...], facts: dict[int, bytes]) -> tupl
 
 
 def _signs(columns: tuple[LogColumn, ...], bits: bytes | None) -> dict[int, bool]:
-    """Which numeric columns are unsigned: the first in the highest bit."""
+    """Return which numeric columns are unsigned; the bitmap has the first in the highest bit."""
     if bits is None:
         return {}
     numeric = [place for place, column in enumerate(columns) if column.type in _SIGNED]
@@ -204,7 +204,7 @@ def native_of(column: Column) -> Native:
 
 
 def mismatch(seen: TableMap, schema: TableSchema) -> str:
-    """Why the log's table map cannot be of this definition; "" when it can."""
+    """Say why the log's table map cannot be of this definition; "" when it can."""
     if len(seen.columns) != len(schema.columns):
         return f"the log has {len(seen.columns)} columns, the definition {len(schema.columns)}"
     for log, column in zip(seen.columns, schema.columns, strict=True):
@@ -218,8 +218,11 @@ def mismatch(seen: TableMap, schema: TableSchema) -> str:
 
 
 def _stands_for_key(key: tuple[int, ...], schema: TableSchema) -> bool:
-    """A server takes the first unique key without NULL for the primary one, where there is no other, and logs it so.
-    https://dev.mysql.com/doc/refman/8.0/en/innodb-index-types.html"""
+    """Return whether the logged key is a unique key: without a primary one a server logs the first unique key without
+    NULL as it.
+
+    https://dev.mysql.com/doc/refman/8.0/en/innodb-index-types.html
+    """
     return not schema.primary_key and any(
         index.unique
         and key == tuple(map(schema.index_of, index.columns))
@@ -242,7 +245,7 @@ def _column_mismatch(log: LogColumn, column: Column) -> str:
 
 
 def _label_mismatch(log: LogColumn, column: Column) -> str:
-    """ENUM and SET: the log has the labels in the column's character set."""
+    """Compare labels of ENUM and SET, which the log has in the column's character set."""
     if log.labels is None or column.type is None:
         return ""
     if len(log.labels) != len(column.type.values):

@@ -21,11 +21,14 @@ _SECOND = 1_000_000
 
 
 class Group:
-    """From a GTID or BEGIN to its end. `ordinal` counts the images of ours in it; `fragmented` says how many of them left
-    as fragments already, `taken_back` how many of the others were rolled back, `savepoints` where each name stands. `is_xa`:
-    it may end prepared; `on_xa` is called when that is known. `file` and `safe` are the place just after the last complete
-    one. `switched_at`: where the log ended when it was entered by the set. `is_left_out`: it is of one of `left_out`: its
-    rows are not ours."""
+    """A transaction of the log, from its GTID or BEGIN to its end.
+
+    `ordinal` counts the images of ours in it; `fragmented` says how many of them left as fragments already,
+    `taken_back` how many of the others were rolled back, `savepoints` where each name stands. `is_xa`: it may end
+    prepared; `on_xa` is called when that is known. `file` and `safe` are the place just after the last complete one.
+    `switched_at`: where the log ended when it was entered by the set. `is_left_out`: it is of one of `left_out`, and
+    its rows are not ours.
+    """
 
     def __init__(self, place: Place, switched_at: Place | None = None, left_out: LeftOut = NOBODY) -> None:
         self.left_out, self.is_left_out = left_out, False
@@ -57,7 +60,7 @@ class Group:
         return f"{self.file}:{self.safe}"
 
     def begin(self, kind: int, body: bytes, server: int, place: str) -> None:
-        """A GTID event: of MySQL a transaction or a statement follows; MariaDB says which."""
+        """Begin with a GTID event: on MySQL a transaction or a statement follows; MariaDB says which."""
         if self.is_ours:
             message = "a transaction begins before the one before it has ended"
             raise UnknownLogEvent(message, position=place, hint=b.START_AGAIN)
@@ -71,23 +74,25 @@ class Group:
                 self.begin_xa()
 
     def begin_rows(self, server: int) -> None:
-        """BEGIN, by `server`: a transaction's rows follow. In old logs it is the first that is said of it."""
+        """Begin rows: BEGIN, by `server`. In old logs it is the first event of a transaction."""
         self.in_transaction = self.is_open = True
         self.is_left_out = self.is_left_out or self.left_out.has(server)
 
     def begin_xa(self) -> None:
-        """MariaDB says it with the id, MySQL by XA START in the place of BEGIN."""
+        """Begin an XA transaction: MariaDB says it with the id, MySQL by XA START in place of BEGIN."""
         self.in_transaction = self.is_open = self.is_xa = True
         self.on_xa()
 
     def state(self) -> tuple[bool, bool, bool, tuple[int, bytes, int] | None, int]:
-        """For those who follow plain transactions elsewhere: is this one plain so far, is it open, are its rows in a
-        transaction, the event that it began with, its images."""
+        """Return the state for the compiled loop, which follows plain transactions.
+
+        Is this one plain so far, is it open, are its rows in a transaction, the event that it began with, its images.
+        """
         is_plain = not (self.is_xa or self.is_fragmented or self.has_barrier or self.savepoints or self.taken_back)
         return is_plain, self.is_open, self.in_transaction, self._event, self.ordinal
 
     def went_on(self, opened: tuple[bool, bool, tuple[int, bytes, int] | None], ordinal: int) -> None:
-        """They are there now: see `state`."""
+        """Take over the state that the compiled loop has reached: see `state`."""
         self.is_open, self.in_transaction, self._event = opened
         self.ordinal = ordinal
 
@@ -98,8 +103,11 @@ class Group:
         mariadb: Iterable[tuple[int, int, int]],
         mysql: Iterable[tuple[bytes, int, int]],
     ) -> None:
-        """Transactions that ended there: place and commit time of the last one; is one without an id among them; the last
-        (domain, server, number) of each domain; (source, first, last) of intervals."""
+        """Note transactions that the compiled loop completed.
+
+        Place and commit time of the last one; is one without an id among them; the last (domain, server, number) of
+        each domain; (source, first, last) of intervals.
+        """
         if last is not None:
             self.safe, self._commit_time = last
         self._anonymous = self._anonymous or is_anonymous
@@ -115,25 +123,25 @@ class Group:
         return name
 
     def end(self, offset: int, seconds: int) -> tuple[str | None, int]:
-        """It is complete at `offset`: its GTID and commit time."""
+        """Complete the transaction at `offset`. Returns its GTID and commit time."""
         gtid, self._commit_time = self._identify(seconds)
         self._close()
         self.safe = offset
         return gtid, self._commit_time
 
     def move(self, file: str, offset: int) -> None:
-        """Nothing is open, and the log goes on there."""
+        """Go on at another place of the log, with nothing open."""
         if file != self.file:
             self.created = 0
         self.file, self.safe, self._is_here = file, offset, True
 
     def previous(self, body: bytes) -> None:
-        """MySQL begins each file with the set of everything before it."""
+        """Add the set that MySQL begins each file with: everything before it."""
         if isinstance(self.gtids, MysqlGtids) and not self.is_open:
             self.gtids.update(str(MysqlGtids.decode(body)))
 
     def abandon(self) -> None:
-        """What is open never ended."""
+        """Discard the open transaction, which never ended."""
         self._close()
 
     def _close(self) -> None:
@@ -154,12 +162,12 @@ class Group:
         )
 
     def _is_past_switch(self) -> bool:
-        """Is everything that the set had, when the log was entered, before here?"""
+        """Return whether everything that the set had, when the log was entered, is before here."""
         switch = self._switched_at
         return switch is not None and self._is_here and _order(self.file, self.safe) >= switch
 
     def _identify(self, seconds: int) -> tuple[str | None, int]:
-        """GTID and commit time (microseconds) of what ends now; the id is contained from here on."""
+        """Return GTID and commit time (microseconds) of what ends now; the id is contained from here on."""
         if self._event is None:
             self._anonymous = self._place.family == "mysql"
             return None, seconds * _SECOND

@@ -81,7 +81,7 @@ _ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
 
 
 def _unescape(text: str) -> str:
-    """https://dev.mysql.com/doc/refman/8.0/en/string-literals.html"""
+    """Undo the escapes of a string literal. https://dev.mysql.com/doc/refman/8.0/en/string-literals.html"""
     return re.sub(r"''|\\(.)", lambda m: _ESCAPED.get(m[1], m[1]) if m[1] is not None else "'", text, flags=re.DOTALL)
 
 
@@ -94,9 +94,11 @@ def _text(native: Native) -> LogicalType:
 
 
 def _elements(native: Native) -> int | None:
-    """How many each vector of `vector(3)` has. In MySQL that is the most that one may have, and says nothing.
+    """Return how many elements each vector of `vector(3)` has. In MySQL it is only the most that one may have, and says
+    nothing.
 
-    https://dev.mysql.com/doc/refman/9.7/en/vector.html · https://mariadb.com/kb/en/vector/"""
+    https://dev.mysql.com/doc/refman/9.7/en/vector.html · https://mariadb.com/kb/en/vector/
+    """
     found = re.search(r"\((\d+)\)", native.full)
     return int(found[1]) if found and native.family == "mariadb" else None
 

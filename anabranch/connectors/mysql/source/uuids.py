@@ -1,4 +1,4 @@
-"""In which form a table of MariaDB stores its UUIDs: asked of the server, by the order in which it sorts.
+"""The form in which a table of MariaDB stores its UUIDs: asked of the server, by the order in which it sorts.
 
 What does not live here: reading the form of today (`coded.py`).
 """
@@ -29,11 +29,12 @@ UNKNOWN = "the form in which the table stores UUIDs is not known"
 
 
 def refusal(connection: pymysql.Connection, table: TableId, column: str) -> str:
-    """Why the UUIDs of a table cannot be read from the log, "" if they can. `column` is one of them.
+    """Say why the UUIDs of a table cannot be read from the log, "" if they can. `column` is one of them.
 
-    Once every UUID was stored in reverse order; since MDEV-29959 those of versions 1 to 5 are, in tables that were made or
-    rebuilt since, and nothing but the order tells one table from the other.
-    https://mariadb.com/kb/en/uuid-data-type/, plugin/type_uuid/plugin.cc"""
+    Once every UUID was stored in reverse order; since MDEV-29959 those of versions 1 to 5 are, in tables that were made
+    or rebuilt since, and nothing but the order tells one table from the other.
+    https://mariadb.com/kb/en/uuid-data-type/, plugin/type_uuid/plugin.cc
+    """
     try:
         rows = ask(connection, _ASK.format(column=name(column), table=qualified(table)) + " ORDER BY 1")
     except SourceUnavailable:

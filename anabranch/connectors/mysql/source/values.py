@@ -48,7 +48,7 @@ class Bad:
 
 
 def bad_values(columns: Sequence[Sequence[Any]]) -> list[tuple[int, int]]:
-    """Row and column of each Bad among the values, in their order."""
+    """Return row and column of each Bad among the values, in their order."""
     return sorted(
         (row, column)
         for column, values in enumerate(columns)
@@ -74,21 +74,21 @@ class Instead(int):
 
 
 def no_date(date: str, zero: Any) -> Any:
-    """What stands for a date that is none: raises NoDate for STOP, gives a Bad for BAD, and anything else as it is."""
+    """Return the stand-in for a date that is none: raises NoDate for STOP, gives a Bad for BAD, and anything else as it is."""
     if zero is STOP:
         raise NoDate(date)
     return Bad(f"{date}, which is no date") if zero is BAD else zero
 
 
 class Zero(NamedTuple):
-    """What becomes of dates that are none: STOP, BAD, None or Instead."""
+    """The stand-ins for dates that are none: STOP, BAD, None or Instead."""
 
     day: Any
     moment: Any
 
 
 def zero_of(column: Column, choice: str, in_key: bool, bad: Any) -> Zero:
-    """As the job chose (rows/zero_dates.py). `bad`: what comes where nothing is chosen."""
+    """Return the stand-ins that the job chose (rows/zero_dates.py). `bad`: the stand-in where nothing is chosen."""
     if choice == CHOSEN_STOP:
         return Zero(bad, bad)
     if choice == CHOSEN_NULL:
@@ -114,12 +114,12 @@ class Table(dict[int, Any]):
 
 
 def days_table(zero: Any) -> Table:
-    """DATE: day 5 bits, month 4, year -> days since 1970. `zero` is what becomes of no dates; STOP raises NoDate."""
+    """Decode DATE: day 5 bits, month 4, year -> days since 1970. `zero` stands in for invalid dates; STOP raises NoDate."""
     return Table(lambda packed: _days(packed >> 9, packed >> 5 & 15, packed & 31, zero))
 
 
 def midnight_table(zero: Any) -> Table:
-    """DATETIME's upper bits (sign, year * 13 + month, day) -> microseconds since 1970 at its midnight."""
+    """Decode DATETIME's upper bits (sign, year * 13 + month, day) -> microseconds since 1970 at its midnight."""
 
     def midnight(packed: int) -> Any:
         month = (packed & 0x3FFFFF) >> 5
@@ -130,7 +130,7 @@ def midnight_table(zero: Any) -> Table:
 
 
 def clock_table() -> Table:
-    """DATETIME's lower bits (hour, minute, second) -> microseconds since midnight."""
+    """Decode DATETIME's lower bits (hour, minute, second) -> microseconds since midnight."""
 
     def clock(packed: int) -> int:
         hour, minute, second = packed >> 12, packed >> 6 & 63, packed & 63
@@ -142,7 +142,7 @@ def clock_table() -> Table:
 
 
 def old_datetime(zero: Any) -> Callable[[int], Any]:
-    """DATETIME before 5.6: the decimal number YYYYMMDDhhmmss."""
+    """Decode DATETIME before 5.6: the decimal number YYYYMMDDhhmmss."""
 
     def value(number: int) -> Any:
         day, clock = divmod(number, 1_000_000)
@@ -154,8 +154,11 @@ def old_datetime(zero: Any) -> Callable[[int], Any]:
 
 
 def hires_datetime(zero: Any) -> Callable[[int, int], Any]:
-    """DATETIME(n) of MariaDB before 10.1: year, month, day, …, seconds as digits of bases 13, 32, 24, 60, 60, and the
-    fraction in units of `unit` microseconds."""
+    """Decode DATETIME(n) of MariaDB before 10.1.
+
+    Year, month, day, …, seconds as digits of bases 13, 32, 24, 60, 60, and the fraction in units of `unit`
+    microseconds.
+    """
 
     def value(number: int, unit: int) -> Any:
         day, clock = divmod(number * unit, DAY)
@@ -167,7 +170,7 @@ def hires_datetime(zero: Any) -> Callable[[int, int], Any]:
 
 
 def zero_instant(zero: Any) -> Callable[[], Any]:
-    """TIMESTAMP 0 stands for 0000-00-00 00:00:00."""
+    """Decode TIMESTAMP 0, which stands for 0000-00-00 00:00:00."""
 
     def value() -> Any:
         return no_date("0000-00-00 00:00:00", zero)
@@ -176,7 +179,7 @@ def zero_instant(zero: Any) -> Callable[[], Any]:
 
 
 def duration(width: int) -> Callable[[int], int]:
-    """TIME2 with `width` bytes of fraction: an offset binary number of 10 + 6 + 6 bits and the fraction."""
+    """Decode TIME2 with `width` bytes of fraction: an offset binary number of 10 + 6 + 6 bits and the fraction."""
     bits = 8 * width
     offset, mask, unit = 0x800000 << bits, (1 << bits) - 1, (1_000_000, 10_000, 100, 1)[width]
 
@@ -191,14 +194,14 @@ def duration(width: int) -> Callable[[int], int]:
 
 
 def old_duration(number: int) -> int:
-    """TIME before 5.6: the signed decimal number hhmmss in 24 bits."""
+    """Decode TIME before 5.6: the signed decimal number hhmmss in 24 bits."""
     whole = abs(number)
     micros = ((whole // 10000 * 60 + whole // 100 % 100) * 60 + whole % 100) * SECOND
     return -micros if number < 0 else micros
 
 
 def _at(days: Any, clock: int) -> Any:
-    """Microseconds since 1970, or what stands for them."""
+    """Return microseconds since 1970, or the stand-in for them."""
     if days is None:
         return None
     return days * DAY + clock if type(days) is int else days + clock
@@ -217,14 +220,16 @@ def _days(year: int, month: int, day: int, zero: Any) -> Any:
 
 
 def text_of(charset: str) -> Callable[[Any], Callable[[bytes], Any]]:
-    """By what becomes of bad values: bytes of a character set -> UTF-8, which raises BadText; for BAD, a Bad stands for
-    them."""
+    """Return a function that gives the converter of a character set to UTF-8 for each choice for bad values.
+
+    It raises BadText, or for BAD returns a Bad.
+    """
 
     return lambda zero: stored_as(decoder(charset))(zero)
 
 
 def stored_as(read: Callable[[bytes], bytes]) -> Callable[[Any], Callable[[bytes], Any]]:
-    """The same for any function that raises BadStored."""
+    """Return such a function for any converter that raises BadStored."""
 
     def value(stored: Any) -> Any:
         try:
@@ -236,13 +241,13 @@ def stored_as(read: Callable[[bytes], bytes]) -> Callable[[Any], Callable[[bytes
 
 
 def labels(column: Column) -> list[bytes]:
-    """ENUM's labels by index; 0 is the empty one that stands for a refused value."""
+    """Return ENUM's labels by index; 0 is the empty one that stands for a refused value."""
     assert column.type is not None
     return [b"", *(label.encode() for label in column.type.values)]
 
 
 def label_sets(column: Column) -> Table:
-    """SET's bits -> labels joined by comma, in declaration order."""
+    """Decode SET's bits -> labels joined by comma, in declaration order."""
     assert column.type is not None
     names = [label.encode() for label in column.type.values]
 

@@ -87,7 +87,7 @@ def _single(ends: list[Any], op: Op, shape: int) -> Found:
 
 
 def _pairs(ends: list[Any], shape: int, second_shape: int) -> Found:
-    """An update of a current row; it ends with the row if it gives it another end. An end that is absent stays."""
+    """Return an update of a current row; it ends the row if it gives it another end. An absent end stays."""
     found: Found = []
     for before in range(0, len(ends), 2):
         if ends[before] not in CURRENT:

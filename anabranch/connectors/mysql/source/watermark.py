@@ -32,8 +32,11 @@ _TABLES = "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA =
 
 
 def write(connection: pymysql.Connection) -> None:
-    """Committed when this returns. The table is made only when it is not there: that needs one more right. Jobs of one source
-    share it, and one of them may be dropped at this moment: then it is made again."""
+    """Write the row; committed when this returns. The table is created only when it is not there, which needs one more
+    right.
+
+    Jobs of one source share it, and one of them may be dropped at this moment: then it is created again.
+    """
     kind = _CLOCK if knows(connection, "fractions of seconds") else _COARSE
     for tries in range(TRIES):
         try:
@@ -50,7 +53,7 @@ def write(connection: pymysql.Connection) -> None:
 
 
 def leftovers(endpoint: Endpoint, remove: bool) -> list[str]:
-    """The table, if it is there; removed if asked, with its database when nothing else is in it."""
+    """Return the table, if it is there; with `remove` it is dropped, with its database when nothing else is in it."""
     with closing(connect(endpoint)) as connection:
         if not _exists(connection):
             return []
