@@ -96,8 +96,8 @@ def _applying(directory: Path, database: Database, base: int) -> Iterator[Any]:
     ):
         trail.schema(SCHEMA)
         store.prepare()
-        store.create_checkpoint(JOB, Position(0, ""), 0)
-        store.save_table(JOB, TableState(SCHEMA.id, TABLE.target, "streaming", schema=SCHEMA), None)
+        store.jobs.create_checkpoint(JOB, Position(0, ""), 0)
+        store.states.save_table(JOB, TableState(SCHEMA.id, TABLE.target, "streaming", schema=SCHEMA), None)
         writer.claim(JOB, "bench")
         applier = Applier(JOB, reader, writer, store, "bench", lambda _: context, lambda _: None)
         rows = _Rows(base)

@@ -103,28 +103,28 @@ class Applier:
         """Take over what the target says, if that is in doubt."""
         if not self._is_in_doubt:
             return
-        found = self.store.checkpoint(self.job)
+        found = self.store.jobs.checkpoint(self.job)
         if found is None:
             raise StateError("the checkpoint row is gone", job=self.job, hint=GONE)
         if found.owner != self.owner:
             raise Fenced(f"the checkpoint belongs to another owner since epoch {found.epoch}", job=self.job)
         if self.executors:
             self.writer.sweep()  # what a failed epoch left
-        self.states = self.store.tables(self.job)
+        self.states = self.store.states.tables(self.job)
         self.context = self._with_aside(self.context_of(self.states), self.states)
-        self.skipped = [one.sequence for one in self.store.skipped(self.job)]
+        self.skipped = [one.sequence for one in self.store.journal.skipped(self.job)]
         self.checkpoint, self._is_in_doubt = found, False
         if self.unsettled:
             settle(self)
 
     def _with_aside(self, context: ApplyContext, states: Mapping[TableId, TableState]) -> ApplyContext:
         """Also where the job sets nothing aside any more: what is stays so."""
-        found = self.store.set_aside(self.job) if any(state.facts.set_aside for state in states.values()) else []
+        found = self.store.asides.set_aside(self.job) if any(state.facts.set_aside for state in states.values()) else []
         return with_aside(context, found, self.aside_limit, self.sets_aside)
 
     def look_for_another(self) -> None:
         """Also where nothing changes, whoever was replaced ends soon. Raises Fenced."""
-        found = self.store.checkpoint(self.job)
+        found = self.store.jobs.checkpoint(self.job)
         self._is_in_doubt |= found is None or found.owner != self.owner
         self.look()
 

@@ -6,6 +6,7 @@ Made at the start, and again whenever it is in doubt what the target has.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 from anabranch.apply.cascades.cascade import rules_of
@@ -15,7 +16,7 @@ from anabranch.apply.context import ApplyContext, Followed
 from anabranch.apply.order import KeyOrder, key_order
 from anabranch.apply.window import WindowResolver
 from anabranch.apply.work import key_of
-from anabranch.contracts import TargetConnector, ValueRules
+from anabranch.contracts import RowTarget, ValueRules
 from anabranch.errors import StateError
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
@@ -29,7 +30,7 @@ from anabranch.rules.rule_set import Filter
 class Following:
     """The job's facts that do not change while apply runs."""
 
-    target: TargetConnector
+    target: RowTarget
     rules: ValueRules
     target_table: Callable[[TableSchema], TargetTable]
     where: Callable[[TableSchema], Filter | None]
@@ -52,11 +53,8 @@ class Following:
 
     def _key_order(self, tables: Mapping[TableId, Followed]) -> KeyOrder:
         targets = {source: followed.table for source, followed in tables.items()}
-        loader = self.target.loader(self.rules)
-        try:
-            enforced = loader.foreign_keys(list(targets.values()))
-        finally:
-            loader.close()
+        with closing(self.target.catalog()) as catalog:
+            enforced = catalog.foreign_keys(list(targets.values()))
         return key_order({source: followed.schema for source, followed in tables.items()}, targets, enforced)
 
     def tables(self, states: Sequence[TableState]) -> dict[TableId, Followed]:
@@ -93,11 +91,8 @@ class Following:
         return self.of({**still, **joining}), self.of({**others, **joining})
 
     def _unique_columns(self, tables: Sequence[TargetTable]) -> Mapping[TableId, frozenset[str]]:
-        loader = self.target.loader(self.rules)
-        try:
-            return loader.unique_columns(tables)
-        finally:
-            loader.close()
+        with closing(self.target.catalog()) as catalog:
+            return catalog.unique_columns(tables)
 
 
 def unique_columns(schema: TableSchema, table: TargetTable) -> frozenset[str]:

@@ -7,11 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import closing
 
-from anabranch.contracts import SourceConnector
+from anabranch.contracts import Needed, SourceConnector
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
 from anabranch.model.table_life import TableState
-from anabranch.rows.labels import Needed
 
 
 def needed_now(source: SourceConnector, states: Callable[[], Mapping[TableId, TableState]]) -> Needed:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -31,7 +31,7 @@ from anabranch.apply.same_trail import refuse_other_trail
 from anabranch.apply.staging import Executors
 from anabranch.apply.told import Totals
 from anabranch.apply.window import WindowResolver
-from anabranch.contracts import SourceConnector, TargetConnector, TargetStore, ValueRules
+from anabranch.contracts import LabelWriter, RowTarget, SourceConnector, TargetStore, ValueRules
 from anabranch.errors import AnabranchError, SourceUnavailable, StorageFull, TargetUnavailable, TrailError
 from anabranch.failpoints import reach
 from anabranch.model.condition import Waiting
@@ -42,7 +42,6 @@ from anabranch.model.schema import TableSchema
 from anabranch.model.state import Checkpoint
 from anabranch.model.table_life import TableState, note_built
 from anabranch.rows.conflict import ConflictPolicy
-from anabranch.rows.labels import LabelWriter
 from anabranch.rows.net import TargetTable
 from anabranch.rules.rule_set import Filter
 from anabranch.spark.engine import Engine, Epochs
@@ -82,7 +81,7 @@ class ApplyRun:
     trail_directory: Path
     spark_directory: Path
     source: SourceConnector
-    target: TargetConnector
+    target: RowTarget
     rules: ValueRules
     target_of: Callable[[TableId], TableId | None]
     target_table: Callable[[TableSchema], TargetTable]
@@ -143,9 +142,9 @@ class ApplyRun:
         if not (self.trail_directory / "trail.json").exists():
             return "for capture to begin the trail", Waiting.CAPTURE
         store.prepare()
-        if store.checkpoint(self.job) is None:
+        if store.jobs.checkpoint(self.job) is None:
             return "for the load to begin", Waiting.LOAD
-        states = store.tables(self.job)
+        states = store.states.tables(self.job)
         if not states:
             return "for the load to begin", Waiting.LOAD
         first = {t: s for t, s in states.items() if s.is_before_stream and not s.is_joining}
@@ -222,7 +221,7 @@ class ApplyRun:
 
     def _applier(self, store: TargetStore, trail: TrailReader) -> Applier:
         owner = uuid.uuid4().hex
-        is_guarded = self._is_guarded(store.tables(self.job))
+        is_guarded = self._is_guarded(store.states.tables(self.job))
         writer = self.target.writer(self.rules, is_guarded)
         reach("apply.claim")
         try:
@@ -274,7 +273,7 @@ class ApplyRun:
         if isinstance(writer, LabelWriter):
             writer.follow_labels(needed_now(self.source, lambda: applier.states))
         applier.look()
-        refuse_far_cascades(applier.context, applier.states, store.others(self.job))
+        refuse_far_cascades(applier.context, applier.states, store.states.others(self.job))
         let_leave(applier, self._take_off)  # the first epoch may meet what the table is loaded again for,
         settle_wishes(applier, self.following)  # or a row that a person has just released
         forget_unbuilt(applier)
@@ -284,22 +283,16 @@ class ApplyRun:
         """The keys of a table that leaves. Its load puts them back."""
         if state.schema is None:
             return
-        loader = self.target.loader(self.rules)
-        try:
-            loader.take_off_keys(self.job, self.target_table(state.schema))
-        finally:
-            loader.close()
+        with closing(self.target.tables(self.rules)) as tables:
+            tables.take_off_keys(self.job, self.target_table(state.schema))
 
     def _is_guarded(self, states: Mapping[TableId, TableState]) -> bool:
         """Are there foreign keys or triggers that would react to what we write, now or once the source's are built?"""
         schemas = [state.schema for state in states.values() if state.schema]
         if any(key.parent in states for schema in schemas for key in schema.foreign_keys):
             return True
-        loader = self.target.loader(self.rules)
-        try:
-            return loader.has_guards([self.target_table(schema) for schema in schemas])
-        finally:
-            loader.close()
+        with closing(self.target.catalog()) as catalog:
+            return catalog.has_guards([self.target_table(schema) for schema in schemas])
 
     def _epoch(self, upto: int) -> None:
         slow = self.applier.totals.slow_epochs

@@ -17,7 +17,7 @@ from anabranch.apply.context import ApplyContext
 from anabranch.apply.feed import Feed, grouped
 from anabranch.apply.plan import group, stages
 from anabranch.apply.stage import Stage
-from anabranch.contracts import Conflict, TargetConnector, ValueRules
+from anabranch.contracts import Conflict, RowTarget, ValueRules
 from anabranch.errors import AnabranchError
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
@@ -57,7 +57,7 @@ class Piece:
     trail: Path
     refs: tuple[ChunkRef, ...]
     context: ApplyContext
-    target: TargetConnector
+    target: RowTarget
     rules: ValueRules
 
     def __call__(self) -> StagedPiece:
@@ -89,7 +89,7 @@ class Executors:
 
     job: str
     trail: Path
-    target: TargetConnector
+    target: RowTarget
     rules: ValueRules
     engine: Engine
     stage_rows: int | None  # images of an epoch from which it is for executors; None: as was measured

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from anabranch.errors import ConfigError, install_hint
 
 if TYPE_CHECKING:
-    from anabranch.contracts import SourceConnector, TargetConnector
+    from anabranch.contracts import RowTarget, SourceConnector, TargetConnector
     from anabranch.model.endpoint import Endpoint
 
 SCHEMES = {
@@ -34,6 +34,18 @@ def target(endpoint: Endpoint) -> TargetConnector:
     """The connector that writes to `endpoint`. Raises ConfigError when this database cannot be a target."""
     connector: TargetConnector = _role(endpoint, "target")
     return connector
+
+
+def row_target(endpoint: Endpoint) -> RowTarget:
+    """The connector of a target that keeps rows. Raises ConfigError for one that takes changes only."""
+    connector = target(endpoint)
+    if not _keeps_rows(connector):
+        raise ConfigError(f"{endpoint.scheme}:// keeps no rows: it cannot be the target of such a job yet")
+    return connector
+
+
+def _keeps_rows(connector: TargetConnector) -> TypeGuard[RowTarget]:
+    return hasattr(connector, "writer")
 
 
 def _role(endpoint: Endpoint, role: str) -> Any:

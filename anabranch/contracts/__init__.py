@@ -1,21 +1,24 @@
 """Every contract between engines and connectors, by role: Protocols, and the values they hand over. A docstring specifies.
 
-An engine reaches these through `connectors.get(scheme)`; a connector implements them and knows no engine. A source's are in
-`source`, `log`, `catalog` and `snapshot`; a target's in `target`, `store`, `writer`, `loader` and `reader`; those of both in
-`values` and `checks`.
+An engine reaches these through `connectors.source` and `connectors.target`; a connector implements them and knows no engine.
+A source's are in `source`, `log`, `source_catalog` and `snapshot`; a target's in `target`, `store`, `journal`, `tables`,
+`loader`, `writer` and `reader`; those of both in `values` and `checks`. None has more than eight methods: an ability that not
+every database has is a protocol of its own, and one object may have several.
 """
 
-from anabranch.contracts.catalog import Dialect, SourceCatalog
 from anabranch.contracts.checks import Checks, PreflightContext
+from anabranch.contracts.journal import AsideStore, Journal
 from anabranch.contracts.loader import LoadedChunk, Loader, NewLoad, RawLoader
 from anabranch.contracts.log import LogOrder, LogReader, Select, UncommittedOrder, UncommittedReader, ValueGuard
 from anabranch.contracts.reader import HashingReader, TargetReader
 from anabranch.contracts.snapshot import HashingSnapshot, RawReader, SharingReader, SnapshotReader, WaryReader
 from anabranch.contracts.source import SourceConnector
-from anabranch.contracts.store import AsideStore, TargetStore
-from anabranch.contracts.target import TargetConnector, TypeMap
+from anabranch.contracts.source_catalog import Dialect, SourceCatalog
+from anabranch.contracts.store import JobStore, TableStates, TargetStore
+from anabranch.contracts.tables import LabelTables, TargetCatalog, TargetTables
+from anabranch.contracts.target import RowTarget, TargetConnector, TypeMap
 from anabranch.contracts.values import Bounds, LogOptions, ValueRules
-from anabranch.contracts.writer import AsideWriter, Conflict, PipelinedWriter, Stager, Writer
+from anabranch.contracts.writer import AsideWriter, Conflict, LabelWriter, Needed, PipelinedWriter, Stager, Writer
 
 __all__ = [
     "AsideStore",
@@ -26,25 +29,34 @@ __all__ = [
     "Dialect",
     "HashingReader",
     "HashingSnapshot",
+    "JobStore",
+    "Journal",
+    "LabelTables",
+    "LabelWriter",
     "LoadedChunk",
     "Loader",
     "LogOptions",
     "LogOrder",
     "LogReader",
+    "Needed",
     "NewLoad",
     "PipelinedWriter",
     "PreflightContext",
     "RawLoader",
     "RawReader",
+    "RowTarget",
     "Select",
     "SharingReader",
     "SnapshotReader",
     "SourceCatalog",
     "SourceConnector",
     "Stager",
+    "TableStates",
+    "TargetCatalog",
     "TargetConnector",
     "TargetReader",
     "TargetStore",
+    "TargetTables",
     "TypeMap",
     "UncommittedOrder",
     "UncommittedReader",

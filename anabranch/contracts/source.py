@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from anabranch.contracts.catalog import Dialect, SourceCatalog
 from anabranch.contracts.checks import Checks
 from anabranch.contracts.log import LogOrder, LogReader, ValueGuard
 from anabranch.contracts.snapshot import SnapshotReader
+from anabranch.contracts.source_catalog import Dialect, SourceCatalog
 from anabranch.contracts.values import LogOptions
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema

@@ -1,4 +1,4 @@
-"""The contract of a database in the role of target: it hands out the others."""
+"""Contracts of a database in the role of target: what it hands out, by ability."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from anabranch.contracts.checks import Checks
 from anabranch.contracts.loader import Loader
 from anabranch.contracts.reader import TargetReader
 from anabranch.contracts.store import TargetStore
+from anabranch.contracts.tables import TargetCatalog, TargetTables
 from anabranch.contracts.values import ValueRules
 from anabranch.contracts.writer import Stager, Writer
 from anabranch.model.at_target import AtTarget
@@ -28,20 +29,31 @@ class TypeMap(Protocol):
 
 
 class TargetConnector(Protocol):
-    """A database in the role of target. Picklable: Spark tasks make their own connections from it."""
+    """A database in the role of target. Picklable: Spark tasks make their own connections from it.
+
+    This is what every target has. What it takes is an ability: RowTarget for one that keeps the state of each row."""
 
     @property
     def types(self) -> TypeMap: ...
 
     def store(self) -> TargetStore: ...
 
-    def writer(self, rules: ValueRules, bypass_constraints: bool) -> Writer:
-        """`bypass_constraints`: foreign keys and triggers off for its session, where the user may switch them off."""
+    def checks(self) -> Checks: ...
 
-    def stager(self, rules: ValueRules) -> Stager: ...
+
+class RowTarget(TargetConnector, Protocol):
+    """A target that keeps tables as they are at the source: it is loaded, changes are merged into it, it can be verified."""
+
+    def catalog(self) -> TargetCatalog: ...
+
+    def tables(self, rules: ValueRules) -> TargetTables: ...
 
     def loader(self, rules: ValueRules) -> Loader: ...
 
-    def reader(self, rules: ValueRules) -> TargetReader: ...
+    def writer(self, rules: ValueRules, bypass_constraints: bool) -> Writer:
+        """Return the job's Writer. `bypass_constraints`: foreign keys and triggers off for its session, where the user may
+        switch them off."""
 
-    def checks(self) -> Checks: ...
+    def stager(self, rules: ValueRules) -> Stager: ...
+
+    def reader(self, rules: ValueRules) -> TargetReader: ...

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from anabranch.model.ids import TableId
+from anabranch.model.schema import TableSchema
 from anabranch.model.state import Checkpoint
 from anabranch.model.table_life import TableState
 
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from anabranch.rows.conflict import Age, FoundRow, NotedConflict
     from anabranch.rows.net import Cascade, CascadeRule, RowChange, StagedNet, TableNet, TargetTable
     from anabranch.rows.small import SmallTransactions
+
+Needed = Callable[[TableId], tuple[TableSchema, TableSchema] | None]
+"""Tells of a source table the definition by which it is followed, and the one that it has now; None where its columns need no
+types, or the source has no such table."""
 
 
 class Conflict(Exception):
@@ -126,3 +131,15 @@ class Stager(Protocol):
         """COPY each net into staging tables named by a fresh uuid, commit, and say what must be found there."""
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class LabelWriter(Protocol):
+    """Lets a Writer add labels to the target's types; an ability that not all have."""
+
+    def follow_labels(self, needed: Needed) -> None:
+        """Add labels to the target's types from here on, where a change has a value that the target does not know.
+
+        The change then raises TargetBusy, to be tried again. Where the source renamed labels it raises Redefined; in
+        any other case the Conflict stays what it was.
+        """

@@ -24,7 +24,7 @@ def set_aside(job: Job, table: TableId | None = None, discarded: bool = False) -
     """What waits, in its order, of one source table or all; or what was discarded since the table's load."""
     store = ends.target_of(job).store()
     try:
-        return store.set_aside(job.config.name, table, discarded) if store.exists() else []
+        return store.asides.set_aside(job.config.name, table, discarded) if store.exists() else []
     finally:
         store.close()
 
@@ -34,11 +34,11 @@ def ask(job: Job, table: TableId, wish: str, key: Mapping[str, str], number: int
     that waits for a row goes together. Returns it. Raises ConfigError where there is no such row."""
     store = ends.target_of(job).store()
     try:
-        waiting = store.set_aside(job.config.name, table) if store.exists() else []
+        waiting = store.asides.set_aside(job.config.name, table) if store.exists() else []
         found = [change for change in waiting if _is_meant(change, waiting, key, number)]
         if not found:
             raise ConfigError(_missing(table, waiting, key, number), job=job.config.name, hint=LS)
-        if store.wish(job.config.name, [change.number for change in found], wish) != len(found):
+        if store.asides.wish(job.config.name, [change.number for change in found], wish) != len(found):
             raise ConfigError(f"rows of {table} were settled meanwhile", job=job.config.name, hint=LS)
     finally:
         store.close()

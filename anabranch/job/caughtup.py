@@ -46,9 +46,11 @@ class Progress:
         try:
             self._store = self._store or ends.target_of(self.job).store()
             if self._store.exists():
-                self.checkpoint = self._store.checkpoint(self.job.config.name)
-                self.states = self._store.tables(self.job.config.name)  # later: what parked up to there is parked in it
-                self.is_asked = bool(self.set_aside()) and self._store.asked(self.job.config.name)
+                self.checkpoint = self._store.jobs.checkpoint(self.job.config.name)
+                self.states = self._store.states.tables(
+                    self.job.config.name
+                )  # later: what parked up to there is parked in it
+                self.is_asked = bool(self.set_aside()) and self._store.asides.asked(self.job.config.name)
             if self._first_owner is None:
                 self._first_owner = self.checkpoint.owner if self.checkpoint else ""
         except AnabranchError:  # a line into nowhere takes seconds, each time, of whoever watches other targets, too

@@ -88,7 +88,7 @@ def _refuse_other(job: Job, _: bool) -> list[str]:
     """One target that was asked for by name. Raises StateError where its database is another one of the job."""
     store = ends.target_of(job).store()
     try:
-        known = store.job(job.config.name) if store.exists() else None
+        known = store.jobs.job(job.config.name) if store.exists() else None
         if known is not None:
             ends.refuse_other_target(job, known)
     finally:
@@ -99,14 +99,14 @@ def _refuse_other(job: Job, _: bool) -> list[str]:
 def _target(job: Job, execute: bool) -> list[str]:
     store = ends.target_of(job).store()
     try:
-        known = store.job(job.config.name) if store.exists() else None
+        known = store.jobs.job(job.config.name) if store.exists() else None
         if known is None:
             return []
         if ends.is_other_target(job, known):
             return []
-        tables = store.tables(job.config.name)
+        tables = store.states.tables(job.config.name)
         if execute:
-            store.drop(job.config.name)
+            store.jobs.drop(job.config.name)
         where = f"target {job.target}" if job.is_one_of_several else "target"
         return [f"{where}: state of job {job.config.name} in schema anabranch ({len(tables)} tables; their rows stay)"]
     finally:

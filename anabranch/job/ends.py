@@ -34,7 +34,7 @@ from anabranch.trail.retention import Limits
 from anabranch.trail.storage import LocalStorage
 
 if TYPE_CHECKING:  # contracts take time to come, and `status` goes without them
-    from anabranch.contracts import LogOptions, SourceConnector, TargetConnector, TargetStore, ValueRules
+    from anabranch.contracts import LogOptions, RowTarget, SourceConnector, TargetStore, ValueRules
     from anabranch.job.job import Job
     from anabranch.model.ids import TableId
     from anabranch.model.schema import TableSchema
@@ -54,8 +54,8 @@ def source_of(job: Job) -> SourceConnector:
     return connectors.source(replace(job.config.source.endpoint, limits=source_limits(job)))
 
 
-def target_of(job: Job) -> TargetConnector:
-    return connectors.target(replace(job.endpoint, limits=target_limits(job)))
+def target_of(job: Job) -> RowTarget:
+    return connectors.row_target(replace(job.endpoint, limits=target_limits(job)))
 
 
 def source_limits(job: Job, interval: float = 10.0) -> EndLimits:
@@ -133,7 +133,7 @@ def refuse_switch_while_loading(job: Job, followed: str, now: str) -> None:
 def _loading(job: Job) -> list[TableId]:
     store = target_of(job).store()
     try:
-        states = store.tables(job.config.name) if store.exists() else {}
+        states = store.states.tables(job.config.name) if store.exists() else {}
     finally:
         store.close()
     return [table for table, state in states.items() if state.is_before_stream]
@@ -167,8 +167,8 @@ def new_trail_uuid(job: Job) -> str:
 def _checkpoint(job: Job) -> Checkpoint | None:
     store = target_of(job).store()
     try:
-        facts = store.job(job.config.name) if store.exists() else None
-        return store.checkpoint(job.config.name) if facts else None
+        facts = store.jobs.job(job.config.name) if store.exists() else None
+        return store.jobs.checkpoint(job.config.name) if facts else None
     finally:
         store.close()
 
@@ -283,10 +283,10 @@ def prepare_target(job: Job, store: TargetStore) -> None:
     trail = identity.load(LocalStorage(job.trail))
     if trail is None:
         raise StateError(f"no trail in {job.trail}", job=job.config.name, hint="start capture first")
-    known = store.job(job.config.name)
+    known = store.jobs.job(job.config.name)
     if known is not None:
         _refuse_changes(job, known, trail.job_uuid)
-    store.save_job(
+    store.jobs.save_job(
         job.config.name,
         {
             "uuid": trail.job_uuid,
@@ -338,7 +338,7 @@ def targets_left_out(job: Job) -> dict[str, list[str]]:
 def _refuse_changed(job: Job) -> None:
     store = target_of(job).store()
     try:
-        known = store.job(job.config.name) if store.exists() else None
+        known = store.jobs.job(job.config.name) if store.exists() else None
     finally:
         store.close()
     if known is not None:
@@ -416,7 +416,7 @@ def known(job: Job) -> Known:
 
     store = target_of(job).store()
     try:
-        states = store.tables(job.config.name) if store.exists() else {}
+        states = store.states.tables(job.config.name) if store.exists() else {}
     finally:
         store.close()
     in_force, parked = _history(job)
@@ -443,7 +443,7 @@ def settled_conflicts(job: Job, table: TableId | None, after: int, limit: int) -
     """What the target has noted; none where the job has never been."""
     store = target_of(job).store()
     try:
-        return store.conflicts(job.config.name, table, after, limit) if store.exists() else []
+        return store.journal.conflicts(job.config.name, table, after, limit) if store.exists() else []
     finally:
         store.close()
 
@@ -451,7 +451,7 @@ def settled_conflicts(job: Job, table: TableId | None, after: int, limit: int) -
 def forget_conflicts(job: Job, upto: int) -> int:
     store = target_of(job).store()
     try:
-        return store.forget_conflicts(job.config.name, upto) if store.exists() else 0
+        return store.journal.forget_conflicts(job.config.name, upto) if store.exists() else 0
     finally:
         store.close()
 

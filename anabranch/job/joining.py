@@ -13,17 +13,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from anabranch import log
-from anabranch.contracts import PreflightContext, SourceConnector, TargetConnector
+from anabranch.contracts import LabelTables, PreflightContext, RowTarget, SourceConnector
 from anabranch.errors import ConfigError, SchemaError
 from anabranch.job import ends
 from anabranch.job.running import is_applied
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
+from anabranch.model.steps import When
 from anabranch.model.table_life import TableState, take_out
 from anabranch.model.writers import own_targets
 from anabranch.preflight.cascades import ancestors, cascading_parents, check_cascades
 from anabranch.preflight.report import Report
-from anabranch.rows.labels import LabelLoader
 from anabranch.trail import requests, retention
 from anabranch.trail.lock import LockHeld, OsLock, holder
 from anabranch.trail.reader import TrailReader
@@ -41,7 +41,7 @@ class Joining:
 
     job: Job
     source: SourceConnector
-    target: TargetConnector
+    target: RowTarget
     stop: Callable[[], bool]
 
     @property
@@ -192,7 +192,7 @@ class Joining:
         store = self.target.store()
         try:
             for state in followed:
-                store.save_table(self.name, take_out(state), state)
+                store.states.save_table(self.name, take_out(state), state)
         finally:
             store.close()
 
@@ -288,21 +288,21 @@ class Joining:
     def _refuse_older_functions(self, now: TableSchema) -> None:
         """Before the table is taken out."""
         then = [state.schema for state in self.states().values() if state.schema]
-        with closing(self.target.loader(ends.value_rules(self.job))) as loader:
-            if isinstance(loader, LabelLoader) and now.needs:
-                loader.refuse_older_functions(then, now)
+        with closing(self.target.tables(ends.value_rules(self.job))) as tables:
+            if isinstance(tables, LabelTables) and now.needs:
+                tables.refuse_older_functions(then, now)
 
     def rename_labels(self, schema: TableSchema) -> None:
         """Rename labels of the target's types that the source has renamed since."""
         then = [state.schema for state in self.states().values() if state.schema]
-        with closing(self.target.loader(ends.value_rules(self.job))) as loader:
-            if isinstance(loader, LabelLoader) and schema.needs:
-                loader.rename_labels(self.name, schema.id, then, schema)
+        with closing(self.target.tables(ends.value_rules(self.job))) as tables:
+            if isinstance(tables, LabelTables) and schema.needs:
+                tables.rename_labels(self.name, schema.id, then, schema)
 
     def states(self) -> dict[TableId, TableState]:
         store = self.target.store()
         try:
-            return store.tables(self.name)
+            return store.states.tables(self.name)
         finally:
             store.close()
 
@@ -310,9 +310,9 @@ class Joining:
         """A changed definition needs the target table made anew, and the user's word for it."""
         if state is None or state.schema is None or recreate:
             return
-        with closing(self.target.loader(ends.value_rules(self.job))) as loader:
-            then = loader.as_renamed(state.schema, now) if isinstance(loader, LabelLoader) else state.schema
-            statements = loader.ddl(now, self.job.rules.target_table(now))
+        with closing(self.target.tables(ends.value_rules(self.job))) as tables:
+            then = tables.as_renamed(state.schema, now) if isinstance(tables, LabelTables) else state.schema
+            steps = list(tables.script([(now, self.job.rules.target_table(now))]))
         if now.same_definition(then) and not state.facts.recreate:
             return
         would = f"--recreate would drop {state.target} at the target and create it anew:"
@@ -320,7 +320,7 @@ class Joining:
             "\n".join(
                 [
                     f"the definition of {now.id}, or what the job makes of it, changed since it was loaded; {would}",
-                    *statements,
+                    *(step.sql for step in steps if step.sql and step.table and step.when is When.BEFORE_LOAD),
                 ]
             ),
             job=self.name,

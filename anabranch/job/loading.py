@@ -83,7 +83,7 @@ class Loading:
             return
         store = self.target.store()
         try:
-            checkpoint = store.checkpoint(self.name)
+            checkpoint = store.jobs.checkpoint(self.name)
         finally:
             store.close()
         if checkpoint is not None:
@@ -92,7 +92,7 @@ class Loading:
     def _tell_parked(self) -> None:
         store = self.target.store()
         try:
-            parked = [str(table) for table, state in sorted(store.tables(self.name).items()) if state.is_parked]
+            parked = [str(table) for table, state in sorted(store.states.tables(self.name).items()) if state.is_parked]
         finally:
             store.close()
         if parked:
@@ -109,21 +109,21 @@ class Loading:
         states = self._pending(store, schemas)
         native = end.position.native if end.position.sequence == before_first else ""
         reach("load.pending")
-        store.create_checkpoint(self.name, Position(before_first, native), end.commit_time)
+        store.jobs.create_checkpoint(self.name, Position(before_first, native), end.commit_time)
         reach("load.begun")
         return states
 
     def _pending(self, store: TargetStore, schemas: Mapping[TableId, TableSchema]) -> dict[TableId, TableState]:
         """What is in force without a state while there is a checkpoint came by a `load --table` that ended early: it joins."""
-        states = store.tables(self.name)
-        joins = store.checkpoint(self.name) is not None
+        states = store.states.tables(self.name)
+        joins = store.jobs.checkpoint(self.name) is not None
         new = [
             heard_of(table, self.job.rules.target_table(schema).target, joins)
             for table, schema in schemas.items()
             if table not in states and (not joins or ends.is_asked_for(self.job, table))
         ]
         if new:
-            store.save_tables(self.name, [(state, None) for state in new])
+            store.states.save_tables(self.name, [(state, None) for state in new])
         return states | {state.source: state for state in new}
 
     def _leave_parked(
@@ -155,18 +155,18 @@ class Loading:
             if table not in states and not tells_dropped(reason):
                 target = self.job.rules.target_of(table)
                 assert target is not None, "it is included"
-                store.save_table(self.name, park(heard_of(table, target), reason), None)
+                store.states.save_table(self.name, park(heard_of(table, target), reason), None)
 
     def _forget(self, store: TargetStore, state: TableState) -> None:
         """The source has no such table any more, and nothing of it has come to the target."""
         log.get(job=self.name, table=str(state.source)).info("table_forgotten", why=DROPPED)
-        store.forget_table(self.name, state)
+        store.states.forget_table(self.name, state)
         retention.unregister(self.job.trail, self.job.names.table(state.source))
 
     def _park(self, store: TargetStore, state: TableState, reason: str) -> TableState:
         log.get(job=self.name, table=str(state.source)).warning("table_parked", reason=reason)
         parked = park(state, reason)
-        store.save_table(self.name, parked, state)
+        store.states.save_table(self.name, parked, state)
         retention.unregister(self.job.trail, self.job.names.table(state.source))
         return parked
 
@@ -218,8 +218,8 @@ class Loading:
         """Those that were parked for a row that cannot be loaded."""
         store = self.target.store()
         try:
-            pairs = parked_for(self.job, refusal, store.tables(self.name))
-            store.save_tables(self.name, [(parked, before) for before, parked in pairs])
+            pairs = parked_for(self.job, refusal, store.states.tables(self.name))
+            store.states.save_tables(self.name, [(parked, before) for before, parked in pairs])
         finally:
             store.close()
         for _, parked in pairs:
@@ -229,7 +229,7 @@ class Loading:
     def _park_all(self, parked: Mapping[TableId, str]) -> None:
         store = self.target.store()
         try:
-            states = store.tables(self.name)
+            states = store.states.tables(self.name)
             for table, reason in parked.items():
                 if table in states:
                     self._park(store, states[table], reason)
@@ -321,7 +321,7 @@ class Loading:
             store = self.target.store()
             try:
                 ends.prepare_target(self.job, store)
-                states = store.tables(self.name)
+                states = store.states.tables(self.name)
             finally:
                 store.close()
             self._with_children(table, states, recreate, with_children, keep)

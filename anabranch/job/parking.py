@@ -45,7 +45,7 @@ def parked_tables(job: Job, table: TableId | None = None) -> list[ParkedTable]:
     """All of them, or one. Raises ConfigError for one that is not parked."""
     store = ends.target_of(job).store()
     try:
-        states = store.tables(job.config.name) if store.exists() else {}
+        states = store.states.tables(job.config.name) if store.exists() else {}
     finally:
         store.close()
     found = [state for _, state in sorted(states.items()) if state.is_parked and table in (None, state.source)]
@@ -88,13 +88,13 @@ def resume(job: Job, table: TableId | None) -> list[TableId]:
     it, now or when it starts. Returns which."""
     store = ends.target_of(job).store()
     try:
-        states = store.tables(job.config.name) if store.exists() else {}
+        states = store.states.tables(job.config.name) if store.exists() else {}
         groups = _groups(job, states, table)
         for state in groups:
             assert state.facts.resumes is not None, "so it was chosen"
             retention.hold(job.trail, job.names.table(state.source), state.facts.resumes)
             if state.is_parked:
-                store.save_table(job.config.name, to_resume(state), state)
+                store.states.save_table(job.config.name, to_resume(state), state)
     finally:
         store.close()
     return [state.source for state in groups]
@@ -162,10 +162,10 @@ def give_up(job: Job, table: TableId) -> int:
         )
     store = ends.target_of(job).store()
     try:
-        states = store.tables(job.config.name)
+        states = store.states.tables(job.config.name)
         mine = states[table]
         for state in together(mine, states) if mine.facts.resumes is not None else [mine]:
-            store.save_table(job.config.name, give_up_place(state), state)
+            store.states.save_table(job.config.name, give_up_place(state), state)
             retention.unregister(job.trail, job.names.table(state.source))
     finally:
         store.close()

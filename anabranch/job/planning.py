@@ -68,14 +68,14 @@ def plan(job: Job, execute: bool) -> Plan | None:
         require_stopped(job)
     store = ends.target_of(job).store()
     try:
-        known = store.job(job.config.name) if store.exists() else None
+        known = store.jobs.job(job.config.name) if store.exists() else None
         if known is None:
             return None
-        states = store.tables(job.config.name)
+        states = store.states.tables(job.config.name)
         found = _plan(job, json.loads(known["definition"]), states)
         if execute and found.lines:
             _take_over(job, store, found, states)
-            store.save_job(job.config.name, {**known, "definition": json.dumps(job.config.fingerprint())})
+            store.jobs.save_job(job.config.name, {**known, "definition": json.dumps(job.config.fingerprint())})
         return found
     finally:
         store.close()
@@ -231,9 +231,9 @@ def _take_over(job: Job, store: TargetStore, found: Plan, states: Mapping[TableI
         if state is None:
             continue
         if change.kind == GONE:
-            store.forget_table(job.config.name, state)
+            store.states.forget_table(job.config.name, state)
         else:
-            store.save_table(job.config.name, _waiting(state, change), state)
+            store.states.save_table(job.config.name, _waiting(state, change), state)
         retention.unregister(job.trail, job.names.table(change.table))
 
 

@@ -63,14 +63,14 @@ def script(job: Job, table: TableId | None) -> Script:
     definitions = _definitions(job, table)
     job.rules.targets(definitions)
     tables = [(schema, job.rules.target_table(schema)) for _, schema in sorted(definitions.items())]
-    loader = ends.target_of(job.targets()[0]).loader(ends.value_rules(job))  # the same for each
+    target = ends.target_of(job.targets()[0]).tables(ends.value_rules(job))  # the same for each
     try:
-        steps = list(loader.script(tables))
+        steps = list(target.script(tables))
         if table is not None:  # its foreign keys need the others' names
-            alone = loader.script([(s, t) for s, t in tables if s.id == table])
+            alone = target.script([(s, t) for s, t in tables if s.id == table])
             steps = [step for step in alone if step.table is None] + [step for step in steps if step.table == table]
     finally:
-        loader.close()
+        target.close()
     return Script(job.config.name, tuple(steps), () if table else _left_out(job, definitions))
 
 

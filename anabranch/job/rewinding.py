@@ -69,14 +69,14 @@ def _rewind(job: Job, position: str, execute: bool) -> Rewound:
         require_still(job)
     store = ends.target_of(job).store()
     try:
-        now = store.checkpoint(job.config.name) if store.exists() else None
+        now = store.jobs.checkpoint(job.config.name) if store.exists() else None
         if now is None:
             raise StateError("the job has not begun at the target", job=job.config.name, hint="load its tables first")
         ends.refuse_changed_job(job)
-        states = store.tables(job.config.name)
+        states = store.states.tables(job.config.name)
         with TrailReader(job.trail) as trail:
             there = _place(job, trail, position, now.position)
-            found = _Plan(job, trail, states, store.others(job.config.name), now.position, there).made()
+            found = _Plan(job, trail, states, store.states.others(job.config.name), now.position, there).made()
         if execute:
             _go_back(job, store, states, now, found)
         return found
@@ -166,16 +166,16 @@ def _go_back(
     retention.register(job.trail, job.names.apply, found.to.sequence)
     windows = {table: _in_window(states[table], found) for table in (*found.tables, *found.left) if table in states}
     reach("rewind.held")
-    loader = ends.target_of(job).loader(ends.value_rules(job))
+    tables = ends.target_of(job).tables(ends.value_rules(job))
     try:
         for table in found.tables:
             state = states[table]
-            store.save_table(job.config.name, build_again(state), state)
+            store.states.save_table(job.config.name, build_again(state), state)
             if state.schema:
-                loader.take_off_keys(job.config.name, job.rules.target_table(state.schema))
+                tables.take_off_keys(job.config.name, job.rules.target_table(state.schema))
             reach("rewind.opened")
     finally:
-        loader.close()
+        tables.close()
     _move(job, store, now, found, [state for state in windows.values() if state])
 
 
@@ -192,7 +192,7 @@ def _in_window(state: TableState, found: Rewound) -> TableState | None:
 
 def _require_same(job: Job, store: TargetStore, states: Sequence[TableState]) -> None:
     """Behind the claim nobody applies any more: are these tables still as they were looked at?"""
-    there = store.tables(job.config.name)
+    there = store.states.tables(job.config.name)
     for state in states:
         known = there.get(state.source)
         if known is None or not known.is_streaming or known.generation != state.generation:

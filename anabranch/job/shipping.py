@@ -79,7 +79,7 @@ class Shipper:
         oldest = trace.id_before(self._job.config.trace.retain_hours)
         store = ends.target_of(self._job).store()
         try:
-            return store.add_trace(self._job.config.name, batch, oldest)
+            return store.journal.add_trace(self._job.config.name, batch, oldest)
         finally:
             store.close()
 
@@ -122,7 +122,7 @@ def entries(job: Job, since: datetime | None, at_target: bool) -> list[dict[str,
     store = ends.target_of(job).store()
     try:
         first = f"{int(since.timestamp() * 1_000_000_000):020d}" if since else ""
-        return store.trace(job.config.name, first)
+        return store.journal.trace(job.config.name, first)
     finally:
         store.close()
 

@@ -30,7 +30,7 @@ def skipped(job: Job) -> list[Skipped]:
     """All that was asked for, done or not."""
     store = ends.target_of(job).store()
     try:
-        return store.skipped(job.config.name) if store.exists() else []
+        return store.journal.skipped(job.config.name) if store.exists() else []
     finally:
         store.close()
 
@@ -47,7 +47,7 @@ def skip(job: Job, position: str, execute: bool) -> Skipped:
         _require_ahead(job, store, found)
         if execute:
             store.prepare()
-            store.skip(job.config.name, found)
+            store.journal.skip(job.config.name, found)
     finally:
         store.close()
     return found
@@ -58,14 +58,14 @@ def unskip(job: Job, position: str) -> int:
     sequence = sequence_of(job, position)
     store = ends.target_of(job).store()
     try:
-        known = {one.sequence: one for one in (store.skipped(job.config.name) if store.exists() else [])}
+        known = {one.sequence: one for one in (store.journal.skipped(job.config.name) if store.exists() else [])}
         if sequence not in known:
             raise ConfigError(f"{position} is not to be skipped", job=job.config.name, hint="anabranch skip ls JOB")
         require_still(job)
         if _applied(job, store) >= sequence:
             hint = "load its tables again, where what it did is wanted after all"
             raise ConfigError(f"{known[sequence].position} was left out already", job=job.config.name, hint=hint)
-        store.unskip(job.config.name, sequence)
+        store.journal.unskip(job.config.name, sequence)
     finally:
         store.close()
     return sequence
@@ -120,16 +120,16 @@ def _waits(state: TableState | None, sequence: int) -> bool:
 
 
 def _applied(job: Job, store: TargetStore) -> int:
-    checkpoint = store.checkpoint(job.config.name) if store.exists() else None
+    checkpoint = store.jobs.checkpoint(job.config.name) if store.exists() else None
     return checkpoint.position.sequence if checkpoint else -1
 
 
 def _require_ahead(job: Job, store: TargetStore, found: Skipped) -> None:
-    if not store.exists() or store.job(job.config.name) is None:
+    if not store.exists() or store.jobs.job(job.config.name) is None:
         raise StateError("the job has not begun at the target", job=job.config.name, hint="load its tables first")
     if (applied := _applied(job, store)) < found.sequence:
         return
-    states = store.tables(job.config.name)
+    states = store.states.tables(job.config.name)
     if found.changes and all(_waits(states.get(TableId.parse(name)), found.sequence) for name in found.changes):
         return  # the others have nothing in it
     parked = [

@@ -194,8 +194,10 @@ def _target(
         store = ends.target_of(job).store()
         try:
             if store.exists():
-                checkpoint = store.checkpoint(job.config.name)
-                tables = [_table(s, snapshot) for _, s in sorted(store.tables(job.config.name, whole=False).items())]
+                checkpoint = store.jobs.checkpoint(job.config.name)
+                tables = [
+                    _table(s, snapshot) for _, s in sorted(store.states.tables(job.config.name, whole=False).items())
+                ]
         finally:
             store.close()
     except (SourceError, TargetError) as error:

@@ -81,8 +81,8 @@ def _states(job: Job) -> tuple[dict[TableId, TableState], frozenset[TableId]]:
     """And the target tables that other jobs write to."""
     store = ends.target_of(job).store()
     try:
-        found = store.tables(job.config.name) if store.exists() else {}
-        others = store.others(job.config.name) if found else frozenset()
+        found = store.states.tables(job.config.name) if store.exists() else {}
+        others = store.states.others(job.config.name) if found else frozenset()
     finally:
         store.close()
     if not found:

@@ -17,13 +17,14 @@ from functools import partial
 
 from anabranch import log
 from anabranch.contracts import (
+    LabelTables,
     Loader,
     RawLoader,
     RawReader,
+    RowTarget,
     SharingReader,
     SnapshotReader,
     SourceConnector,
-    TargetConnector,
     ValueRules,
     WaryReader,
 )
@@ -33,7 +34,6 @@ from anabranch.load.asides import PieceAsides
 from anabranch.load.plan import Knot, Piece, pieces_of
 from anabranch.model.ids import TableId
 from anabranch.model.position import LogMark
-from anabranch.rows.labels import LabelLoader
 from anabranch.rows.left_out import apart
 from anabranch.spark.where import read_columns
 
@@ -65,7 +65,7 @@ class ChunkWork:
 
     job: str
     source: SourceConnector
-    target: TargetConnector
+    target: RowTarget
     rules: ValueRules
     lock: str = "none"
     expected_identity: str = ""
@@ -166,11 +166,11 @@ class ChunkWork:
         tables = [one.load.schema.id for one in pieces_of(piece) if one.load.schema.needs]
         if not tables:
             return False
-        with closing(self.target.loader(self.rules)) as loader, closing(self.source.catalog()) as catalog:
-            if not isinstance(loader, LabelLoader):
+        with closing(self.target.tables(self.rules)) as target, closing(self.source.catalog()) as catalog:
+            if not isinstance(target, LabelTables):
                 return False
             found = catalog.tables(lambda table: table in tables)
-            return bool(loader.add_labels([need for schema in found.values() for need in schema.needs]))
+            return bool(target.add_labels([need for schema in found.values() for need in schema.needs]))
 
     def _finish(
         self, piece: Piece | Knot, marks: tuple[str, str], form: str, blocks: Iterator[bytes]

@@ -17,11 +17,12 @@ from anabranch.contracts import (
     LoadedChunk,
     Loader,
     NewLoad,
+    RowTarget,
     SharingReader,
     SnapshotReader,
     SourceConnector,
-    TargetConnector,
     TargetStore,
+    TargetTables,
     ValueRules,
 )
 from anabranch.errors import SchemaError
@@ -121,7 +122,7 @@ class Planned:
 def plan(
     job: str,
     source: SourceConnector,
-    target: TargetConnector,
+    target: RowTarget,
     tables: list[LoadTable],
     *,
     rows_per_chunk: int | None = None,
@@ -134,12 +135,13 @@ def plan(
     can."""
     with (
         closing(target.store()) as store,
+        closing(target.tables(rules)) as made,
         closing(target.loader(rules)) as loader,
         closing(source.snapshot(expected_identity)) as snapshot,
     ):
         beside = frozenset(load.table.target for load in tables)
-        planner = _Planner(job, store, loader, snapshot, rows_per_chunk, rules, beside, by_place)
-        states = store.tables(job)
+        planner = _Planner(job, store, made, loader, snapshot, rows_per_chunk, rules, beside, by_place)
+        states = store.states.tables(job)
         found = [*planner.new(tables, states), *(planner.table(load, states) for load in tables)]
     return sorted((one for one in found if one), key=lambda one: -one.estimate)
 
@@ -148,6 +150,7 @@ def plan(
 class _Planner:
     job: str
     store: TargetStore
+    tables: TargetTables
     loader: Loader
     snapshot: SnapshotReader
     rows_per_chunk: int | None
@@ -203,9 +206,9 @@ class _Planner:
         beside another load's facts.
         """
         of = (self.job, load.generation)
-        self.loader.create_table(load.schema, load.table, self.rules, load.recreate, self.beside, of)
+        self.tables.create_table(load.schema, load.table, self.rules, load.recreate, self.beside, of)
         pending = prepare(state, load.schema, load.table.target, load.joins, load.keep)
-        self.store.save_table(self.job, pending, state)
+        self.store.states.save_table(self.job, pending, state)
         reach("load.table.created")
         return self._begin_generation(load)
 

@@ -16,10 +16,11 @@ from anabranch.contracts import (
     LoadedChunk,
     Loader,
     RawLoader,
+    RowTarget,
     SharingReader,
     SourceConnector,
-    TargetConnector,
     TargetStore,
+    TargetTables,
     ValueRules,
 )
 from anabranch.errors import AnabranchError, Fenced, Retry, SourceUnavailable, StateError, TargetBusy, TargetUnavailable
@@ -51,7 +52,7 @@ def load_tables(
     job: str,
     engine: Engine,
     source: SourceConnector,
-    target: TargetConnector,
+    target: RowTarget,
     tables: Sequence[LoadTable],
     *,
     rows_per_chunk: int | None = None,
@@ -135,7 +136,7 @@ def sharing(source: SourceConnector, identity: str, planned: Sequence[Planned]) 
         yield snapshot.share(cut) if cut and isinstance(snapshot, SharingReader) else ""
 
 
-def forms_of(target: TargetConnector, rules: ValueRules, planned: Sequence[Planned]) -> dict[TableId, str]:
+def forms_of(target: RowTarget, rules: ValueRules, planned: Sequence[Planned]) -> dict[TableId, str]:
     """Return the form in which target tables take rows without decoding, by table."""
     left = [one.load.table for one in planned if one.pieces]
     with closing(target.loader(rules)) as loader:
@@ -167,6 +168,7 @@ class _Load:
         self.work, self.engine, self.on_progress, self.stop = work, engine, on_progress, stop
         self.on_wait, self.parked = on_wait, parked
         self.store, self.loader = work.target.store(), work.target.loader(work.rules)
+        self.made = work.target.tables(work.rules)
         self.tables = {one.load.schema.id: one for one in planned}
         self.rows = {table: one.rows for table, one in self.tables.items()}
         self.open = {table: {piece.number: piece for piece in one.pieces} for table, one in self.tables.items()}
@@ -233,7 +235,7 @@ class _Load:
 
         They are committed together, so somebody else has loaded those (a release that did not know of it).
         """
-        states = self.store.tables(self.work.job)
+        states = self.store.states.tables(self.work.job)
         here = {t: self.tables[t].chunks for t in together & self.tables.keys()}
         there = [t for t, chunks in here.items() if any(chunk.rows is not None for chunk in chunks)]
         there += [t for t in together - here.keys() if t in states and not states[t].is_parked]
@@ -298,7 +300,7 @@ class _Load:
             reach("load.handover")
             try:
                 loads = [self.tables[table].load for table in some]
-                hand_over_all(self.store, self.loader, self.work.job, loads, self.parked)
+                hand_over_all(self.store, self.made, self.loader, self.work.job, loads, self.parked)
             except UNAVAILABLE as error:
                 self.unavailable.append(error)
                 self.close()
@@ -311,6 +313,7 @@ class _Load:
         """Close the connections that hand tables over; they are opened again when needed."""
         self.store.close()
         self.loader.close()
+        self.made.close()
 
     def report(self, table: TableId) -> None:
         self.on_progress(table, self.rows[table], self.tables[table].estimate)
@@ -346,17 +349,22 @@ class _Load:
 
 
 def hand_over_all(
-    store: TargetStore, loader: Loader, job: str, loads: Sequence[LoadTable], parked: Callable[[TableId], str]
+    store: TargetStore,
+    tables: TargetTables,
+    loader: Loader,
+    job: str,
+    loads: Sequence[LoadTable],
+    parked: Callable[[TableId], str],
 ) -> None:
     """Hand over many tables at once; one by one where some are not as their load left them.
 
     Whether capture has parked one is asked after its indexes are built, which may take long.
     """
-    states = store.tables(job) if len(loads) > 1 else {}
-    asides = store.count_aside(job)  # also what a former run has, by another job file
+    states = store.states.tables(job) if len(loads) > 1 else {}
+    asides = store.asides.count_aside(job)  # also what a former run has, by another job file
     plain = [load for load in loads if _is_under_way(states.get(load.schema.id), load)]
     for load in loads:
-        loader.index_cascades(load.schema, load.table)
+        tables.index_cascades(load.schema, load.table)
     ledgers = loader.ledgers(job, {load.schema.id: load.generation for load in plain}) if plain else {}
     saved: list[tuple[TableState, TableState | None]] = []
     for load in plain:
@@ -364,24 +372,33 @@ def hand_over_all(
         saved.append((_handed_over(job, load, state, ledgers[table], parked(table), asides.get(table, 0)), state))
     try:
         if saved:
-            store.save_tables(job, saved)
+            store.states.save_tables(job, saved)
     except Fenced:
         plain = []
     through = {load.schema.id for load in plain}
     for load in loads:
         if load.schema.id not in through:
-            hand_over(store, loader, job, load, parked(load.schema.id), asides.get(load.schema.id, 0))
+            found = parked(load.schema.id), asides.get(load.schema.id, 0)
+            hand_over(store, tables, loader, job, load, *found)
     for load in loads:
         if asides.get(load.schema.id, 0) > load.aside_limit:  # behind its park, for which they are the reason
-            store.forget_aside(job, load.schema.id)
+            store.asides.forget_aside(job, load.schema.id)
 
 
-def hand_over(store: TargetStore, loader: Loader, job: str, load: LoadTable, parked: str = "", asides: int = 0) -> None:
+def hand_over(
+    store: TargetStore,
+    tables: TargetTables,
+    loader: Loader,
+    job: str,
+    load: LoadTable,
+    parked: str = "",
+    asides: int = 0,
+) -> None:
     """Tell the stream that the table is there, with the marks of all chunks. May be repeated.
 
     One that capture has parked meanwhile stays parked: if that lies before the first chunk's mark, the stream would not
     look at it again."""
-    state = store.table(job, load.schema.id)
+    state = store.states.table(job, load.schema.id)
     if state is not None and state.is_handed_over(load.generation):
         return  # an answer was lost, or another load has done it; the stream may have noted something since
     if state is None or not _is_under_way(state, load):
@@ -391,12 +408,12 @@ def hand_over(store: TargetStore, loader: Loader, job: str, load: LoadTable, par
             table=str(load.schema.id),
             hint="another load of the table was started: let one of them end",
         )
-    loader.index_cascades(load.schema, load.table)
+    tables.index_cascades(load.schema, load.table)
     now = _handed_over(job, load, state, loader.chunks(job, load.schema.id, load.generation), parked, asides)
     try:
-        store.save_table(job, now, state)
+        store.states.save_table(job, now, state)
     except Fenced:
-        there = store.table(job, load.schema.id)
+        there = store.states.table(job, load.schema.id)
         if there is None or not there.is_handed_over(load.generation):
             raise
 

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from anabranch.model.ids import TableId
 
 
+class When(StrEnum):
+    """When a statement of a load runs; the values are read by people, and in `schema print --json`."""
+
+    BEFORE_LOAD = "before the load"
+    AFTER_LOAD = "after the load"
+
+
 @dataclass(frozen=True, slots=True)
 class DdlStep:
-    """A statement of a load, `when` it runs, and for which source table; without `sql` one that is left out: `note` says
-    what and why."""
+    """A statement of a load, `when` it runs, and for which source table (None: for several); without `sql` one that is left
+    out: `note` says what and why."""
 
-    when: str
+    when: When
     table: TableId | None
     sql: str = ""
     note: str = ""

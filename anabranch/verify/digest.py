@@ -14,7 +14,7 @@ from zlib import crc32
 
 import numpy as np
 
-from anabranch.contracts import SnapshotReader, SourceConnector, TargetConnector, TargetReader, ValueRules
+from anabranch.contracts import RowTarget, SnapshotReader, SourceConnector, TargetReader, ValueRules
 from anabranch.rows import compiled
 from anabranch.rows.left_out import as_lines
 from anabranch.rows.net import TargetTable
@@ -100,7 +100,7 @@ class Reading:
     """Reads a piece of either side (spark/pieces.py); what is done with its rows is for a subclass."""
 
     source: SourceConnector
-    target: TargetConnector
+    target: RowTarget
     rules: ValueRules
     expected_identity: str = ""
     kept: dict[str, Any] | None = field(default=None, compare=False, kw_only=True)  # what a task has open, by its end

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 
-from anabranch.contracts import HashingReader, HashingSnapshot, SourceConnector, TargetConnector, ValueRules
+from anabranch.contracts import HashingReader, HashingSnapshot, RowTarget, SourceConnector, ValueRules
 from anabranch.model.ids import TableId
 from anabranch.rows import compiled
 from anabranch.rows.fingerprint import Fingerprint, Hashed, are_hashed, of_lines
@@ -23,7 +23,7 @@ from anabranch.verify.plan import Piece, VerifyTable
 
 
 def possible(
-    source: SourceConnector, target: TargetConnector, tables: Sequence[VerifyTable], rules: ValueRules
+    source: SourceConnector, target: RowTarget, tables: Sequence[VerifyTable], rules: ValueRules
 ) -> list[VerifyTable]:
     """Return the tables that both ends can sum up: a target that makes fingerprints, and a source that does too.
 

@@ -9,10 +9,10 @@ from itertools import zip_longest
 
 from anabranch.contracts import (
     Bounds,
+    RowTarget,
     SharingReader,
     SnapshotReader,
     SourceConnector,
-    TargetConnector,
     TargetReader,
     ValueRules,
 )
@@ -47,7 +47,7 @@ class Piece:
 
 def cut(
     source: SourceConnector,
-    target: TargetConnector,
+    target: RowTarget,
     tables: Sequence[VerifyTable],
     *,
     rows_per_piece: int,

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
-from anabranch.contracts import SourceConnector, TargetConnector, ValueRules
+from anabranch.contracts import RowTarget, SourceConnector, ValueRules
 from anabranch.model.ids import TableId
 from anabranch.spark import pieces
 from anabranch.spark.pieces import MOST_TOGETHER
@@ -76,7 +76,7 @@ class _Sides:
 def verify_tables(
     spark_factory: Callable[[], SparkSession],
     source: SourceConnector,
-    target: TargetConnector,
+    target: RowTarget,
     tables: Sequence[VerifyTable],
     *,
     rules: ValueRules | None = None,

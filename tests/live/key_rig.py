@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -261,7 +261,8 @@ def rig(
         chosen = policies or {}
         mine = [s for s in schemas if states[s.id].state != "parked" and not states[s.id].facts.joins]
         tables = {s.id: Followed(s, targets[s.id], on_conflict=chosen.get(s.id.name, STRICT)) for s in mine}
-        enforced = loader.foreign_keys(list(targets.values()))
+        with closing(connector.catalog()) as catalog:
+            enforced = catalog.foreign_keys(list(targets.values()))
         keys = None if writer.bypasses() else key_order({s.id: s for s in schemas}, targets, enforced)
         return ApplyContext(tables, rules_of(tables), "truncate", keys)
 

@@ -19,8 +19,8 @@ from anabranch.apply.images import gather
 from anabranch.connectors.postgresql.target import apply
 from anabranch.connectors.postgresql.target.apply import PostgresWriter
 from anabranch.connectors.postgresql.target.exchange import CANNOT_PARK
-from anabranch.connectors.postgresql.target.load import PostgresLoader
 from anabranch.connectors.postgresql.target.stage import PostgresStager
+from anabranch.connectors.postgresql.target.standing import PostgresCatalog
 from anabranch.connectors.postgresql.target.store import PostgresStore
 from anabranch.contracts import Conflict, ValueRules
 from anabranch.model.endpoint import Endpoint
@@ -50,8 +50,8 @@ class Target:
 
     def unique(self, table: TargetTable) -> frozenset[str]:
         if table.target not in self.known:
-            with closing(PostgresLoader(self.endpoint, ValueRules())) as loader:
-                self.known[table.target] = loader.unique_columns([table]).get(table.source, frozenset())
+            with closing(PostgresCatalog(self.endpoint)) as catalog:
+                self.known[table.target] = catalog.unique_columns([table]).get(table.source, frozenset())
         return self.known[table.target]
 
     def net(self, of: TableSchema, table: TargetTable, changes: Sequence[tuple]) -> TableNet:

@@ -24,14 +24,14 @@ AGAIN = "still refused: "
 def settle_wishes(applier: Applier, following: Following) -> None:
     """Carry out what is asked for; what the target still refuses stays set aside, and says so."""
     has_some = any(state.facts.set_aside for state in applier.states.values())
-    if not has_some or not applier.store.asked(applier.job):
+    if not has_some or not applier.store.asides.asked(applier.job):
         return
     rows: dict[tuple[TableId, tuple[object, ...]], list[AsideChange]] = {}
-    for change in applier.store.set_aside(applier.job):
+    for change in applier.store.asides.set_aside(applier.job):
         rows.setdefault((change.source, tuple(change.key.items())), []).append(change)
     for (table, _), changes in rows.items():
         wish = next((change.wish for change in changes if change.wish), "")
-        state = applier.store.table(applier.job, table) if wish else None
+        state = applier.store.states.table(applier.job, table) if wish else None
         if state is not None and state.is_at_rest:
             _settle(applier, following, state, changes, wish == DISCARD)
     applier.look()
@@ -54,8 +54,8 @@ def _settle(
     except (TargetError, ConfigError, StateError) as refusal:
         _back_out(applier)
         reason = f"{AGAIN}{refusal.message}"
-        applier.store.wish(applier.job, numbers, "")
-        applier.store.wish(applier.job, numbers[:1], "", reason)
+        applier.store.asides.wish(applier.job, numbers, "")
+        applier.store.asides.wish(applier.job, numbers[:1], "", reason)
         bound.warning("row_not_released", numbers=numbers, reason=reason)
     else:
         bound.warning("row_discarded" if discards else "row_released", numbers=numbers)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from anabranch import log
 from anabranch.apply.closure import closure
-from anabranch.contracts import TargetConnector, ValueRules
+from anabranch.contracts import RowTarget, ValueRules
 from anabranch.errors import AnabranchError, TargetUnavailable
 from anabranch.failpoints import reach
 from anabranch.model.ids import TableId
@@ -30,7 +30,7 @@ class Finisher:
     def __init__(
         self,
         job: str,
-        target: TargetConnector,
+        target: RowTarget,
         rules: ValueRules,
         target_table: Callable[[TableSchema], TargetTable],
     ) -> None:
@@ -88,14 +88,14 @@ class Finisher:
     def raise_sequences(self, states: Mapping[TableId, TableState]) -> None:
         """Raises sequences where apply ends: rows that came by the stream have their numbers from the source."""
         tables = [self.target_table(s.schema) for s in states.values() if s.is_streaming and s.schema]
-        loader = self.target.loader(self.rules)
+        target = self.target.tables(self.rules)
         try:
-            for problem in loader.raise_sequences(tables):
+            for problem in target.raise_sequences(tables):
                 log.get(job=self.job).warning("sequence_not_raised", reason=problem)
         except TargetUnavailable as lost:
             log.get(job=self.job).warning("target_lost", doing="raise sequences", error=lost.message)
         finally:
-            loader.close()
+            target.close()
 
     def close(self) -> None:
         self._is_closing.set()
@@ -107,16 +107,16 @@ class Finisher:
         todo = {table: todo[table] for table in _deepest_first(todo)}
         try:
             reach("apply.build")
-            loader = self.target.loader(self.rules)
+            target = self.target.tables(self.rules)
             try:
                 open_points: dict[TableId, list[str]] = {}
                 for few in self._few(todo):
-                    open_points |= loader.build_small(self.job, [(s, tables[t]) for t, s in few.items()], tables.get)
+                    open_points |= target.build_small(self.job, [(s, tables[t]) for t, s in few.items()], tables.get)
                     for table, schema in self._some({t: todo[t] for t in few if t not in open_points}):
-                        open_points[table] = loader.build(self.job, schema, tables[table], tables.get)
+                        open_points[table] = target.build(self.job, schema, tables[table], tables.get)
                 for table, schema in self._some({t: todo[t] for t, points in open_points.items() if points}):
                     # a foreign key may have waited for another table's unique key
-                    open_points[table] = loader.build(self.job, schema, tables[table], tables.get)
+                    open_points[table] = target.build(self.job, schema, tables[table], tables.get)
                 reach("apply.built")
                 self._pause = FIRST_PAUSE
                 for table, points in open_points.items():
@@ -124,7 +124,7 @@ class Finisher:
                         log.get(job=self.job, table=str(table)).warning("not_built", points=points)
                 self._results = {table: (todo[table].generation, points) for table, points in open_points.items()}
             finally:
-                loader.close()
+                target.close()
         except TargetUnavailable as lost:
             log.get(job=self.job).warning("target_lost", doing="build indexes", error=str(lost), retry_in=self._pause)
             self._not_before = time.monotonic() + self._pause

@@ -30,7 +30,7 @@ def join_loaded(applier: Applier, following: Following) -> None:
     holds = set(filter(applier.names.is_table, retention.readers(directory)))
     if not holds:
         return
-    states = applier.store.tables(applier.job)
+    states = applier.store.states.tables(applier.job)
     tried, through = set[TableId](), set[TableId]()
     applier.states |= {table: state for table, state in states.items() if table not in applier.context.tables}
     for table, state in states.items():

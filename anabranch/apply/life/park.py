@@ -46,7 +46,7 @@ def let_go(
 ) -> dict[TableId, TableState]:
     """Behind a commit that forgot tables: holds the trail no longer for those whose rows are gone. Returns the others, of
     which a load had begun before."""
-    found = {table: store.table(job, table) for table in forgotten}
+    found = {table: store.states.table(job, table) for table in forgotten}
     for table in (table for table, state in found.items() if state is None):
         retention.unregister(trail, names.table(table))
     return {table: state for table, state in found.items() if state is not None}

@@ -64,41 +64,44 @@ def rule_26_what_is_set_aside_is_kept_with_the_epoch(target: Target) -> None:
 
     with Epochs(target) as epochs, closing(target.connector.store()) as store:
         refuses(Conflict, partial(epochs.do, breaks))
-        assert store.set_aside(JOB, of.source) == []
+        assert store.asides.set_aside(JOB, of.source) == []
         numbers = epochs.do(lambda writer: [writer.set_aside(JOB, change) for change in changes])
-        found = store.set_aside(JOB)
+        found = store.asides.set_aside(JOB)
         assert found == changes and [one.number for one in found] == numbers == sorted(numbers)  # type: ignore[call-overload]  # numbers are set by then
-        assert all(one.set_aside_at > 0 for one in found) and store.set_aside(JOB, other.source) == changes[2:]
-        assert store.set_aside("another") == [] == store.set_aside(JOB, discarded=True)
+        assert all(one.set_aside_at > 0 for one in found) and store.asides.set_aside(JOB, other.source) == changes[2:]
+        assert store.asides.set_aside("another") == [] == store.asides.set_aside(JOB, discarded=True)
         first, second, _ = (one.number for one in found)
-        assert store.wish(JOB, [first, second], RELEASE) == 2 and store.wish("another", [first], DISCARD) == 0
-        assert store.wish(JOB, [first], "", "still a check") == 1
+        assert (
+            store.asides.wish(JOB, [first, second], RELEASE) == 2
+            and store.asides.wish("another", [first], DISCARD) == 0
+        )
+        assert store.asides.wish(JOB, [first], "", "still a check") == 1
         asked = [replace(changes[0], reason="still a check"), replace(update, wish=RELEASE)]
-        assert store.set_aside(JOB, of.source) == asked
+        assert store.asides.set_aside(JOB, of.source) == asked
 
 
 def rule_26_what_is_set_aside_is_settled_once(target: Target) -> None:
     of = make(target, table("aside_settled"))
     with Epochs(target) as epochs, closing(target.connector.store()) as store:
         made = epochs.do(lambda writer: [writer.set_aside(JOB, aside(of, str(n))) for n in range(4)])
-        numbers = [one.number for one in store.set_aside(JOB, of.source)]
+        numbers = [one.number for one in store.asides.set_aside(JOB, of.source)]
         assert numbers == made
-        state = store.table(JOB, of.source)
+        state = store.states.table(JOB, of.source)
         assert state is not None
 
         def settle(before: TableState, some: list[int], discarded: bool = False) -> Callable[[], object]:
             return lambda: epochs.do(lambda writer: writer.settle_aside(JOB, before, some, discarded))
 
         epochs.do(lambda writer: writer.settle_aside(JOB, state, numbers[:1], False))
-        assert [one.number for one in store.set_aside(JOB, of.source)] == numbers[1:]
+        assert [one.number for one in store.asides.set_aside(JOB, of.source)] == numbers[1:]
         for before, some in ((state, numbers[:2]), (replace(state, generation=99), numbers[1:2])):
             refuses(Fenced, settle(before, some))
             epochs.writer.rollback()
         epochs.do(lambda writer: writer.settle_aside(JOB, state, numbers[1:3], True))
-        assert [one.number for one in store.set_aside(JOB, of.source)] == numbers[3:]
-        gone = store.set_aside(JOB, of.source, discarded=True)
+        assert [one.number for one in store.asides.set_aside(JOB, of.source)] == numbers[3:]
+        gone = store.asides.set_aside(JOB, of.source, discarded=True)
         assert [one.number for one in gone] == numbers[1:3] and all(one.is_discarded and not one.wish for one in gone)
-        assert store.wish(JOB, numbers, RELEASE) == 1
+        assert store.asides.wish(JOB, numbers, RELEASE) == 1
         refuses(Fenced, settle(state, numbers[1:2]))
         epochs.writer.rollback()
 
@@ -109,7 +112,7 @@ def a_load_or_a_table_that_is_left_out_forgets_what_is_set_aside(target: Target)
     with Epochs(target) as epochs, closing(target.connector.store()) as store:
         states: dict[TableId, TableState] = {}
         for one in tables:
-            found = store.table(JOB, one.source)
+            found = store.states.table(JOB, one.source)
             assert found is not None
             states[one.source] = replace(found, facts=Facts(set_aside=2, built=True))
 
@@ -120,17 +123,17 @@ def a_load_or_a_table_that_is_left_out_forgets_what_is_set_aside(target: Target)
                 writer.save_table(JOB, states[one.source])
 
         epochs.do(both)
-        number = store.set_aside(JOB, of.source)[0].number
+        number = store.asides.set_aside(JOB, of.source)[0].number
         epochs.do(lambda writer: writer.settle_aside(JOB, states[of.source], [number], True))
         with closing(target.connector.loader(RULES)) as loader:
             loader.begin_generation(JOB, of, 1, [Bounds()], True)
-            assert len(store.set_aside(JOB, of.source)) == 1  # a load that goes on
+            assert len(store.asides.set_aside(JOB, of.source)) == 1  # a load that goes on
             loader.begin_generation(JOB, of, 2, [Bounds()], True)
-        assert store.set_aside(JOB, of.source) == [] == store.set_aside(JOB, of.source, discarded=True)
-        loaded = store.table(JOB, of.source)
+        assert store.asides.set_aside(JOB, of.source) == [] == store.asides.set_aside(JOB, of.source, discarded=True)
+        loaded = store.states.table(JOB, of.source)
         assert loaded is not None and loaded.facts == Facts(built=True)
-        store.forget_table(JOB, states[other.source])
-        assert store.set_aside(JOB, other.source) == []
+        store.states.forget_table(JOB, states[other.source])
+        assert store.asides.set_aside(JOB, other.source) == []
 
 
 CHECKS: tuple[Callable[[Target], None], ...] = (

@@ -80,30 +80,36 @@ def conflicts_are_noted_with_the_epoch(target: Target) -> None:
         raise Conflict(of.source, "made by the suite")
 
     with Epochs(target) as epochs, closing(target.connector.store()) as store:
-        before = len(store.conflicts(JOB))
+        before = len(store.journal.conflicts(JOB))
         refuses(Conflict, lambda: epochs.do(breaks))
-        assert len(store.conflicts(JOB)) == before
+        assert len(store.journal.conflicts(JOB)) == before
         for one in (first, second):
             epochs.do(lambda writer, one=one: writer.note(JOB, one))  # type: ignore[misc]  # mypy knows no types of bound defaults
-        found = store.conflicts(JOB)[before:]
+        found = store.journal.conflicts(JOB)[before:]
         assert found == [first, second] and found[0].number < found[1].number and found[0].noted_at > 0
-        assert store.conflicts(JOB, of.source)[-1] == first and store.conflicts("another") == []
-        assert store.conflicts(JOB, after=found[0].number) == [second]
-        assert store.conflicts(JOB, after=found[0].number - 1, limit=1) == [first]
-        assert store.forget_conflicts("another", found[1].number) == 0
-        assert store.forget_conflicts(JOB, found[0].number) == before + 1 and store.conflicts(JOB) == [second]
+        assert store.journal.conflicts(JOB, of.source)[-1] == first and store.journal.conflicts("another") == []
+        assert store.journal.conflicts(JOB, after=found[0].number) == [second]
+        assert store.journal.conflicts(JOB, after=found[0].number - 1, limit=1) == [first]
+        assert store.journal.forget_conflicts("another", found[1].number) == 0
+        assert store.journal.forget_conflicts(JOB, found[0].number) == before + 1 and store.journal.conflicts(JOB) == [
+            second
+        ]
 
 
 def transactions_to_leave_out_are_kept(target: Target) -> None:
     one, other = Skipped(12, "12@log.1:7", 5, {"shop.a": 2, "shop.b": 1}), Skipped(3, "3@log.1:2", 0, {})
     with closing(target.connector.store()) as store:
         for each in (one, other, replace(one, changes={})):
-            store.skip(JOB, each)
-        found = store.skipped(JOB)
+            store.journal.skip(JOB, each)
+        found = store.journal.skipped(JOB)
         assert [replace(each, asked_at=0) for each in found] == [other, one] and found[0].asked_at > 0
-        assert store.skipped("another") == []
-        assert store.unskip(JOB, 3) and not store.unskip(JOB, 3) and not store.unskip("another", 12)
-        assert [each.sequence for each in store.skipped(JOB)] == [12]
+        assert store.journal.skipped("another") == []
+        assert (
+            store.journal.unskip(JOB, 3)
+            and not store.journal.unskip(JOB, 3)
+            and not store.journal.unskip("another", 12)
+        )
+        assert [each.sequence for each in store.journal.skipped(JOB)] == [12]
 
 
 CHECKS: tuple[Callable[[Target], None], ...] = (

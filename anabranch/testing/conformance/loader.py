@@ -14,13 +14,13 @@ from anabranch.contracts import Bounds
 from anabranch.errors import Fenced, RowRefused, StateError, TargetError
 from anabranch.model.table_life import begin, hand_over, stream, take_out
 from anabranch.testing.conformance.subject import refuses
-from anabranch.testing.conformance.writer import JOB, RULES, Target, make, rows, schema, table, three
+from anabranch.testing.conformance.writer import JOB, RULES, Target, create, make, rows, schema, table, three
 
 
 def rule_29_a_chunk_is_loaded_once(target: Target) -> None:
     of = table("a")
+    create(target, of)
     with closing(target.connector.loader(RULES)) as loader:
-        loader.create_table(schema(of), of, RULES, False)
         loader.begin_generation(JOB, of, 1, [Bounds(None, ("5",)), Bounds(("5",), None)], False)
         for _ in range(2):
             assert loader.load_chunk(JOB, of, 1, 0, ("low", "high"), [b"1\t\\N\tone\n2\t1\ttwo\n"]) == 2
@@ -29,7 +29,7 @@ def rule_29_a_chunk_is_loaded_once(target: Target) -> None:
     assert (open_.rows, open_.low, open_.bounds) == (None, "", Bounds(("5",), None))
     assert rows(target, of) == [("1", None, "one"), ("2", "1", "two")]
     with closing(target.connector.store()) as store:
-        state = store.tables(JOB)[of.source]
+        state = store.states.tables(JOB)[of.source]
     assert (state.state, state.generation) == ("loading", 1)
 
 
@@ -40,8 +40,8 @@ def a_chunk_that_breaks_leaves_nothing(target: Target) -> None:
         yield b"1\t\\N\tone\n"
         raise ConnectionResetError("the source went away")
 
+    create(target, of)
     with closing(target.connector.loader(RULES)) as loader:
-        loader.create_table(schema(of), of, RULES, False)
         loader.begin_generation(JOB, of, 1, [Bounds()], False)
         refuses(Exception, lambda: loader.load_chunk(JOB, of, 1, 0, ("", ""), broken()))
     with closing(target.connector.loader(RULES)) as loader:
@@ -55,9 +55,9 @@ def a_chunk_that_breaks_leaves_nothing(target: Target) -> None:
 def chunks_that_are_loaded_together_come_together(target: Target) -> None:
     one, other = table("a"), table("b")
     good, bad = [b"1\t\\N\tone\n"], [b"1\t\\N\tone\n77\toops\tb\n"]
+    create(target, one, other)
     with closing(target.connector.loader(RULES)) as loader:
         for of in (one, other):
-            loader.create_table(schema(of), of, RULES, False)
             loader.begin_generation(JOB, of, 1, [Bounds()], False)
 
     def both(last: list[bytes]) -> None:
@@ -89,36 +89,36 @@ def rule_29_a_load_empties_no_table_that_streams(target: Target) -> None:
     """Apply has to let go of it first: it would go on with what is gone."""
     of = three(target)
     with closing(target.connector.store()) as store, closing(target.connector.loader(RULES)) as loader:
-        loading = store.tables(JOB)[of.source]
+        loading = store.states.tables(JOB)[of.source]
         streaming = stream(hand_over(loading, "[]", "[]", 3))
-        store.save_table(JOB, streaming, loading)
+        store.states.save_table(JOB, streaming, loading)
         refuses(StateError, lambda: loader.begin_generation(JOB, of, 2, [Bounds()], True))
-        assert len(rows(target, of)) == 3 and store.table(JOB, of.source) == streaming
-        store.save_table(JOB, taken_out := take_out(streaming), streaming)
+        assert len(rows(target, of)) == 3 and store.states.table(JOB, of.source) == streaming
+        store.states.save_table(JOB, taken_out := take_out(streaming), streaming)
         loader.begin_generation(JOB, of, 2, [Bounds()], True)
-        found = store.table(JOB, of.source)
+        found = store.states.table(JOB, of.source)
         assert rows(target, of) == [] and found == begin(taken_out, 2)
 
 
 def rule_29_a_load_that_comes_too_late_drops_no_table(target: Target) -> None:
     """Two that make a table anew, of which one stood still: what the other has loaded since stays."""
     of = three(target)
-    with closing(target.connector.loader(RULES)) as loader:
+    with closing(target.connector.tables(RULES)) as tables:
         for late in ((JOB, 1), (JOB, 0)):
-            refuses(Fenced, partial(loader.create_table, schema(of), of, RULES, True, load=late))
+            refuses(Fenced, partial(tables.create_table, schema(of), of, RULES, True, load=late))
         assert len(rows(target, of)) == 3
-        loader.create_table(schema(of), of, RULES, True, load=(JOB, 2))
+        tables.create_table(schema(of), of, RULES, True, load=(JOB, 2))
     assert rows(target, of) == []
 
 
 def rule_29_a_state_changes_for_who_has_seen_it(target: Target) -> None:
     of = make(target, table("seen"))
     with closing(target.connector.store()) as store:
-        loading = store.tables(JOB)[of.source]
+        loading = store.states.tables(JOB)[of.source]
         noted = hand_over(loading, "[]", "[]", 3)
-        store.save_table(JOB, noted, loading)
-        refuses(Fenced, lambda: store.save_table(JOB, replace(loading, reason="stale"), loading))
-        assert store.tables(JOB)[of.source].is_loaded
+        store.states.save_table(JOB, noted, loading)
+        refuses(Fenced, lambda: store.states.save_table(JOB, replace(loading, reason="stale"), loading))
+        assert store.states.tables(JOB)[of.source].is_loaded
 
 
 CHECKS: tuple[Callable[[Target], None], ...] = (

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from anabranch.contracts import Bounds, Conflict, TargetConnector, ValueRules, Writer
+from anabranch.contracts import Bounds, Conflict, RowTarget, ValueRules, Writer
 from anabranch.errors import Fenced, StateError, TargetUnavailable
 from anabranch.model.datatype import Kind, LogicalType
 from anabranch.model.ids import TableId
@@ -32,7 +32,7 @@ Line = tuple[str | None, ...]
 class Target:
     """An empty target database; `prepare()` was called."""
 
-    connector: TargetConnector
+    connector: RowTarget
 
 
 def table(name: str, has_key: bool = True) -> TargetTable:
@@ -49,10 +49,16 @@ def schema(of: TargetTable) -> TableSchema:
     return TableSchema(of.source, columns, of.key)
 
 
+def create(target: Target, *tables: TargetTable) -> None:
+    with closing(target.connector.tables(RULES)) as made:
+        for of in tables:
+            made.create_table(schema(of), of, RULES, False)
+
+
 def make(target: Target, of: TargetTable, rows: Sequence[Line] = ()) -> TargetTable:
     """The table at the target with rows, by way of the initial load."""
+    create(target, of)
     with closing(target.connector.loader(RULES)) as loader:
-        loader.create_table(schema(of), of, RULES, False)
         loader.begin_generation(JOB, of, 1, [Bounds()], False)
         loader.load_chunk(JOB, of, 1, 0, ("{}", "{}"), [b"".join(map(escaped_line, rows))] if rows else [])
     return of
@@ -84,7 +90,7 @@ class Epochs:
 
     def __init__(self, target: Target, owner: str = OWNER) -> None:
         with closing(target.connector.store()) as store:
-            store.create_checkpoint(JOB, Position(0, "start"), 1)
+            store.jobs.create_checkpoint(JOB, Position(0, "start"), 1)
         self.writer = target.connector.writer(RULES, False)
         self.now = self.writer.claim(JOB, owner)
 
@@ -135,7 +141,7 @@ def rule_09_the_row_says_where_an_epoch_stands(target: Target) -> None:
         further = replace(then, epoch=then.epoch + 5, position=Position(999, "far"))
         assert epochs.writer.begin(first, further) == "replan"
     with closing(target.connector.store()) as store:
-        found = store.checkpoint(JOB)
+        found = store.jobs.checkpoint(JOB)
     assert found == then
 
 
@@ -170,7 +176,7 @@ def rule_21_an_epoch_may_come_from_elsewhere(target: Target) -> None:
         last = epochs.now
     assert [line[0] for line in rows(target, of)] == ["1", "2", "3", "4", "5"]
     with closing(target.connector.store()) as store:
-        assert store.checkpoint(JOB) == last
+        assert store.jobs.checkpoint(JOB) == last
 
 
 def what_is_rolled_back_leaves_nothing(target: Target) -> None:
@@ -182,7 +188,7 @@ def what_is_rolled_back_leaves_nothing(target: Target) -> None:
         epochs.writer.save_table(JOB, park(heard_of(of.source, of.target), "no"))
         epochs.writer.rollback()
         with closing(target.connector.store()) as store:
-            assert store.checkpoint(JOB) == before and not store.tables(JOB)[of.source].is_parked
+            assert store.jobs.checkpoint(JOB) == before and not store.states.tables(JOB)[of.source].is_parked
         assert rows(target, of) == []
 
 
@@ -197,7 +203,7 @@ def table_states_commit_with_the_epoch(target: Target) -> None:
         without = replace(later, schema=None)  # which keeps the one that is there
         epochs.do(lambda writer: writer.save_table(JOB, without))
     with closing(target.connector.store()) as store:
-        assert store.tables(JOB)[of.source] == later
+        assert store.states.tables(JOB)[of.source] == later
 
 
 def a_table_is_forgotten_with_the_epoch_unless_a_load_of_it_has_begun(target: Target) -> None:
@@ -219,9 +225,9 @@ def a_table_is_forgotten_with_the_epoch_unless_a_load_of_it_has_begun(target: Ta
         assert epochs.writer.begin(epochs.now, epochs.next) == "open"
         forget(epochs.writer)
         epochs.writer.rollback()
-        before = store.tables(JOB).keys()
+        before = store.states.tables(JOB).keys()
         epochs.do(forget)
-        assert before - store.tables(JOB).keys() == {untouched.source}
+        assert before - store.states.tables(JOB).keys() == {untouched.source}
 
 
 # --- net changes ------------------------------------------------------------------------------------------------------
@@ -262,9 +268,9 @@ def unique(target: Target, lines: Sequence[Line], *indexes: tuple[str, ...]) -> 
     """The table with these unique keys beside the primary, as the source's own are built."""
     of = make(target, table("a"), lines)
     keys = tuple(Index(f"key_{number}", columns, unique=True) for number, columns in enumerate(indexes))
-    with closing(target.connector.loader(RULES)) as loader:
-        assert loader.build(JOB, replace(schema(of), indexes=keys), of, lambda table: None) == []
-        assert loader.unique_columns([of]) == {of.source: frozenset(name for columns in indexes for name in columns)}
+    with closing(target.connector.tables(RULES)) as tables, closing(target.connector.catalog()) as catalog:
+        assert tables.build(JOB, replace(schema(of), indexes=keys), of, lambda table: None) == []
+        assert catalog.unique_columns([of]) == {of.source: frozenset(name for columns in indexes for name in columns)}
     return of
 
 
@@ -473,10 +479,10 @@ def rule_07_keys_accept_what_comes_in_their_order(target: Target) -> None:
     parent = make(target, table("parent"), [("1", None, "a"), ("2", None, "b")])
     child = make(target, table("child"), [("10", "1", "x"), ("11", "2", "y")])
     key = ForeignKey("to_parent", ("parent",), parent.source, ("id",), Action.CASCADE)
-    with closing(target.connector.loader(RULES)) as loader:
+    with closing(target.connector.tables(RULES)) as tables, closing(target.connector.catalog()) as catalog:
         by_source = {parent.source: parent, child.source: child}
-        loader.build(JOB, replace(schema(child), foreign_keys=(key,)), child, by_source.get)
-        assert {(k.child, k.parent, k.on_delete) for k in loader.foreign_keys([parent])} <= {
+        tables.build(JOB, replace(schema(child), foreign_keys=(key,)), child, by_source.get)
+        assert {(k.child, k.parent, k.on_delete) for k in catalog.foreign_keys([parent])} <= {
             (child.target, parent.target, Action.CASCADE)
         }
     moved = Updates(keys(10), arrow(("3",), names=("parent",)))

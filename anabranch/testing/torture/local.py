@@ -191,7 +191,7 @@ def _release(job: Job) -> None:
 def _rewind(job: Job, transactions: int) -> None:
     """So far back, or as far as the trail reaches."""
     with closing(ends.target_of(job).store()) as store:
-        checkpoint = store.checkpoint(job.config.name)
+        checkpoint = store.jobs.checkpoint(job.config.name)
     if checkpoint is not None:
         at = checkpoint.position.sequence
         go_back(at, at - transactions, lambda: _first_place(job), lambda to: job.rewind(str(to), execute=True))

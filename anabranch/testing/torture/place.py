@@ -169,7 +169,7 @@ class Looking:
         return bool(states) and all(state.is_streaming for state in states.values())
 
     def states(self) -> dict[TableId, TableState]:
-        return self._store.tables(self.job.config.name) if self._store.exists() else {}
+        return self._store.states.tables(self.job.config.name) if self._store.exists() else {}
 
     def is_built(self) -> bool:
         return self.is_consistent() and all(state.is_built for state in self.states().values())
@@ -191,7 +191,7 @@ class Looking:
             end = trail.end()
         if not self._source.order.includes(LogMark(end.position.native, end.resume), self.goal.native, None):
             return False
-        checkpoint = self._store.checkpoint(self.job.config.name)
+        checkpoint = self._store.jobs.checkpoint(self.job.config.name)
         return checkpoint is not None and checkpoint.position.sequence >= end.position.sequence
 
     def close(self) -> None:

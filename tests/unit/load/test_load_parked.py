@@ -57,8 +57,9 @@ def state() -> TableState:
 
 
 def hand(work: ChunkWork, load: LoadTable, parked: str = "") -> None:
+    tables = TARGET.tables(work.rules)
     with closing(TARGET.store()) as store, closing(TARGET.loader(work.rules)) as loader:
-        hand_over(store, loader, work.job, load, parked)
+        hand_over(store, tables, loader, work.job, load, parked)
 
 
 def test_it_is_handed_over(source: SourceConnector) -> None:
@@ -89,9 +90,10 @@ def test_it_is_asked_whether_it_is_parked_behind_the_indexes_which_may_take_long
 ) -> None:
     work, load = loaded_table(source)
     asked: list[str] = []
+    tables = TARGET.tables(work.rules)
     with closing(TARGET.store()) as store, closing(TARGET.loader(work.rules)) as loader:
-        monkeypatch.setattr(loader, "index_cascades", lambda *_: asked.append("index"))
-        hand_over_all(store, loader, work.job, [load], lambda _: asked.append("parked") or "ALTER TABLE a")
+        monkeypatch.setattr(tables, "index_cascades", lambda *_: asked.append("index"))
+        hand_over_all(store, tables, loader, work.job, [load], lambda _: asked.append("parked") or "ALTER TABLE a")
     assert asked[:2] == ["index", "parked"]
     assert state().state == "parked" and "ALTER TABLE a" in state().reason
 
@@ -143,7 +145,7 @@ def test_rule_26_a_load_with_more_rows_set_aside_than_may_be_parks_and_forgets_t
             row = AsideChange(0, "", 0, load.schema.id, load.table.target, {"id": str(number)}, "insert", None, {}, "")
             add_aside(database("parked-target").job(JOB), row)
         with closing(TARGET.loader(work.rules)) as loader:
-            hand_over_all(store, loader, JOB, [load], lambda table: "")
+            hand_over_all(store, TARGET.tables(work.rules), loader, JOB, [load], lambda table: "")
         assert store.set_aside(JOB) == [] and store.count_aside(JOB) == {}
     assert state().state == "parked" and "3 rows cannot be converted, of which 2 may be set aside" in state().reason
     assert state().facts.set_aside == 0

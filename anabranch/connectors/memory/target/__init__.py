@@ -9,7 +9,18 @@ from anabranch.connectors.memory.target.load import MemoryLoader
 from anabranch.connectors.memory.target.store import MemoryStore
 from anabranch.connectors.memory.target.typemap import MemoryTypes
 from anabranch.connectors.memory.target.verify import MemoryReader
-from anabranch.contracts import Checks, Stager, TargetConnector, TargetReader, TargetStore, TypeMap, ValueRules, Writer
+from anabranch.contracts import (
+    Checks,
+    RowTarget,
+    Stager,
+    TargetCatalog,
+    TargetReader,
+    TargetStore,
+    TargetTables,
+    TypeMap,
+    ValueRules,
+    Writer,
+)
 from anabranch.contracts import Loader as LoaderContract
 from anabranch.model.endpoint import Endpoint
 
@@ -28,6 +39,12 @@ class MemoryTarget:
     def stager(self, rules: ValueRules) -> Stager:
         return MemoryStager(database(self.endpoint.database))
 
+    def catalog(self) -> TargetCatalog:
+        return MemoryLoader(database(self.endpoint.database))
+
+    def tables(self, rules: ValueRules) -> TargetTables:
+        return MemoryLoader(database(self.endpoint.database))
+
     def loader(self, rules: ValueRules) -> LoaderContract:
         return MemoryLoader(database(self.endpoint.database))
 
@@ -38,5 +55,5 @@ class MemoryTarget:
         return MemoryChecks(self.endpoint.database)
 
 
-def connector(endpoint: Endpoint) -> TargetConnector:
+def connector(endpoint: Endpoint) -> RowTarget:
     return MemoryTarget(endpoint)

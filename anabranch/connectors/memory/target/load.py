@@ -13,7 +13,7 @@ from anabranch.contracts import Bounds, LoadedChunk, NewLoad, ValueRules
 from anabranch.errors import Fenced, RowRefused, TargetError
 from anabranch.model.ids import TableId
 from anabranch.model.schema import TableSchema
-from anabranch.model.steps import DdlStep
+from anabranch.model.steps import DdlStep, When
 from anabranch.model.table_life import begin, heard_of
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.keys import EnforcedKey
@@ -45,13 +45,10 @@ class MemoryLoader:
             if recreate or table.target not in self._database.tables:
                 self._database.tables[table.target] = Relation(table.target, table.columns, table.types, table.key)
 
-    def ddl(self, schema: TableSchema, table: TargetTable) -> list[str]:
-        columns = ", ".join(f"{name} {type}" for name, type in zip(table.columns, table.types, strict=True))
-        return [f"create {table.target} ({columns})"]
-
     def script(self, tables: Sequence[tuple[TableSchema, TargetTable]]) -> Iterator[DdlStep]:
-        for schema, table in tables:
-            yield from (DdlStep("before the load", table.source, statement) for statement in self.ddl(schema, table))
+        for _, table in tables:
+            columns = ", ".join(f"{name} {type}" for name, type in zip(table.columns, table.types, strict=True))
+            yield DdlStep(When.BEFORE_LOAD, table.source, f"create {table.target} ({columns})")
 
     def begin_generation(
         self, job: str, table: TargetTable, generation: int, bounds: Sequence[Bounds], empty: bool, keep: bool = False

@@ -22,6 +22,22 @@ class MemoryStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    @property
+    def jobs(self) -> MemoryStore:
+        return self
+
+    @property
+    def states(self) -> MemoryStore:
+        return self
+
+    @property
+    def journal(self) -> MemoryStore:
+        return self
+
+    @property
+    def asides(self) -> MemoryStore:
+        return self
+
     def exists(self) -> bool:
         return self._database.is_prepared
 

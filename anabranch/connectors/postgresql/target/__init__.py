@@ -10,10 +10,12 @@ if TYPE_CHECKING:
     from anabranch.contracts import (
         Checks,
         Loader,
+        RowTarget,
         Stager,
-        TargetConnector,
+        TargetCatalog,
         TargetReader,
         TargetStore,
+        TargetTables,
         TypeMap,
         ValueRules,
         Writer,
@@ -48,6 +50,16 @@ class PostgresTarget:
 
         return PostgresStager(self.endpoint, rules)
 
+    def catalog(self) -> TargetCatalog:
+        from anabranch.connectors.postgresql.target.standing import PostgresCatalog
+
+        return PostgresCatalog(self.endpoint)
+
+    def tables(self, rules: ValueRules) -> TargetTables:
+        from anabranch.connectors.postgresql.target.load import PostgresLoader
+
+        return PostgresLoader(self.endpoint, rules)
+
     def loader(self, rules: ValueRules) -> Loader:
         from anabranch.connectors.postgresql.target.load import PostgresLoader
 
@@ -64,7 +76,7 @@ class PostgresTarget:
         return PostgresChecks(self.endpoint)
 
 
-def connector(endpoint: Endpoint) -> TargetConnector:
+def connector(endpoint: Endpoint) -> RowTarget:
     """Raises ModuleNotFoundError without the driver."""
     import psycopg  # noqa: F401 - asked whether it is there
 

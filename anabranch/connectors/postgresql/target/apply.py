@@ -44,7 +44,7 @@ from anabranch.connectors.postgresql.target.store import (
     require_same,
     save_table,
 )
-from anabranch.contracts import Conflict, ValueRules
+from anabranch.contracts import Conflict, Needed, ValueRules
 from anabranch.errors import Fenced, Redefined, StateError, TargetBusy, TargetError
 from anabranch.model.endpoint import Endpoint
 from anabranch.model.ids import TableId
@@ -52,7 +52,6 @@ from anabranch.model.state import Checkpoint
 from anabranch.model.table_life import TableState
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.conflict import Age, FoundRow, NotedConflict
-from anabranch.rows.labels import Needed
 from anabranch.rows.net import Cascade, CascadeRule, RowChange, StagedNet, TableNet, TargetTable
 from anabranch.rows.small import SmallTransactions
 

@@ -33,15 +33,13 @@ from anabranch.connectors.postgresql.target import aside, constraints, ddl, made
 from anabranch.connectors.postgresql.target import shared_tables as shared
 from anabranch.connectors.postgresql.target import small_tables as small
 from anabranch.connectors.postgresql.target.begin import ADD_CHUNK, ONE_CREATES, SEE_EXTENSIONS, begin_new, chunk_rows
-from anabranch.connectors.postgresql.target.catalog import holds_rows, read_table, read_tables, relation_table
+from anabranch.connectors.postgresql.target.catalog import holds_rows, read_table, relation_table
 from anabranch.connectors.postgresql.target.copy_in import refuse_miscount
-from anabranch.connectors.postgresql.target.enforced import read_keys
 from anabranch.connectors.postgresql.target.heirs import refuse_mixed
 from anabranch.connectors.postgresql.target.own_source import OwnSource
 from anabranch.connectors.postgresql.target.partitions import plan_partitions, taken
 from anabranch.connectors.postgresql.target.script import script
 from anabranch.connectors.postgresql.target.typemap import EXTENSIONS
-from anabranch.connectors.postgresql.target.unique import unique_keys
 from anabranch.connectors.postgresql.verbatim import is_partitioned
 from anabranch.contracts import Bounds, LoadedChunk, NewLoad, ValueRules
 from anabranch.errors import Fenced, RowRefused, TargetError
@@ -53,7 +51,6 @@ from anabranch.model.steps import DdlStep
 from anabranch.model.table_life import Life, require_begin
 from anabranch.rows.aside import AsideChange
 from anabranch.rows.counted import Told, lines_in, miscount
-from anabranch.rows.keys import EnforcedKey
 from anabranch.rows.net import TargetTable
 
 MALFORMED = "08P01"  # what a type's receive function says of bytes that it does not know, too
@@ -140,11 +137,6 @@ class PostgresLoader:
                 made_objects.make(connection, schema.needs)
                 connection.execute(SEE_EXTENSIONS, [list(EXTENSIONS.values())])
                 _create(connection, schema, table, rules, beside)
-
-    def ddl(self, schema: TableSchema, table: TargetTable) -> list[str]:
-        create = [ddl.create_table(schema, table, self._rules)]
-        create += [part.sql for part in plan_partitions(schema, table)]
-        return create + ddl.complete_table(schema, table, self._rules)
 
     def script(self, tables: Sequence[tuple[TableSchema, TargetTable]]) -> Iterator[DdlStep]:
         return script(tables, self._rules)
@@ -286,25 +278,6 @@ class PostgresLoader:
 
     def as_renamed(self, then: TableSchema, now: TableSchema) -> TableSchema:
         return renamed_labels.as_renamed(then, now)
-
-    def unique_columns(self, tables: Sequence[TargetTable]) -> Mapping[TableId, frozenset[str]]:
-        with translated("read the unique keys of the target"):
-            found = unique_keys(self._session(), [table.target for table in tables])
-        ours = {
-            table.source: frozenset(name for key in found.get(table.target, ()) for name in key.columns)
-            & frozenset(table.columns)
-            for table in tables
-        }
-        return {source: columns for source, columns in ours.items() if columns}
-
-    def foreign_keys(self, tables: Sequence[TargetTable]) -> Sequence[EnforcedKey]:
-        with translated("read the foreign keys of the target"):
-            return read_keys(self._session(), [table.target for table in tables])
-
-    def has_guards(self, tables: Sequence[TargetTable]) -> bool:
-        with translated("read triggers and foreign keys of the target"):
-            found = read_tables(self._session(), [table.target for table in tables])
-        return any(t.triggers or t.foreign_keys or t.referenced_by for t in found.values())
 
     def index_cascades(self, schema: TableSchema, table: TargetTable) -> None:
         constraints.build_cascade_indexes(self._session(), schema, table)

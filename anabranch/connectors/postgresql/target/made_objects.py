@@ -45,7 +45,7 @@ def make(connection: Connection, needs: Iterable[Need]) -> None:
 
 
 def refuse_older(connection: Connection, then: Iterable[TableSchema], now: TableSchema) -> None:
-    """As LabelLoader.refuse_older_functions: told by the text that the source had, so that one which somebody wrote for the
+    """As LabelTables.refuse_older_functions: told by the text that the source had, so that one which somebody wrote for the
     target, or another release prints otherwise, stands."""
     before: dict[str, set[str]] = {}
     for need in (need for one in then for need in one.needs if need.kind == FUNCTION):

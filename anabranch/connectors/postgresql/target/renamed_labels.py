@@ -50,7 +50,7 @@ HAVING bool_and(job = %s AND (source_table = %s OR state IN ('parked', 'pending'
 def rename_labels(
     endpoint: Endpoint, job: str, table: TableId, then: Collection[TableSchema], now: TableSchema
 ) -> list[str]:
-    """Rename labels as LabelLoader.rename_labels says: all labels of a type, or none."""
+    """Rename labels as LabelTables.rename_labels says: all labels of a type, or none."""
     enums = {need: _renamed(need, then, now) for need in now.needs if need.kind == ENUM}
     if not any(enums.values()):
         return []
@@ -66,7 +66,7 @@ def rename_labels(
 
 
 def as_renamed(then: TableSchema, now: TableSchema) -> TableSchema:
-    """Return `then` as LabelLoader.as_renamed says."""
+    """Return `then` as LabelTables.as_renamed says."""
     new = {
         old: label
         for need in now.needs

@@ -15,11 +15,11 @@ from anabranch.connectors.postgresql.verbatim import NotCarried
 from anabranch.contracts import ValueRules
 from anabranch.model.ids import TableId
 from anabranch.model.schema import Need, TableSchema
-from anabranch.model.steps import DdlStep
+from anabranch.model.steps import DdlStep, When
 from anabranch.rows.net import TargetTable
 
 Tables = Sequence[tuple[TableSchema, TargetTable]]
-FIRST, LATER = "before the load", "after the load"
+FIRST, LATER = When.BEFORE_LOAD, When.AFTER_LOAD
 
 
 def script(tables: Tables, rules: ValueRules) -> Iterator[DdlStep]:

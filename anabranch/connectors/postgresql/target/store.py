@@ -108,6 +108,22 @@ class PostgresStore:
         self._open: Connection | None = None
         self._known: dict[str, dict[str, tuple[str, TableState]]] = {}  # job -> source table -> version, state
 
+    @property
+    def jobs(self) -> PostgresStore:
+        return self
+
+    @property
+    def states(self) -> PostgresStore:
+        return self
+
+    @property
+    def journal(self) -> PostgresStore:
+        return self
+
+    @property
+    def asides(self) -> PostgresStore:
+        return self
+
     def exists(self) -> bool:
         with self._session("look for the schema anabranch") as connection:
             return bool(_one(connection, HAS_META))

@@ -1,0 +1,55 @@
+"""TargetCatalog: what keys, foreign keys and triggers stand at a PostgreSQL target now, on the tables that a job writes to.
+
+What does not live here: the statements that read them (`unique.py`, `enforced.py`, `catalog.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from anabranch.connectors.postgresql.connection import Connection, connect
+from anabranch.connectors.postgresql.errors import translated
+from anabranch.connectors.postgresql.target.catalog import read_tables
+from anabranch.connectors.postgresql.target.enforced import read_keys
+from anabranch.connectors.postgresql.target.unique import unique_keys
+from anabranch.model.endpoint import Endpoint
+from anabranch.model.ids import TableId
+from anabranch.rows.keys import EnforcedKey
+from anabranch.rows.net import TargetTable
+
+
+class PostgresCatalog:
+    """Reads over one connection, opened on first use and again after it was lost."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._connection: Connection | None = None
+
+    def unique_columns(self, tables: Sequence[TargetTable]) -> Mapping[TableId, frozenset[str]]:
+        with translated("read the unique keys of the target"):
+            found = unique_keys(self._session(), [table.target for table in tables])
+        ours = {
+            table.source: frozenset(name for key in found.get(table.target, ()) for name in key.columns)
+            & frozenset(table.columns)
+            for table in tables
+        }
+        return {source: columns for source, columns in ours.items() if columns}
+
+    def foreign_keys(self, tables: Sequence[TargetTable]) -> Sequence[EnforcedKey]:
+        with translated("read the foreign keys of the target"):
+            return read_keys(self._session(), [table.target for table in tables])
+
+    def has_guards(self, tables: Sequence[TargetTable]) -> bool:
+        with translated("read triggers and foreign keys of the target"):
+            found = read_tables(self._session(), [table.target for table in tables])
+        return any(t.triggers or t.foreign_keys or t.referenced_by for t in found.values())
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _session(self) -> Connection:
+        if self._connection is None or self._connection.closed:
+            self._connection = connect(self._endpoint, "anabranch-catalog", autocommit=True)
+        return self._connection

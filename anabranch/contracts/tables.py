@@ -1,0 +1,114 @@
+"""Contracts of a target's tables: making them, building what belongs to them, and what the target itself says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from anabranch.contracts.values import ValueRules
+from anabranch.model.ids import TableId
+from anabranch.model.schema import Need, TableSchema
+from anabranch.model.steps import DdlStep
+
+if TYPE_CHECKING:
+    from anabranch.rows.keys import EnforcedKey
+    from anabranch.rows.net import TargetTable
+
+
+class TargetTables(Protocol):
+    """Makes target tables and builds what belongs to them. One connection; used by drivers, never by tasks.
+
+    Every method may be repeated: what is there already is found by its name and left as it is."""
+
+    def create_table(
+        self,
+        schema: TableSchema,
+        table: TargetTable,
+        rules: ValueRules,
+        recreate: bool,
+        beside: Collection[TableId] = (),
+        load: tuple[str, int] | None = None,
+    ) -> None:
+        """Create the table with its primary key and nothing else, and what it stands in, unless the table is there.
+
+        Nothing that comes with it takes the name of a table in `beside`: all target tables of the load. A table that is
+        there is dropped to `recreate` it; not where the `load` (job, generation) that asks for it has begun already, or a
+        later one: Fenced."""
+
+    def script(self, tables: Sequence[tuple[TableSchema, TargetTable]]) -> Iterator[DdlStep]:
+        """Return all that a load of these tables into an empty target runs, in its order. Does not ask the target."""
+
+    def take_off_keys(self, job: str, table: TargetTable) -> None:
+        """Drop foreign keys at both ends and other unique keys, which rows out of order may break; `build` puts them back."""
+
+    def index_cascades(self, schema: TableSchema, table: TargetTable) -> None:
+        """Build, before the stream, what finds the rows that foreign keys change, each once. What cannot be made is left to
+        `build`."""
+
+    def build(
+        self, job: str, schema: TableSchema, table: TargetTable, resolve: Callable[[TableId], TargetTable | None]
+    ) -> list[str]:
+        """Build all that the table lacks, after the consistent point: indexes, checks, keys, defaults, sequences, statistics.
+
+        Others may go on reading and writing the table meanwhile. Returns what could not be made and why (for example a key
+        that stands unproven: the source has orphans)."""
+
+    def build_small(
+        self,
+        job: str,
+        tables: Sequence[tuple[TableSchema, TargetTable]],
+        resolve: Callable[[TableId], TargetTable | None],
+    ) -> dict[TableId, list[str]]:
+        """Build what belongs to those of the tables that are small and that nobody is at, all at once. What is not in the
+        answer is as it was, and left to `build`."""
+
+    def raise_sequences(self, tables: Sequence[TargetTable]) -> list[str]:
+        """Raise sequences: whoever writes to the target next gets numbers behind those that the source has given. Returns
+        problems."""
+
+    def close(self) -> None: ...
+
+
+class TargetCatalog(Protocol):
+    """Says what stands at the target now. One connection, reads only; apply asks it while it streams."""
+
+    def unique_columns(self, tables: Sequence[TargetTable]) -> Mapping[TableId, frozenset[str]]:
+        """Return, by source table, the columns of ours on which its target table's unique keys beside the primary depend in
+        any way: also through expressions, conditions, generated columns, exclusion. Tables without any are left out."""
+
+    def has_guards(self, tables: Sequence[TargetTable]) -> bool:
+        """Say whether foreign keys or triggers of these target tables react to rows."""
+
+    def foreign_keys(self, tables: Sequence[TargetTable]) -> Sequence[EnforcedKey]:
+        """Return the keys that stand at the target now and lead to or from one of these tables."""
+
+    def close(self) -> None: ...
+
+
+@runtime_checkable
+class LabelTables(Protocol):
+    """Lets TargetTables add labels to the target's types; an ability that not all have."""
+
+    def add_labels(self, needs: Sequence[Need]) -> Sequence[str]:
+        """Add the labels that the source's types, among `needs`, have and the target's lack. Returns what was done.
+
+        Raises TargetUnavailable or TargetBusy.
+        """
+
+    def rename_labels(self, job: str, table: TableId, then: Collection[TableSchema], now: TableSchema) -> Sequence[str]:
+        """Rename the labels that the source renamed since `then`, definitions by which the job loaded its tables.
+        Returns what was done.
+
+        `now` is the definition that the source table `table` is loaded by. Raises TargetError, with the statements,
+        where a table that is not parked, or not the job's, would show other values, or where labels are none of these.
+        """
+
+    def refuse_older_functions(self, then: Collection[TableSchema], now: TableSchema) -> None:
+        """Raise TargetError, with the statement, if the target would compute columns by an older version of a function.
+
+        The function is as the source had it at one of `then`, and the table is loaded by `now`: it would compute other
+        values than the source.
+        """
+
+    def as_renamed(self, then: TableSchema, now: TableSchema) -> TableSchema:
+        """Return `then` with the defaults that its target's table has once the labels are renamed."""
