@@ -1,4 +1,4 @@
-"""Which columns' rows may go from one PostgreSQL to another as COPY's binary form, unread: a table of types.
+"""The columns whose rows may go from one PostgreSQL to another as COPY's binary form, without decoding: a table of types.
 
 A type is in it where its send and receive functions have had one form from release 11 on, which says all that the value is.
 All others make their table travel as text:
@@ -52,8 +52,10 @@ SELECT f.place::int, f.name, t.oid::bigint, t.typname::text, t.typtype::text
 
 
 def binary_forms(connection: Connection, tables: Sequence[tuple[TableId, Sequence[str]]]) -> list[str]:
-    """For each table, with the columns that are copied, the form of its rows by the types that it has now; "" where there is
-    none, or the table or a column is missing. Raises psycopg.Error."""
+    """Return, for each table with its copied columns, the form of its rows by the types that it has now.
+
+    "" where there is none, or the table or a column is missing. Raises psycopg.Error.
+    """
     names = [table_name(table).as_string(None) for table, _ in tables]
     found = defaultdict[int, dict[str, str]](dict)
     for place, column, oid, name, kind in connection.execute(_TYPES, [names]).fetchall():

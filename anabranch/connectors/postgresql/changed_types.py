@@ -18,8 +18,10 @@ LABEL = re.compile(r"(\d+)=(E?'(?:[^']|'')*')")  # in the state of an enum: need
 
 
 def changed_types(then: TableSchema, now: TableSchema) -> str:
-    """Why rows of the table may hold other values than the log has shown; "" where none does. A type that only one of the two
-    names is no change of a type: the column has another one, which is seen by its name."""
+    """Say why rows of the table may hold other values than the log has shown; "" where none does.
+
+    A type that only one of the two names is no change of a type: the column has another one, which is seen by its name.
+    """
     return next(_changes(then, now), "")
 
 
@@ -64,7 +66,9 @@ def _changed_definition(was: Need, need: Need) -> Iterator[str]:
 
 
 def _changed_labels(name: str, before: dict[str, str], now: dict[str, str]) -> Iterator[str]:
-    """A label has a number, which it keeps. Labels that are only added change no row that is there."""
+    """Say which labels of an enum were renamed. A label has a number, which it keeps; labels that are only added change
+    no row.
+    """
     renamed = [(label, now.get(number, "nothing")) for number, label in before.items() if now.get(number) != label]
     if renamed:
         mend = "; ".join(f"ALTER TYPE {name} RENAME VALUE {old} TO {new}" for old, new in renamed)

@@ -91,7 +91,10 @@ def settle(connection: Connection, walsender: bool = False, at_source: bool = Fa
 
 
 def _demanded(name: str, value: str, version: int) -> str:
-    """https://www.postgresql.org/docs/15/functions-info.html#FUNCTIONS-INFO-ACCESS-TABLE"""
+    """Return SQL that sets a value where the user may, and else reads it.
+
+    https://www.postgresql.org/docs/15/functions-info.html#FUNCTIONS-INFO-ACCESS-TABLE
+    """
     may = (
         f"has_parameter_privilege('{name}', 'SET')"
         if version >= GRANTED_SINCE
@@ -109,15 +112,18 @@ def _mending(name: str, connection: Connection) -> str:
 
 
 def limit_statements(connection: Connection, endpoint: Endpoint) -> None:
-    """As the job says: not for sessions that copy or compare rows, prepare or build something."""
+    """Limit the time of statements as the job says; not for sessions that copy or compare rows, prepare or build something."""
     if (limit := endpoint.limits.statement) != math.inf:
         connection.execute("SELECT set_config('statement_timeout', %s, false)", [str(int(limit * 1000))])
 
 
 @contextmanager
 def together(connection: Connection) -> Iterator[None]:
-    """What is executed inside goes to the server in one piece, and is answered behind it. Of what stands behind the first
-    error nothing is carried out, a commit neither. https://www.postgresql.org/docs/current/libpq-pipeline-mode.html"""
+    """Send what is executed inside in one piece, answered behind it.
+
+    Behind the first error nothing is carried out, not even a commit.
+    https://www.postgresql.org/docs/current/libpq-pipeline-mode.html
+    """
     if not psycopg.Pipeline.is_supported():
         yield
         return
@@ -145,12 +151,12 @@ def table_name(table: TableId) -> sql.Identifier:
 
 
 def column_list(names: tuple[str, ...] | list[str]) -> sql.Composed:
-    """Column names, quoted, with commas."""
+    """Join column names, quoted, with commas."""
     return sql.SQL(", ").join(map(sql.Identifier, names))
 
 
 def parameters(endpoint: Endpoint, application_name: str) -> dict[str, Any]:
-    """What psycopg.connect takes."""
+    """Return the parameters of psycopg.connect."""
     return {
         "host": endpoint.option("unix_socket") or endpoint.host,
         "port": endpoint.port,
@@ -167,9 +173,11 @@ def parameters(endpoint: Endpoint, application_name: str) -> dict[str, Any]:
 
 
 def _keepalive(silence: float) -> dict[str, int]:
-    """A line over which nothing comes back for so many seconds is lost: by default 10 s, and four times 5 s.
+    """Return the settings after which a connection without an answer for so many seconds is lost: by default 10 s, and
+    four times 5 s.
 
-    https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-KEEPALIVES"""
+    https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-KEEPALIVES
+    """
     idle, interval = max(1, min(10, int(silence / 3))), max(1, min(5, int(silence / 6)))
     count = max(1, int((silence - idle) / interval))
     names = ("keepalives_idle", "keepalives_interval", "keepalives_count")

@@ -45,7 +45,7 @@ def plain_lines(
 
 
 def _plain(block: bytes) -> bytes:
-    """COPY escapes three more control characters than our lines do (rows/lines.py)."""
+    """Undo the escapes of three control characters that COPY escapes and our lines do not (rows/lines.py)."""
     if b"\\" not in block or not any(escape in block for escape in (b"\\b", b"\\f", b"\\v")):
         return block
     return MORE_ESCAPES.sub(lambda found: UNESCAPED[found[0]], block)
@@ -96,8 +96,11 @@ def _by_line(connection: Connection, statement: sql.Composed) -> Generator[bytes
 
 
 def rows_told(tail: bytes) -> int:
-    """How many rows the server sent, by the end of its answer: CommandComplete, perhaps notices and settings, ReadyForQuery.
-    A row may hold the same bytes: what counts is the last place from which whole messages lead to the end."""
+    """Return how many rows the server sent, by the end of its answer: CommandComplete, perhaps notices and settings,
+    ReadyForQuery.
+
+    A row may hold the same bytes: what counts is the last place from which whole messages lead to the end.
+    """
     at = len(tail)
     while (at := tail.rfind(b"C\0\0\0", 0, at)) >= 0:
         if (found := TAG.match(tail, at)) and _leads_to_the_end(tail, at):
@@ -132,14 +135,14 @@ def _received(line: int) -> bytes:
 
 
 def _wait(line: int, event: int) -> None:
-    """The line is libpq's, and never blocks."""
+    """Wait for the connection, which is libpq's and never blocks."""
     poll = select.poll()
     poll.register(line, event)
     poll.poll()
 
 
 def _error(fields: bytes) -> psycopg.Error:
-    """https://www.postgresql.org/docs/current/protocol-error-fields.html"""
+    """Build the error of an error message. https://www.postgresql.org/docs/current/protocol-error-fields.html"""
     told = {field[:1]: field[1:].decode("utf-8", "replace") for field in fields.split(b"\0") if field}
     state, text = told.get(b"C", ""), told.get(b"M", "")
     try:
@@ -154,9 +157,11 @@ def _error(fields: bytes) -> psycopg.Error:
 
 
 def _by_library(connection: Connection, statement: sql.Composed) -> Generator[bytes, None, int]:
-    """What has come already is taken from libpq itself, at half the time of `Copy.read`, which is left to wait. Messages are
-    copied out at once: a list of them would be walked through by Python's garbage collector over and over, which takes longer
-    than all the rest."""
+    """Yield rows taken from libpq itself, at half the time of `Copy.read`, which only has to wait.
+
+    Messages are copied out at once: Python's garbage collector would walk through a list of them over and over, which
+    takes longer than all the rest.
+    """
     with connection.cursor() as cursor, cursor.copy(statement) as copy:
         pg, held, told = connection.pgconn, bytearray(), 0
         take = pg.get_copy_data

@@ -1,4 +1,4 @@
-"""What PostgreSQL's errors mean to us: one table from SQLSTATE to waiting, conflict or refusal.
+"""Errors of PostgreSQL, translated: one table from SQLSTATE to waiting, conflict or refusal.
 
 Codes: https://www.postgresql.org/docs/current/errcodes-appendix.html. Row values never get into a message: of a data
 exception only the words are kept, of a constraint its name.
@@ -23,7 +23,7 @@ LOCKED = "55P03"  # a lock was not given in time
 
 
 class Meaning(Enum):
-    """What is raised for an error. What the job then does: docs/reference/errors-by-server.md."""
+    """The error that is raised. What the job then does: docs/reference/errors-by-server.md."""
 
     BUSY = "another session was in the way: TargetBusy"
     AWAY = "the server, or the line to it, is not there now: TargetUnavailable"
@@ -186,8 +186,9 @@ TLS_FAILED: dict[str, str] = {
 
 
 def meaning(error: psycopg.Error) -> tuple[Meaning, str]:
-    """What an error asks for, with a hint. Without a SQLSTATE it is a zero character that the driver will not send, or
-    the line."""
+    """Return what an error asks for, with a hint. Without a SQLSTATE it is a zero character that the driver will not
+    send, or the connection.
+    """
     state = state_of(error)
     if state == "POOLER":
         return Meaning.REFUSED, PASSED_ON
@@ -231,7 +232,7 @@ def _column_of_copy(context: str) -> str:
 def translate(
     error: psycopg.Error, doing: str, table: TableId | None = None, key: Mapping[str, str | None] | None = None
 ) -> Exception:
-    """Our error for the driver's. Without a table a conflict is a TargetError."""
+    """Translate the driver's error. Without a table a conflict is a TargetError."""
     kind, hint = meaning(error)
     if "row-level security" in str(error):  # our sessions do not let policies filter (settings.py)
         hint = "ALTER ROLE … BYPASSRLS for the job's user at the target: a policy would hide rows from it; preflight names it"
@@ -260,7 +261,9 @@ def connect_grant(error: psycopg.Error) -> str:
 
 
 def missing_parent(error: psycopg.Error) -> dict[str, str | None]:
-    """Which value of a foreign key has no row to refer to, as the error's detail says in any language: (column)=(value)."""
+    """Return the value of a foreign key that has no row to refer to, as the error's detail says in any language:
+    (column)=(value).
+    """
     found = re.search(r"\((.+?)\)=\((.*)\)", error.diag.message_detail or "", re.DOTALL)
     if error.sqlstate != "23503" or not found:
         return {}

@@ -84,7 +84,7 @@ def fingerprint(
 
 
 def _is_of_characters(column: Hashed) -> bool:
-    """Text or varchar; any other type goes through the text that COPY prints."""
+    """Return whether the column is text or varchar; any other type is hashed as the text that COPY prints."""
     return column.type.kind in _OF_CHARACTERS
 
 
@@ -99,7 +99,7 @@ def _hash(columns: Sequence[Hashed]) -> sql.Composable:
 
 
 def _flags(columns: Sequence[Hashed]) -> sql.Composable:
-    """One bit for each."""
+    """Return SQL with one bit for each NULL."""
     return sql.SQL(" | ").join(
         sql.SQL("(CASE WHEN {} IS NULL THEN {} ELSE 0 END)").format(sql.Identifier(column.name), sql.SQL(str(1 << bit)))
         for bit, column in enumerate(columns)

@@ -76,7 +76,7 @@ class Function:
 
 
 def read_functions(connection: Connection, wanted: Iterable[int]) -> dict[int, Function]:
-    """These functions of users, and all that they call."""
+    """Read these functions of users, and all that they call."""
     found: dict[int, Function] = {}
     left = {oid for oid in wanted if oid >= FIRST_OF_USERS}
     names = _Names(connection) if left else None
@@ -141,7 +141,7 @@ class _Names:
 
 
 def _is_relation(text: str, match: re.Match[str]) -> bool:
-    """Does a name stand where a table does?"""
+    """Return whether a name stands where a table does."""
     return _BEFORE.search(text, 0, match.start()) is not None or text.startswith("%", match.end())
 
 

@@ -49,8 +49,10 @@ def add_labels(endpoint: Endpoint, needs: Iterable[Need]) -> list[str]:
 
 
 def missing_labels(here: Sequence[str], there: Sequence[str]) -> list[str]:
-    """What `there` has more than `here`, each with its place. None where `here` has others, or another order: nobody can say
-    which of them stands for which."""
+    """Return the labels that `there` has more than `here`, each with its place.
+
+    [] where `here` has others, or another order: nobody can say which of them stands for which.
+    """
     if [label for label in there if label in here] != list(here):
         return []
     first = f" BEFORE {here[0]}" if here else ""

@@ -88,12 +88,12 @@ def watch(place: str, connection: psycopg.Connection[Any], parameters: Mapping[s
 
 
 def is_busy(connection: psycopg.Connection[Any]) -> bool:
-    """As libpq knows it: nothing is asked."""
+    """Return whether the connection waits for the server. libpq knows it: nothing is asked."""
     return connection.pgconn.transaction_status == pq.TransactionStatus.ACTIVE
 
 
 def cut(connection: psycopg.Connection[Any]) -> None:
-    """Whoever waits for an answer over it finds it at its end."""
+    """Shut the connection down: whoever waits for an answer over it sees its end."""
     with suppress(OSError), closing(socket.socket(fileno=os.dup(connection.fileno()))) as line:
         line.shutdown(socket.SHUT_RDWR)
 

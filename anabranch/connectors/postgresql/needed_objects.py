@@ -1,9 +1,8 @@
-"""What tables need beside them: types of users, collations, extensions. Read alike at the source and at the target, so that
+"""Objects that tables need: types of users, collations, extensions. Read alike at the source and at the target, so that
 the two are compared by their texts.
 
-https://www.postgresql.org/docs/current/catalog-pg-type.html
-What does not live here: which tables need what (structures.py), what preflight says of it (preflight_extensions.py),
-making what is missing (target/made_objects.py).
+https://www.postgresql.org/docs/current/catalog-pg-type.html What does not live here: which tables need what
+(structures.py), what preflight says of it (preflight_extensions.py), making what is missing (target/made_objects.py).
 """
 
 from __future__ import annotations
@@ -130,7 +129,7 @@ class Objects:
 
 
 def read_types(connection: Connection, wanted: Iterable[int]) -> dict[int, Type]:
-    """These types of users, and all that they are made of."""
+    """Read these types of users, and all that they are made of."""
     found: dict[int, Type] = {}
     left = {oid for oid in wanted if oid >= FIRST_OF_USERS}
     while left:
@@ -181,7 +180,7 @@ def extension_need(name: str, schema: str) -> Need:
 
 
 def read_objects(connection: Connection, types: Iterable[int], functions: Iterable[int]) -> Objects:
-    """These, and all that they are made of and call."""
+    """Read these types and functions, and all that they are made of and call."""
     wanted, called = set(types), set(functions)
     while True:
         found = read_types(connection, wanted)
@@ -261,7 +260,7 @@ def in_order(objects: Objects, types: Iterable[int], functions: Iterable[int]) -
 
 
 def states_of(types: Mapping[int, Type], wanted: Iterable[int]) -> dict[str, str]:
-    """`kind name` -> state, of these types and of all that they are made of."""
+    """Return `kind name` -> state, of these types and of all that they are made of."""
     left, found = [oid for oid in wanted if oid in types], dict[int, Type]()
     while left:
         oid = left.pop()

@@ -1,7 +1,8 @@
-"""Who else writes to tables of this database: jobs, by the state that they keep here, and subscriptions of the server's own.
+"""Other writers to tables of this database: jobs, by the state that they keep here, and subscriptions of the server's
+own.
 
-A PostgreSQL that is the source is asked for what may come back to it, one that is the target for what writes beside the job.
-What does not live here: other jobs at the target, and what a job may not do to their rows (shared_tables.py).
+A PostgreSQL source is asked for what may come back to it, a target for what writes beside the job. What does not live
+here: other jobs at the target, and what a job may not do to their rows (shared_tables.py).
 """
 
 from __future__ import annotations
@@ -48,13 +49,13 @@ SELECT EXISTS (SELECT FROM pg_catalog.pg_replication_slots
 
 
 def may_read(connection: Connection) -> bool | None:
-    """May this user see the state that jobs keep in the database? None where none has any."""
+    """Return whether this user may see the state that jobs keep in the database; None where no job keeps any."""
     row = connection.execute(MAY_READ).fetchone()
     return bool(row[0]) if row else None
 
 
 def writers(connection: Connection) -> list[SourceWriter]:
-    """Jobs, where this user may read their state, and subscriptions: whatever writes to tables here."""
+    """Return jobs, where this user may read their state, and subscriptions: whatever writes to tables here."""
     if not may_read(connection):
         return subscriptions(connection)
     rows = connection.execute(JOBS).fetchall()
@@ -65,13 +66,13 @@ def writers(connection: Connection) -> list[SourceWriter]:
 
 
 def subscriptions(connection: Connection) -> list[SourceWriter]:
-    """Those that are switched on. A table has one name at both ends of them."""
+    """Return subscriptions that are switched on. A table has one name at both ends of them."""
     rows = connection.execute(SUBSCRIPTIONS).fetchall()
     return _grouped((name, key, TableId(*table), TableId(*table)) for name, key, *table in rows)
 
 
 def reads_here(connection: Connection, writer: SourceWriter) -> bool:
-    """Does it read the database that this connection leads to? Its slot is there then."""
+    """Return whether a subscription reads this database: its slot is there then."""
     row = connection.execute(READS_HERE, {"key": writer.key}).fetchone()
     return bool(row and row[0])
 

@@ -36,7 +36,7 @@ SELECT 'role', r.rolname::text, r.rolconnlimit, (SELECT count(*) FROM others WHE
 
 
 def rooms(connection: Connection, end: str, wanted: int) -> list[Room]:
-    """Raises psycopg.Error."""
+    """Return the limits on sessions. Raises psycopg.Error."""
     found = connection.execute(_ROOM).fetchall()
     return [
         Room(_shown(of, name, usable), usable, taken, _raised(connection, end, (of, name, usable), taken + wanted))

@@ -68,7 +68,7 @@ def policies_named(connect: Callable[[], Connection]) -> Iterator[None]:
 
 
 def every(connection: Connection) -> Iterator[Hidden]:
-    """Those of all tables, of which an error tells the name without the schema."""
+    """Yield the policies of all tables: an error names a table without its schema."""
     rows = connection.execute(
         "SELECT n.nspname::text, c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
         " WHERE c.relrowsecurity"

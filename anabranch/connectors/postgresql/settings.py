@@ -184,12 +184,12 @@ def decided() -> frozenset[str]:
 
 
 def startup_options() -> str:
-    """Pins for the startup packet: they hold from the session's first moment, and for a session of the log too."""
+    """Return pins for the startup packet: they hold from the session's first moment, and for a session of the log too."""
     pins = {name: pin.value for name, pin in PINNED.items() if pin.since <= FIRST}
     return " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in pins.items())
 
 
 def later_pins(version: int, walsender: bool = False) -> dict[str, str]:
-    """Pins that a server of this release knows and the oldest does not."""
+    """Return pins that a server of this release knows and the oldest does not."""
     both = {**PINNED, **(WALSENDER if walsender else {})}
     return {name: pin.value for name, pin in both.items() if FIRST < pin.since <= version}

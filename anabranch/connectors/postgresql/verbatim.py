@@ -28,7 +28,7 @@ def is_ours(schema: TableSchema) -> bool:
 
 
 def taken(text: str, schema: TableSchema, table: TargetTable) -> str:
-    """The text, if all columns that it names are the same at the target. Raises NotCarried."""
+    """Return the text, if all columns that it names are the same at the target. Raises NotCarried."""
     for name, why in _changed(schema, table):
         if names(text, name):
             raise NotCarried(f"it names {name}, which the job {why}")
@@ -38,7 +38,7 @@ def taken(text: str, schema: TableSchema, table: TargetTable) -> str:
 
 
 def names(text: str, name: str) -> bool:
-    """May the text name the column? It does wherever it really does; a function or a constant of that name counts, too."""
+    """Return whether the text may name the column: a function or a constant of that name counts, too."""
     plain = rf'(?<![\w$"]){re.escape(name)}(?![\w$"])'
     return _quoted(name) in text or re.search(plain, text) is not None
 
@@ -72,7 +72,7 @@ def computed(schema: TableSchema, table: TargetTable) -> Iterator[tuple[Column, 
 
 
 def defaults(schema: TableSchema, table: TargetTable) -> Iterator[tuple[str, str, str | NotCarried]]:
-    """Source column, name at the target, what follows SET DEFAULT."""
+    """Yield source column, name at the target, and what follows SET DEFAULT."""
     kept = dict(zip(table.source_columns or table.columns, table.columns, strict=True))
     for column in schema.columns if is_ours(schema) else ():
         target = kept.get(column.name)
@@ -83,8 +83,11 @@ def defaults(schema: TableSchema, table: TargetTable) -> Iterator[tuple[str, str
 
 
 def partition_key(schema: TableSchema, table: TargetTable) -> str:
-    """What follows PARTITION BY, "" for a table that is not divided. Raises NotCarried where its rows, or those of a partition
-    that is divided again, are told apart by what the job changes."""
+    """Return what follows PARTITION BY, "" for a table that is not divided.
+
+    Raises NotCarried where its rows, or those of a partition that is divided again, are told apart by what the job
+    changes.
+    """
     if not is_ours(schema) or not schema.partition_key:
         return ""
     for part in schema.partitions:
@@ -94,7 +97,7 @@ def partition_key(schema: TableSchema, table: TargetTable) -> str:
 
 
 def without_lacking(schema: TableSchema, table: TargetTable) -> tuple[TableSchema, TargetTable]:
-    """Both without what uses something that the source cannot give."""
+    """Remove what uses something that the source cannot give, from both definitions."""
     gone = {(one.what, one.name) for one in schema.lacking}
     if not gone:
         return schema, table
@@ -111,7 +114,7 @@ def without_lacking(schema: TableSchema, table: TargetTable) -> tuple[TableSchem
 
 
 def is_partitioned(schema: TableSchema, table: TargetTable) -> bool:
-    """Is it, where the job makes it?"""
+    """Return whether the job makes the table partitioned."""
     try:
         return bool(partition_key(schema, table))
     except NotCarried:

@@ -98,7 +98,7 @@ class PostgresSource:
 
 
 def connector(endpoint: Endpoint) -> SourceConnector:
-    """Raises ModuleNotFoundError without the driver."""
+    """Return the source connector. Raises ModuleNotFoundError without the driver."""
     import psycopg  # noqa: F401 - asked whether it is there
 
     return PostgresSource(endpoint)

@@ -1,8 +1,8 @@
-"""From what a decoder's messages say to chunks: follows transactions, keeps rows where they wait. Pure but for what it is
+"""Assembly of a decoder's messages into chunks: follow transactions, keep rows where they wait. Pure but for what it is
 given.
 
-What does not live here: what is in a message (decode_pgoutput.py, decode_wal2json.py, decode_decoderbufs.py), the connection
-and what a server is asked (capture.py).
+What does not live here: what is in a message (decode_pgoutput.py, decode_wal2json.py, decode_decoderbufs.py), the
+connection and what a server is asked (capture.py).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NEWER = "a newer version of anabranch may know it"
 
 
 def full_images() -> int:
-    """Row images after which a chunk is full, in this process."""
+    """Return the number of row images after which a chunk is full, in this process."""
     return pace.current.log_images or FULL_IMAGES
 
 
@@ -47,21 +47,23 @@ class Assembler(ABC):
         self._place, self._time = place, 0
 
     def carry(self) -> None:
-        """From here on values that are none of their type do not stop it: their rows come without them (ValueRules.carries)."""
+        """Go on at values that their type does not hold: from here on their rows come without them (ValueRules.carries)."""
         self._builder.carries = True
 
     @abstractmethod
     def take(self, message: bytes, lsn: int = 0) -> None:
-        """The next message, which came with this place. Raises UnknownLogEvent."""
+        """Take the next message, which came with this place. Raises UnknownLogEvent."""
 
     def follow(self, frames: list[bytes], at: int) -> int:
-        """Frames of the connection from number `at` on, as far as they can be taken together: the number of the next one, which
-        has to be taken for itself unless something is ready."""
+        """Follow frames of the connection from number `at` on, as far as they can be taken together.
+
+        Returns the number of the next one, which has to be taken for itself unless something is ready.
+        """
         return at
 
     @abstractmethod
     def reselect(self) -> None:
-        """Definitions or selection changed."""
+        """Select tables again: definitions or selection changed."""
 
     @property
     def is_between(self) -> bool:
@@ -73,21 +75,21 @@ class Assembler(ABC):
         return self._builder.transaction > 0
 
     def mark(self) -> LogMark:
-        """Just after the last transaction that is complete."""
+        """Return the mark just after the last complete transaction."""
         return self._place.mark(self._time)
 
     def flush(self) -> None:
-        """Whole transactions that wait become ready. Raises ValueRefused."""
+        """Make whole transactions that wait ready. Raises ValueRefused."""
         if self._builder.transaction:
             self.ready.append(self._build())
 
     def move(self, lsn: int) -> None:
-        """Nothing for us up to there, and nothing is open."""
+        """Move the place on: there was nothing for us up to there, and nothing is open."""
         if self.is_between and not self._builder.transaction and lsn > self._place.lsn:
             self._place = self._place.at(lsn)
 
     def _beat(self, lsn: int, time: int) -> None:
-        """A heartbeat of ours, which stands at this place and was written then."""
+        """Note a heartbeat of ours, which stands at this place and was written at this time."""
         if self.is_between and not self._builder.transaction and lsn >= self._place.lsn:
             self._place, self._time = self._place.at(lsn), time
 
@@ -99,7 +101,7 @@ class Assembler(ABC):
         self._xid = xid
 
     def _commit(self, end: int, time: int) -> None:
-        """The open transaction ended just before `end`, at `time` (microseconds since 1970)."""
+        """Complete the open transaction, which ended just before `end`, at `time` (microseconds since 1970)."""
         xid, builder = self._xid, self._builder
         if xid is None:
             raise self._unknown("the end of a transaction that did not begin")
@@ -117,18 +119,18 @@ class Assembler(ABC):
             self.flush()
 
     def _give(self, item: LogItem) -> None:
-        """Behind the whole transactions that wait."""
+        """Make an item ready, behind the whole transactions that wait."""
         self.flush()
         self.ready.append(item)
 
     def _streamed_commit(self, xid: int, end: int, time: int, origin: str | None) -> None:
-        """A transaction that came while it was open ended just before `end`."""
+        """Complete a transaction that came while it was open; it ended just before `end`."""
         self.flush()
         self._place, self._time = self._place.at(end), time
         self.ready.append(LogEnded(str(xid), True, self.mark(), str(xid), origin))
 
     def _added(self, images: int, size: int) -> None:
-        """Images of the open transaction are in their buffer, made of so many bytes."""
+        """Note that images of the open transaction are in their buffer, made of so many bytes."""
         self._ordinal += images
         self._builder.images += images
         self._builder.size += size
@@ -157,7 +159,7 @@ class Assembler(ABC):
         return self._builder.images >= full_images() or self._builder.size >= FULL_BYTES
 
     def _full(self) -> None:
-        """What is whole leaves first; if the open transaction alone is too large, a fragment of it."""
+        """Make room: whole transactions leave first; if the open one alone is too large, a fragment of it."""
         self.flush()
         if self._is_full():
             self.ready.append(self._build(Part.FRAGMENT))

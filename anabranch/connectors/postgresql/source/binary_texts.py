@@ -30,7 +30,7 @@ _YEAR, _DATE, _TIME, _FRACTION = 7, 13, 8, 7  # characters: of a year, a date, a
 
 
 def texts(values: pa.LargeBinaryArray, slots: Slots, kept: Any = None) -> pa.Array:
-    """Joins, of each value that is there, the `slots` that are `kept`: an array of text, null where `values` is."""
+    """Join the `kept` slots of each value that is there: an array of text, null where `values` is."""
     if kept is None:
         return _text(values, slots, np.full(len(slots), slots.shape[1], np.int64))
     return _text(values, slots[kept], kept.sum(1))
@@ -45,7 +45,7 @@ def at_most(found: np.ndarray[Any, Any], first: int, last: int, what: str) -> No
 
 
 def dates(values: pa.LargeBinaryArray, days: Numbers) -> pa.Array:
-    """`days` since 2000; the least and the greatest number of four bytes are the infinities."""
+    """Write `days` since 2000; the least and the greatest number of four bytes are the infinities."""
     ends = [days == -(1 << 31), days == (1 << 31) - 1]
     days = np.where(ends[0] | ends[1], 0, days)
     at_most(days, _FIRST_DATE, _END_DATE - 1, "date")
@@ -54,7 +54,7 @@ def dates(values: pa.LargeBinaryArray, days: Numbers) -> pa.Array:
 
 
 def times(values: pa.LargeBinaryArray, moments: Numbers) -> pa.Array:
-    """`moments`: microseconds of a day, whose end is one, too."""
+    """Write `moments`, microseconds of a day; its end, 24:00:00, is one too."""
     at_most(moments, 0, _DAY, "time")
     slots = np.empty((len(moments), _TIME + _FRACTION), np.uint8)
     kept = np.ones(slots.shape, bool)
@@ -63,7 +63,7 @@ def times(values: pa.LargeBinaryArray, moments: Numbers) -> pa.Array:
 
 
 def timestamps(values: pa.LargeBinaryArray, moments: Numbers) -> pa.Array:
-    """`moments`: microseconds since 2000; the least and the greatest number of eight bytes are the infinities."""
+    """Write `moments`, microseconds since 2000; the least and the greatest number of eight bytes are the infinities."""
     return _moments(values, moments, b"")
 
 
@@ -85,7 +85,7 @@ def _moments(values: pa.LargeBinaryArray, moments: Numbers, zone: bytes) -> pa.A
 
 
 def _dated(days: Numbers, more: int) -> tuple[Slots, Any, Any]:
-    """Slots of dates, and `more` behind them; which are kept; whose year is one before our era."""
+    """Return slots of dates, and `more` behind them; which are kept; whose year is one before our era."""
     day = (days + _DAYS_TO_2000).astype("M8[D]")
     month, year = day.astype("M8[M]"), day.astype("M8[Y]")
     number = year.astype(np.int64) + 1970
@@ -145,8 +145,11 @@ LIMIT = 2000
 
 
 def numerics(values: pa.LargeBinaryArray) -> pa.Array:
-    """Digits to the base of 10000, `weight` of the first, sign, digits behind the point. Of columns with a precision: a number
-    of others may have a hundred thousand digits in ten bytes, which no bound of ours has counted."""
+    """Write numbers: digits to the base of 10000, `weight` of the first, sign, digits behind the point.
+
+    Only for columns with a precision: another number may have a hundred thousand digits in ten bytes, which no limit of
+    ours counts.
+    """
     has = np.asarray(values.is_valid())
     _, ends, data = values.buffers()
     offsets = np.frombuffer(ends, np.int64, len(values) + 1)

@@ -1,4 +1,4 @@
-"""Which columns of a source can be read in binary form (binary_values.py): the server says what their types are.
+"""Columns of a source that can be read in binary form (binary_values.py): the server says what their types are.
 
 https://www.postgresql.org/docs/current/protocol-logical-replication.html#PROTOCOL-LOGICAL-REPLICATION-PARAMS (binary)
 """
@@ -33,8 +33,11 @@ SELECT a.attname::text, a.atttypid::bigint, a.atttypmod FROM pg_catalog.pg_attri
 
 
 def reader(connection: Connection, oid: int, modifier: int) -> Reader | None:
-    """Binary form of a column's type; None where only its text is read: of all types that are not the server's own,
-    and of numbers without a precision, a few bytes of which may be a text of any size."""
+    """Return the reader of a type's binary form; None where only its text is read.
+
+    That is every type that is not the server's own, and numbers without a precision, a few bytes of which may be a text
+    of any size.
+    """
     row = connection.execute(_BASE, [modifier, oid]).fetchone()
     if row is None:
         return None
@@ -47,6 +50,6 @@ def reader(connection: Connection, oid: int, modifier: int) -> Reader | None:
 
 
 def columns(connection: Connection, tables: Collection[TableId]) -> list[tuple[str, int, int]]:
-    """Names, types and modifiers of all columns of these tables, but for generated ones."""
+    """Return names, types and modifiers of all columns of these tables, without generated ones."""
     named = [table.schema for table in tables], [table.name for table in tables]
     return list(connection.execute(_COLUMNS, named).fetchall())

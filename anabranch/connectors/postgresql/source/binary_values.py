@@ -33,7 +33,7 @@ _JSONB = 1  # the only version: its text follows
 
 
 def numbers(kind: str) -> Reader:
-    """`kind`: of numpy, the highest byte first."""
+    """Return the reader of numbers. `kind`: of numpy, the highest byte first."""
     form = np.dtype(kind)
 
     def read(values: pa.LargeBinaryArray) -> pa.Array:
@@ -54,7 +54,7 @@ def text(values: pa.LargeBinaryArray) -> pa.Array:
 
 
 def number_texts(kind: str) -> Reader:
-    """The same numbers where the trail has their text."""
+    """Return the reader of numbers that the trail keeps as text."""
     read = numbers(kind)
     return lambda values: read(values).cast(pa.string())
 
@@ -73,7 +73,7 @@ def _uuids(values: pa.LargeBinaryArray) -> pa.Array:
 
 
 def _jsonb(values: pa.LargeBinaryArray) -> pa.Array:
-    """Its text, behind a version."""
+    """Read jsonb: its text, behind a version."""
     valid, ends, data = values.buffers()
     offsets, has = np.frombuffer(ends, np.int64, len(values) + 1), _has(values)
     bytes_ = np.frombuffer(data, np.uint8, int(offsets[-1])) if data is not None else np.zeros(0, np.uint8)

@@ -151,7 +151,7 @@ class WalReader:
             self._start_again()
 
     def _located(self, refusal: ValueRefused) -> ValueRefused:
-        """What the server refused it does not say of which row: it is looked for."""
+        """Look for the row of a value that the server refused: it does not say which row it was."""
         if refusal.table or self._decoder.plugin != PGOUTPUT:
             return refusal
         self.close()
@@ -185,9 +185,11 @@ class WalReader:
             self._wait(min(until - now, _idle_seconds()), now)
 
     def reselect(self) -> None:
-        """Takes effect just after what `read` gave last: what was read ahead of it is read again, over a new connection, since
-        a server may remember what was published before. Of a transaction whose first fragments were given already the rest
-        stays as it was selected."""
+        """Select tables again from just after what `read` returned last.
+
+        What was read ahead of it is read again, over a new connection, since a server may remember what was published
+        before. A transaction whose first fragments were returned already keeps its selection.
+        """
         if self._stream is None:
             return
         if self._is_inside:
@@ -198,7 +200,7 @@ class WalReader:
         self._stale = True
 
     def _start_again(self) -> None:
-        """What was given of open transactions comes again, from their beginning, also where the end was read and not given."""
+        """Start again: open transactions come again from their beginning, also one whose end was read and not returned."""
         given = sorted(self._open)
         self.start(self._last, self._select)
         self._open.update(given)  # until that is told: it may begin again before
@@ -220,7 +222,9 @@ class WalReader:
     # --- messages -------------------------------------------------------------------------------------------------
 
     def _take_some(self) -> bool:
-        """What has come, up to so many messages or a chunk: the clock is looked at once. Is there more?"""
+        """Take what has come, up to so many messages or a chunk, so that the clock is asked once. Returns whether there
+        is more.
+        """
         assert self._stream is not None
         if self._at == len(self._frames):
             self._frames, self._at = self._stream.receive_some(BURST, BURST_BYTES), 0
@@ -290,7 +294,7 @@ class WalReader:
         return item
 
     def _idle(self, now: float) -> LogIdle | None:
-        """The place moved on without anything for us; never past what was not given yet."""
+        """Return the place when it moved on without anything for us; never past what was not returned yet."""
         assembler = self._assembler
         if assembler.is_waiting or assembler.ready or not assembler.is_between:
             return None
@@ -303,7 +307,7 @@ class WalReader:
     # --- the server -----------------------------------------------------------------------------------------------
 
     def _require(self, connection: Connection, place: Place) -> None:
-        """Raises LogLost where the slot does not give everything behind `place`."""
+        """Raise LogLost where the slot does not give everything behind `place`."""
         at, name, here = lsn_text(place.lsn), self._options.name, identity(connection)
         self._server_version = connection.info.server_version
         if here != place.identity:
@@ -340,7 +344,7 @@ class WalReader:
             )
 
     def _may_be_binary(self) -> bool:
-        """Only if all that is published can be read so: it holds for the whole connection."""
+        """Return whether all that is published can be read in binary form: it holds for the whole connection."""
         if self._needs_text or self._server_version < BINARY:
             return False
         with open_session(self._endpoint) as connection, translated("ask for the types of columns"):
@@ -355,14 +359,16 @@ class WalReader:
         return self._readers[key]
 
     def _undone(self, subtransactions: Sequence[int]) -> bool:
-        """The server keeps what became of all transactions that its slots may still show."""
+        """Return whether one of the subtransactions was rolled back. The server keeps that for all transactions its
+        slots may still show.
+        """
         connection = self._types_session()
         with translated("ask what became of subtransactions"):
             near = int(str(one(connection, _NEWEST)))
             return bool(one(connection, _UNDONE, [[nearest(xid, near) for xid in subtransactions]]))
 
     def _no_binary(self, why: NeedsText) -> SourceError:
-        """What was given of the transaction cannot be given again."""
+        """Return the error for a transaction that was read in part: that part cannot be sent again as text."""
         what = f"rows within a large transaction cannot be read in binary form: {why}"
         return SourceError(what, position=self._last.native, hint="[capture] binary = false")
 
@@ -372,7 +378,7 @@ class WalReader:
         return self._types
 
     def _type_text(self, oid: int, modifier: int) -> str:
-        """As format_type() spells it now."""
+        """Return a type as format_type() spells it now."""
         key = oid, modifier
         if key not in self._type_texts:
             with translated("ask for a type's name"):

@@ -99,7 +99,7 @@ class PostgresCatalog:
             return mark(self._connection)
 
     def logs_whole_rows(self) -> bool:
-        """What is large and was not changed is not in the log."""
+        """Return False: large values that were not changed are not in the log."""
         return False
 
     def log_sizes(self) -> Mapping[str, int]:
@@ -109,7 +109,7 @@ class PostgresCatalog:
         return True
 
     def prepared(self) -> frozenset[str] | None:
-        """The log has rows where they are committed."""
+        """Return none: the log has a transaction's rows where it is committed."""
         return frozenset()
 
     def held(self, name: str, much: int) -> HeldLog | None:

@@ -62,17 +62,17 @@ def refuse_unsettled(connection: Connection, endpoint: Endpoint, walsender: bool
 
 
 def identity(connection: Connection) -> str:
-    """Identity of the server's data and the database in it."""
+    """Return the identity of the server's data and the database in it."""
     return str(one(connection, _IDENTITY))
 
 
 def server(connection: Connection) -> str:
-    """The same with the timeline: of a standby that was promoted it is another one."""
+    """Return the identity with the timeline, which changes when a standby is promoted."""
     return f"{identity(connection)}/{one(connection, _TIMELINE)}"
 
 
 def refuse_other(connection: Connection, expected: str) -> None:
-    """Raises SourceError when the connection leads to another database than capture follows (K29)."""
+    """Raise SourceError when the connection leads to another database than capture follows (K29)."""
     if expected and (here := server(connection)) != expected:
         raise SourceError(
             f"this database is {here}, capture follows {expected}",
@@ -90,13 +90,16 @@ def log_end(connection: Connection) -> int:
 
 
 def snapshot_text(connection: Connection) -> str:
-    """Which transactions the session's snapshot has, `xmin:xmax:in progress`."""
+    """Return which transactions the session's snapshot has: `xmin:xmax:in progress`."""
     name = "pg_current_snapshot" if connection.info.server_version >= _NEW_SNAPSHOT else "txid_current_snapshot"
     return str(one(connection, sql.SQL("SELECT pg_catalog.{}()::text").format(sql.Identifier(name))))
 
 
 def own_rows(table: TableSchema) -> sql.Composable:
-    """What a query names for the rows that the log calls this table's: those of its partitions, and of no table that inherits
-    from it. https://www.postgresql.org/docs/current/ddl-inherit.html"""
+    """Return what a query names for the rows that the log calls this table's.
+
+    They are those of its partitions, and of no table that inherits from it.
+    https://www.postgresql.org/docs/current/ddl-inherit.html
+    """
     name = table_name(table.id)
     return name if table.partition_key else sql.SQL("ONLY {}").format(name)

@@ -56,9 +56,12 @@ class PgoutputAssembler(Assembler):
         decoding: str = "python",
         leave_out: frozenset[str] = frozenset(),
     ) -> None:
-        """`reader`: where the server was asked for values in binary form; `undone`: where it was for large transactions while
-        they are open; `decoding`: auto, python, native; `leave_out`: origins whose rows do not come. Raises
-        ConfigError where the compiled decoder is missing."""
+        """Set up the assembly. Raises ConfigError where the compiled decoder is missing.
+
+        `reader`: set where the server was asked for values in binary form; `undone`: where it was asked for large
+        transactions while they are open; `decoding`: auto, python, native; `leave_out`: origins whose rows are left
+        out.
+        """
         is_compiled = compiled(decoding) and reader is None
         self._native = NativeLoop(leave_out) if is_compiled else None
         super().__init__(place, self._native.builder if self._native is not None else None)
@@ -177,7 +180,7 @@ class PgoutputAssembler(Assembler):
                 self._truncate(table)
 
     def _written(self, item: Written) -> None:
-        """What other sessions wrote is none of ours."""
+        """Read a heartbeat of ours; messages that other sessions wrote are ignored."""
         if item.prefix == self._name and not item.transactional:
             try:
                 self._beat(item.lsn, written_at(item.content))

@@ -27,9 +27,12 @@ STREAMS = 140_000  # and gives large transactions while they are open
 
 @dataclass(frozen=True)
 class Reading:
-    """What a slot is read with. `has_newer`: the server's plugin knows the options that only newer ones have;
-    `reader`: where it was asked for values in binary form; `undone`: which subtransactions were taken back; `decoding`: auto,
-    python, native; `leave_out`: origins whose rows are left out."""
+    """The settings that a slot is read with.
+
+    `has_newer`: the server's plugin knows the options that only newer ones have; `reader`: set where values come in
+    binary form; `undone`: which subtransactions were rolled back; `decoding`: auto, python, native; `leave_out`:
+    origins whose rows are left out.
+    """
 
     name: str
     place: Place
@@ -69,7 +72,7 @@ class Decoder:
     newer: Mapping[str, str] = field(default_factory=dict)
 
     def can_compile(self, decoding: str) -> bool:
-        """Raises ConfigError where the compiled decoder is asked for and missing."""
+        """Return whether compiled code decodes. Raises ConfigError where it is asked for and missing."""
         from anabranch.rows.compiled import compiled
 
         return self.native and compiled(decoding)

@@ -138,7 +138,7 @@ class _Changed(Exception):
 
 @contextmanager
 def _told(connection: Connection) -> Iterator[None]:
-    """Errors inside are ours."""
+    """Translate errors raised inside."""
     try:
         yield
     except psycopg.Error as error:
@@ -150,7 +150,7 @@ def _told(connection: Connection) -> Iterator[None]:
 
 
 class Definitions:
-    """What a server says of its tables, over a connection of the caller's."""
+    """Reader of a server's table definitions, over a connection of the caller's."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -167,8 +167,11 @@ class Definitions:
         return self._connection.execute(query.encode()).fetchall()
 
     def tables(self, wanted: Callable[[TableId], bool], whole: bool = True) -> dict[TableId, TableSchema]:
-        """Functions that tell of a table fail, or say nothing, where it is dropped at that moment: then all is read again.
-        Raises SourceUnavailable where that does not help, or cannot be, in a transaction."""
+        """Read the definitions of wanted tables. Raises SourceUnavailable.
+
+        The server's functions fail, or return nothing, for a table that is dropped at that moment: then everything is
+        read again, unless in a transaction.
+        """
         left = TRIES
         with _told(self._connection):
             while True:
@@ -239,7 +242,7 @@ class Definitions:
 
 
 def _are_told(indexes: _Rows, *constraints: _Rows) -> bool:
-    """Has every index and constraint its definition?"""
+    """Return whether every index and constraint has its definition."""
     defined = (row[-1] for rows in constraints for some in rows.values() for row in some)
     of_indexes = (
         row[_INDEX_DEFINITION] is not None and (row[_CONSTRAINT] is None or row[-1] is not None)

@@ -1,4 +1,4 @@
-"""What a PostgreSQL's errors mean where it is the source: the same classes as at a target (errors.py), other remedies.
+"""Errors of a PostgreSQL source, translated: the same classes as at a target (errors.py), other remedies.
 
 Codes: https://www.postgresql.org/docs/current/errcodes-appendix.html
 """

@@ -1,8 +1,8 @@
-"""What the reader of a log writes into it by itself: messages that move the place on where nothing of the job happens, while
-others make the log grow, and that tell by their time how old what was read is.
+"""Heartbeats that the reader of a log writes into it: messages that move the place on where nothing of the job happens
+while others make the log grow. Their time tells how old what was read is.
 
-https://www.postgresql.org/docs/current/functions-admin.html#FUNCTIONS-REPLICATION
-What does not live here: reading them (assemble.py), keepalives, which move the place as well (capture.py).
+https://www.postgresql.org/docs/current/functions-admin.html#FUNCTIONS-REPLICATION What does not live here: reading them
+(assemble.py), keepalives, which move the place as well (capture.py).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SELECT pg_catalog.pg_logical_emit_message(false, %s, (extract(epoch FROM pg_cata
 
 
 def written_at(content: bytes) -> int:
-    """What the message says: microseconds since 1970, by the source's clock. Raises ValueError."""
+    """Return the time in a message: microseconds since 1970, by the source's clock. Raises ValueError."""
     return int(content)
 
 
@@ -32,12 +32,15 @@ class Heartbeat:
         self._next, self._at = 0.0, 0
 
     def begin(self, now: float, lsn: int) -> None:
-        """Reading begins, at this place of the log."""
+        """Begin, at this place of the log."""
         self._next, self._at = now + self._every, lsn
 
     def beat(self, now: float, lsn: int) -> None:
-        """Nothing came for a moment; the server has read its log up to `lsn`. A message that is refused is told of once, and
-        tried no more; one that the line did not let through is tried again later."""
+        """Write a heartbeat if it is due: nothing came for a moment, and the server has read its log up to `lsn`.
+
+        One that is refused is reported once, and not tried again; one that the connection did not let through is tried
+        later.
+        """
         if not self._every or now < self._next or lsn < self._at + GROWN:
             return
         self._next, self._at = now + self._every, lsn

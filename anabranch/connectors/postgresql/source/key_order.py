@@ -33,7 +33,7 @@ SELECT t.name, m.amopstrategy::int, n.nspname::text, o.oprname::text
 
 
 def may_have_own(table: TableSchema, names: Sequence[str]) -> bool:
-    """Is one of the columns of a type that is not in pg_catalog? format_type() gives its schema then."""
+    """Return whether one of the columns has a type outside pg_catalog: format_type() then gives its schema."""
     return any("." in table.column(name).native for name in names)
 
 
@@ -47,7 +47,9 @@ def operators(connection: Connection, table: TableSchema, names: Sequence[str]) 
 
 
 def compared(names: Sequence[str], sign: str, values: Sequence[sql.Composable], own: Operators) -> sql.Composable:
-    """`(names) sign (values)`. A comparison of rows takes one operator for all columns: with `own` ones it is spelled out."""
+    """Return `(names) sign (values)`. Row comparison uses one operator for all columns: with `own` operators it is
+    spelled out.
+    """
     if not own:
         return sql.SQL("ROW({}) {} ROW({})").format(column_list(list(names)), sql.SQL(sign), sql.SQL(", ").join(values))
     one = sql.SQL("{} {} {}").format

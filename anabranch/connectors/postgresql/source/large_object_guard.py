@@ -41,7 +41,7 @@ class LargeObjectGuard:
             return [barrier for barrier in found if barrier is not None]
 
     def _barrier(self, rows: TableRows, schema: TableSchema | None) -> Barrier | None:
-        """Before the first row that names an object."""
+        """Return a barrier before the first row that names an object."""
         if schema is None or schema.version != rows.version:
             return None
         hits = [

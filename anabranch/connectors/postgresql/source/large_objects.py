@@ -58,7 +58,7 @@ SELECT count(*) > 0, coalesce(bool_or(is_nested) FILTER (WHERE type = 'pg_catalo
 
 
 class Form(StrEnum):
-    """How a type holds numbers of objects."""
+    """The way in which a type holds numbers of objects."""
 
     PLAIN = "plain"
     ARRAY = "array"
@@ -89,12 +89,14 @@ def _form(is_nested: bool, is_array: bool | None) -> Form | None:
 
 
 def is_declared(column: Column) -> bool:
-    """By the type of the extension lo, which is for nothing else."""
+    """Return whether the column's type is that of the extension lo, which is for nothing else."""
     return column.native.rpartition(".")[2] == "lo"
 
 
 def may_name(column: Column) -> bool:
-    """Is it worth asking what its type is made of? Types of the server's own say it by their names."""
+    """Return whether it is worth asking what the column's type is made of. Types of the server's own are known by their
+    names.
+    """
     return column.native.removesuffix("[]") == "oid" or "." in column.native
 
 
@@ -104,8 +106,10 @@ def may_name(column: Column) -> bool:
 def named_in(
     connection: Connection, schema: TableSchema, columns: Collection[str], condition: sql.Composable
 ) -> tuple[Column, Mapping[str, str | None]] | None:
-    """A column, and the key of a row that `condition` selects, in which it names an object of now; None where no row does. In
-    the transaction's snapshot. Asks nothing for a table without such columns."""
+    """Find a row that names a large object that exists: the column, and the row's key; None where no row does.
+
+    Only rows that `condition` selects, in the transaction's snapshot. Asks nothing for a table without such columns.
+    """
     forms, is_any = Forms(lambda: connection), None
     for column in schema.columns:
         if column.name not in columns or column.generated or not may_name(column):

@@ -31,9 +31,12 @@ UPDATE = ord("U")
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Layout:
-    """What messages of a relation hold: for each of its columns the place of the table's column, and whether it is in the
-    replica identity; `head` as in row_images.images; `readers`: of each column's binary form, none where values come as
-    text; `compiled`: who reads them first (native_rows.py)."""
+    """The layout of a relation's messages.
+
+    For each of its columns the place of the table's column, and whether it is in the replica identity; `head` as in
+    row_images.images; `readers`: of each column's binary form, none where values come as text; `compiled`: the compiled
+    code that reads them first (native_rows.py).
+    """
 
     places: tuple[int, ...]
     in_identity: tuple[bool, ...]
@@ -50,11 +53,11 @@ class MessageBuffer(TableBuffer):
         self._messages: list[tuple[Layout, bytes]] = []
 
     def ready(self, layout: Layout) -> Layout:
-        """As messages are to be added with it."""
+        """Return the layout that messages are to be added with."""
         return layout
 
     def add(self, layout: Layout, message: bytes, tx: int, ordinal: int) -> int:
-        """A message of the open transaction `tx`, the first image of which is `ordinal`. Returns how many it has."""
+        """Add a message of the open transaction `tx`, whose first image is `ordinal`. Returns how many images it has."""
         count = 2 if message[0] == UPDATE else 1
         self._messages.append((layout, message))
         self.runs.append((0, tx, ordinal, 0, 0, count))
@@ -66,7 +69,9 @@ class MessageBuffer(TableBuffer):
         return dropped
 
     def take(self, before_tx: int) -> TableRows | None:
-        """Raises ValueRefused for a value that the column does not have, ValueError for messages that are none."""
+        """Remove and return the rows before `before_tx`. Raises ValueRefused for a value that the column does not hold,
+        ValueError for invalid messages.
+        """
         runs = self._leaving(before_tx)
         messages, self._messages = self._messages[: len(runs)], self._messages[len(runs) :]
         if not messages:
@@ -104,7 +109,7 @@ class MessageBuffer(TableBuffer):
         return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
 
     def _without_misfits(self, place: int, pieces: Sequence[Piece], before: int) -> pa.Array | None:
-        """The same without the values that are none of the column's type. None where the fault is not in a text."""
+        """Build a column without the values that its type does not hold. None where the fault is not in a text."""
         type = self.schema.columns[place].type
         assert type is not None
         parts = []
@@ -122,7 +127,7 @@ class MessageBuffer(TableBuffer):
         return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
 
     def _misfit(self, place: int, pieces: Sequence[Piece]) -> ValueRefused | None:
-        """For the first value of a column that is none of its type. None where the fault is not in a value."""
+        """Return the error for the first value that the column's type does not hold. None where the fault is not in a value."""
         column = self.schema.columns[place]
         assert column.type is not None
         for piece in pieces:
@@ -162,7 +167,7 @@ class Piece:
         return bool((self.images.cells.tags[:, place] == BINARY).any())
 
     def column_without(self, place: int, type: LogicalType, left_out: Sequence[int]) -> pa.Array:
-        """The same as `column`, NULL in these images."""
+        """Return a column, NULL in the images `left_out`."""
         found = self.images.column(place)
         kept = np.ones(len(found), dtype=bool)
         kept[list(left_out)] = False
@@ -193,7 +198,9 @@ class Piece:
         return readable(stored)
 
     def codes(self, columns: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
-        """By image and column of the table: 1 present, 2 unchanged, 0 neither. What no message has is not replicated."""
+        """Return by image and column of the table: 1 present, 2 unchanged, 0 neither. A column that no message has is
+        not replicated.
+        """
         tags = self.images.cells.tags
         codes = np.ones((len(tags), columns), np.uint8)
         codes[:, list(self.layout.places)] = np.select([tags == ABSENT, tags == UNCHANGED], [0, 2], 1)
@@ -209,7 +216,7 @@ def _shapes(codes: Sequence[np.ndarray[Any, Any]]) -> tuple[Any, tuple[Shape, ..
 
 
 def shape_of(codes: Any) -> Shape:
-    """Shape of an image, by the codes of its columns."""
+    """Return the shape of an image, by the codes of its columns."""
     return Shape(_truths(codes == 1), _truths(codes == 2) if (codes == 2).any() else ())
 
 

@@ -47,9 +47,11 @@ Cells = Sequence[Cell]
 
 
 class NamedRows:
-    """By table, what the definition in force makes of a decoder's cells. `park` is told of a table that has to be parked, and
-    why. `leaves_out`: does the decoder say by silence that a value was not changed? `tells_identity`: does an old row have its
-    replica identity only, or are other columns NULL in it?"""
+    """The rows of a decoder that names columns, fitted to the definition in force, by table.
+
+    `park` is told of a table that has to be parked, and why. `leaves_out`: the decoder leaves out a value that was not
+    changed. `tells_identity`: an old row has its replica identity only, else other columns are NULL in it.
+    """
 
     def __init__(
         self,
@@ -72,9 +74,12 @@ class NamedRows:
     def add(
         self, op: Op, table: TableId, old: Cells | None, new: Cells | None, tx: int, ordinal: int
     ) -> tuple[int, int]:
-        """A change of the open transaction, whose first image is `ordinal`: INSERT with `new`, DELETE with `old`, AFTER with
-        `new` and, where the decoder has it, `old`. Returns how many images it has, and bytes; none where the table is not
-        followed, or is parked by this."""
+        """Add a change of the open transaction, whose first image is `ordinal`. Returns how many images it has, and
+        bytes.
+
+        INSERT has `new`, DELETE `old`, AFTER `new` and, where the decoder has it, `old`. Returns (0, 0) where the table
+        is not followed, or is parked by this.
+        """
         found = self._table(table)
         if found is None:
             return 0, 0
@@ -112,7 +117,7 @@ class _Table:
         self._fits: set[tuple[object, ...]] = set()
 
     def message(self, op: Op, old: Cells | None, new: Cells | None) -> tuple[Layout, bytes]:
-        """Raises Unfit."""
+        """Write the change as a message of pgoutput. Raises Unfit."""
         if op is not Op.INSERT and old is None and (op is Op.DELETE or not self.schema.primary_key):
             raise Unfit("its log does not tell which row is changed: set its REPLICA IDENTITY")
         if new is not None:
@@ -142,7 +147,9 @@ class _Table:
         return before.get(name, text) if text is UNCHANGED else text
 
     def _compare(self, cells: Cells, is_whole: bool) -> None:
-        """Is it a row of the definition in force? What was found to fit once fits."""
+        """Raise Unfit unless this is a row of the definition in force. A form that was found to fit once is not
+        compared again.
+        """
         form = (is_whole, *[part for cell in cells for part in cell[:2]])
         if form in self._fits:
             return
@@ -177,19 +184,19 @@ class _Table:
 
 
 def _make_room(known: dict[tuple[bool, ...], Layout] | set[tuple[object, ...]]) -> None:
-    """What rows look like may be as many as they are: it is found out again."""
+    """Empty a cache that is full: rows may have any number of forms, which are then found out again."""
     if len(known) >= _KEPT:
         known.clear()
 
 
 def _compare_type(column: Column, cell: Cell) -> None:
-    """Quotes of names are not told by every decoder."""
+    """Raise Unfit if the types differ. Quotes are ignored: not every decoder writes those of names."""
     if cell.type and cell.type != column.native and cell.type.replace('"', "") != column.native.replace('"', ""):
         raise Unfit(f"column {column.name} is {cell.type} in the log and {column.native} in the definition")
 
 
 def _put(parts: list[bytes], mark: bytes, texts: Sequence[object]) -> None:
-    """A tuple as pgoutput writes it."""
+    """Write a tuple as pgoutput does."""
     parts += (mark, _COUNT.pack(len(texts)))
     for text in texts:
         if isinstance(text, bytes):

@@ -40,7 +40,7 @@ class NativeLoop:
         self.builder = ChunkBuilder(NativeMessageBuffer, CompiledDirectory(self._loop))
 
     def know(self, name: bytes, known: Known) -> None:
-        """A relation of the log: how its rows are read, None where they are left out."""
+        """Register a relation of the log: how its rows are read, None where they are left out."""
         if known is None:
             self._loop.know(name, None)
         elif known[1].compiled is not None:
@@ -49,7 +49,9 @@ class NativeLoop:
             self._loop.forget(name)
 
     def follow(self, frames: list[bytes], at: int, open: Open, is_plain: bool, full: tuple[int, int]) -> Followed:
-        """From number `at` on. `open`: as in Followed; `is_plain`: may it end here? `full`: images and bytes of a chunk."""
+        """Follow frames from number `at` on. `open`: as in Followed; `is_plain`: whether it may end here; `full`:
+        images and bytes of a chunk.
+        """
         builder = self.builder
         sizes = builder.transaction, builder.images, builder.size
         following, at, open, sizes, end = self._loop.follow(frames, at, open, is_plain, sizes, full)

@@ -68,7 +68,7 @@ class _Messages:
         return _Messages(self.images - count, self.messages[self._messages(count) :])
 
     def _messages(self, count: int) -> int:
-        """How many have so many images."""
+        """Return how many messages have so many images."""
         found = 0
         while count > 0:
             count -= _images(self.messages[found][1])
@@ -142,7 +142,7 @@ class NativeMessageBuffer(MessageBuffer):
     def _in_order(
         self, shape: np.ndarray[Any, Any], used: Sequence[int]
     ) -> tuple[np.ndarray[Any, Any], tuple[Shape, ...]]:
-        """Shapes stand in the order of their codes, as MessageBuffer has them."""
+        """Put shapes in the order of their codes, as MessageBuffer has them."""
         every = list(self._numbers)
         order = sorted(range(len(used)), key=lambda place: every[used[place]])
         if len(order) > 1:
@@ -154,7 +154,7 @@ class NativeMessageBuffer(MessageBuffer):
         return self._numbers.setdefault(codes, len(self._numbers))
 
     def _seal(self) -> None:
-        """What is in the table becomes a section."""
+        """Make a section of what is in the table."""
         if images := self.table.images:
             self._sections.waiting.append(_Columns(images, given_arrays(self.table, self.types, images)))
 
@@ -195,5 +195,7 @@ def _images(message: bytes) -> int:
 
 
 def _name(type: LogicalType | None) -> str | None:
-    """How the compiled decoder calls what a column's texts become (`native/src/texts.rs`); None for what it does not know."""
+    """Return the compiled decoder's name for what a column's texts become (`native/src/texts.rs`); None for what it
+    does not know.
+    """
     return "skip" if type is None else _NAMES.get(type.kind)

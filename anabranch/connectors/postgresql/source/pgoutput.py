@@ -59,8 +59,9 @@ class RelationColumn:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """What rows of `oid` look like from here on. `identity`: one of IDENTITIES. Generated columns are not among `columns`,
-    unless the publication has them."""
+    """The layout of rows of `oid` from here on. `identity`: one of IDENTITIES. Generated columns are not among
+    `columns`, unless the publication has them.
+    """
 
     oid: int
     schema: str
@@ -139,13 +140,13 @@ class BeginPrepare(_OfTwoPhases):
 
 @dataclass(frozen=True, slots=True)
 class Prepare(_OfTwoPhases):
-    """It is prepared; `is_streamed`: it came in pieces."""
+    """The transaction is prepared; `is_streamed`: it came in pieces."""
 
     is_streamed: bool = False
 
 
 class CommitPrepared(_OfTwoPhases):
-    """It is committed."""
+    """The prepared transaction is committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +167,11 @@ Item = (
 
 
 def parse(message: bytes, in_stream: bool = False) -> tuple[Item, int]:
-    """A message, and the (sub)transaction that it names: of those between StreamStart and StreamStop (`in_stream`) each does;
-    0 elsewhere. Raises ValueError for a kind that is not known, and for bytes that are too few or too many."""
+    """Parse a message, and return the (sub)transaction that it names; 0 outside StreamStart and StreamStop
+    (`in_stream`).
+
+    Raises ValueError for a kind that is not known, and for bytes that are too few or too many.
+    """
     body = _Body(message)
     try:
         kind = body.byte()

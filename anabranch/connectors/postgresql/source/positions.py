@@ -48,7 +48,7 @@ class Snapshot:
 
     @classmethod
     def parse(cls, text: str) -> Snapshot:
-        """`10:20:10,14,15`. Raises ValueError."""
+        """Parse `10:20:10,14,15`. Raises ValueError."""
         low, high, some = text.split(":")
         return cls(int(low), int(high), frozenset(map(int, filter(None, some.split(",")))))
 
@@ -56,8 +56,10 @@ class Snapshot:
         return f"{self.xmin}:{self.xmax}:{','.join(map(str, sorted(self.open)))}"
 
     def sees(self, xid: int) -> bool:
-        """Has it the changes of the transaction that a message calls `xid`? Of the numbers that this may be the one nearest to
-        `xmax` is meant."""
+        """Return whether the snapshot has the changes of the transaction that a message calls `xid`.
+
+        A message has 32 bits of the number: the one nearest to `xmax` is meant.
+        """
         whole = nearest(xid, self.xmax)
         return whole < self.xmin or (whole < self.xmax and whole not in self.open)
 
@@ -74,7 +76,9 @@ class Place:
     timeline: int = 0
 
     def at(self, lsn: int) -> Place:
-        """The same with another `lsn`: one for each transaction, for which dataclasses.replace takes too long."""
+        """Return the same place with another `lsn`. Called for each transaction, for which dataclasses.replace takes
+        too long.
+        """
         return Place(self.identity, lsn, self.snapshot, self.timeline)
 
     def mark(self, commit_time: int = 0) -> LogMark:
@@ -82,7 +86,7 @@ class Place:
 
 
 def place_of(resume: str) -> Place:
-    """The reverse of Place.mark. Raises ValueError."""
+    """Parse what Place.mark gives. Raises ValueError."""
     try:
         return Place(**json.loads(resume))
     except TypeError as error:

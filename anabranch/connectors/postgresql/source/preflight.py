@@ -59,7 +59,7 @@ class PostgresSourceChecks:
         self._connection: Connection | None = None
 
     def run(self, context: PreflightContext) -> list[CheckResult]:
-        """Raises SourceUnavailable, or SourceError when the server refuses us."""
+        """Run all checks. Raises SourceUnavailable, or SourceError when the server refuses us."""
         if self._connection is None:
             self._connection = open_session(self._endpoint)
         with translated("check the source"):
@@ -81,7 +81,9 @@ class PostgresSourceChecks:
 
 
 def check_registered(live: Live) -> Iterator[CheckResult]:
-    """Without it a job's own targets look like tables of the source, and nobody sees who writes back to it."""
+    """Check that the user may read what jobs write here: else a job's own targets look like tables of the source, and
+    loops go unnoticed.
+    """
     if may_read(live.connection) is False:
         user = quote(live.user)
         grant = (
@@ -111,7 +113,7 @@ def check_published(live: Live) -> Iterator[CheckResult]:
 
 
 def check_row_security(live: Live) -> Iterator[CheckResult]:
-    """The log has all rows; the load and verify would see those that policies show."""
+    """Check for policies that hide rows: the log has all rows, load and verify would see only those that policies show."""
     for found in hidden(live.connection, live.context.tables):
         table = str(found.table) if found.table in live.context.tables else ""
         yield CheckResult("source.row_security", "failed", found.message, found.mending, table)
@@ -130,7 +132,10 @@ def check_unlogged(live: Live) -> Iterator[CheckResult]:
 
 
 def check_identity(live: Live) -> Iterator[CheckResult]:
-    """https://www.postgresql.org/docs/current/logical-replication-publication.html#LOGICAL-REPLICATION-PUBLICATION-REPLICA-IDENTITY"""
+    """Check the replica identities.
+
+    https://www.postgresql.org/docs/current/logical-replication-publication.html#LOGICAL-REPLICATION-PUBLICATION-REPLICA-IDENTITY
+    """
     query = """
         SELECT c.relreplident::text, EXISTS (
                  SELECT FROM pg_catalog.pg_index k WHERE k.indrelid = c.oid AND k.indisprimary AND NOT k.indimmediate),
@@ -173,7 +178,7 @@ def check_partition_truncate(live: Live) -> Iterator[CheckResult]:
 
 
 def check_inheritance(live: Live) -> Iterator[CheckResult]:
-    """Each table gets the rows that the log calls its own."""
+    """Check for inheritance: each table gets the rows that the log calls its own."""
     parents = [str(table) for table in live.context.tables]
     query = """
         SELECT pn.nspname::text, p.relname::text, array_agg(cn.nspname || '.' || c.relname ORDER BY cn.nspname, c.relname)
@@ -193,8 +198,11 @@ def check_inheritance(live: Live) -> Iterator[CheckResult]:
 
 
 def check_computed(live: Live) -> Iterator[CheckResult]:
-    """It refuses them as soon as the table is published, to everybody.
-    https://www.postgresql.org/docs/18/logical-replication-gencols.html"""
+    """Check for computed columns in replica identities: once the table is published, the server refuses its updates to
+    everybody.
+
+    https://www.postgresql.org/docs/18/logical-replication-gencols.html
+    """
     if live.connection.info.server_version < REFUSES_COMPUTED:
         return
     query = """

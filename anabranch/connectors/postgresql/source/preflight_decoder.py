@@ -51,8 +51,12 @@ def check_decoder(live: Live) -> Iterator[CheckResult]:
 
 
 def _installed(live: Live, decoder: Decoder) -> Iterator[CheckResult]:
-    """The server loads a decoder's file when a slot is made, before it waits for anybody; nobody but a superuser may ask for
-    the file itself. So a slot is made that ends with this session, where the job has none that shows it."""
+    """Check that the decoder is installed, with a trial slot that ends with this session, unless the job's own slot
+    shows it.
+
+    The server loads a decoder's file when a slot is made, before it waits for anybody; only a superuser may ask for the
+    file itself.
+    """
     if decoder.plugin == OURS or read_slot(live.connection, live.context.source_name):
         return
     with closing(open_session(live.endpoint)) as beside:
@@ -75,15 +79,19 @@ def _allowed(listed: str | None, decoder: Decoder) -> Iterator[CheckResult]:
 
 
 def unconverted(encoding: str, decoder: Decoder) -> Iterator[CheckResult]:
-    """A plugin's output goes to a replication client as it is: only pgoutput converts text by itself.
-    https://www.postgresql.org/docs/current/logicaldecoding-output-plugin.html"""
+    """Check that text comes as UTF-8: a plugin's output is not converted, only pgoutput does that by itself.
+
+    https://www.postgresql.org/docs/current/logicaldecoding-output-plugin.html
+    """
     if not decoder.converts and encoding not in AS_UTF8:
         why = f"the database's encoding is {encoding}, and {decoder.plugin} gives text as it is stored"
         yield CheckResult(CHECK, "failed", why, _OTHER)
 
 
 def _truncates(connection: Connection, decoder: Decoder) -> Iterator[CheckResult]:
-    """What notes it is a table: a publication of all tables would bring it to subscribers that do not have it."""
+    """Check what a decoder without TRUNCATE needs. It is noted in a table, which a publication of all tables would
+    bring to subscribers that lack it.
+    """
     if decoder.truncates:
         return
     why = f"{decoder.plugin} does not show TRUNCATE: capture gives each table a trigger that notes it"
@@ -125,7 +133,7 @@ def _types(decoder: Decoder, schema: TableSchema) -> Iterator[CheckResult]:
 
 
 def _binary(connection: Connection, decoder: Decoder, context: PreflightContext) -> Iterator[CheckResult]:
-    """Why values come as text all the same."""
+    """Say why values come as text all the same."""
     from anabranch.connectors.postgresql.source.binary_types import BINARY, columns, reader  # with Arrow
 
     hint = "[capture] binary = false; the trail is the same"

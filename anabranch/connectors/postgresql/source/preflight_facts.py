@@ -1,4 +1,4 @@
-"""What the checks of a source share: the server as it answers, and how a finding is said."""
+"""Facts that the checks of a source share: the server as it answers, and how a finding is worded."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Live:
-    """What the checks share."""
+    """The facts that the checks share."""
 
     connection: Connection
     settings: Mapping[str, Setting]
@@ -37,7 +37,7 @@ class Live:
         return self.connection.info.server_version
 
     def value(self, name: str) -> str | None:
-        """None for a setting that this release does not have."""
+        """Return a setting; None for one that this release does not have."""
         found = self.settings.get(name)
         return None if found is None else found.value
 

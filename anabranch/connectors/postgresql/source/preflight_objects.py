@@ -1,8 +1,8 @@
-"""What the schemas of the job have at a PostgreSQL source beside tables, and what of the tables themselves the target will not
+"""Checks of what a PostgreSQL source's schemas have beside tables, and of parts of the tables that the target will not
 have.
 
-https://www.postgresql.org/docs/current/catalogs.html
-What does not live here: indexes, checks and defaults that a target cannot take (its own checks say them).
+https://www.postgresql.org/docs/current/catalogs.html What does not live here: indexes, checks and defaults that a
+target cannot take (its own checks say them).
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ _KEYS = (
 
 
 def objects(connection: Connection, tables: Mapping[TableId, TableSchema]) -> Iterator[CheckResult]:
-    """In the schemas of these tables; what belongs to a table, only of these."""
+    """Check the objects in the schemas of these tables; what belongs to a table, only for these."""
     schemas, is_any = [sorted({table.schema for table in tables})], False
     needs = (need for table in tables.values() for need in table.needs)
     carried = {need.name.partition("(")[0] for need in needs if need.kind == FUNCTION}
@@ -108,7 +108,7 @@ def objects(connection: Connection, tables: Mapping[TableId, TableSchema]) -> It
 
 
 def _names(rows: list[tuple[str, ...]], tables: Mapping[TableId, TableSchema]) -> tuple[str, ...]:
-    """A function may be there several times."""
+    """Return the names, each once: a function may be there several times."""
     told = {
         f"{TableId(schema, table)}.{name}" if table else str(TableId(schema, name))
         for schema, name, table in rows

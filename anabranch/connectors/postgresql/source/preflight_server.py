@@ -70,15 +70,18 @@ def check_wal_level(live: Live) -> Iterator[CheckResult]:
 
 
 def check_connections(live: Live) -> Iterator[CheckResult]:
-    """Sessions that read the log are counted by max_wal_senders from 12 on, before by both.
-    https://www.postgresql.org/docs/release/12.0/"""
+    """Check the sessions that are free. Sessions that read the log are counted by max_wal_senders from 12 on, before by
+    both.
+
+    https://www.postgresql.org/docs/release/12.0/
+    """
     own = OUR_CONNECTIONS + (live.version < OWN_SENDERS)
     parallel = int(live.context.user_choices.get("load.parallel") or 4)
     yield from judged(rooms(live.connection, "source", own + parallel), "source", own, parallel)
 
 
 def check_slots(live: Live) -> Iterator[CheckResult]:
-    """One slot and one sender are needed; the job's own are there already, or find room."""
+    """Check that one slot and one sender are free; the job's own may be there already."""
     name, limit = live.context.source_name, "max_replication_slots"
     slots: list[Any] = live.connection.execute(_SLOTS, [name]).fetchall()
     named = [f"{slot} ({plugin}, {'read now' if pid else 'read by nobody'})" for slot, plugin, pid in slots]
@@ -107,7 +110,7 @@ def _raised(live: Live, setting: str, why: str, value: str) -> tuple[str, str]:
 
 
 def _in_force(live: Live, setting: str, message: str = "") -> Iterator[CheckResult]:
-    """Well as it is; another value may wait in the configuration."""
+    """Report a setting that is good as it is; warn if another value waits in the configuration."""
     shown = message or f"{setting} = {live.settings[setting].value}"
     if live.settings[setting].waits:
         why = f"{shown}; the configuration says otherwise, which is in force from the next restart on"
@@ -118,7 +121,7 @@ def _in_force(live: Live, setting: str, message: str = "") -> Iterator[CheckResu
 
 
 def check_log_connection(live: Live) -> Iterator[CheckResult]:
-    """One such connection is opened, and closed: pools, proxies and pg_hba.conf may let ordinary sessions pass only."""
+    """Open and close one replication connection: pools, proxies and pg_hba.conf may let ordinary sessions pass only."""
     from anabranch.connectors.postgresql.source.wal_stream import WalStream
 
     reader = one(live.connection, _OWN_READER, [live.context.source_name])
@@ -135,7 +138,10 @@ def check_log_connection(live: Live) -> Iterator[CheckResult]:
 
 
 def check_kept_log(live: Live) -> Iterator[CheckResult]:
-    """https://www.postgresql.org/docs/current/runtime-config-replication.html#GUC-MAX-SLOT-WAL-KEEP-SIZE"""
+    """Check how much log is kept for a slot.
+
+    https://www.postgresql.org/docs/current/runtime-config-replication.html#GUC-MAX-SLOT-WAL-KEEP-SIZE
+    """
     most, told = live.value(KEEP), int(live.context.user_choices.get("capture.held_log_warning_mb") or MUCH_MB)
     if most == "-1":
         hint = f"ALTER SYSTEM SET {KEEP} = '50GB', as the disk allows; a slot that needs more is lost, its tables load again"
@@ -149,7 +155,10 @@ def check_kept_log(live: Live) -> Iterator[CheckResult]:
 
 
 def check_idle_slots(live: Live) -> Iterator[CheckResult]:
-    """https://www.postgresql.org/docs/18/runtime-config-replication.html#GUC-IDLE-REPLICATION-SLOT-TIMEOUT"""
+    """Check how long an idle slot lives.
+
+    https://www.postgresql.org/docs/18/runtime-config-replication.html#GUC-IDLE-REPLICATION-SLOT-TIMEOUT
+    """
     setting = live.settings.get(IDLE)
     seconds = int(setting.value) * _UNITS[setting.unit or "s"] if setting else 0
     if 0 < seconds < DAY:
@@ -158,7 +167,7 @@ def check_idle_slots(live: Live) -> Iterator[CheckResult]:
 
 
 def check_sender_timeout(live: Live) -> Iterator[CheckResult]:
-    """The session that reads the log sets its own where the release lets it (settings.py)."""
+    """Check wal_sender_timeout. The session that reads the log sets its own where the release allows it (settings.py)."""
     value = int(live.settings[TIMEOUT].value)
     hint = f"ALTER SYSTEM SET {TIMEOUT} = '60s' at the source, and SELECT pg_reload_conf()"
     if live.version >= PINNED_TIMEOUT:

@@ -30,9 +30,11 @@ class NeedsText(Exception):
 
 
 class Relations:
-    """By the four bytes that name a relation in row messages. `park` is told of a table that has to be parked, and why.
-    `numbers`: rise with what is announced in a log; `head`: of its row messages, as in row_images.images; `reader`: where
-    values come in binary form."""
+    """The relations of a log, by the four bytes that name one in row messages.
+
+    `park` is told of a table that has to be parked, and why. `numbers`: rise with what is announced in a log; `head`:
+    of its row messages, as in row_images.images; `reader`: set where values come in binary form.
+    """
 
     def __init__(
         self,
@@ -52,12 +54,14 @@ class Relations:
         self._schemas: dict[TableId, TableSchema | None] = {}
 
     def announce(self, relation: Relation) -> None:
-        """From here on its rows are like that. Raises NeedsText."""
+        """Note how a relation's rows look from here on. Raises NeedsText."""
         self._hold(next(self._numbers), relation, self._park)
 
     def adopt(self, committed: Relations) -> None:
-        """What a streamed transaction was told holds for all where it commits, unless it was told anew since; what did not fit
-        the transaction has parked itself."""
+        """Take over what a streamed transaction announced, where it commits, unless it was announced anew since.
+
+        What did not fit the transaction has parked itself.
+        """
         for oid, (number, relation) in committed._seen.items():
             if oid not in self._seen or self._seen[oid][0] < number:
                 self._hold(number, relation, lambda table, reason: None)

@@ -1,8 +1,8 @@
-"""What the job's user may do at a PostgreSQL that is the source, and the statement that gives what is missing.
+"""Rights of the job's user at a PostgreSQL source, and the statements that give what is missing.
 
-Rights are asked by a table's number in the catalogue: to ask by its name takes the right to use its schema, and ends in an
-error without it. https://www.postgresql.org/docs/current/functions-info.html#FUNCTIONS-INFO-ACCESS
-What does not live here: publications (preflight_publication.py), row security (row_security.py).
+Rights are asked by a table's number in the catalogue: asking by its name takes the right to use its schema, and ends in
+an error without it. https://www.postgresql.org/docs/current/functions-info.html#FUNCTIONS-INFO-ACCESS What does not
+live here: publications (preflight_publication.py), row security (row_security.py).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SELECT n.nspname::text, c.relname::text, pg_catalog.has_schema_privilege(n.oid, 
 
 @dataclass(frozen=True)
 class Rights:
-    """Of the tables that are there: all of them, schemas that the user may not use, tables that it may not read."""
+    """The user's rights on tables that exist: all of those tables, schemas that it may not use, tables that it may not read."""
 
     there: tuple[TableId, ...]
     closed: tuple[str, ...]

@@ -40,7 +40,7 @@ class Cells:
 
     @classmethod
     def of(cls, tuples: int, columns: int) -> Cells:
-        """To be filled."""
+        """Return empty cells, to be filled."""
         shape = columns, tuples
         return cls(np.empty(shape, np.uint8).T, np.empty(shape, np.int64).T, np.empty(shape, np.int64).T)
 
@@ -51,7 +51,7 @@ class Cells:
         return Cells(self.tags.T[:, tuples].T, self.starts.T[:, tuples].T, self.lengths.T[:, tuples].T)
 
     def then(self, other: Cells) -> Cells:
-        """These tuples and the other's."""
+        """Append the other's tuples to these."""
         return Cells(
             np.concatenate((self.tags.T, other.tags.T), axis=1).T,
             np.concatenate((self.starts.T, other.starts.T), axis=1).T,
@@ -110,12 +110,12 @@ def images(messages: Sequence[bytes], key: Sequence[bool], head: int = _HEAD) ->
 
 
 def _leave_out(cells: Cells, in_key: Any, images: Any) -> None:
-    """These images are of an identity alone."""
+    """Mark images that have only an identity."""
     cells.tags[np.ix_(images, ~in_key)] = ABSENT
 
 
 def _fill_in(cells: Cells, images: Any) -> None:
-    """What these left as it was is as in the image before, which is a whole row."""
+    """Copy unchanged values of these images from the image before, which is a whole row."""
     rows, columns = np.nonzero((cells.tags == UNCHANGED) & images[:, None])
     for part in (cells.tags, cells.starts, cells.lengths):
         part[rows, columns] = part[rows - 1, columns]
@@ -141,8 +141,9 @@ def values(data: Bytes, cells: Cells) -> pa.Array:
 
 
 def _tuples(data: Bytes, at: Places, kind: Bytes, columns: int) -> tuple[Cells, Places, Places, Places]:
-    """All tuples, those of before first; for each message the place of its old and its new one there, -1 for none, and where it
-    ends."""
+    """Return all tuples, those of before first, and where each message has its old and new one there (-1: none), and
+    where it ends.
+    """
     mark = data[at]
     has_old, has_new = np.isin(mark, (KEY, OLD)), kind != DELETE
     if not (has_old | (mark == NEW)).all() or (has_old & (kind == INSERT)).any() or (~has_old & ~has_new).any():
@@ -159,7 +160,7 @@ def _tuples(data: Bytes, at: Places, kind: Bytes, columns: int) -> tuple[Cells, 
 
 
 def _split(data: Bytes, at: Places, columns: int) -> tuple[Cells, Places]:
-    """Tuples that begin at `at`: their cells, and where each ends."""
+    """Split tuples that begin at `at`: their cells, and where each ends."""
     found, last = Cells.of(len(at), columns), len(data) - _PAD
     if (at > last).any() or (_numbers(data, ">u2")[at] != columns).any():
         raise ValueError("a tuple with another number of columns than its relation")

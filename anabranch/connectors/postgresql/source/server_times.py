@@ -15,13 +15,13 @@ _MARCH = 719_468  # days from 1 March of year 0 to 1970
 
 
 def date_text(days: int) -> str:
-    """Date of a number of 32 bits."""
+    """Write a date that is a number of 32 bits."""
     since = _wrapped(days - _EPOCH, 32)
     return _infinity(since, 32) or _shown(since + _EPOCH, "")
 
 
 def timestamp_text(microseconds: int, zone: str = "") -> str:
-    """Moment of a number of 64 bits; `zone`: as the server prints it behind the time."""
+    """Write a moment that is a number of 64 bits; `zone`: as the server prints it behind the time."""
     if end := _infinity(microseconds, 64):
         return end
     since = _wrapped(microseconds - _EPOCH * _DAY, 64)
@@ -30,7 +30,7 @@ def timestamp_text(microseconds: int, zone: str = "") -> str:
 
 
 def time_text(microseconds: int) -> str:
-    """Raises ValueError for one that is none: 24:00:00 is the last."""
+    """Write a time of day; 24:00:00 is the last. Raises ValueError for any other number."""
     if not 0 <= microseconds <= _DAY:
         raise ValueError(f"{microseconds} microseconds are no time of a day")
     seconds, fraction = divmod(microseconds, _SECOND)
@@ -45,7 +45,7 @@ def _shown(days: int, rest: str) -> str:
 
 
 def _civil(days: int) -> tuple[int, int, int]:
-    """Year (0 is 1 BC), month and day: years that begin in March have their leap day at the end."""
+    """Return year (0 is 1 BC), month and day: years that begin in March have their leap day at the end."""
     era, day = divmod(days + _MARCH, _ERA_DAYS)
     year = (day - day // 1460 + day // 36_524 - day // 146_096) // 365
     day -= 365 * year + year // 4 - year // 100

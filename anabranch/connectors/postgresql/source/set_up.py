@@ -1,4 +1,4 @@
-"""What a job needs at its source and leaves there, over a session of its own. What that is: slots.py."""
+"""The job's set-up at its source, carried out and removed over a session of its own. What is needed: slots.py."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ def missing(
 
 
 def astray(endpoint: Endpoint, options: LogOptions, tables: Mapping[TableId, TableSchema]) -> dict[TableId, str]:
-    """The log has no statements: what became of a table says its next row, if ever one comes."""
+    """Return tables whose set-up or definition at the source no longer fits, with the reason.
+
+    The log has no statements: only a table's next row, if one ever comes, would tell.
+    """
     with closing(PostgresCatalog(endpoint)) as catalog:
         now = catalog.tables(tables.__contains__)
         attached = catalog.attached
@@ -56,7 +59,7 @@ def astray(endpoint: Endpoint, options: LogOptions, tables: Mapping[TableId, Tab
 
 
 def _what_became(then: TableSchema, now: TableSchema | None, attached: Collection[str]) -> str:
-    """Why the log does not tell of the table what it should; "" where it does."""
+    """Say why the log no longer tells of the table what it should; "" where it does."""
     if now is None:
         return "it is gone at the source, has another name, or became a partition"
     if then.oid and then.oid != now.oid:
@@ -79,7 +82,7 @@ def _parts(schema: TableSchema) -> set[str]:
 
 
 def _is_other(then: TableSchema, now: TableSchema) -> bool:
-    """Has it another key, or columns that only look the same? Of both the columns are as many."""
+    """Return whether the table has another key, or columns that only look the same. Both have as many columns."""
     pairs = zip(then.columns, now.columns, strict=True)
     return then.primary_key != now.primary_key or any(
         (a.number and a.number != b.number) or (a.expression, a.collation) != (b.expression, b.collation)
@@ -88,8 +91,11 @@ def _is_other(then: TableSchema, now: TableSchema) -> bool:
 
 
 def carry_out(endpoint: Endpoint, steps: Sequence[SetUpStep], patience: float, stop: Callable[[], bool]) -> None:
-    """Raises SourceError with the statement that was refused. One that waits for a table's lock makes everybody who writes to
-    it wait behind it: it tries again and again for a moment. One that only waits for transactions to end waits once."""
+    """Carry out set-up statements. Raises SourceError with the statement that was refused.
+
+    One that waits for a table's lock makes every writer wait behind it: so it is tried again and again, a moment each.
+    One that only waits for transactions to end waits once.
+    """
     with open_session(endpoint, limited=False) as connection:
         for step in steps:
             _carry_out(connection, step, patience, stop)

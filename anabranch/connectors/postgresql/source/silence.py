@@ -1,8 +1,9 @@
-"""When a source that says nothing counts as away.
+"""Decision when a silent source counts as away.
 
-https://www.postgresql.org/docs/current/protocol-replication.html: a keepalive that is asked for comes at once, but while the
-server decodes what is not ours it looks up only now and then, by half of wal_sender_timeout, and with some plugins never.
-What does not live here: asking for keepalives (capture.py), lines that are dead, which the system cuts (connection.py).
+https://www.postgresql.org/docs/current/protocol-replication.html: a keepalive that is asked for comes at once, but
+while the server decodes what is not ours it looks up only now and then, by half of wal_sender_timeout, and with some
+plugins never. What does not live here: asking for keepalives (capture.py), lines that are dead, which the system cuts
+(connection.py).
 """
 
 from __future__ import annotations
@@ -29,8 +30,11 @@ class Silence:
         self._answered = -math.inf  # when another connection was, last
 
     def look(self, since: float, now: float, at: str) -> None:
-        """Nothing came since then; `at`: how far the log is read. May take as long as opening a connection. Raises
-        SourceUnavailable."""
+        """Raise SourceUnavailable if the source is away. `since`: when something came last; `at`: how far the log is
+        read.
+
+        May take as long as opening a connection.
+        """
         if now - since > self._most:
             raise SourceUnavailable(f"the source's log has been silent for {now - since:.0f} s", position=at)
         if now - max(since, self._answered) <= self._limit:
@@ -41,7 +45,7 @@ class Silence:
         self._answered = now
 
     def _answers(self) -> bool:
-        """A refusal is an answer."""
+        """Return whether the server answers a second connection; a refusal is an answer."""
         try:
             psycopg.connect(**parameters(self._endpoint, NAME)).close()
         except psycopg.errors.ConnectionTimeout:

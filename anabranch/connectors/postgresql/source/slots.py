@@ -68,7 +68,7 @@ SELECT n.nspname::text, c.relname::text, c.relreplident::text
 
 
 def members(connection: Connection, publication: str) -> set[TableId] | None:
-    """Tables of a publication, those with a filter left out; None where there is none."""
+    """Return the tables of a publication, without those that have a filter; None where there is no publication."""
     if not connection.execute("SELECT 1 FROM pg_catalog.pg_publication WHERE pubname = %s", [publication]).fetchone():
         return None
     is_whole = " AND r.prqual IS NULL AND r.prattrs IS NULL" * (connection.info.server_version >= _FILTERS)
@@ -79,10 +79,14 @@ def members(connection: Connection, publication: str) -> set[TableId] | None:
 def missing(
     connection: Connection, name: str, tables: Mapping[TableId, TableSchema], begins: bool, decoder: Decoder
 ) -> list[SetUpStep]:
-    """What still has to run before capture may follow these tables, in its order. A published table without an identity
-    refuses its own updates: identities come first. The slot, which only a log that begins may get, comes last: of
-    transactions that were open when a table was published, a slot that is older would give the later rows only. Other decoders
-    than pgoutput read no publication: of a table in one the server refuses changes that they would pass over."""
+    """Return the set-up steps that are missing before capture may follow these tables, in order.
+
+    - Identities come first: a published table without one refuses its own updates.
+    - The slot comes last, and only for a log that begins: an older slot would give only the later rows of transactions
+      that were open when a table was published.
+    - Other decoders than pgoutput read no publication, and for a table in one the server refuses changes that they
+      would pass over.
+    """
     rights = _rights(connection, tables)
     found = [
         SetUpStep(f"ALTER TABLE {qualified(table)} REPLICA IDENTITY FULL", (table,))
@@ -116,13 +120,16 @@ def missing(
 
 
 def _alone(schema: TableSchema) -> str:
-    """Without the tables that inherit from it: the server would refuse UPDATE and DELETE of those that have no key.
-    https://www.postgresql.org/docs/current/sql-createpublication.html"""
+    """Name the table without those that inherit from it: the server would refuse UPDATE and DELETE of those without a
+    key.
+
+    https://www.postgresql.org/docs/current/sql-createpublication.html
+    """
     return qualified(schema.id) if schema.partition_key else f"ONLY {qualified(schema.id)}"
 
 
 def _is_computed(connection: Connection, tables: Collection[TableId], identities: Collection[SetUpStep]) -> bool:
-    """Are stored computed columns a part of the replica identity of a table, or a partition, as it will be?"""
+    """Return whether stored computed columns would be part of the replica identity of a table or partition."""
     if connection.info.server_version < REFUSES_COMPUTED:
         return False
     full = {table for step in identities for table in step.tables}
@@ -132,7 +139,7 @@ def _is_computed(connection: Connection, tables: Collection[TableId], identities
 
 
 def _rights(connection: Connection, tables: Mapping[TableId, TableSchema]) -> list[SetUpStep]:
-    """What an administrator gives our user."""
+    """Return the steps that an administrator has to take for our user."""
     user = str(one(connection, "SELECT current_user"))
     found = [] if one(connection, MAY_READ_LOG) else [SetUpStep(f"ALTER ROLE {quote(user)} REPLICATION")]
     lacking = rights(connection, tables)
@@ -141,8 +148,10 @@ def _rights(connection: Connection, tables: Mapping[TableId, TableSchema]) -> li
 
 
 def _slot(connection: Connection, name: str, is_older: bool, plugin: str) -> tuple[list[SetUpStep], list[SetUpStep]]:
-    """What comes before the others, so that whatever ends this half-way leaves no slot that is older than they are; and what
-    comes after them."""
+    """Return the steps for the slot: those before all others, and those after them.
+
+    So nothing that ends this half-way leaves a slot that is older than the other steps.
+    """
     there = read_slot(connection, name)
     if there is not None and not is_older and there.plugin == plugin:
         return [], []
@@ -151,7 +160,10 @@ def _slot(connection: Connection, name: str, is_older: bool, plugin: str) -> tup
 
 
 def create_slot(name: str, plugin: str, version: int) -> str:
-    """From 17 on standbys may have it, too: https://www.postgresql.org/docs/17/logical-replication-failover.html"""
+    """Return the statement that creates a slot. From 17 on standbys may have it, too.
+
+    https://www.postgresql.org/docs/17/logical-replication-failover.html
+    """
     words = f"{literal(name)}, {literal(plugin)}" + ", failover => true" * (version >= FAILOVER)
     return f"SELECT pg_catalog.pg_create_logical_replication_slot({words})"
 
@@ -161,7 +173,7 @@ def drop_slot(name: str) -> str:
 
 
 def removal(connection: Connection, name: str) -> list[str]:
-    """What takes away what `missing` made. Replica identities stay: others may rely on them by now."""
+    """Return the statements that remove what `missing` made. Replica identities stay: others may rely on them by now."""
     found = []
     if read_slot(connection, name) is not None:
         found.append(drop_slot(name))
@@ -173,7 +185,7 @@ def removal(connection: Connection, name: str) -> list[str]:
 def _without_identity(
     connection: Connection, tables: Mapping[TableId, TableSchema], query: str = _IDENTITIES
 ) -> list[TableId]:
-    """Keyless tables whose log would not tell which rows are changed."""
+    """Return keyless tables whose log would not tell which rows are changed."""
     keyless: Collection[TableId] = sorted((t for t, schema in tables.items() if not schema.primary_key), key=str)
     names = [t.schema for t in keyless], [t.name for t in keyless]
     rows = connection.execute(query.encode(), names).fetchall() if keyless else []

@@ -81,7 +81,7 @@ class PostgresSnapshot:
         return self._sampled(table, rows) if is_large else self._walked(table, rows)
 
     def _sampled(self, table: TableSchema, rows: int) -> Iterator[tuple[str, ...]]:
-        """https://www.postgresql.org/docs/current/sql-select.html#SQL-FROM"""
+        """Yield edges from a sample of the table. https://www.postgresql.org/docs/current/sql-select.html#SQL-FROM"""
         query = sql.SQL(
             "SELECT {texts} FROM (SELECT {key}, row_number() OVER (ORDER BY {key}) AS {place}, count(*) OVER () AS {all}"
             " FROM {table} TABLESAMPLE SYSTEM ({percent})) AS t CROSS JOIN LATERAL ceil({all} / {sampled}) AS {chunks}"
@@ -94,8 +94,10 @@ class PostgresSnapshot:
         return (tuple(map(str, row)) for row in self._session().execute(step).fetchall())
 
     def _walked(self, table: TableSchema, rows: int) -> Iterator[tuple[str, ...]]:
-        """The key of every row that has `rows` - 1 before it and another behind it: the index is walked, and only what is
-        looked for becomes text."""
+        """Yield the key of every row that has `rows` - 1 before it and another behind it.
+
+        The index is walked, and only the keys that are found become text.
+        """
         query = sql.SQL(
             "SELECT {texts} FROM (SELECT {key} FROM {table} WHERE {beyond} ORDER BY {key} OFFSET {skip} LIMIT 2) AS t"
             " ORDER BY {order}"
@@ -124,8 +126,11 @@ class PostgresSnapshot:
             return int(one(self._session(), _ESTIMATE, [table_name(table.id).as_string(None)]) or 0)
 
     def open(self, table: TableSchema, lock: str) -> tuple[LogMark, LogMark]:
-        """(low, high) are the same: the snapshot's own word. The lock comes before it: a snapshot older than a TRUNCATE, or a
-        rewrite, would find the table empty. https://www.postgresql.org/docs/current/mvcc-caveats.html"""
+        """Open a snapshot. (low, high) are the same: the snapshot's own word.
+
+        The lock comes before it: a snapshot older than a TRUNCATE, or a rewrite, would find the table empty.
+        https://www.postgresql.org/docs/current/mvcc-caveats.html
+        """
         connection = self._session()
         with translated("open a snapshot"):
             _begin(connection)
@@ -134,7 +139,7 @@ class PostgresSnapshot:
         return mark, mark
 
     def share(self, tables: Sequence[TableSchema]) -> str:
-        """The locks are for the moment of opening: nothing is being truncated or rewritten then."""
+        """Open a shared snapshot, under locks: at that moment nothing is being truncated or rewritten."""
         connection, names = self._session(), [own_rows(table) for table in tables]
         try:
             with (
@@ -170,8 +175,10 @@ class PostgresSnapshot:
         return None
 
     def places(self, table: TableSchema, rows_per_chunk: int) -> list[Bounds]:
-        """By pages; of a partitioned table each piece has the same pages of every partition. A server that has no range scan
-        would read the whole table for each."""
+        """Cut a table by pages; each piece of a partitioned table has the same pages of every partition.
+
+        A server that has no range scan would read the whole table for each piece, and gets one piece.
+        """
         if self._session().info.server_version < TID_RANGES_SINCE:
             return [Bounds()]
         with translated(f"ask for the size of {table.id}"):
@@ -196,7 +203,7 @@ class PostgresSnapshot:
         yield from self._copy(table, columns, self._inside(table, bounds), _piece(table, bounds))
 
     def raw_form(self, table: TableSchema, columns: Sequence[str]) -> str:
-        """The lock of `open` keeps the types as they are."""
+        """Return the form of the rows without decoding. The lock of `open` keeps the types as they are."""
         with translated(f"read the types of {table.id}"):
             return binary_forms(self._session(), [(table.id, columns)])[0]
 
@@ -229,7 +236,7 @@ class PostgresSnapshot:
     def _compared(
         self, table: TableSchema, names: Sequence[str], operator: str, values: Sequence[str | None]
     ) -> sql.Composable:
-        """By the column types' own order."""
+        """Return a comparison by the column types' own order."""
         typed = [
             sql.SQL("{}::{}").format(
                 sql.Literal(value),
@@ -260,7 +267,7 @@ class PostgresSnapshot:
 
     @contextmanager
     def _about(self, table: TableSchema, doing: str = "read rows") -> Iterator[None]:
-        """What the source refuses inside is said with the table's name, and with the policies that would hide rows of it."""
+        """Add the table's name, and the policies that would hide rows of it, to errors of the source."""
         try:
             with policies_named(lambda: open_session(self._endpoint)), translated(doing):
                 yield
@@ -279,7 +286,7 @@ class PostgresSnapshot:
 
 
 def _begin(connection: Connection) -> None:
-    """Behind the end of what another snapshot was read in."""
+    """Begin a transaction, after ending that of another snapshot."""
     if connection.info.transaction_status is not psycopg.pq.TransactionStatus.IDLE:
         connection.execute("COMMIT")
     connection.execute(BEGIN)

@@ -88,7 +88,7 @@ def _found(connection: Connection, encoding: str) -> str:
 
 
 def _said(line: bytes) -> str:
-    """The text itself where it is a name: else it may say too much."""
+    """Return the text itself where it is a name; any other text may say too much."""
     kind, place, text = (readable(unescape(cell)) for cell in line.split(b"\t"))
     shown = f" {text}" if kind.startswith("the name") or kind == "a label" else ""
     return " ".join(filter(None, (f"{kind}{shown}", place)))

@@ -32,7 +32,7 @@ UNCONVERTED = (psycopg.errors.CharacterNotInRepertoire, psycopg.errors.Untransla
 def named(
     endpoint: Endpoint, table: TableSchema, columns: Sequence[str], condition: sql.Composable, doing: str
 ) -> Iterator[None]:
-    """What the server cannot convert inside is said with its column and row: they are looked for in another session."""
+    """Add column and row to the error of a value that the server cannot convert: they are looked for in another session."""
     try:
         yield
     except UNCONVERTED as error:
@@ -41,7 +41,7 @@ def named(
 
 
 def _not_found(error: SourceError, table: TableSchema, columns: Sequence[str]) -> SourceError:
-    """The row was changed meanwhile, or the encoding is none that Python knows."""
+    """Return the error when the row is not found: it was changed meanwhile, or Python does not know the encoding."""
     error.table = str(table.id)
     error.message += f" (one of the columns {', '.join(columns)})"
     error.hint = LEAVE_OUT
@@ -73,13 +73,16 @@ def server_encoding(connection: Connection) -> str:
 
 
 def codec_of(connection: Connection) -> str:
-    """Python's name for the text of a session that gets it as it is stored; what has no encoding has to be UTF-8 here. Raises
-    psycopg.NotSupportedError."""
+    """Return Python's name for the encoding of a session that gets text as it is stored; without an encoding it has to
+    be UTF-8.
+
+    Raises psycopg.NotSupportedError.
+    """
     return "utf-8" if server_encoding(connection) == NO_ENCODING else connection.info.encoding
 
 
 def as_stored(encoding: str) -> bytes:
-    """For a session whose text the server does not convert, nor look at."""
+    """Return the setting for a session whose text the server neither converts nor checks."""
     return f"SET client_encoding = '{encoding}'".encode()
 
 

@@ -40,7 +40,7 @@ Undone = Callable[[Sequence[int]], bool]
 
 
 class NeedsWhole(Exception):
-    """What a transaction took back cannot be told from its pieces."""
+    """The pieces of a transaction do not tell what it rolled back."""
 
 
 class _Open:
@@ -83,7 +83,7 @@ class StreamedTransactions:
         self.piece: _Open | None = None  # of which one comes at the moment
 
     def carry(self) -> None:
-        """As Assembler.carry."""
+        """Go on at invalid values, as Assembler.carry."""
         self._builder.carries = True
 
     def begin(self, item: StreamStart) -> None:
@@ -94,7 +94,7 @@ class StreamedTransactions:
         self.piece, self._sub = self._all[item.xid], b""
 
     def take(self, message: bytes) -> None:
-        """What stands in a piece, its end among it."""
+        """Take a message inside a piece, its end among them."""
         piece = self.piece
         assert piece is not None, "a piece begins before its messages"
         if message[0] not in ROWS:
@@ -131,9 +131,11 @@ class StreamedTransactions:
             self._take_back(one, first)
 
     def commit(self, xid: int) -> tuple[Relations, str | None]:
-        """Its relations, which hold for all from here on, and its origin. Raises NeedsWhole: of a subtransaction whose rows lay
-        in files of the server first, as many from before a start do, PostgreSQL (seen: 18.4) does not tell that it is taken
-        back."""
+        """Return the transaction's relations, which hold for all from here on, and its origin. Raises NeedsWhole.
+
+        PostgreSQL (seen: 18.4) does not tell that a subtransaction is rolled back if its rows lay in files of the
+        server first, as many from before a start do.
+        """
         one = self._all.pop(xid, None)
         if one is None:
             raise ValueError(f"the end of the transaction {xid}, which did not begin")
@@ -171,14 +173,16 @@ class StreamedTransactions:
         piece.firsts.setdefault(sub, piece.ordinal)
 
     def _barrier(self, piece: _Open, kind: BarrierKind, tables: Sequence[TableId], reason: str = "") -> None:
-        """Tables that one statement emptied have one place: they are emptied at once."""
+        """Add a barrier. Tables that one statement emptied share one place."""
         for table in tables:
             self._builder.barrier(piece.ordinal, kind, table, reason)
             self._has_barrier = True
         piece.ordinal += 1
 
     def _park(self, table: TableId, reason: str) -> None:
-        """At the commit, if it is not taken back: whoever changed the table keeps others away from it until then."""
+        """Park a table where the transaction commits, unless this is rolled back: until then its lock keeps others away
+        from the table.
+        """
         assert self.piece is not None, "relations are announced in pieces"
         self.piece.parked[table] = self.piece.ordinal
         self._barrier(self.piece, BarrierKind.PARK, [table], reason)
@@ -194,7 +198,7 @@ class StreamedTransactions:
         self._give(LogChanges(str(piece.xid), chunk, self._mark(), self._mark()))
 
     def _take_back(self, one: _Open, first: int) -> None:
-        """The server names relations again behind it: what they were in what is taken back does not hold."""
+        """Take back the rows from ordinal `first` on, and the relations announced in them: the server names those again."""
         one.firsts = {sub: began for sub, began in one.firsts.items() if began < first}
         one.parked = {table: place for table, place in one.parked.items() if place < first}
         one.relations = self._relations(one.parked)

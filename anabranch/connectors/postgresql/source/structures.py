@@ -1,5 +1,5 @@
-"""What stands on the tables of a PostgreSQL that is the source: indexes, keys, checks, and what they need beside them. A
-handful of queries, whatever the number of tables; definitions in the server's own words.
+"""Indexes, keys and checks of a PostgreSQL source's tables, and what they need beside them. A handful of queries,
+whatever the number of tables; definitions in the server's own words.
 
 What does not live here: tables and columns (definitions.py), what a target makes of it (verbatim.py).
 https://www.postgresql.org/docs/current/functions-info.html#FUNCTIONS-INFO-CATALOG
@@ -144,7 +144,7 @@ def lacking_of(
 
 
 def index_of(row: Any, columns: tuple[Column, ...]) -> Index:
-    """An exclusion constraint counts as unique: rows of it keep each other out."""
+    """Describe an index. An exclusion constraint counts as unique: rows of it keep each other out."""
     name, _, is_unique, kind, keys, descending, is_plain, is_exact, definition, ident, table, *constraint = row
     by_name = {column.name: column for column in columns}
     own = [by_name[key] for key in keys]
@@ -166,13 +166,13 @@ def index_of(row: Any, columns: tuple[Column, ...]) -> Index:
 
 
 def _body(definition: str, ident: str, table: str) -> str:
-    """What follows the table's name."""
+    """Return the part of a definition behind the table's name."""
     _, _, rest = definition.partition(f" {ident} ON ")
     return rest.removeprefix("ONLY ").removeprefix(f"{table} ")
 
 
 def _used(text: str, columns: Iterable[Column]) -> tuple[str, ...]:
-    """The columns that it depends on: those that it names, and those that they are computed from."""
+    """Return the columns that a text depends on: those that it names, and those that they are computed from."""
     columns = list(columns)
     named = [column for column in columns if names(text, column.name)]
     bases = [column for column in columns if any(names(one.expression, column.name) for one in named)]

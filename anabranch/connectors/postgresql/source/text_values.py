@@ -20,7 +20,7 @@ _PREFIX = 2  # bytes of the \x before hex digits
 
 
 def array_of_text(type: LogicalType, values: pa.LargeBinaryArray) -> pa.Array:
-    """Values as text, null where there is none. Raises ValueError for a text that is no value of the type."""
+    """Convert texts to values, null where there is none. Raises ValueError for a text that is not valid for the type."""
     if type.kind is Kind.BINARY:
         return _unhex(values)
     if type.kind in _NUMBERS:
@@ -31,7 +31,7 @@ def array_of_text(type: LogicalType, values: pa.LargeBinaryArray) -> pa.Array:
 
 
 def _unhex(values: pa.LargeBinaryArray) -> pa.Array:
-    """`\\x` and two digits for each byte."""
+    r"""Decode `\\x` and two digits for each byte."""
     valid, ends, data = values.buffers()
     offsets = np.frombuffer(ends, np.int64, len(values) + 1)
     lengths = np.diff(offsets)

@@ -32,7 +32,7 @@ def noted(name: str) -> TableId:
 
 
 def missing(connection: Connection, name: str, tables: Iterable[TableId]) -> list[SetUpStep]:
-    """What has to run before these tables tell when they are truncated, in its order."""
+    """Return the steps before these tables tell when they are truncated, in order."""
     note, found = qualified(noted(name)), []
     if not _is_there(connection, name):
         found = [
@@ -56,7 +56,7 @@ def missing(connection: Connection, name: str, tables: Iterable[TableId]) -> lis
 
 
 def removal(connection: Connection, name: str) -> list[str]:
-    """What takes away what `missing` made; the schema stays for others."""
+    """Return the statements that remove what `missing` made; the schema stays for others."""
     note = qualified(noted(name))
     return [f"DROP FUNCTION IF EXISTS {note}() CASCADE", f"DROP TABLE {note}"] if _is_there(connection, name) else []
 

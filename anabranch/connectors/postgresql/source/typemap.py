@@ -33,6 +33,6 @@ def logical_type(native: str) -> LogicalType:
 
 
 def bare(native: str) -> str:
-    """Without what is in parentheses: `time(3) with time zone` -> `time with time zone`."""
+    """Remove what is in parentheses: `time(3) with time zone` -> `time with time zone`."""
     head, _, tail = native.partition("(")
     return head + tail.partition(")")[2]

@@ -49,7 +49,7 @@ class _Search:
         self._at = 0
 
     def look(self, message: bytes) -> ValueRefused | None:
-        """Raises ValueError for a message that is none."""
+        """Return the refusal if a message has the row. Raises ValueError for an invalid message."""
         if message[0] not in _KINDS:
             return None
         if message[0] in ROWS:
@@ -74,7 +74,7 @@ class _Search:
         return None
 
     def _key(self, found: Images, place: int) -> str | None:
-        """As the last image has it."""
+        """Return a key value of the last image."""
         values = _texts(found, place)
         if not values:
             return None

@@ -37,7 +37,7 @@ class WalStream:
     `encoding`: the database's; `codec`: Python's name for the text that comes."""
 
     def __init__(self, endpoint: Endpoint, is_stored: bool = False) -> None:
-        """`is_stored`: text is to come as it is stored. Raises SourceUnavailable, SourceError."""
+        """Connect. `is_stored`: text is to come as it is stored. Raises SourceUnavailable, SourceError."""
         with translated(f"cannot connect to {endpoint} for replication"):
             self._connection: Connection = psycopg.connect(
                 **parameters(endpoint, NAME), replication="database", autocommit=True
@@ -51,8 +51,11 @@ class WalStream:
         self.timeline = int(self._asked(b"IDENTIFY_SYSTEM", 1))
 
     def _get_as_stored(self) -> None:
-        """A server without an encoding would end the stream at text that is not UTF-8, and name no row: whoever reads the
-        values looks at them instead."""
+        """Ask for text as it is stored: a server without an encoding would end the stream at text that is not UTF-8,
+        and name no row.
+
+        The reader of the values checks them instead.
+        """
         result = self._pg.exec_(as_stored(self.encoding))
         if result.status != pq.ExecStatus.COMMAND_OK:
             raise psycopg.errors.error_from_result(result)
@@ -80,7 +83,9 @@ class WalStream:
         return False
 
     def _begin(self, command: str, options: Mapping[str, str], is_trial: bool = False) -> bool:
-        """Is it read now? In a trial it need not be: the plugin may not know an option."""
+        """Begin to read. Returns whether it is read now; in a trial it need not be, because the plugin may not know an
+        option.
+        """
         words = ", ".join(f"{quote(name)} {literal(value)}" for name, value in options.items())
         command = f"{command} ({words})" if words else command
         until = time.monotonic() + _PATIENCE
@@ -111,8 +116,10 @@ class WalStream:
         return data if size else None
 
     def receive_some(self, most: int, size: int) -> list[bytes]:
-        """Messages that are here already, up to so many, and no more behind the one with which they have so many bytes. Raises
-        SourceUnavailable, SourceError: behind all that came before."""
+        """Return messages that are here already, up to `most`, or until they have `size` bytes.
+
+        Raises SourceUnavailable, SourceError: behind all that came before.
+        """
         if self._end is not None:
             raise self._end
         get, found, taken = self._pg.get_copy_data, list[bytes](), 0
@@ -137,7 +144,9 @@ class WalStream:
         return found
 
     def tell(self, written: int, flushed: int, asks: bool = False) -> None:
-        """Up to where messages came, and are durable. `asks`: for a keepalive at once. Raises SourceUnavailable."""
+        """Tell the server up to where messages came, and are durable. `asks`: for a keepalive at once. Raises
+        SourceUnavailable.
+        """
         now = time.time_ns() // 1000 - _EPOCH
         try:
             self._pg.put_copy_data(_STATUS.pack(b"r", written, flushed, flushed, now, asks))
@@ -164,6 +173,8 @@ def data_start(message: bytes | memoryview) -> int:
 
 
 def keepalive(message: bytes | memoryview) -> tuple[int, int, bool]:
-    """Up to where everything was sent; the server's time, microseconds since 1970; does it want an answer?"""
+    """Parse a keepalive: up to where everything was sent; the server's time, microseconds since 1970; whether it wants
+    an answer.
+    """
     end, sent, asks = _KEEPALIVE.unpack(message)
     return end, sent + _EPOCH, bool(asks)

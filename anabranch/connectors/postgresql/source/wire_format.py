@@ -15,7 +15,7 @@ _SIGN, _WHOLE = 1 << 63, 1 << 64
 
 
 def fields(data: bytes) -> Iterator[tuple[int, int, int | bytes]]:
-    """Number, wire type and value of each field: a number for VARINT, else bytes. Raises ValueError."""
+    """Yield number, wire type and value of each field: a number for VARINT, else bytes. Raises ValueError."""
     at, size = 0, len(data)
     while at < size:
         key = data[at]
